@@ -1,0 +1,87 @@
+# Every target sets up what it needs from a bare checkout; `make` alone lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+LOCKS := infra/locks
+READY := .venv/.ready
+UV := $(BIN)/uv
+
+.PHONY: help setup run test lint types layers presubmit format locks bench-sim validate clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv from the locks (instant when nothing changed)
+
+$(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "setup: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
+			"name another one: make setup PYTHON=python3.12" >&2; exit 1; }
+	@if [ ! -x $(BIN)/python ]; then \
+		echo "setup: making .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; fi
+	@if [ ! -x $(BIN)/uv ] || [ $(LOCKS)/bootstrap.txt -nt $(READY) ]; then \
+		echo "setup: installing uv"; \
+		$(BIN)/python -m ensurepip >/dev/null; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+			--require-hashes -r $(LOCKS)/bootstrap.txt; fi
+	@echo "setup: installing what $(LOCKS)/dev.txt names"
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes \
+		$(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
+	@echo "setup: installing hirl-scale itself, editable"
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup ## the flash sale under HPA, live, with a report in .hirl/report
+	@echo "run: a flash sale 20 minutes early, scaled by HPA; the report goes to .hirl/report"
+	@$(BIN)/hirl simulate --scenario flash-sale-20-min-early --controller hpa --report .hirl/report
+
+test: setup ## run the tests
+	@echo "test: running tests/"
+	@$(BIN)/pytest -q
+
+lint: setup ## ruff: rules and format
+	@echo "lint: ruff"
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+
+types: setup ## mypy --strict
+	@echo "types: mypy"
+	@$(BIN)/mypy
+
+layers: setup ## import-linter: who may import whom
+	@echo "layers: import-linter"
+	@$(BIN)/lint-imports --no-logo
+
+presubmit: lint types layers test ## everything a change must pass
+
+format: setup ## rewrite the code as lint wants it
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format
+
+bench-sim: setup ## measure the simulator's speed
+	@$(BIN)/hirl bench sim --json .hirl/bench-sim.json
+
+validate: setup ## check the simulated world against theory and real tables
+	@$(BIN)/hirl world validate
+
+# The training lock holds everything, so the others take their versions from it. Existing pins are
+# kept; `make locks UPGRADE=--upgrade` moves them all.
+COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	--generate-hashes --no-annotate --custom-compile-command "make locks" $(UPGRADE)
+AGREED := --constraints $(LOCKS)/training.txt
+
+locks: setup ## resolve infra/locks/*.txt from pyproject.toml again
+	@echo "locks: resolving"
+	@$(COMPILE) --group bootstrap -o $(LOCKS)/bootstrap.txt
+	@$(COMPILE) pyproject.toml --all-extras -o $(LOCKS)/training.txt
+	@$(COMPILE) pyproject.toml --extra serve $(AGREED) -o $(LOCKS)/serving.txt
+	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra dev $(AGREED) \
+		-o $(LOCKS)/dev.txt
+
+clean: ## remove the environment, results and caches
+	rm -rf .venv .hirl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find services schemas models tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,247 @@
+"""What a run is judged by, in one place: the same sums for tuning, training and reports.
+
+A request violates when it fails, times out or is slower than its app's target. An app-minute
+counts its violating share times the app's traffic over the mean app traffic of its domain;
+PW weighs that by priority, and J = PW + node-hours. Nodes are billed while they exist, booting
+included, and reserved ones whether they exist or not.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.jit import kernel
+from models.sim.apps import F32, F64
+from models.sim.config import MARKETS
+from models.sim.layout import Layout, Rules
+from models.sim.records import INT, Records, record_type
+from models.sim.state import (
+    ACTIVE,
+    BOUND,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY,
+    P99,
+    RPS,
+    SAMPLE_RING,
+    State,
+)
+
+I64 = NDArray[np.int64]
+
+ARRIVED, SERVED, FAILED, VIOLATED, UNSCORED = range(5)
+BOOKS: Final = 4
+FLOWS: Final = 5
+
+REQUESTS, PRESENT = range(2)
+
+HORIZONTAL, VERTICAL = range(2)
+DIMENSIONS: Final = 2
+REVERSAL_MINUTES: Final = 5
+RESERVED: Final = MARKETS.index("reserved")
+
+(
+    TICKS,
+    NODE_TICKS,
+    MONEY,
+    OVERSPEND,
+    ACTIONS,
+    REVERSALS,
+    STARTED,
+    STOPPED,
+    PENDING_TICKS,
+    MAX_PENDING,
+    P0_WAIT_TICKS,
+    P3_HELD,
+    CPU_USED,
+    CPU_THERE,
+    MEMORY_USED,
+    MEMORY_THERE,
+    MINUTES,
+    RESIZED,
+    REFUSED,
+    PREEMPTED,
+    EVICTED,
+    CRASHED,
+    OOM_KILLED,
+    OVERRUNS,
+) = range(24)
+TOTALS: Final = 24
+WAIT_BINS: Final = 128
+"""Ticks of need-to-ready told apart."""
+_LONG_AGO: Final = -(1 << 20)
+
+LAST_CHANGE: Final = record_type(tick=INT, direction=INT)
+
+
+class Accounts(NamedTuple):
+    """Running sums since the warm-up ended."""
+
+    domains: F64
+    """[E, D, FLOWS] requests of the closed minutes; UNSCORED is always up to date."""
+    books: F32
+    """[E, BOOKS, A] ARRIVED, SERVED, FAILED and VIOLATED requests of the current minute."""
+    violation_minutes: F64
+    """[E, A] traffic-weighted, not priority-weighted."""
+    totals: F64
+    """[E, TOTALS]."""
+    waits: I64
+    """[E, D, WAIT_BINS] pods by ticks from need to ready."""
+    latency: F64
+    """[E, D, 2] sums over minutes of requests x p99 seconds, and of requests."""
+    minute: F64
+    """[E, D, 2] requests of the last closed minute, and apps that were there."""
+    last: Records
+    """[E, A, DIMENSIONS] tick and direction of the last change."""
+
+
+def empty_accounts(environments: int, apps: int, layout: Layout) -> Accounts:
+    """Accounts with nothing in them."""
+    e, d = environments, layout.domains
+    last = np.zeros((e, apps, DIMENSIONS), LAST_CHANGE)
+    last["tick"] = _LONG_AGO
+    return Accounts(
+        domains=np.zeros((e, d, FLOWS)),
+        books=np.zeros((e, BOOKS, apps), np.float32),
+        violation_minutes=np.zeros((e, apps)),
+        totals=np.zeros((e, TOTALS)),
+        waits=np.zeros((e, d, WAIT_BINS), np.int64),
+        latency=np.zeros((e, d, 2)),
+        minute=np.zeros((e, d, 2)),
+        last=last,
+    )
+
+
+def copy_accounts(accounts: Accounts) -> Accounts:
+    """An independent copy."""
+    return Accounts(*(array.copy() for array in accounts))
+
+
+def reset_accounts(accounts: Accounts) -> None:
+    """Forget the warm-up: sums start at zero, the memory of directions stays."""
+    for name, array in zip(Accounts._fields, accounts, strict=True):
+        if name != "last":
+            array[...] = np.zeros((), array.dtype)
+
+
+@kernel
+def count_change(
+    acc: Accounts, e: int, app: int, dimension: int, direction: int, tick: int, window: int
+) -> None:
+    """Count one applied change; turning back within `window` ticks is a reversal."""
+    acc.totals[e, ACTIONS] += 1
+    last = acc.last[e, app, dimension]
+    if tick - last.tick <= window and last.direction == -direction:
+        acc.totals[e, REVERSALS] += 1
+    last.tick = tick
+    last.direction = direction
+
+
+@kernel
+def close_tick(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+    """Bill the nodes, look at who waits, and close the minute when it is over."""
+    totals = acc.totals[e]
+    totals[TICKS] += 1
+    _bill(st, e, rules, totals)
+    _count_waiting(st, e, rules, totals)
+    if (st.env[e].tick + 1) % rules.physics[0].ticks_per_minute == 0:
+        _close_minute(st, acc, e, rules)
+
+
+@kernel
+def _bill(st: State, e: int, rules: Rules, totals: F64) -> None:
+    money = 0.0
+    nodes = 0
+    for pool in range(rules.pools.size):
+        for market in range(st.pool_market.shape[2]):
+            there = st.pool_market[e, pool, market]
+            nodes += there
+            paid = max(there, rules.pools[pool].reserved) if market == RESERVED else there
+            money += paid * rules.pool_price[pool, market]
+    money *= rules.physics[0].tick_s / 3600.0
+    totals[NODE_TICKS] += nodes
+    totals[MONEY] += money
+    totals[OVERSPEND] += max(0.0, money - rules.physics[0].spend_cap_per_tick)
+
+
+@kernel
+def _count_waiting(st: State, e: int, rules: Rules, totals: F64) -> None:
+    """Pending pods, and what the lowest priority holds while the highest waits."""
+    pending = 0
+    p0_waits = False
+    for entry in range(st.env[e].queue_length):
+        count = st.queue[e, entry].count
+        pending += count
+        domain = st.known[e, DOMAIN, st.queue[e, entry].app]
+        # A pod that was asked for in this very tick does not wait yet.
+        if count > 0 and rules.domains[domain].priority == 0:
+            p0_waits |= st.queue[e, entry].since < st.env[e].tick
+    totals[PENDING_TICKS] += pending
+    totals[MAX_PENDING] = max(totals[MAX_PENDING], pending)
+    if p0_waits:
+        totals[P0_WAIT_TICKS] += 1
+        totals[P3_HELD] += _held_share(st, e, rules, 3)
+
+
+@kernel
+def _held_share(st: State, e: int, rules: Rules, priority: int) -> float:
+    """Share of the ready allocatable CPU that pods of a priority are bound to."""
+    held = 0.0
+    for app in range(st.known.shape[2]):
+        if rules.domains[st.known[e, DOMAIN, app]].priority == priority:
+            held += st.hidden[e, BOUND, app] * st.known[e, CPU_REQUEST, app]
+    return held / max(1.0, ready_capacity(st, e, rules)[0])
+
+
+@kernel
+def ready_capacity(st: State, e: int, rules: Rules) -> tuple[float, float]:
+    """Allocatable millicores and MiB of all ready nodes."""
+    cpu = 0.0
+    memory = 0.0
+    for pool in range(rules.pools.size):
+        cpu += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
+        memory += float(st.pool[e, pool].ready) * rules.pools[pool].memory
+    return cpu, memory
+
+
+@kernel
+def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+    """Carry the minute's books to the domains and the apps' violation minutes."""
+    books, minute, flows = acc.books[e], acc.minute[e], acc.domains[e]
+    domain, active, minutes = st.known[e, DOMAIN], st.known[e, ACTIVE], acc.violation_minutes[e]
+    minute[:] = 0.0
+    for app in range(domain.size):
+        where = domain[app]
+        minute[where, REQUESTS] += books[ARRIVED, app]
+        minute[where, PRESENT] += active[app]
+        for kind in range(BOOKS):
+            flows[where, kind] += books[kind, app]
+    for app in range(domain.size):
+        where = domain[app]
+        if minute[where, REQUESTS] > 0.0:
+            mean = minute[where, REQUESTS] / minute[where, PRESENT]
+            minutes[app] += books[VIOLATED, app] / mean
+    books[:] = 0.0
+    _sum_use(st, acc, e, rules)
+
+
+@kernel
+def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+    """What the cluster used in the last tick of the minute, and how slow its domains were."""
+    sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.known[e, DOMAIN]
+    totals, latency = acc.totals[e], acc.latency[e]
+    cpu = 0.0
+    memory = 0.0
+    for app in range(domain.size):
+        latency[domain[app], 0] += sample[RPS, app] * sample[P99, app]
+        latency[domain[app], 1] += sample[RPS, app]
+        cpu += sample[CPU, app]
+        memory += sample[MEMORY, app]
+    cpu_there, memory_there = ready_capacity(st, e, rules)
+    totals[MINUTES] += 1
+    totals[CPU_USED] += cpu
+    totals[CPU_THERE] += cpu_there / 1000.0
+    totals[MEMORY_USED] += memory
+    totals[MEMORY_THERE] += memory_there / 1024.0

@@ -1,0 +1,125 @@
+"""What never changes about the apps of a cluster: one array per property, one row per app.
+
+Named tuples of arrays, because numba kernels take them as they are. The values are drawn
+once per cluster file (`population.generate`), so all environments share them.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.records import Records, records
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I8 = NDArray[np.int8]
+I16 = NDArray[np.int16]
+I32 = NDArray[np.int32]
+
+CPU_BOUND: Final = 0
+MEMORY_BOUND: Final = 1
+IO_BOUND: Final = 2
+
+GUARD_NONE: Final = 0
+GUARD_FAIL_OPEN: Final = 1
+GUARD_QUEUE: Final = 2
+
+REQUEST_TYPES: Final = ("api", "web", "batch", "stream", "event")
+
+
+class Apps(NamedTuple):
+    """Static properties, each of shape [apps] unless said otherwise."""
+
+    domain: I16
+    """Index into the cluster's domains; accounting uses its priority."""
+    tier: I16
+    """Index into the domain's tiers."""
+    pod_class: I8
+    """Priority class the scheduler sees, 0..3; for some apps not the domain's."""
+    bound: I8
+    """CPU_BOUND, MEMORY_BOUND or IO_BOUND."""
+    best_effort: I8
+    """1 when the app has no latency target."""
+    cpu_request: F32
+    """Cores per pod at the start."""
+    cpu_limit_ratio: F32
+    """CPU limit over request, at least 1."""
+    memory_request: F32
+    """GiB per pod at the start; also the limit."""
+    min_replicas: I32
+    max_replicas: I32
+    start_replicas: I32
+    """Replicas that carry the mean of a weekday's traffic at the wanted utilisation."""
+    cpu_seconds: F32
+    """CPU time one request takes."""
+    io_seconds: F32
+    """Time one request waits for disks and networks while holding its worker."""
+    workers_per_core: F32
+    """Requests a pod works on at once, per core of its CPU limit."""
+    memory_base: F32
+    """GiB a fresh idle pod holds."""
+    memory_per_request: F32
+    """GiB per request in work."""
+    memory_leak: F32
+    """GiB a pod gains per hour."""
+    latency_target: F32
+    """Seconds; infinite for best-effort apps."""
+    timeout: F32
+    """Seconds until the caller gives up."""
+    retry_share: F32
+    """Share of failed requests that are sent again; 0 where not retryable."""
+    mean_rps: F32
+    """Requests per second over a mean weekday, calls from other apps included."""
+    own_rps: F32
+    """The part of it that comes from outside the cluster."""
+    day_profile: I16
+    """Row of `day_profiles`."""
+    day_shift: I16
+    """Minutes the app is ahead of its profile: it reads the profile at minute + shift."""
+    noise: F32
+    """Log standard deviation of the slow noise on the traffic."""
+    bursts_per_day: F32
+    burst_size: F32
+    """Mean of (peak of a burst / normal) - 1."""
+    image_pull: F32
+    """Relative image size: 1 is the cluster's median."""
+    boot: F32
+    """Relative boot and warm-up time: 1 is the cluster's median."""
+    request_mix: F32
+    """[apps, request types], rows sum to 1."""
+    day_profiles: F32
+    """[profiles, 1440]: traffic of a minute of the day over the day's mean."""
+
+
+class Calls(NamedTuple):
+    """Edges of the call graph, sorted so that a caller's own callers come first.
+
+    A walk forward carries demand to the callees, a walk backward brings their latency
+    and failures home, each in one pass.
+    """
+
+    caller: I32
+    callee: I32
+    per_request: F32
+    guard: I8
+    cross_domain: I8
+    """1 when the edge leaves the caller's domain."""
+
+
+class Population(NamedTuple):
+    """Everything static about a cluster's apps."""
+
+    apps: Apps
+    calls: Calls
+
+
+def app_records(apps: Apps) -> Records:
+    """[A] the single numbers of each app side by side, as the kernels take them."""
+    columns = {name: column for name, column in apps._asdict().items() if column.ndim == 1}
+    return records(columns, apps.domain.shape)
+
+
+def call_records(calls: Calls) -> Records:
+    """[edges] the call graph as the kernels take it."""
+    return records(calls._asdict(), calls.caller.shape)

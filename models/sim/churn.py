@@ -1,0 +1,141 @@
+"""What moves pods without any autoscaler: deploys, crashes, OOM kills, drains, reclaims.
+
+Chances are drawn once a minute per app or node, each in its own tick of the minute, so that
+the work is spread. Without churn no bystander ever needs a pod, and no cascade appears.
+"""
+
+import math
+
+from models.jit import kernel
+from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
+from models.sim.draws import Purpose, as_uniform, draw, stream
+from models.sim.layout import MIB_PER_GIB, Rules
+from models.sim.nodes import SPOT, lose, zone_is_lost
+from models.sim.overlays import APPEAR, MOVE, Script
+from models.sim.pods import begin_deploy
+from models.sim.records import Records
+from models.sim.state import (
+    ACTIVE,
+    BOUND,
+    DOMAIN,
+    DOWN,
+    LEAK_HOURS,
+    MEMORY,
+    MEMORY_REQUEST,
+    NODE_READY,
+    RESTART_RING,
+    RESTARTS,
+    SAMPLE_RING,
+    STARTING,
+    State,
+)
+
+_DEPLOY = int(Purpose.DEPLOY)
+_CRASH = int(Purpose.CRASH)
+_EVICTION = int(Purpose.EVICTION)
+_SPOT = int(Purpose.SPOT)
+_OOM_SHARE = 0.2
+"""Share of an app's pods that a minute above the memory limit kills."""
+
+
+@kernel
+def churn(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script) -> None:
+    """One tick of everything that happens to pods and nodes by themselves."""
+    _change_inventory(st, e, script)
+    _touch_apps(st, acc, e, apps, rules, script)
+    _touch_nodes(st, acc, e, rules)
+    _lose_zones(st, acc, e, rules, script)
+    _reclaim_spot(st, acc, e, rules, script)
+
+
+@kernel
+def _change_inventory(st: State, e: int, script: Script) -> None:
+    for k in range(script.inventory.shape[1]):
+        if script.inventory[e, k].tick == st.env[e].tick:
+            app = script.inventory[e, k].app
+            if script.inventory[e, k].kind == MOVE:
+                st.known[e, DOMAIN, app] = script.inventory[e, k].domain
+            else:
+                st.known[e, ACTIVE, app] = 1 if script.inventory[e, k].kind == APPEAR else 0
+
+
+@kernel
+def _touch_apps(
+    st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script
+) -> None:
+    """The apps whose turn it is in this tick of the minute."""
+    tick = st.env[e].tick
+    every = rules.physics[0].ticks_per_minute
+    deploys, crashes = stream(st.env[e].seed, _DEPLOY), stream(st.env[e].seed, _CRASH)
+    for app in range(tick % every, apps.size, every):
+        st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
+        forced = script.deploy_tick[e, app]
+        if (
+            tick - every < forced <= tick
+            or as_uniform(draw(deploys, app, 0, tick)) < rules.physics[0].deploy_chance
+        ):
+            begin_deploy(st, acc, e, app, rules)
+        ready = st.hidden[e, BOUND, app] - st.known[e, STARTING, app] - st.hidden[e, DOWN, app]
+        if ready <= 0:
+            continue
+        # At most one crash a minute and app: more would be a fault, which scenarios bring.
+        if as_uniform(draw(crashes, app, 0, tick)) < ready * rules.physics[0].crash_chance:
+            _restart(st, acc, e, app, 1, rules.physics[0].restart_ticks, CRASHED)
+        if _memory_per_pod(st, e, app) > st.known[e, MEMORY_REQUEST, app]:
+            killed = math.ceil(ready * _OOM_SHARE)
+            _restart(st, acc, e, app, killed, rules.physics[0].restart_ticks, OOM_KILLED)
+
+
+@kernel
+def _memory_per_pod(st: State, e: int, app: int) -> float:
+    """MiB a pod of the app used in the last tick."""
+    used = st.samples[e, (st.env[e].tick - 1) % SAMPLE_RING, MEMORY, app]
+    return used * MIB_PER_GIB / max(1, st.hidden[e, BOUND, app])
+
+
+@kernel
+def _restart(
+    st: State, acc: Accounts, e: int, app: int, count: int, ticks: int, total: int
+) -> None:
+    """Containers restart in place: their pods keep their nodes and lose their leak."""
+    st.hidden[e, DOWN, app] += count
+    st.known[e, RESTARTS, app] += count
+    st.restart_ring[e, (st.env[e].tick + ticks) % RESTART_RING, app] += count
+    st.flow[e, LEAK_HOURS, app] *= 1.0 - count / max(1, st.hidden[e, BOUND, app])
+    acc.totals[e, total] += count
+
+
+@kernel
+def _touch_nodes(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+    """Maintenance drains and spot reclaims of the nodes whose turn it is."""
+    tick = st.env[e].tick
+    every = rules.physics[0].ticks_per_minute
+    evictions = stream(st.env[e].seed, _EVICTION)
+    for node in range(tick % every, st.node.shape[1], every):
+        if st.node[e, node].state != NODE_READY:
+            continue
+        chance = rules.physics[0].eviction_chance
+        if st.node[e, node].market == SPOT:
+            chance += rules.physics[0].reclaim_chance
+        if as_uniform(draw(evictions, node, 0, tick)) < chance:
+            lose(st, acc, e, node, rules)
+
+
+@kernel
+def _lose_zones(st: State, acc: Accounts, e: int, rules: Rules, script: Script) -> None:
+    for k in range(script.zones.shape[1]):
+        if script.zones[e, k].start == st.env[e].tick:
+            for node in range(st.node.shape[1]):
+                if zone_is_lost(st, e, rules.nodes[node].zone, script):
+                    lose(st, acc, e, node, rules)
+
+
+@kernel
+def _reclaim_spot(st: State, acc: Accounts, e: int, rules: Rules, script: Script) -> None:
+    reclaims = stream(st.env[e].seed, _SPOT)
+    for k in range(script.reclaims.shape[1]):
+        if script.reclaims[e, k].tick == st.env[e].tick:
+            for node in range(st.node.shape[1]):
+                chance = as_uniform(draw(reclaims, node, k, st.env[e].tick))
+                if st.node[e, node].market == SPOT and chance < script.reclaims[e, k].share:
+                    lose(st, acc, e, node, rules)

@@ -1,0 +1,248 @@
+"""Turn a checked scenario into the arrays the kernels loop over.
+
+Everything drawn here is a function of the environment's seed and the event's name, so an
+environment is the same alone and among others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim import overlays
+from models.sim.apps import F64, I32
+from models.sim.config import Cluster
+from models.sim.draws import Purpose, uniform
+from models.sim.events import (
+    Deploy,
+    Event,
+    Inventory,
+    MetricsOutage,
+    Payload,
+    Regime,
+    SpotReclaim,
+    Target,
+    Traffic,
+    ZoneLoss,
+)
+from models.sim.overlays import Overlays
+from models.sim.replay import replay_minutes, replay_series
+from models.sim.scenario import Scenario
+from models.sim.targeting import Grouped, Mask, key_of, select
+from models.sim.timeline import Timeline
+
+_MODES: Final = {"zero": overlays.OUTAGE_ZERO, "missing": overlays.OUTAGE_MISSING}
+_CHANGES: Final = {"appear": overlays.APPEAR, "vanish": overlays.VANISH, "move": overlays.MOVE}
+
+Columns = dict[str, NDArray[Any]]
+E = TypeVar("E", bound=Event)
+
+
+class _Job(NamedTuple):
+    """What every part of the compilation needs."""
+
+    scenario: Scenario
+    cluster: Cluster
+    apps: Grouped
+    seeds: Sequence[int]
+    times: Timeline
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The scenario's events of one kind, in file order."""
+        return [event for event in self.scenario.events if isinstance(event, kind)]
+
+    def mask(self, target: Target, name: str) -> Mask:
+        """[apps] the target's apps."""
+        return select(target, name, self.cluster, self.apps)
+
+    def begin(self, event: Event) -> F64:
+        """[environments] ticks at which the event begins, jitter included."""
+        jitter = event.jitter_minutes * self._signed(event, Purpose.EVENT_TIME)
+        return self.times.tick_at(event.at_minute) + jitter * self.times.ticks(1)
+
+    def size(self, event: Traffic | Payload | Regime, factor: float) -> F64:
+        """[environments] the factor, its change jittered; less than nothing cannot arrive."""
+        jitter = event.factor_jitter * self._signed(event, Purpose.EVENT_SIZE)
+        return np.maximum(1 + (factor - 1) * (1 + jitter), 0)
+
+    def _signed(self, event: Event, purpose: Purpose) -> F64:
+        """[environments] a draw from -1 to 1."""
+        draws = [_draw(seed, purpose, event, 0) for seed in self.seeds]
+        return 2 * np.array(draws) - 1
+
+
+class _Wave(NamedTuple):
+    """One row of the traffic and payload overlays."""
+
+    what: int
+    start: F64
+    ramp: float
+    hold: float
+    decay: float
+    factor: F64
+    touched: Mask
+
+
+def compile_scenario(
+    scenario: Scenario, cluster: Cluster, apps: Grouped, seeds: Sequence[int]
+) -> Overlays:
+    """The overlays of one environment per seed."""
+    job = _Job(scenario, cluster, apps, seeds, scenario.timeline(cluster.tick_seconds))
+    return Overlays(
+        **_waves(job),
+        **_deploys(job),
+        **_zones(job),
+        **_reclaims(job),
+        **_outages(job),
+        **_inventory(job),
+        **_replays(job),
+    )
+
+
+def _waves(job: _Job) -> Columns:
+    waves = [wave for event in job.scenario.events for wave in _waves_of(job, event)]
+    touched = [wave.touched for wave in waves]
+    return {
+        "what": np.array([wave.what for wave in waves], dtype=np.int8),
+        "start": _by_environment(job, [wave.start for wave in waves]).astype(np.float32),
+        "ramp": _at_least_a_tick([wave.ramp for wave in waves]),
+        "hold": np.array([wave.hold for wave in waves], dtype=np.float32),
+        "decay": _at_least_a_tick([wave.decay for wave in waves]),
+        "factor": _by_environment(job, [wave.factor for wave in waves]).astype(np.float32),
+        "app_weight": _by_app(job, touched).astype(np.float32),
+    }
+
+
+def _waves_of(job: _Job, event: Event) -> list[_Wave]:
+    if isinstance(event, Regime):
+        return _regime(job, event)
+    if not isinstance(event, Traffic | Payload):
+        return []
+    return [
+        _Wave(
+            what=overlays.PAYLOAD if isinstance(event, Payload) else overlays.TRAFFIC,
+            start=job.begin(event),
+            ramp=job.times.ticks(event.ramp_minutes),
+            hold=job.times.ticks(event.hold_minutes),
+            decay=job.times.ticks(event.decay_minutes),
+            factor=job.size(event, event.factor),
+            touched=job.mask(event.target, event.name),
+        )
+    ]
+
+
+def _regime(job: _Job, event: Regime) -> list[_Wave]:
+    """High and low by turns; one level's way back to 1 overlaps the next one's way there."""
+    start = job.begin(event)
+    touched = job.mask(event.target, event.name)
+    ramp = job.times.ticks(event.ramp_minutes)
+    waves: list[_Wave] = []
+    for _ in range(event.cycles):
+        for factor, minutes in ((event.high, event.high_minutes), (event.low, event.low_minutes)):
+            hold = job.times.ticks(minutes)
+            size = job.size(event, factor)
+            waves.append(_Wave(overlays.TRAFFIC, start, ramp, hold, ramp, size, touched))
+            start = start + max(ramp, 1) + hold
+    return waves
+
+
+def _deploys(job: _Job) -> Columns:
+    ticks = np.full((len(job.seeds), len(job.apps.domain)), -1, dtype=np.int32)
+    for event in job.of(Deploy):
+        begin = job.begin(event)
+        over = job.times.ticks(event.over_minutes)
+        for app in np.flatnonzero(job.mask(event.target, event.name)):
+            # Ordinal 0 is the jitter of the event as a whole.
+            spread = [_draw(seed, Purpose.EVENT_TIME, event, int(app) + 1) for seed in job.seeds]
+            ticks[:, app] = _whole(begin + over * np.array(spread))
+    return {"deploy_tick": ticks}
+
+
+def _zones(job: _Job) -> Columns:
+    events = job.of(ZoneLoss)
+    start, end = _spans(job, events)
+    zones = [job.cluster.zones.index(event.zone) for event in events]
+    return {"zone": np.array(zones, dtype=np.int16), "zone_start": start, "zone_end": end}
+
+
+def _reclaims(job: _Job) -> Columns:
+    events = job.of(SpotReclaim)
+    return {
+        "reclaim_tick": _whole(_by_environment(job, [job.begin(event) for event in events])),
+        "reclaim_share": np.array([event.share for event in events], dtype=np.float32),
+    }
+
+
+def _outages(job: _Job) -> Columns:
+    events = job.of(MetricsOutage)
+    start, end = _spans(job, events)
+    hit = [job.mask(event.target, event.name) for event in events]
+    return {
+        "outage_mode": np.array([_MODES[event.mode] for event in events], dtype=np.int8),
+        "outage_start": start,
+        "outage_end": end,
+        "outage_app": _by_app(job, hit).astype(np.int8),
+    }
+
+
+def _inventory(job: _Job) -> Columns:
+    """One row per app, as kernels change one app at a time."""
+    rows = [
+        (event, int(app))
+        for event in job.of(Inventory)
+        for app in np.flatnonzero(job.mask(event.target, event.name))
+    ]
+    domains = [_domain_index(job.cluster, event.to_domain) for event, _ in rows]
+    return {
+        "inventory_kind": np.array([_CHANGES[event.change] for event, _ in rows], dtype=np.int8),
+        "inventory_tick": _whole(_by_environment(job, [job.begin(event) for event, _ in rows])),
+        "inventory_app": np.array([app for _, app in rows], dtype=np.int32),
+        "inventory_domain": np.array(domains, dtype=np.int16),
+    }
+
+
+def _domain_index(cluster: Cluster, name: str | None) -> int:
+    return -1 if name is None else cluster.domain_names.index(name)
+
+
+def _replays(job: _Job) -> Columns:
+    of = np.full(len(job.apps.domain), -1, dtype=np.int32)
+    series = np.empty((len(job.scenario.replay), replay_minutes(job.times)), dtype=np.float32)
+    for row, entry in enumerate(job.scenario.replay):
+        of[job.mask(entry.target, Path(entry.file).name)] = row
+        series[row] = replay_series(entry, job.times)
+    return {"replay_of": of, "replay": series}
+
+
+def _spans(job: _Job, events: Sequence[ZoneLoss | MetricsOutage]) -> tuple[I32, I32]:
+    """[environments, events] first tick, and first tick after it."""
+    start = _by_environment(job, [job.begin(event) for event in events])
+    length = np.array([job.times.ticks(event.length_minutes) for event in events])
+    return _whole(start), _whole(start + length)
+
+
+def _by_environment(job: _Job, columns: Sequence[F64]) -> F64:
+    """[environments, columns], also when there is no column."""
+    by_column = np.array(columns, dtype=np.float64).reshape(len(columns), len(job.seeds))
+    return np.ascontiguousarray(by_column.T)
+
+
+def _by_app(job: _Job, rows: Sequence[Mask]) -> Mask:
+    """[rows, apps], also when there is no row."""
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(job.apps.domain))
+
+
+def _draw(seed: int, purpose: Purpose, event: Event, ordinal: int) -> float:
+    return uniform(seed, int(purpose), key_of(event.name), ordinal, 0)
+
+
+def _at_least_a_tick(ticks: Sequence[float]) -> NDArray[np.float32]:
+    """Kernels divide by ramps: a step takes the shortest time there is."""
+    return np.maximum(np.array(ticks, dtype=np.float32), 1)
+
+
+def _whole(ticks: F64) -> I32:
+    """Nothing happens before the first tick."""
+    return np.maximum(np.rint(ticks), 0).astype(np.int32)

@@ -1,0 +1,86 @@
+"""Random draws as functions of (seed, purpose, entity, ordinal, tick).
+
+Nothing is consumed by drawing: a controller that starts more pods cannot shift the traffic,
+the churn or the faults of the same seed. The hash is the finaliser of splitmix64, applied
+once per ingredient, which passes for independence between neighbours.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from models.jit import kernel
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_B = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S32, _S11 = (np.uint64(n) for n in (30, 27, 31, 32, 11))
+_FIELD = np.uint64(0xFFFF)
+_S16, _S48 = np.uint64(16), np.uint64(48)
+_UNIT = 1.0 / (1 << 53)
+_NORMAL_SCALE = 1.0 / (65536.0 * (4.0 / 12.0) ** 0.5)
+
+
+class Purpose(IntEnum):
+    """What a draw is for; a new purpose gets a new number, so that old ones keep theirs."""
+
+    TRAFFIC_NOISE = 1
+    SHOT_NOISE = 2
+    BURST = 3
+    POD_START = 4
+    CRASH = 5
+    DEPLOY = 6
+    EVICTION = 7
+    SPOT = 8
+    METRIC_NOISE = 9
+    METRIC_MISSING = 10
+    METRIC_PHASE = 11
+    NODE_BOOT = 12
+    RESIZE = 13
+    EVENT_TIME = 14
+    EVENT_SIZE = 15
+    EVENT_APPS = 16
+    HPA_PHASE = 17
+
+
+@kernel
+def mix(value: np.uint64) -> np.uint64:
+    """Spread every bit of `value` over the whole word."""
+    value = (value ^ (value >> _S30)) * _MIX_A
+    value = (value ^ (value >> _S27)) * _MIX_B
+    return value ^ (value >> _S31)
+
+
+@kernel
+def stream(seed: int, purpose: int) -> np.uint64:
+    """The part of a draw that a loop over entities can hoist."""
+    return mix(mix(np.uint64(seed) + _GOLDEN) ^ (np.uint64(purpose) * _GOLDEN))
+
+
+@kernel
+def draw(from_stream: np.uint64, entity: int, ordinal: int, tick: int) -> np.uint64:
+    """64 random bits of a stream."""
+    who = (np.uint64(entity) << _S32) | np.uint64(ordinal)
+    return mix(mix(from_stream ^ who) + np.uint64(tick) * _GOLDEN)
+
+
+@kernel
+def as_uniform(word: np.uint64) -> float:
+    """A number in [0, 1) from 64 bits."""
+    return np.float64(word >> _S11) * _UNIT
+
+
+@kernel
+def as_normal(word: np.uint64) -> float:
+    """Nearly standard normal: the sum of four 16-bit uniforms, so never beyond 3.5.
+
+    Bounded tails are wanted here: outliers are the business of bursts and faults.
+    """
+    total = (word & _FIELD) + ((word >> _S16) & _FIELD) + ((word >> _S32) & _FIELD)
+    return (np.float64(total + (word >> _S48)) - 131070.0) * _NORMAL_SCALE
+
+
+@kernel
+def uniform(seed: int, purpose: int, entity: int, ordinal: int, tick: int) -> float:
+    """One uniform draw in [0, 1) where speed does not matter."""
+    return as_uniform(draw(stream(seed, purpose), entity, ordinal, tick))

@@ -1,0 +1,52 @@
+"""A fingerprint of the world, so that a comparison across two different worlds is noticed.
+
+It covers the cluster, the scenario, the population and the meaning of the simulator's code:
+comments, docstrings and formatting do not count.
+"""
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from models.sim.apps import Population
+from models.sim.config import Cluster
+from models.sim.scenario import Scenario
+
+
+def world_hash(cluster: Cluster, scenario: Scenario, population: Population) -> str:
+    """Sixteen hexadecimal digits that change when the world does."""
+    digest = hashlib.sha256(_code_digest().encode())
+    digest.update(msgspec.json.encode(cluster))
+    digest.update(msgspec.json.encode(scenario))
+    for table in population:
+        for name, array in zip(table._fields, table, strict=True):
+            digest.update(name.encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _code_digest() -> str:
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(ast.dump(_without_docstrings(ast.parse(file.read_text()))).encode())
+    return digest.hexdigest()
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
+    return tree
+
+
+def _is_text(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )

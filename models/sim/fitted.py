@@ -1,0 +1,199 @@
+"""The fitted parameters as the population generator reads them (`fitted.yaml`).
+
+The tables themselves are not shipped; each section says which table it was fitted to, under
+which licence, from how many rows and by which statistic. `fit.fit` produces these structs.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from models.sim import yamlfile
+from models.sim.apps import F64
+
+FITTED = Path(__file__).with_name("fitted.yaml")
+MINUTES = 1440
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Quantiles = Annotated[tuple[NotNegative, ...], Meta(min_length=2)]
+"""Values at evenly spaced probabilities from 0 to 1."""
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Part of the file: unknown keys are errors, values never change."""
+
+
+class Provenance(_Section, frozen=True):
+    """Where a section's numbers come from."""
+
+    file: str
+    origin: str
+    licence: str
+    rows: int
+    """Rows that entered the statistic."""
+    statistic: str
+
+
+Sources = Annotated[tuple[Provenance, ...], Meta(min_length=1)]
+
+
+class PodSizes(_Section, frozen=True):
+    """Joint distribution of a pod's size over apps."""
+
+    sources: Sources
+    cpu_cores: tuple[Positive, ...]
+    memory_gib: tuple[Positive, ...]
+    share: tuple[Share, ...]
+
+
+class MinReplicas(_Section, frozen=True):
+    """Distribution of the configured minimum over apps; 0 is scale-to-zero."""
+
+    sources: Sources
+    replicas: tuple[int, ...]
+    share: tuple[Share, ...]
+
+
+class LogNormal(_Section, frozen=True):
+    """Log-normal service times over apps, and the tail within an app."""
+
+    median_ms: Positive
+    log_std: Positive
+    tail_ratio: Quantiles
+    """An app's 99th percentile over its median."""
+
+
+class ServiceTimes(_Section, frozen=True):
+    """Service times of what a person waits for, and of what a queue feeds."""
+
+    sources: Sources
+    interactive: LogNormal
+    queued: LogNormal
+
+
+class Memory(_Section, frozen=True):
+    """How much of a process's memory comes and goes with its work."""
+
+    sources: Sources
+    median_mb: Positive
+    log_std: Positive
+    growth: Quantiles
+    """Share of the 99th percentile that the 5th percentile does not hold."""
+
+
+class Traffic(_Section, frozen=True):
+    """Skew of traffic over apps."""
+
+    sources: Sources
+    over_median: Quantiles
+
+
+class Profile(_Section, frozen=True):
+    """A day as 1 + sum of harmonics; the broad peak of every profile is at `peak_hour`."""
+
+    weight: Share
+    cos: tuple[float, ...]
+    sin: tuple[float, ...]
+
+
+class Profiles(_Section, frozen=True):
+    """Daily shapes, all turned to the same peak hour."""
+
+    sources: Sources
+    peak_hour: NotNegative
+    rhythmic_share: Share
+    """Share of the busy functions that have a daily rhythm; only these were grouped."""
+    shapes: tuple[Profile, ...]
+
+    def curves(self) -> F64:
+        """[shapes, 1440]: traffic of a minute over the day's mean, never negative."""
+        angle = 2 * np.pi * np.arange(MINUTES) / MINUTES
+        order = np.arange(1, len(self.shapes[0].cos) + 1)[:, None]
+        cos = np.array([shape.cos for shape in self.shapes]) @ np.cos(order * angle)
+        sin = np.array([shape.sin for shape in self.shapes]) @ np.sin(order * angle)
+        curves = np.maximum(1 + cos + sin, 0)
+        return np.asarray(curves / curves.mean(axis=1, keepdims=True), dtype=np.float64)
+
+
+class Autocorrelation(_Section, frozen=True):
+    """Noise of one long trace around its 6-hour mean, counting noise taken out."""
+
+    trace: str
+    std: Positive
+    lags_minutes: tuple[int, ...]
+    correlation: tuple[float, ...]
+
+
+class Noise(_Section, frozen=True):
+    """Noise as three sums of linearly joined random knots."""
+
+    sources: Sources
+    periods_minutes: tuple[Positive, Positive, Positive]
+    weights: tuple[NotNegative, NotNegative, NotNegative]
+    """Amplitudes of unit-normal knots; together they make a standard deviation of 1."""
+    traces: tuple[Autocorrelation, ...]
+    app_std: Quantiles
+    """Log standard deviation over functions with users behind them."""
+
+
+class Bursts(_Section, frozen=True):
+    """Short excesses over twice the running median."""
+
+    sources: Sources
+    per_day: Quantiles
+    """Over functions."""
+    size: Quantiles
+    """(Peak of a burst / normal) - 1, over bursts."""
+
+
+class CallStructure(_Section, frozen=True):
+    """Shape of real call graphs."""
+
+    sources: Sources
+    depth_share: tuple[Share, ...]
+    """Share of services whose longest path has 1, 2, .. calls."""
+    fan_out_share: tuple[Share, ...]
+    """Share of callers with 1, 2, .. callees that are services."""
+    calls_per_request: Quantiles
+    leaf_share: Share
+    """Share of edges that end in a cache, a database or outside the trace."""
+    nodes_per_request: Quantiles
+
+
+class BootContention(_Section, frozen=True):
+    """Boot time with n concurrent boots on a host over boot time alone."""
+
+    sources: Sources
+    concurrent: tuple[int, ...]
+    slow_down: tuple[Positive, ...]
+    limit: NotNegative
+    """Longest relative slow-down, extrapolated: 1 + limit x (n - 1) / (n - 1 + half)."""
+    half: Positive
+    """Other boots at which half of that limit is reached."""
+
+
+class Fitted(_Section, frozen=True):
+    """The whole file."""
+
+    command: str
+    """Reproduces the file from the tables."""
+    pod_sizes: PodSizes
+    min_replicas: MinReplicas
+    service_times: ServiceTimes
+    memory: Memory
+    traffic: Traffic
+    profiles: Profiles
+    noise: Noise
+    bursts: Bursts
+    calls: CallStructure
+    boot: BootContention
+
+
+def load_fitted(file: Path | None = None) -> Fitted:
+    """Read and validate fitted parameters; the shipped ones when no file is given."""
+    return yamlfile.load(file or FITTED, Fitted)

@@ -1,0 +1,169 @@
+"""Groups of pods: linked per app from oldest to newest, and per node.
+
+A group is pods of one app that were bound to one node in one tick and become ready together.
+All bookkeeping of bound and starting pods and of free node capacity happens here, so that the
+counts cannot disagree.
+"""
+
+from models.jit import kernel
+from models.sim.state import (
+    BOUND,
+    CPU_REQUEST,
+    MEMORY_REQUEST,
+    NEWEST,
+    NONE,
+    OLDEST,
+    READY_RING,
+    STARTING,
+    State,
+)
+
+
+@kernel
+def add_group(st: State, e: int, app: int, node: int, count: int, ready_tick: int) -> None:
+    """Bind `count` pods to `node`; the caller has checked that they fit and a group is free."""
+    group = st.env[e].free_group
+    st.env[e].free_group = st.group[e, group].newer
+    st.group[e, group].app = app
+    st.group[e, group].node = node
+    st.group[e, group].count = count
+    st.group[e, group].ready = ready_tick
+    _link_app(st, e, group, app)
+    _link_node(st, e, group, node)
+    _occupy(st, e, app, node, count)
+    if ready_tick > st.env[e].tick:
+        st.known[e, STARTING, app] += count
+        st.ready_ring[e, ready_tick % READY_RING, app] += count
+
+
+@kernel
+def take_from_group(st: State, e: int, group: int, count: int) -> None:
+    """Remove `count` pods of a group; an emptied group goes back to the free list."""
+    app, node = st.group[e, group].app, st.group[e, group].node
+    _occupy(st, e, app, node, -count)
+    ready_tick = st.group[e, group].ready
+    if ready_tick > st.env[e].tick:
+        st.known[e, STARTING, app] -= count
+        st.ready_ring[e, ready_tick % READY_RING, app] -= count
+    st.group[e, group].count -= count
+    if st.group[e, group].count == 0:
+        _unlink_app(st, e, group, app)
+        _unlink_node(st, e, group, node)
+        st.group[e, group].newer = st.env[e].free_group
+        st.env[e].free_group = group
+
+
+@kernel
+def remove_newest(st: State, e: int, app: int, count: int) -> None:
+    """Scale in as a ReplicaSet does: the youngest pods go first."""
+    while count > 0 and st.hidden[e, NEWEST, app] != NONE:
+        group = st.hidden[e, NEWEST, app]
+        taken = min(count, st.group[e, group].count)
+        take_from_group(st, e, group, taken)
+        count -= taken
+
+
+@kernel
+def remove_oldest(st: State, e: int, app: int, count: int) -> None:
+    """Replace as a rolling deploy does: pods of the old version go first."""
+    while count > 0 and st.hidden[e, OLDEST, app] != NONE:
+        group = st.hidden[e, OLDEST, app]
+        taken = min(count, st.group[e, group].count)
+        take_from_group(st, e, group, taken)
+        count -= taken
+
+
+@kernel
+def remove_all_on_node(st: State, e: int, node: int) -> int:
+    """Evict every pod of a node; the apps' wishes will ask for them again."""
+    removed = 0
+    while st.node[e, node].group != NONE:
+        group = st.node[e, node].group
+        removed += st.group[e, group].count
+        take_from_group(st, e, group, st.group[e, group].count)
+    return removed
+
+
+@kernel
+def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[int, int]:
+    """Give the app's pods a new request where their node has room; evict the others.
+
+    Returns the pods resized in place and the pods that have to restart elsewhere.
+    """
+    more_cpu = cpu - st.known[e, CPU_REQUEST, app]
+    more_memory = memory - st.known[e, MEMORY_REQUEST, app]
+    in_place = 0
+    refused = 0
+    group = st.hidden[e, OLDEST, app]
+    while group != NONE:
+        following = st.group[e, group].newer
+        node, count = st.group[e, group].node, st.group[e, group].count
+        fits = count
+        if more_cpu > 0:
+            fits = min(fits, max(0, st.node[e, node].cpu) // more_cpu)
+        if more_memory > 0:
+            fits = min(fits, max(0, st.node[e, node].memory) // more_memory)
+        if fits < count:
+            take_from_group(st, e, group, count - fits)
+        st.node[e, node].cpu -= fits * more_cpu
+        st.node[e, node].memory -= fits * more_memory
+        in_place += fits
+        refused += count - fits
+        group = following
+    st.known[e, CPU_REQUEST, app] = cpu
+    st.known[e, MEMORY_REQUEST, app] = memory
+    return in_place, refused
+
+
+@kernel
+def _occupy(st: State, e: int, app: int, node: int, count: int) -> None:
+    st.hidden[e, BOUND, app] += count
+    st.node[e, node].pods += count
+    st.node[e, node].cpu -= count * st.known[e, CPU_REQUEST, app]
+    st.node[e, node].memory -= count * st.known[e, MEMORY_REQUEST, app]
+
+
+@kernel
+def _link_app(st: State, e: int, group: int, app: int) -> None:
+    last = st.hidden[e, NEWEST, app]
+    st.group[e, group].older = last
+    st.group[e, group].newer = NONE
+    if last == NONE:
+        st.hidden[e, OLDEST, app] = group
+    else:
+        st.group[e, last].newer = group
+    st.hidden[e, NEWEST, app] = group
+
+
+@kernel
+def _unlink_app(st: State, e: int, group: int, app: int) -> None:
+    older, newer = st.group[e, group].older, st.group[e, group].newer
+    if older == NONE:
+        st.hidden[e, OLDEST, app] = newer
+    else:
+        st.group[e, older].newer = newer
+    if newer == NONE:
+        st.hidden[e, NEWEST, app] = older
+    else:
+        st.group[e, newer].older = older
+
+
+@kernel
+def _link_node(st: State, e: int, group: int, node: int) -> None:
+    first = st.node[e, node].group
+    st.group[e, group].left = NONE
+    st.group[e, group].right = first
+    if first != NONE:
+        st.group[e, first].left = group
+    st.node[e, node].group = group
+
+
+@kernel
+def _unlink_node(st: State, e: int, group: int, node: int) -> None:
+    left, right = st.group[e, group].left, st.group[e, group].right
+    if left == NONE:
+        st.node[e, node].group = right
+    else:
+        st.group[e, left].right = right
+    if right != NONE:
+        st.group[e, right].left = left

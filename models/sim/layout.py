@@ -1,0 +1,214 @@
+"""The cluster file compiled for the kernels: sizes of arrays, node slots, physics in ticks."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.sim.apps import F32, I32, Population
+from models.sim.config import (
+    MARKETS,
+    PRIORITIES,
+    Churn,
+    Cluster,
+    Domain,
+    PodStart,
+    Provisioner,
+    Scheduler,
+)
+from models.sim.records import Records, records
+
+MIB_PER_GIB = 1024
+MILLI = 1000
+_PODS_PER_GROUP_MARGIN = 1.3
+_QUEUE_ENTRIES_PER_APP = 12
+_LAUNCH_ENTRIES = 256
+
+
+class Layout(NamedTuple):
+    """How long the axes are."""
+
+    nodes: int
+    groups: int
+    queue: int
+    pools: int
+    domains: int
+    launches: int
+
+
+class Rules(NamedTuple):
+    """Constants of the kernels; times are ticks, CPU is millicores, memory is MiB."""
+
+    physics: Records
+    """[1] single numbers, see `_physics`."""
+    pools: Records
+    """[P] see `_pools`."""
+    pool_price: F32
+    """[P, markets] money per node-hour."""
+    domains: Records
+    """[D] priority, weight of that priority in J, floor share."""
+    domain_pools: I32
+    """[D, choices] preferred first, -1 where there are fewer."""
+    nodes: Records
+    """[N] pool and zone of each node slot."""
+
+
+def compile_rules(cluster: Cluster, population: Population, replicas: I32) -> tuple[Layout, Rules]:
+    """Size the pools for `replicas` pods per app and put the physics into ticks."""
+    first, start, end = _slots(cluster, population, replicas)
+    layout = Layout(
+        nodes=int(end[-1]),
+        groups=int(cluster.population.pods_at_peak * _PODS_PER_GROUP_MARGIN) + 64,
+        queue=_QUEUE_ENTRIES_PER_APP * replicas.size,
+        pools=len(cluster.pools),
+        domains=len(cluster.domains),
+        launches=_LAUNCH_ENTRIES,
+    )
+    return layout, _rules(cluster, first, start, end)
+
+
+def _slots(cluster: Cluster, population: Population, replicas: I32) -> tuple[I32, I32, I32]:
+    """First slot, nodes at the start and end slot of each pool."""
+    start = np.array([_start_nodes(cluster, population, replicas, p) for p in cluster.pool_names])
+    quota = np.array([pool.max_nodes for pool in cluster.pools])
+    slots = np.maximum(np.ceil(start * quota), start + 1).astype(np.int32)
+    end = np.cumsum(slots).astype(np.int32)
+    return (end - slots).astype(np.int32), start.astype(np.int32), end
+
+
+def _start_nodes(cluster: Cluster, population: Population, replicas: I32, pool_name: str) -> int:
+    """Nodes that hold the pool's share of the pods and leave its headroom free."""
+    pool = cluster.pools[cluster.pool_names.index(pool_name)]
+    machine = cluster.machine_of(pool)
+    apps = population.apps
+    share = np.array([_pool_share(cluster, domain, pool_name) for domain in cluster.domains])
+    pods = replicas * share[apps.domain]
+    cpu = float((pods * apps.cpu_request).sum())
+    memory = float((pods * apps.memory_request).sum())
+    nodes = max(
+        cpu / (machine.cpu_cores - machine.reserved_cpu_cores),
+        memory / (machine.memory_gib - machine.reserved_memory_gib),
+        float(pods.sum()) / machine.max_pods,
+    )
+    return max(1, math.ceil(nodes / (1 - pool.headroom)))
+
+
+def spill_share(cluster: Cluster, domain: Domain) -> float:
+    """Share of a domain's pods that starts in its shared pools."""
+    names = domain.pools[1:]
+    return sum(pool.pod_share for pool in cluster.pools if pool.name in names)
+
+
+def _pool_share(cluster: Cluster, domain: Domain, pool_name: str) -> float:
+    if pool_name == domain.pools[0]:
+        return 1 - spill_share(cluster, domain)
+    if pool_name in domain.pools:
+        return cluster.pools[cluster.pool_names.index(pool_name)].pod_share
+    return 0.0
+
+
+def _rules(cluster: Cluster, first: I32, start: I32, end: I32) -> Rules:
+    domains = cluster.domains
+    slots = np.arange(end[-1])
+    pool_of = np.searchsorted(end, slots, side="right")
+    zones = (slots - first[pool_of]) % len(cluster.zones)
+    market_price = np.array([getattr(cluster.prices, market) for market in MARKETS])
+    node_price = np.array([cluster.machine_of(pool).price_per_hour for pool in cluster.pools])
+    return Rules(
+        physics=records(_physics(cluster), (1,)),
+        pools=records(_pools(cluster, first, start, end), start.shape),
+        pool_price=np.outer(node_price, market_price).astype(np.float32),
+        domains=records(
+            {
+                "priority": [PRIORITIES.index(d.priority) for d in domains],
+                "weight": [cluster.priority_weights[d.priority] for d in domains],
+                "floor": [d.floor_share for d in domains],
+            },
+            (len(domains),),
+        ),
+        domain_pools=_domain_pools(cluster),
+        nodes=records({"pool": pool_of, "zone": zones}, slots.shape),
+    )
+
+
+def _pools(cluster: Cluster, first: I32, start: I32, end: I32) -> dict[str, ArrayLike]:
+    machines = [cluster.machine_of(pool) for pool in cluster.pools]
+    markets = [pool.markets for pool in cluster.pools]
+    reserved = np.array([market.reserved for market in markets])
+    return {
+        "first": first,  # node slot
+        "end": end,  # one past the last node slot
+        "start_nodes": start,
+        "cpu": _ints((m.cpu_cores - m.reserved_cpu_cores) * MILLI for m in machines),
+        "memory": _ints((m.memory_gib - m.reserved_memory_gib) * MIB_PER_GIB for m in machines),
+        "max_pods": _ints(m.max_pods for m in machines),
+        # Paid for whether they run or not.
+        "reserved": np.floor(start * reserved).astype(np.int32),
+        # Of the nodes above the reserved ones.
+        "spot_share": [market.spot / max(1e-9, 1 - market.reserved) for market in markets],
+    }
+
+
+def _physics(cluster: Cluster) -> dict[str, ArrayLike]:
+    tick = float(cluster.tick_seconds)
+    return {
+        "tick_s": tick,
+        "ticks_per_minute": max(1, round(60 / tick)),
+        "spend_cap_per_tick": cluster.spend_cap_per_hour * tick / 3600,
+        "lag_ticks": cluster.metrics.lag_s / tick,
+        "hpa_lag_ticks": cluster.metrics.hpa_lag_s / tick,
+        "metric_noise": cluster.metrics.noise,
+        "missing_share": cluster.metrics.missing_share,
+        **_placing(cluster.scheduler, cluster.provisioner, tick),
+        **_living(cluster.pod_start, cluster.churn, tick),
+    }
+
+
+def _placing(scheduler: Scheduler, prov: Provisioner, tick: float) -> dict[str, ArrayLike]:
+    return {
+        "by_priority": int(scheduler.order == "priority"),
+        "preemption": int(scheduler.preemption),
+        "placements_per_tick": max(1, round(scheduler.pods_per_second * tick)),
+        "batch_ticks": max(0, math.ceil(prov.batch_window_s / tick) - 1),
+        "requests_per_tick": max(1, round(prov.requests_per_second * tick)),
+        "launches_per_tick": prov.launches_per_second * tick,
+        "boot_s": prov.boot_s,
+        "boot_contention": prov.boot_contention,
+        "contention_half": prov.contention_half,
+        "low_use": prov.scale_down_utilisation,
+        "low_ticks": math.ceil(prov.scale_down_after_s / tick),
+        "drains_per_minute": prov.scale_down_nodes_per_minute,
+    }
+
+
+def _living(pods: PodStart, churn: Churn, tick: float) -> dict[str, ArrayLike]:
+    per_minute = 1 / (24 * 60)
+    return {
+        "image_pull_s": pods.image_pull_s,
+        "image_cached_share": pods.image_cached_share,
+        "pod_boot_s": pods.boot_s + pods.warm_up_s,
+        "start_sigma": pods.sigma,
+        "readiness_s": pods.readiness_period_s,
+        "restart_ticks": max(1, math.ceil(churn.restart_s / tick)),
+        "max_surge": churn.max_surge,
+        "max_unavailable": churn.max_unavailable,
+        # Chances per minute.
+        "deploy_chance": churn.deploys_per_app_per_day * per_minute,
+        "crash_chance": churn.crashes_per_pod_per_day * per_minute,
+        "eviction_chance": churn.node_evictions_per_day * per_minute,
+        "reclaim_chance": churn.spot_reclaims_per_day * per_minute,
+    }
+
+
+def _ints(values: Iterable[float]) -> I32:
+    return np.array([round(value) for value in values], np.int32)
+
+
+def _domain_pools(cluster: Cluster) -> I32:
+    width = max(len(domain.pools) for domain in cluster.domains)
+    table = np.full((len(cluster.domains), width), -1, np.int32)
+    for row, domain in enumerate(cluster.domains):
+        table[row, : len(domain.pools)] = [cluster.pool_names.index(p) for p in domain.pools]
+    return table

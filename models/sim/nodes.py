@@ -1,0 +1,96 @@
+"""Nodes come and go: the counts per pool and market change here and nowhere else."""
+
+from models.jit import kernel
+from models.sim.accounting import EVICTED, RESERVED, STOPPED, Accounts
+from models.sim.config import MARKETS
+from models.sim.draws import Purpose, as_uniform, draw, stream
+from models.sim.groups import remove_all_on_node
+from models.sim.layout import Rules
+from models.sim.overlays import Script
+from models.sim.state import NODE_ABSENT, NODE_BOOTING, NODE_READY, NONE, State
+
+_BOOT = int(Purpose.NODE_BOOT)
+_ON_DEMAND = MARKETS.index("on_demand")
+SPOT = MARKETS.index("spot")
+_BOOT_JITTER = 0.15
+
+
+@kernel
+def launch(st: State, e: int, node: int, rules: Rules) -> None:
+    """Start a node; from now on it exists and is billed."""
+    pool = rules.nodes[node].pool
+    word = draw(stream(st.env[e].seed, _BOOT), node, 0, st.env[e].tick)
+    market = _choose_market(st, e, pool, as_uniform(word), rules)
+    busy = float(st.env[e].booting)
+    slow = 1.0 + rules.physics[0].boot_contention * busy / (busy + rules.physics[0].contention_half)
+    jitter = 1.0 + _BOOT_JITTER * (
+        2.0 * as_uniform(draw(stream(st.env[e].seed, _BOOT), node, 1, st.env[e].tick)) - 1.0
+    )
+    ticks = max(1, int(rules.physics[0].boot_s * slow * jitter / rules.physics[0].tick_s + 0.5))
+    st.node[e, node].state = NODE_BOOTING
+    st.node[e, node].ready = st.env[e].tick + ticks
+    st.node[e, node].market = market
+    st.node[e, node].low = NONE
+    st.pool[e, pool].booting += 1
+    st.env[e].booting += 1
+    st.pool_market[e, pool, market] += 1
+
+
+@kernel
+def _choose_market(st: State, e: int, pool: int, chance: float, rules: Rules) -> int:
+    """Reserved nodes are paid for already; the rest is bought as the pool's shares say."""
+    if st.pool_market[e, pool, RESERVED] < rules.pools[pool].reserved:
+        return RESERVED
+    return SPOT if chance < rules.pools[pool].spot_share else _ON_DEMAND
+
+
+@kernel
+def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
+    """A booted node offers all it has."""
+    pool = rules.nodes[node].pool
+    st.node[e, node].state = NODE_READY
+    st.node[e, node].cpu = rules.pools[pool].cpu
+    st.node[e, node].memory = rules.pools[pool].memory
+    st.pool[e, pool].booting -= 1
+    st.env[e].booting -= 1
+    st.pool[e, pool].ready += 1
+
+
+@kernel
+def finish_boots(st: State, e: int, rules: Rules) -> None:
+    """Nodes whose boot is over become ready."""
+    if st.env[e].booting == 0:
+        return
+    for node in range(st.node.shape[1]):
+        if st.node[e, node].state == NODE_BOOTING and st.node[e, node].ready <= st.env[e].tick:
+            make_ready(st, e, node, rules)
+
+
+@kernel
+def lose(st: State, acc: Accounts, e: int, node: int, rules: Rules) -> None:
+    """A node goes, by drain, reclaim or failure; its pods are asked for again elsewhere."""
+    if st.node[e, node].state == NODE_ABSENT:
+        return
+    pool = rules.nodes[node].pool
+    evicted = remove_all_on_node(st, e, node)
+    acc.totals[e, EVICTED] += evicted
+    acc.totals[e, STOPPED] += evicted
+    if st.node[e, node].state == NODE_READY:
+        st.pool[e, pool].ready -= 1
+    else:
+        st.pool[e, pool].booting -= 1
+        st.env[e].booting -= 1
+    st.pool_market[e, pool, st.node[e, node].market] -= 1
+    st.node[e, node].state = NODE_ABSENT
+    st.node[e, node].cpu = -1
+    st.node[e, node].memory = -1
+
+
+@kernel
+def zone_is_lost(st: State, e: int, zone: int, script: Script) -> bool:
+    """Whether a zone is away at this tick."""
+    for k in range(script.zones.shape[1]):
+        if script.zones[e, k].zone == zone:
+            if script.zones[e, k].start <= st.env[e].tick < script.zones[e, k].end:
+                return True
+    return False

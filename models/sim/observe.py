@@ -1,0 +1,174 @@
+"""What a controller may see: late, noisy, sometimes missing, never the truth.
+
+Measurements pass through one of two pipelines: HPA's own (metrics-server; about 27.5 s late,
+in scrape steps) and ours (10 s). What the API server answers (pods, requests, nodes) is fresh.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.jit import copy_row, kernel
+from models.sim.apps import F32, I8, I32
+from models.sim.draws import Purpose, draw, stream, uniform
+from models.sim.layout import Rules
+from models.sim.overlays import OUTAGE_ZERO, Script
+from models.sim.provisioner import coming_nodes
+from models.sim.records import FLOAT, INT, Records, record_type
+from models.sim.state import CPU, ERRORS, PODS, RPS, SAMPLE_RING, SAMPLES, State
+
+_NOISE = int(Purpose.METRIC_NOISE)
+_PHASE = int(Purpose.METRIC_PHASE)
+_SCRAPE_TICKS: Final = 3
+"""metrics-server scrapes every 30 s: the age of what it answers grows until the next scrape."""
+_FIELD = np.uint64(0xFFFF)
+_S16 = np.uint64(16)
+_FIELD_UNIT = np.float32(1.0 / 65536.0)
+_HALF, _ONE = np.float32(0.5), np.float32(1.0)
+_UNIFORM_TO_STD = 12.0**0.5
+
+
+class Pipeline(IntEnum):
+    """By which way measurements reach the controller."""
+
+    OURS = 0
+    HPA = 1
+
+
+SEEN_POOL: Final = record_type(
+    ready=INT,  # nodes
+    coming=INT,  # nodes that boot or wait for the cloud
+    free_cpu=FLOAT,  # cores
+    free_memory=FLOAT,  # GiB
+)
+
+
+class Observation(NamedTuple):
+    """E environments, A apps, P pools. Valid until the world's next tick."""
+
+    tick: I32
+    """[E] ticks since the warm-up began."""
+    measured: F32
+    """[E, SAMPLES, A] rows RPS to PODS; HPA's pipeline carries only CPU, MEMORY and PODS."""
+    missing: I8
+    """[E, A] 1 where no sample arrived; what is measured there is not to be used."""
+    known: I32
+    """[E, KNOWN, A] rows ACTIVE to RESTARTS: what the API server answers. Read-only."""
+    pool: Records
+    """[E, P] of SEEN_POOL."""
+
+
+def empty_observation(state: State) -> Observation:
+    """Buffers for `observe` to fill; what the API server knows is a view of the state."""
+    environments, _, apps = state.known.shape
+    known = state.known.view()
+    known.flags.writeable = False
+    return Observation(
+        tick=np.zeros(environments, np.int32),
+        measured=np.zeros((environments, SAMPLES, apps), np.float32),
+        missing=np.zeros((environments, apps), np.int8),
+        known=known,
+        pool=np.zeros(state.pool.shape, SEEN_POOL),
+    )
+
+
+def scrape_ages(apps: int, mean_ticks: float) -> I32:
+    """[_SCRAPE_TICKS, A] age in ticks of what metrics-server answers, by tick of its cycle."""
+    ages = np.zeros((_SCRAPE_TICKS, apps), np.int32)
+    for app in range(apps):
+        start = int(_SCRAPE_TICKS * uniform(0, _PHASE, app, 0, 0))
+        dither = uniform(0, _PHASE, app, 1, 0)
+        for tick in range(_SCRAPE_TICKS):
+            since_scrape = (tick + start) % _SCRAPE_TICKS
+            age = mean_ticks - 0.5 * (_SCRAPE_TICKS - 1) + since_scrape + dither - 0.5
+            ages[tick, app] = min(SAMPLE_RING - 2, max(0, round(age)))
+    return ages
+
+
+@kernel
+def observe(
+    st: State, obs: Observation, rules: Rules, script: Script, ages: I32, pipeline: int
+) -> None:
+    """Fill the buffers of every environment from the last ticks' measurements."""
+    physics = rules.physics[0]
+    for e in range(st.env.size):
+        tick, measured, ring = st.env[e].tick, obs.measured[e], st.samples[e]
+        obs.tick[e] = tick
+        lag = int(physics.lag_ticks)
+        if pipeline == Pipeline.HPA:
+            lag = ages.shape[0]
+            for kind in range(CPU, SAMPLES):
+                _look_back(ring, kind, ages[tick % ages.shape[0]], tick, measured[kind])
+        else:
+            for kind in range(SAMPLES):
+                copy_row(ring[(tick - 1 - lag) % SAMPLE_RING, kind], measured[kind])
+        noises = stream(st.env[e].seed, _NOISE)
+        spread = np.float32(physics.metric_noise * _UNIFORM_TO_STD)
+        share = physics.missing_share if tick > lag else np.float32(1.0)
+        _lose_samples(noises, tick, share, obs.missing[e])
+        for kind in range(CPU if pipeline == Pipeline.HPA else RPS, PODS):
+            if kind != ERRORS:
+                _add_noise(noises, tick, kind, spread, measured[kind])
+        _break_metrics(st, obs, e, script)
+        _count_pools(st, obs, e, rules)
+
+
+@kernel
+def _look_back(ring: F32, kind: int, ages: I32, tick: int, out: F32) -> None:
+    for app in range(out.size):
+        out[app] = ring[(tick - 1 - ages[app]) % SAMPLE_RING, kind, app]
+
+
+@kernel
+def _lose_samples(noises: np.uint64, tick: int, share: np.float32, missing: I8) -> None:
+    """Four apps share a draw, 16 bits each."""
+    limit = np.uint64(share * np.float32(65536.0))
+    for first in range(0, missing.size, 4):
+        word = draw(noises, first, SAMPLES, tick)
+        for app in range(first, min(first + 4, missing.size)):
+            missing[app] = 1 if (word & _FIELD) < limit else 0
+            word >>= _S16
+
+
+@kernel
+def _add_noise(noises: np.uint64, tick: int, kind: int, spread: np.float32, row: F32) -> None:
+    """Uniform noise of a given standard deviation; four apps share a draw, 16 bits each."""
+    for first in range(0, row.size, 4):
+        word = draw(noises, first, kind, tick)
+        for app in range(first, min(first + 4, row.size)):
+            unit = np.float32(np.int32(word & _FIELD)) * _FIELD_UNIT - _HALF
+            row[app] *= _ONE + spread * unit
+            word >>= _S16
+
+
+@kernel
+def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
+    """Outages of the scenario: zeros that look like samples, or none at all."""
+    for k in range(script.outages.shape[1]):
+        outage = script.outages[e, k]
+        if not outage.start <= st.env[e].tick < outage.end:
+            continue
+        for app in range(obs.missing.shape[1]):
+            if script.outage_app[k, app] == 0:
+                continue
+            if outage.mode == OUTAGE_ZERO:
+                obs.missing[e, app] = 0
+                obs.measured[e, :PODS, app] = 0.0
+            else:
+                obs.missing[e, app] = 1
+
+
+@kernel
+def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
+    for pool in range(rules.pools.size):
+        cpu = 0
+        memory = 0
+        for node in range(rules.pools[pool].first, rules.pools[pool].end):
+            cpu += max(0, st.node[e, node].cpu)
+            memory += max(0, st.node[e, node].memory)
+        seen = obs.pool[e, pool]
+        seen.ready = st.pool[e, pool].ready
+        seen.coming = coming_nodes(st, e, pool)
+        seen.free_cpu = cpu * 0.001
+        seen.free_memory = memory / 1024.0

@@ -1,0 +1,130 @@
+"""A scenario compiled for the kernels: who is touched, when and how much, per environment."""
+
+from typing import Final, NamedTuple
+
+from models.sim.apps import F32, I8, I16, I32
+from models.sim.records import Records, records
+
+TRAFFIC: Final = 0
+"""The overlay multiplies what arrives from outside."""
+PAYLOAD: Final = 1
+"""The overlay multiplies the work per request."""
+
+OUTAGE_ZERO: Final = 0
+"""Samples read zero, as exporters that answer zero on errors do."""
+OUTAGE_MISSING: Final = 1
+"""Samples do not arrive."""
+
+APPEAR: Final = 0
+VANISH: Final = 1
+MOVE: Final = 2
+
+
+class Overlays(NamedTuple):
+    """Arrays of a compiled scenario. E environments, A apps; times are ticks since warm-up began.
+
+    `factor` rises linearly from 1 over `ramp` ticks after `start`, stays for `hold`, and
+    falls back to 1 over `decay`. Overlays on the same app multiply.
+    """
+
+    what: I8
+    """[K] TRAFFIC or PAYLOAD."""
+    start: F32
+    """[E, K] ticks."""
+    ramp: F32
+    """[K] ticks."""
+    hold: F32
+    """[K] ticks."""
+    decay: F32
+    """[K] ticks."""
+    factor: F32
+    """[E, K]."""
+    app_weight: F32
+    """[K, A] 0 untouched, 1 fully touched."""
+
+    deploy_tick: I32
+    """[E, A] tick at which a rolling deploy starts, -1 for none."""
+
+    zone: I16
+    """[Z] index of a lost zone."""
+    zone_start: I32
+    """[E, Z] ticks."""
+    zone_end: I32
+    """[E, Z] ticks."""
+
+    reclaim_tick: I32
+    """[E, R] ticks at which spot nodes are reclaimed."""
+    reclaim_share: F32
+    """[R] share of the spot nodes."""
+
+    outage_mode: I8
+    """[M] OUTAGE_ZERO or OUTAGE_MISSING."""
+    outage_start: I32
+    """[E, M] ticks."""
+    outage_end: I32
+    """[E, M] ticks."""
+    outage_app: I8
+    """[M, A] 1 where the app's samples are hit."""
+
+    inventory_kind: I8
+    """[I] APPEAR, VANISH or MOVE."""
+    inventory_tick: I32
+    """[E, I] ticks."""
+    inventory_app: I32
+    """[I] app index."""
+    inventory_domain: I16
+    """[I] new domain of a MOVE, else -1."""
+
+    replay_of: I32
+    """[A] row of `replay` that shapes the app's traffic, -1 for its own profile."""
+    replay: F32
+    """[S, minutes] traffic over its mean, from 14 days before the start to the end."""
+
+
+class Script(NamedTuple):
+    """The overlays as the kernels take them: one record per environment and happening."""
+
+    waves: Records
+    """[E, K] what, start, ramp, hold, decay, factor."""
+    wave_weight: F32
+    """[K, A]."""
+    deploy_tick: I32
+    """[E, A]."""
+    zones: Records
+    """[E, Z] zone, start, end."""
+    reclaims: Records
+    """[E, R] tick, share."""
+    outages: Records
+    """[E, M] mode, start, end."""
+    outage_app: I8
+    """[M, A]."""
+    inventory: Records
+    """[E, I] kind, tick, app, domain."""
+    replay_of: I32
+    """[A]."""
+    replay: F32
+    """[S, minutes]."""
+
+
+def script_of(overlays: Overlays) -> Script:
+    """Put the columns of each kind of happening side by side."""
+    o = overlays
+    waves = {"what": o.what, "start": o.start, "ramp": o.ramp, "hold": o.hold}
+    waves |= {"decay": o.decay, "factor": o.factor}
+    inventory = {"kind": o.inventory_kind, "tick": o.inventory_tick}
+    inventory |= {"app": o.inventory_app, "domain": o.inventory_domain}
+    outages = {"mode": o.outage_mode, "start": o.outage_start, "end": o.outage_end}
+    zones = {"zone": o.zone, "start": o.zone_start, "end": o.zone_end}
+    reclaims = {"tick": o.reclaim_tick, "share": o.reclaim_share}
+    return Script(
+        waves=records(waves, o.start.shape),
+        wave_weight=o.app_weight,
+        deploy_tick=o.deploy_tick,
+        zones=records(zones, o.zone_start.shape),
+        reclaims=records(reclaims, o.reclaim_tick.shape),
+        outages=records(outages, o.outage_start.shape),
+        outage_app=o.outage_app,
+        inventory=records(inventory, o.inventory_tick.shape),
+        replay_of=o.replay_of,
+        replay=o.replay,
+    )

@@ -1,0 +1,49 @@
+"""What a controller decides for a tick, as arrays with a leading environment axis."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from models.sim.apps import I32
+
+
+class Reason(IntEnum):
+    """Why an app's numbers are what they are; holding is a decision with a reason too."""
+
+    HOLD_IN_TOLERANCE = 0
+    SCALE_OUT = 1
+    SCALE_IN = 2
+    HOLD_STABILISING = 3
+    HOLD_NO_METRICS = 4
+    HOLD_NOT_DUE = 5
+    HOLD_AT_BOUND = 6
+    RESIZE = 7
+
+
+class Plan(NamedTuple):
+    """E environments, A apps, P pools."""
+
+    replicas: I32
+    """[E, A]."""
+    cpu: I32
+    """[E, A] CPU request per pod, millicores."""
+    memory: I32
+    """[E, A] memory request per pod, MiB."""
+    reason: I32
+    """[E, A] a Reason."""
+    nodes: I32
+    """[E, P, 4] nodes wanted beyond those ready, booting and queued, by priority of the need.
+    All zero: pending pods ask for nodes on their own, one request per app."""
+
+
+def empty_plan(environments: int, apps: int, pools: int) -> Plan:
+    """A plan of the right shapes for a controller to fill."""
+    shape = (environments, apps)
+    return Plan(
+        replicas=np.zeros(shape, np.int32),
+        cpu=np.zeros(shape, np.int32),
+        memory=np.zeros(shape, np.int32),
+        reason=np.zeros(shape, np.int32),
+        nodes=np.zeros((environments, pools, 4), np.int32),
+    )

@@ -1,0 +1,148 @@
+"""Pods against wishes: readiness, rolling deploys, and the difference to what is wanted."""
+
+import math
+
+import numpy as np
+
+from models.jit import kernel
+from models.sim.accounting import STOPPED, Accounts
+from models.sim.apps import I32
+from models.sim.groups import remove_newest, remove_oldest
+from models.sim.layout import Rules
+from models.sim.state import (
+    ACTIVE,
+    BOUND,
+    CANCELLED,
+    DEPLOY_LEFT,
+    DOWN,
+    LEAK_HOURS,
+    PENDING,
+    READY_RING,
+    REPLICAS,
+    RESTART_RING,
+    STARTING,
+    SURGE,
+    State,
+)
+
+
+@kernel
+def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> None:
+    """Let pods become ready, move deploys on, and queue or stop pods until counts agree."""
+    tick = st.env[e].tick
+    known, hidden = st.known[e], st.hidden[e]
+    _let_ready(known[STARTING], st.ready_ring[e, tick % READY_RING])
+    _let_return(hidden[DOWN], st.restart_ring[e, tick % RESTART_RING])
+    deploy_left = hidden[DEPLOY_LEFT]
+    for app in range(deploy_left.size):
+        if deploy_left[app] > 0:
+            _move_deploy_on(st, acc, e, app, rules)
+    _compare(known[REPLICAS], hidden[SURGE], known[ACTIVE], hidden[BOUND], known[PENDING], missing)
+    for app in range(missing.size):
+        if missing[app] > 0:
+            enqueue(st, e, app, missing[app])
+        elif missing[app] < 0:
+            _stop(st, acc, e, app, -missing[app])
+
+
+@kernel
+def _let_ready(starting: I32, becoming: I32) -> None:
+    for app in range(starting.size):
+        starting[app] -= becoming[app]
+        becoming[app] = 0
+
+
+@kernel
+def _let_return(down: I32, returning: I32) -> None:
+    for app in range(down.size):
+        down[app] = max(np.int32(0), down[app] - returning[app])
+        returning[app] = 0
+
+
+@kernel
+def _compare(
+    replicas: I32, surge: I32, active: I32, bound: I32, pending: I32, missing: I32
+) -> None:
+    for app in range(missing.size):
+        wanted = (replicas[app] + surge[app]) * active[app]
+        missing[app] = wanted - bound[app] - pending[app]
+
+
+@kernel
+def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+    """Start a rolling deploy: surge up, and take the first unavailable pods down."""
+    if st.hidden[e, DEPLOY_LEFT, app] > 0 or st.hidden[e, BOUND, app] == 0:
+        return
+    st.hidden[e, DEPLOY_LEFT, app] = st.hidden[e, BOUND, app]
+    st.hidden[e, SURGE, app] = math.ceil(st.known[e, REPLICAS, app] * rules.physics[0].max_surge)
+    _replace(
+        st, acc, e, app, math.floor(st.known[e, REPLICAS, app] * rules.physics[0].max_unavailable)
+    )
+
+
+@kernel
+def _move_deploy_on(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+    """The next batch goes when all pods of the last one are ready."""
+    if st.known[e, STARTING, app] + st.known[e, PENDING, app] > 0:
+        return
+    unavailable = math.floor(st.known[e, REPLICAS, app] * rules.physics[0].max_unavailable)
+    _replace(st, acc, e, app, max(1, st.hidden[e, SURGE, app] + unavailable))
+    if st.hidden[e, DEPLOY_LEFT, app] == 0:
+        st.hidden[e, SURGE, app] = 0
+
+
+@kernel
+def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
+    """Stop pods of the old version; the missing ones are asked for as new pods."""
+    count = min(count, st.hidden[e, DEPLOY_LEFT, app], st.hidden[e, BOUND, app])
+    share = count / max(1, st.hidden[e, BOUND, app])
+    st.flow[e, LEAK_HOURS, app] *= 1.0 - share
+    remove_oldest(st, e, app, count)
+    st.hidden[e, DEPLOY_LEFT, app] = min(
+        st.hidden[e, DEPLOY_LEFT, app] - count, st.hidden[e, BOUND, app]
+    )
+    acc.totals[e, STOPPED] += count
+
+
+@kernel
+def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
+    """Pods without a node go first, then the youngest."""
+    waiting = min(count, st.known[e, PENDING, app])
+    st.known[e, PENDING, app] -= waiting
+    st.hidden[e, CANCELLED, app] += waiting
+    remove_newest(st, e, app, count - waiting)
+    acc.totals[e, STOPPED] += count - waiting
+
+
+@kernel
+def enqueue(st: State, e: int, app: int, count: int) -> None:
+    """Append pods to the pending queue; a full queue joins them to the app's last entry."""
+    st.known[e, PENDING, app] += count
+    # Pods that were cancelled and are wanted again in the same tick are simply kept.
+    kept = min(count, st.hidden[e, CANCELLED, app])
+    st.hidden[e, CANCELLED, app] -= kept
+    count -= kept
+    if count == 0:
+        return
+    last = st.env[e].queue_length
+    if last == st.queue.shape[1]:
+        _join(st, e, app, count)
+        return
+    st.queue[e, last].app = app
+    st.queue[e, last].count = count
+    st.queue[e, last].since = st.env[e].tick
+    st.queue[e, last].asked = 0
+    st.env[e].queue_length = last + 1
+
+
+@kernel
+def _join(st: State, e: int, app: int, count: int) -> None:
+    """No pod may be lost: any entry of the app will do, its waiting time becomes too long.
+
+    Without one the pods are left to the next tick, when the queue is shorter.
+    """
+    for entry in range(st.env[e].queue_length - 1, -1, -1):
+        if st.queue[e, entry].app == app:
+            st.queue[e, entry].count += count
+            return
+    st.known[e, PENDING, app] -= count

@@ -1,0 +1,112 @@
+"""Generate the apps of a cluster from its file and the fitted parameters.
+
+A function of the cluster alone: the same file gives the same apps on every machine. Peak
+replicas are chosen first and traffic follows, so that the cluster has the wanted size and use.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.sim.apps import F64, I32, Apps, Calls, Population
+from models.sim.config import Cluster
+from models.sim.fitted import Fitted, load_fitted
+from models.sim.population_calls import draw_calls, inflow, reachable
+from models.sim.population_layout import Layout, lay_out
+from models.sim.population_sizes import Pods, draw_pods, peak_replicas
+from models.sim.population_traits import (
+    Rhythm,
+    draw_rhythm,
+    over_peak,
+    pod_classes,
+    relative_starts,
+    request_mix,
+    retry_shares,
+)
+from models.sim.population_work import MemoryUse, Work, draw_memory, draw_work
+
+__all__ = ["generate", "reachable"]
+
+_MAX_OVER_PEAK: Final = 4
+_STEP_MINUTES: Final = 10
+
+
+class _Drawn(NamedTuple):
+    """Everything about the apps, before it becomes arrays for kernels."""
+
+    layout: Layout
+    pods: Pods
+    peak: I32
+    work: Work
+    memory: MemoryUse
+    rhythm: Rhythm
+    curves: F64
+    mean_rps: F64
+
+
+def generate(cluster: Cluster, fitted: Fitted | None = None) -> Population:
+    """All apps and their calls, ordered by domain."""
+    fit = fitted or load_fitted()
+    layout = lay_out(cluster)
+    curves = fit.profiles.curves()
+    rhythm = draw_rhythm(cluster, fit, layout, curves)
+    shape = over_peak(curves, rhythm, _STEP_MINUTES)
+    pods = draw_pods(cluster, fit, layout)
+    peak = peak_replicas(cluster, fit, layout, pods, shape)
+    work = draw_work(cluster, fit, layout, pods, peak)
+    memory = draw_memory(cluster, fit, pods, work)
+    mean_rps = peak * work.rps_per_pod(pods) * shape.mean(axis=1)
+    calls = draw_calls(cluster, fit, layout, mean_rps)
+    drawn = _Drawn(layout, pods, peak, work, memory, rhythm, curves, mean_rps)
+    return Population(_assemble(cluster, drawn, calls), calls)
+
+
+def _assemble(cluster: Cluster, drawn: _Drawn, calls: Calls) -> Apps:
+    layout, pods, work, memory, rhythm = (
+        drawn.layout,
+        drawn.pods,
+        drawn.work,
+        drawn.memory,
+        drawn.rhythm,
+    )
+    image, boot = relative_starts(cluster, len(layout.domain))
+    start = _start_replicas(drawn)
+    return Apps(
+        domain=layout.domain.astype(np.int16),
+        tier=layout.tier.astype(np.int16),
+        pod_class=pod_classes(cluster, layout),
+        bound=pods.bound,
+        best_effort=layout.best_effort.astype(np.int8),
+        cpu_request=pods.cpu.astype(np.float32),
+        cpu_limit_ratio=work.limit_ratio.astype(np.float32),
+        memory_request=pods.memory.astype(np.float32),
+        min_replicas=pods.min_replicas,
+        max_replicas=_MAX_OVER_PEAK * np.maximum(drawn.peak, start),
+        start_replicas=start,
+        cpu_seconds=work.cpu_seconds.astype(np.float32),
+        io_seconds=work.io_seconds.astype(np.float32),
+        workers_per_core=work.workers_per_core.astype(np.float32),
+        memory_base=memory.base.astype(np.float32),
+        memory_per_request=memory.per_request.astype(np.float32),
+        memory_leak=memory.leak_per_hour.astype(np.float32),
+        latency_target=work.latency_target.astype(np.float32),
+        timeout=work.timeout.astype(np.float32),
+        retry_share=retry_shares(cluster, layout).astype(np.float32),
+        mean_rps=drawn.mean_rps.astype(np.float32),
+        own_rps=(drawn.mean_rps - inflow(calls, drawn.mean_rps)).astype(np.float32),
+        day_profile=rhythm.profile,
+        day_shift=rhythm.shift,
+        noise=rhythm.noise.astype(np.float32),
+        bursts_per_day=rhythm.bursts_per_day.astype(np.float32),
+        burst_size=rhythm.burst_size.astype(np.float32),
+        image_pull=image.astype(np.float32),
+        boot=boot.astype(np.float32),
+        request_mix=request_mix(cluster, layout).astype(np.float32),
+        day_profiles=drawn.curves.astype(np.float32),
+    )
+
+
+def _start_replicas(drawn: _Drawn) -> I32:
+    """Replicas for the mean weekday, rounded up as an autoscaler would."""
+    needed = np.ceil(drawn.mean_rps / drawn.work.rps_per_pod(drawn.pods) - 1e-6)
+    return np.maximum(needed, drawn.pods.min_replicas).astype(np.int32)

@@ -1,0 +1,212 @@
+"""The call graph: tiers call the next tier and the innermost one, domains call domains.
+
+Edges only ever lead inwards (to a later tier or to a domain later in call order), so the
+graph has no cycle by construction. Inflow by calls never makes up most of an app's traffic.
+"""
+
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.sim.apps import F64, GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, I32, Calls
+from models.sim.config import Call, Cluster, Guard
+from models.sim.errors import InputError
+from models.sim.fitted import Fitted
+from models.sim.population_draws import from_quantiles, generator, pick
+from models.sim.population_layout import Layout, Mask
+
+_LAST_CALLING_TIER: Final = 2
+"""Deeper tiers call nobody: a path inside a domain has at most four apps."""
+_MOST_INFLOW: Final = 0.6
+"""Of an app's traffic, at most this share comes by calls."""
+_MOST_PER_REQUEST: Final = 2.0
+_LEAST_PER_REQUEST: Final = 0.001
+_MOST_FAN_OUT: Final = 5
+_CALLING_SHARE: Final = 0.4
+"""Share of a domain's middle tiers that call another domain."""
+_GUARDS: Final[dict[Guard, int]] = {
+    "none": GUARD_NONE,
+    "fail-open": GUARD_FAIL_OPEN,
+    "queue": GUARD_QUEUE,
+}
+
+
+class _Edges(NamedTuple):
+    caller: I32
+    callee: I32
+    rate: F64
+    guard: I32
+
+
+def reachable(calls: Calls, n_apps: int, sources: Mask) -> Mask:
+    """Apps on a call path from the sources, these included; the others are bystanders."""
+    reached = np.zeros(n_apps, dtype=np.bool_) | sources
+    # One pass is enough: edges into an app stand before the edges out of it.
+    for caller, callee in zip(calls.caller.tolist(), calls.callee.tolist(), strict=True):
+        reached[callee] |= reached[caller]
+    return reached
+
+
+def inflow(calls: Calls, mean_rps: F64) -> F64:
+    """Requests per second that reach each app by calls, in the mean."""
+    carried = mean_rps[calls.caller] * calls.per_request
+    return np.bincount(calls.callee, carried, len(mean_rps)).astype(np.float64)
+
+
+def draw_calls(cluster: Cluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> Calls:
+    """Edges inside domains by the fitted structure, between domains by the cluster's calls."""
+    rank = _call_order(cluster)
+    edges = [_inside(cluster, fitted, layout, mean_rps)]
+    arriving = _arriving(edges, mean_rps)
+    for number, call in enumerate(cluster.calls):
+        edges.append(_between(cluster, layout, mean_rps, arriving, (number, call)))
+        arriving = _arriving(edges, mean_rps)
+    return _sorted(_joined(edges), layout, rank)
+
+
+def _call_order(cluster: Cluster) -> I32:
+    """Position of each domain in call order, callers first."""
+    callers: dict[str, set[str]] = {name: set() for name in cluster.domain_names}
+    for call in cluster.calls:
+        callers[call.callee].add(call.caller)
+    try:
+        order = list(TopologicalSorter(callers).static_order())
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise InputError(f"calls: expected no circle between domains, got {circle}") from None
+    return np.array([order.index(name) for name in cluster.domain_names], np.int32)
+
+
+def _arriving(edges: list[_Edges], mean_rps: F64) -> F64:
+    total = np.zeros(len(mean_rps))
+    for part in edges:
+        total += np.bincount(part.callee, mean_rps[part.caller] * part.rate, len(mean_rps))
+    return total
+
+
+def _inside(cluster: Cluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> _Edges:
+    """Calls to the next tier, and calls to the innermost one, which keeps the data."""
+    rng = generator(cluster.population.seed, "calls")
+    fan_out = np.array(fitted.calls.fan_out_share)
+    callees = 1 + rng.choice(len(fan_out), size=len(mean_rps), p=fan_out / fan_out.sum())
+    callees = np.minimum(callees, _MOST_FAN_OUT)
+    # Leaves are a share of all edges, so there are this many for each inner edge.
+    leaves = rng.poisson(callees * fitted.calls.leaf_share / (1 - fitted.calls.leaf_share))
+    calling = layout.tier <= _LAST_CALLING_TIER
+    ahead = _slots(layout, np.where(calling, callees, 0), layout.tier + 1)
+    inmost = _slots(layout, np.where(calling, leaves, 0), layout.tiers - 1)
+    slots = np.concatenate([ahead, inmost])
+    pairs = np.unique(_aim(rng, layout, slots, mean_rps), axis=0)
+    rate = from_quantiles(rng, fitted.calls.calls_per_request, len(pairs))
+    caller, callee = pairs[:, 0], pairs[:, 1]
+    rate = np.minimum(rate, _MOST_PER_REQUEST)
+    room = _MOST_INFLOW * mean_rps
+    return _Edges(caller, callee, _within(room, caller, callee, rate, mean_rps), 0 * caller)
+
+
+def _slots(layout: Layout, count: I32, tier: I32) -> I32:
+    """[slots, 2] of (caller, tier to call), one row per wanted edge that leads inwards."""
+    caller = np.repeat(np.arange(len(count)), np.where(tier > layout.tier, count, 0))
+    return np.stack([caller, tier[caller]], axis=1).astype(np.int32)
+
+
+def _aim(rng: np.random.Generator, layout: Layout, slots: I32, mean_rps: F64) -> I32:
+    """Choose a callee for each slot, busy ones more often (but not as much as they are busier).
+
+    Open apps call only open ones, so nothing behind them becomes reachable for other domains;
+    what has a target does not wait for what has none.
+    """
+    caller, tier = slots[:, 0], slots[:, 1]
+    kind = 2 * layout.open + layout.best_effort
+    pairs = [np.zeros((0, 2), dtype=np.int32)]
+    groups = np.stack([layout.domain[caller], tier, kind[caller]], axis=1)
+    for domain, to_tier, callers_kind in np.unique(groups, axis=0).tolist():
+        mine = (groups == (domain, to_tier, callers_kind)).all(axis=1)
+        suited = (layout.domain == domain) & (layout.tier == to_tier)
+        suited &= layout.open if callers_kind == 2 else np.True_
+        suited &= np.True_ if callers_kind == 1 else ~layout.best_effort
+        chosen = _by_weight(rng, _indices(suited), np.sqrt(mean_rps), int(mine.sum()))
+        pairs.append(np.stack([caller[mine][: len(chosen)], chosen], axis=1))
+    return np.concatenate(pairs).astype(np.int32)
+
+
+def _indices(mask: Mask) -> I32:
+    return np.flatnonzero(mask).astype(np.int32)
+
+
+def _by_weight(rng: np.random.Generator, options: I32, weight: F64, count: int) -> I32:
+    """`count` of the options with replacement; none when there are no options.
+
+    Evenly spaced along the weights, in random order: no large option goes without callers.
+    """
+    if not len(options) or weight[options].sum() <= 0:
+        return np.zeros(0, dtype=np.int32)
+    edges = np.cumsum(weight[options])
+    at = (rng.permutation(count) + rng.random()) / count
+    row = np.searchsorted(edges, at * edges[-1], side="right")
+    return np.asarray(options[np.minimum(row, len(options) - 1)], dtype=np.int32)
+
+
+def _within(room: F64, caller: I32, callee: I32, rate: F64, mean_rps: F64) -> F64:
+    """Rates lowered where a callee would get more by calls than it has room for."""
+    load = np.bincount(callee, mean_rps[caller] * rate, len(mean_rps))
+    fit = np.minimum(1.0, np.maximum(room, 0) / np.maximum(load, 1e-12))
+    return np.asarray(rate * fit[callee], dtype=np.float64)
+
+
+def _between(
+    cluster: Cluster, layout: Layout, mean_rps: F64, arriving: F64, numbered: tuple[int, Call]
+) -> _Edges:
+    """One domain calls another: some apps of its middle tiers, the other's open first tier."""
+    number, call = numbered
+    rng = generator(cluster.population.seed, f"calls/{number}")
+    names = cluster.domain_names
+    own = layout.domain == names.index(call.caller)
+    room = _MOST_INFLOW * mean_rps - arriving
+    callers = _callers(rng, layout, own, mean_rps)
+    callees = layout.inline & (layout.domain == names.index(call.callee))
+    first = callees & (layout.tier == 0)
+    options = _indices(first if first.any() else callees)
+    slots = np.repeat(callers, rng.integers(1, 4, len(callers)))
+    chosen = _by_weight(rng, options, np.maximum(room, 0), len(slots))
+    pairs = np.unique(np.stack([slots[: len(chosen)], chosen], axis=1), axis=0)
+    caller, callee = pairs[:, 0], pairs[:, 1]
+    # A request of the domain is one that enters it; calls inside it are part of that request.
+    entering = float((mean_rps - arriving)[own].sum())
+    rate = rng.lognormal(0, 0.3, len(pairs))
+    for _ in range(8):
+        carried = max(float((mean_rps[caller] * rate).sum()), 1e-12)
+        rate = np.minimum(rate * call.calls_per_request * entering / carried, _MOST_PER_REQUEST)
+        rate = _within(room, caller, callee, rate, mean_rps)
+    return _Edges(caller, callee, rate, np.full(len(pairs), _GUARDS[call.guard], np.int32))
+
+
+def _callers(rng: np.random.Generator, layout: Layout, own: Mask, mean_rps: F64) -> I32:
+    """Apps that call out: of the middle tiers where there are any, the busy ones rather."""
+    middle = own & (layout.tier > 0) & (layout.tier < layout.tiers - 1) & ~layout.best_effort
+    pool = _indices(middle if middle.any() else own)
+    chosen = pick(rng, mean_rps[pool], max(1, round(_CALLING_SHARE * len(pool))))
+    return np.asarray(pool[chosen], dtype=np.int32)
+
+
+def _joined(edges: list[_Edges]) -> _Edges:
+    """All parts, without edges that lost nearly all their calls to a callee's lack of room."""
+    real = [part.rate >= _LEAST_PER_REQUEST for part in edges]
+    columns = zip(*edges, strict=True)
+    return _Edges(*(np.concatenate([a[b] for a, b in zip(c, real, strict=True)]) for c in columns))
+
+
+def _sorted(edges: _Edges, layout: Layout, rank: I32) -> Calls:
+    """Callers in call order: by their domain's rank, then by tier."""
+    caller = edges.caller
+    keys = (edges.callee, caller, layout.tier[caller], rank[layout.domain[caller]])
+    order = np.lexsort(keys)
+    crosses = layout.domain[edges.caller] != layout.domain[edges.callee]
+    return Calls(
+        caller=edges.caller[order].astype(np.int32),
+        callee=edges.callee[order].astype(np.int32),
+        per_request=edges.rate[order].astype(np.float32),
+        guard=edges.guard[order].astype(np.int8),
+        cross_domain=crosses[order].astype(np.int8),
+    )

@@ -1,0 +1,142 @@
+"""Who belongs where: domains, tiers, what is open to other domains, and what has no target.
+
+Nothing here knows a domain by its name; priority, SLO kind, tier order and calls decide.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.apps import F64, I32
+from models.sim.config import PRIORITIES, Cluster, Domain
+from models.sim.population_draws import generator, pick
+
+Mask = NDArray[np.bool_]
+
+_OPEN_SHARE: Final = 0.5
+"""Share of a domain's apps that other domains' requests may reach: the rest are bystanders."""
+_OPEN_FIRST_TIER: Final = 0.8
+"""Share of the first tier that is open: it is where other domains call."""
+_CALLED_GROWTH: Final = 6.0
+"""How much an entry app grows per call that each request of another domain makes."""
+_PODS_PER_NODE: Final = 8
+"""A pod takes at most this part of a node, or packing would be about single pods."""
+
+
+class Layout(NamedTuple):
+    """Structure of the population, each of shape [apps]."""
+
+    domain: I32
+    tier: I32
+    tiers: I32
+    """Tiers of the app's domain."""
+    priority: I32
+    queued: Mask
+    """The domain promises throughput, not latency."""
+    best_effort: Mask
+    open: Mask
+    """Requests of other domains may reach it."""
+    inline: Mask
+    """Open, in a domain that others call: its answer time is part of theirs."""
+    target: F64
+    """Seconds, of the domain."""
+    timeout: F64
+    """Seconds; of the impatient callers where inline."""
+    inline_target: F64
+    """Seconds: the tightest target of the domain and those that call it inline."""
+    popularity: F64
+    """Size over what it would be if nobody called its domain."""
+    most_cpu: F64
+    """Cores a pod may request."""
+    most_memory: F64
+    """GiB a pod may request."""
+
+
+def lay_out(cluster: Cluster) -> Layout:
+    """Place the apps; they are ordered by domain, then by tier."""
+    counts = [domain.apps for domain in cluster.domains]
+    domain = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
+    tier = np.concatenate([_tiers(spec) for spec in cluster.domains]).astype(np.int32)
+    best_effort = np.concatenate([_best_effort(cluster, spec) for spec in cluster.domains])
+    opened = np.concatenate([_open(cluster, spec) for spec in cluster.domains]) & ~best_effort
+    targets, timeouts, called = _callers_patience(cluster)
+    inline = opened & called[domain]
+    limits = np.array([_pod_limits(cluster, spec) for spec in cluster.domains])
+    own = np.array([spec.slo.latency_target_ms / 1000 for spec in cluster.domains])
+    own_timeout = np.array([spec.slo.timeout_ms / 1000 for spec in cluster.domains])
+    return Layout(
+        domain=domain,
+        tier=tier,
+        tiers=np.array([len(spec.tiers) for spec in cluster.domains], np.int32)[domain],
+        priority=_priorities(cluster)[domain],
+        queued=np.array([spec.slo.kind == "throughput" for spec in cluster.domains])[domain],
+        best_effort=best_effort,
+        open=opened,
+        inline=inline,
+        target=own[domain],
+        timeout=np.where(inline, timeouts[domain], own_timeout[domain]),
+        inline_target=np.where(inline, targets[domain], own[domain]),
+        popularity=np.where(inline & (tier == 0), _popularity(cluster)[domain], 1.0),
+        most_cpu=limits[domain, 0],
+        most_memory=limits[domain, 1],
+    )
+
+
+def _priorities(cluster: Cluster) -> I32:
+    return np.array([PRIORITIES.index(spec.priority) for spec in cluster.domains], np.int32)
+
+
+def _tiers(spec: Domain) -> I32:
+    """Tiers of about equal size."""
+    return (np.arange(spec.apps) * len(spec.tiers) // spec.apps).astype(np.int32)
+
+
+def _best_effort(cluster: Cluster, spec: Domain) -> Mask:
+    """Mostly the inner tiers: what faces people rarely comes without a promise."""
+    rng = generator(cluster.population.seed, f"best-effort/{spec.name}")
+    return pick(
+        rng, 1.0 + 4.0 * _tiers(spec).astype(np.float64), round(spec.best_effort_share * spec.apps)
+    )
+
+
+def _open(cluster: Cluster, spec: Domain) -> Mask:
+    """Most of the first tier, then apps of the others until the share is reached."""
+    rng = generator(cluster.population.seed, f"open/{spec.name}")
+    tier = _tiers(spec)
+    quota = max(1, int(_OPEN_SHARE * spec.apps))
+    first = pick(rng, (tier == 0).astype(float), int(_OPEN_FIRST_TIER * np.sum(tier == 0)))
+    first &= tier == 0
+    inner = pick(rng, (tier > 0).astype(float), max(0, quota - int(first.sum())))
+    return np.asarray(first | inner)
+
+
+def _callers_patience(cluster: Cluster) -> tuple[F64, F64, Mask]:
+    """Per domain: tightest target and time-out of itself and its callers; whether it is called."""
+    targets = [spec.slo.latency_target_ms / 1000 for spec in cluster.domains]
+    timeouts = [spec.slo.timeout_ms / 1000 for spec in cluster.domains]
+    called = np.zeros(len(targets), dtype=np.bool_)
+    names = cluster.domain_names
+    for call in cluster.calls:
+        callee, caller = names.index(call.callee), cluster.domains[names.index(call.caller)]
+        called[callee] = True
+        # Half: the caller has work of its own to do in the same time.
+        targets[callee] = min(targets[callee], 0.5 * caller.slo.latency_target_ms / 1000)
+        timeouts[callee] = min(timeouts[callee], caller.slo.timeout_ms / 1000)
+    return np.array(targets), np.array(timeouts), called
+
+
+def _popularity(cluster: Cluster) -> F64:
+    """Entry apps of a called domain are its busy ones, or they could not carry the calls."""
+    called = np.zeros(len(cluster.domains))
+    for call in cluster.calls:
+        called[cluster.domain_names.index(call.callee)] += call.calls_per_request
+    return 1 + _CALLED_GROWTH * np.minimum(called, 1)
+
+
+def _pod_limits(cluster: Cluster, spec: Domain) -> tuple[float, float]:
+    """Most cores and GiB of a pod, by the smallest node it may run on."""
+    machines = [cluster.machine_of(pool) for pool in cluster.pools if pool.name in spec.pools]
+    cpu = min(machine.cpu_cores - machine.reserved_cpu_cores for machine in machines)
+    memory = min(machine.memory_gib - machine.reserved_memory_gib for machine in machines)
+    return cpu / _PODS_PER_NODE, memory / _PODS_PER_NODE

@@ -1,0 +1,149 @@
+"""What a request costs and what is promised: service times, workers, memory, targets.
+
+A pod has `workers_per_core` x CPU limit workers; a request holds one for cpu + io seconds.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.sim.apps import F64, I32, IO_BOUND, MEMORY_BOUND
+from models.sim.config import Cluster
+from models.sim.erlang import response_quantile
+from models.sim.fitted import Fitted
+from models.sim.population_draws import from_quantiles, generator, log_uniform, pick, truncated
+from models.sim.population_layout import Layout
+from models.sim.population_sizes import Pods
+
+_HOTTEST: Final = 0.78
+"""Worker occupation at the wanted CPU use that no limit may be too low for."""
+_LEAST_MULTIPLE: Final = 9.0
+"""A target is at least so many mean service times: the 99th percentile of service is 4.6."""
+_SPARE: Final = 1.3
+"""Over the 99th percentile at the wanted occupation: noise and churn need room too."""
+_PER_LEVEL: Final = 0.35
+"""Part of a target that each level of callees takes."""
+_FASTEST_S: Final = 0.0005
+_FASTEST_OVER_LONGEST: Final = 1 / 6
+"""Targets are set with the app's own speed in mind: no app is faster than it needs by more."""
+_FASTEST_QUEUED_OVER_LONGEST: Final = 1 / 60
+_LEAKING_SHARE: Final = 0.1
+"""Of the memory-bound apps."""
+
+
+class Work(NamedTuple):
+    """Cost of requests and capacity of pods, each of shape [apps]."""
+
+    limit_ratio: F64
+    cpu_seconds: F64
+    io_seconds: F64
+    workers_per_core: F64
+    occupation: F64
+    """Share of its workers that a well-sized app keeps busy."""
+    cpu_use: F64
+    """CPU used over CPU requested at that occupation."""
+    latency_target: F64
+    timeout: F64
+
+    def rps_per_pod(self, pods: Pods) -> F64:
+        """Requests per second that a pod serves at the wanted occupation."""
+        workers = self.workers_per_core * pods.cpu * self.limit_ratio
+        return workers * self.occupation / (self.cpu_seconds + self.io_seconds)
+
+
+class MemoryUse(NamedTuple):
+    """GiB of a pod, each of shape [apps]."""
+
+    base: F64
+    per_request: F64
+    leak_per_hour: F64
+
+
+def draw_work(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, peak: I32) -> Work:
+    """Occupation first, then service times short enough for the target at that occupation."""
+    rng = generator(cluster.population.seed, "work")
+    apps, io_bound = len(peak), pods.bound == IO_BOUND
+    io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
+    full_use = np.where(io_bound, rng.uniform(0.45, 0.7, apps), 1.0)
+    io_occupation = rng.uniform(0.62, 0.72, apps)
+    ratio = np.where(rng.random(apps) < 0.08, 1.5, rng.uniform(1.0, 1.3, apps))
+    use = np.where(io_bound, io_occupation * full_use * ratio, 0.0)
+    use = np.where(io_bound, use, _compensating_use(cluster, pods, peak, use))
+    ratio = np.where(io_bound, ratio, np.maximum(ratio, use / _HOTTEST))
+    occupation = np.where(io_bound, io_occupation, use / ratio)
+    per_core = full_use / (1 - io_part)
+    target, timeout = _promises(cluster, layout)
+    workers = np.maximum(1, np.floor(peak * pods.cpu * ratio * per_core))
+    seconds = _service_seconds(cluster, fitted, layout, target, (workers, occupation))
+    return Work(
+        limit_ratio=ratio,
+        cpu_seconds=seconds * (1 - io_part),
+        io_seconds=seconds * io_part,
+        workers_per_core=per_core,
+        occupation=occupation,
+        cpu_use=use,
+        latency_target=np.where(layout.best_effort, np.inf, target),
+        timeout=timeout,
+    )
+
+
+def _compensating_use(cluster: Cluster, pods: Pods, peak: I32, io_use: F64) -> float:
+    """CPU over request of the apps that are not IO-bound, so that the cluster's mean is met.
+
+    The cluster's figure is over allocatable cores; pools are full of requests but for headroom.
+    """
+    packed = 1 - float(np.mean([pool.headroom for pool in cluster.pools]))
+    cores = peak * pods.cpu
+    busy = cores[pods.bound != IO_BOUND].sum()
+    wanted = cluster.population.cpu_use / packed * cores.sum() - (cores * io_use).sum()
+    return float(np.clip(wanted / max(busy, 1e-9), 0.3, 0.88))
+
+
+def _promises(cluster: Cluster, layout: Layout) -> tuple[F64, F64]:
+    """Targets and time-outs in seconds: looser outside, where callees' latency is included."""
+    rng = generator(cluster.population.seed, "target")
+    depth = layout.tier / np.maximum(layout.tiers - 1, 1)
+    factor = np.clip(1.45 - 0.65 * depth + rng.uniform(-0.2, 0.15, len(depth)), 0.6, 1.6)
+    target, timeout = factor * layout.target, factor * layout.timeout
+    # A target beyond the patience of those who call inline would promise nothing.
+    return np.where(timeout <= target, 0.5 * timeout, target), timeout
+
+
+def _service_seconds(
+    cluster: Cluster,
+    fitted: Fitted,
+    layout: Layout,
+    target: F64,
+    queue: tuple[F64, F64],
+) -> F64:
+    """Log-normal, cut where the target would not be honest."""
+    rng = generator(cluster.population.seed, "service-time")
+    workers, occupation = queue
+    slowest = response_quantile(np.minimum(workers, 512), occupation, 0.99)
+    multiple = np.maximum(_LEAST_MULTIPLE, _SPARE * slowest)
+    levels = np.minimum(layout.tiers - 1 - layout.tier, 3)
+    allowed = np.minimum(target, layout.inline_target)
+    longest = allowed / (multiple * (1 + _PER_LEVEL * levels))
+    slow = layout.queued & ~layout.inline
+    part = np.where(slow, _FASTEST_QUEUED_OVER_LONGEST, _FASTEST_OVER_LONGEST)
+    fastest = np.maximum(_FASTEST_S, part * longest)
+    quick = truncated(rng, fitted.service_times.interactive, fastest, longest)
+    queued = truncated(rng, fitted.service_times.queued, fastest, longest)
+    return np.where(slow, queued, quick)
+
+
+def draw_memory(cluster: Cluster, fitted: Fitted, pods: Pods, work: Work) -> MemoryUse:
+    """Memory at full occupation as a share of the request, split by the fitted growth."""
+    rng = generator(cluster.population.seed, "memory")
+    apps, memory_bound = len(pods.cpu), pods.bound == MEMORY_BOUND
+    tight, easy = rng.uniform(0.75, 0.92, apps), rng.uniform(0.4, 0.7, apps)
+    full = np.where(memory_bound, tight, easy) * pods.memory
+    growth = np.clip(from_quantiles(rng, fitted.memory.growth, apps), 0.02, 0.6)
+    workers = work.workers_per_core * pods.cpu * work.limit_ratio
+    leaking = pick(rng, memory_bound.astype(float), round(_LEAKING_SHARE * memory_bound.sum()))
+    hours = log_uniform(rng, 12, 200, apps)
+    return MemoryUse(
+        base=full * (1 - growth),
+        per_request=full * growth / workers,
+        leak_per_hour=np.where(leaking & memory_bound, (pods.memory - full) / hours, 0.0),
+    )

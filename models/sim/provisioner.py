@@ -1,0 +1,205 @@
+"""The node autoscaler and the cloud behind it.
+
+Pods that do not fit ask for nodes, one request per app, worked off at a limited rate; or a
+controller places one coordinated request per pool, ordered by priority. Either way the cloud
+starts only so many nodes per second, and a boot takes longer the more nodes boot. A request
+that was accepted cannot be taken back.
+"""
+
+from models.jit import kernel
+from models.sim.accounting import Accounts
+from models.sim.layout import Rules
+from models.sim.nodes import finish_boots, launch, lose, zone_is_lost
+from models.sim.overlays import Script
+from models.sim.plan import Plan
+from models.sim.state import (
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    NODE_ABSENT,
+    NODE_READY,
+    NONE,
+    State,
+)
+
+_PACKING = 0.95
+"""How full the provisioner expects to pack a node it asks for."""
+_INDEPENDENT = 2
+"""Independent requests carry no priority: they stand in the middle, first come first served."""
+_DRAIN_MARGIN = 1.3
+_MAX_SAVED_TOKENS_TICKS = 2.0
+
+
+@kernel
+def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script: Script) -> None:
+    """One tick of the provisioner."""
+    finish_boots(st, e, rules)
+    _accept_coordinated(st, plan, e, rules)
+    _hear_pending(st, e, rules)
+    _ask_for_shortage(st, e, rules)
+    _launch_queued(st, e, rules, script)
+    if st.env[e].tick % rules.physics[0].ticks_per_minute == 0:
+        _scale_down(st, acc, e, rules)
+
+
+@kernel
+def _accept_coordinated(st: State, plan: Plan, e: int, rules: Rules) -> None:
+    for priority in range(plan.nodes.shape[2]):
+        for pool in range(plan.nodes.shape[1]):
+            if plan.nodes[e, pool, priority] > 0:
+                _queue_launch(st, e, pool, plan.nodes[e, pool, priority], priority, rules)
+
+
+@kernel
+def _hear_pending(st: State, e: int, rules: Rules) -> None:
+    """Sum what pending pods need per pool; new entries are heard at a limited rate."""
+    for pool in range(rules.pools.size):
+        st.pool[e, pool].asked_cpu = 0
+        st.pool[e, pool].asked_memory = 0
+    budget = rules.physics[0].requests_per_tick
+    for entry in range(st.env[e].queue_length):
+        app = st.queue[e, entry].app
+        if st.queue[e, entry].asked == 0:
+            waited = st.env[e].tick - st.queue[e, entry].since
+            if budget == 0 or waited < rules.physics[0].batch_ticks:
+                continue
+            st.queue[e, entry].asked = 1
+            budget -= 1
+        pool = _pool_with_room(st, e, st.known[e, DOMAIN, app], rules)
+        if pool != NONE:
+            count = st.queue[e, entry].count
+            st.pool[e, pool].asked_cpu += count * st.known[e, CPU_REQUEST, app]
+            st.pool[e, pool].asked_memory += count * st.known[e, MEMORY_REQUEST, app]
+
+
+@kernel
+def _pool_with_room(st: State, e: int, domain: int, rules: Rules) -> int:
+    """The preferred pool whose quota is not used up; what is asked for already counts."""
+    for choice in range(rules.domain_pools.shape[1]):
+        pool = rules.domain_pools[domain, choice]
+        if pool == NONE:
+            break
+        quota = rules.pools[pool].end - rules.pools[pool].first - st.pool[e, pool].ready
+        if quota * rules.pools[pool].cpu * _PACKING > st.pool[e, pool].asked_cpu:
+            return pool
+    return NONE
+
+
+@kernel
+def coming_nodes(st: State, e: int, pool: int) -> int:
+    """Nodes of a pool that boot or wait for the cloud."""
+    coming = st.pool[e, pool].booting
+    for entry in range(st.env[e].launch_length):
+        if st.launch[e, entry].pool == pool:
+            coming += st.launch[e, entry].count
+    return coming
+
+
+@kernel
+def _ask_for_shortage(st: State, e: int, rules: Rules) -> None:
+    for pool in range(rules.pools.size):
+        if st.pool[e, pool].asked_cpu == 0:
+            continue
+        nodes = max(
+            st.pool[e, pool].asked_cpu / (rules.pools[pool].cpu * _PACKING),
+            st.pool[e, pool].asked_memory / (rules.pools[pool].memory * _PACKING),
+        )
+        short = int(nodes) + 1 - coming_nodes(st, e, pool)
+        if short > 0:
+            _queue_launch(st, e, pool, short, _INDEPENDENT, rules)
+
+
+@kernel
+def _queue_launch(st: State, e: int, pool: int, count: int, priority: int, rules: Rules) -> None:
+    """Append a node request, cut to the pool's quota; a full queue joins the last entry."""
+    slots = rules.pools[pool].end - rules.pools[pool].first
+    count = min(count, slots - st.pool[e, pool].ready - coming_nodes(st, e, pool))
+    if count <= 0:
+        return
+    for entry in range(st.env[e].launch_length):
+        same = st.launch[e, entry].pool == pool and st.launch[e, entry].priority == priority
+        last = entry == st.env[e].launch_length - 1
+        if same and (last or st.env[e].launch_length == st.launch.shape[1]):
+            st.launch[e, entry].count += count
+            return
+    entry = st.env[e].launch_length
+    if entry < st.launch.shape[1]:
+        st.launch[e, entry].pool = pool
+        st.launch[e, entry].count = count
+        st.launch[e, entry].priority = priority
+        st.env[e].launch_length = entry + 1
+
+
+@kernel
+def _launch_queued(st: State, e: int, rules: Rules, script: Script) -> None:
+    """Start as many nodes as the cloud allows, urgent requests first, then the oldest."""
+    limit = rules.physics[0].launches_per_tick * _MAX_SAVED_TOKENS_TICKS
+    st.env[e].launch_tokens = min(
+        limit, st.env[e].launch_tokens + rules.physics[0].launches_per_tick
+    )
+    while st.env[e].launch_tokens >= 1.0:
+        entry = _most_urgent(st, e)
+        if entry == NONE:
+            return
+        node = _free_slot(st, e, st.launch[e, entry].pool, rules, script)
+        if node == NONE:
+            st.launch[e, entry].count = 0
+        else:
+            launch(st, e, node, rules)
+            st.env[e].launch_tokens -= 1.0
+            st.launch[e, entry].count -= 1
+        if st.launch[e, entry].count == 0:
+            _remove_launch(st, e, entry)
+
+
+@kernel
+def _most_urgent(st: State, e: int) -> int:
+    best = NONE
+    for entry in range(st.env[e].launch_length):
+        if best == NONE or st.launch[e, entry].priority < st.launch[e, best].priority:
+            best = entry
+    return best
+
+
+@kernel
+def _remove_launch(st: State, e: int, entry: int) -> None:
+    for k in range(entry, st.env[e].launch_length - 1):
+        st.launch[e, k].pool = st.launch[e, k + 1].pool
+        st.launch[e, k].count = st.launch[e, k + 1].count
+        st.launch[e, k].priority = st.launch[e, k + 1].priority
+    st.env[e].launch_length -= 1
+
+
+@kernel
+def _free_slot(st: State, e: int, pool: int, rules: Rules, script: Script) -> int:
+    """The first absent node of a pool whose zone is there."""
+    for node in range(rules.pools[pool].first, rules.pools[pool].end):
+        if st.node[e, node].state == NODE_ABSENT:
+            if not zone_is_lost(st, e, rules.nodes[node].zone, script):
+                return node
+    return NONE
+
+
+@kernel
+def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+    """Remove nodes that were under-used for long, where nothing waits and others have room."""
+    drains = rules.physics[0].drains_per_minute
+    for pool in range(rules.pools.size):
+        busy = st.pool[e, pool].asked_cpu > 0 or coming_nodes(st, e, pool) > 0
+        spare = 0
+        for node in range(rules.pools[pool].first, rules.pools[pool].end):
+            spare += max(0, st.node[e, node].cpu)
+        for node in range(rules.pools[pool].first, rules.pools[pool].end):
+            if st.node[e, node].state != NODE_READY:
+                continue
+            free = st.node[e, node].cpu
+            used = rules.pools[pool].cpu - free
+            if busy or used >= rules.physics[0].low_use * rules.pools[pool].cpu:
+                st.node[e, node].low = NONE
+            elif st.node[e, node].low == NONE:
+                st.node[e, node].low = st.env[e].tick
+            elif st.env[e].tick - st.node[e, node].low >= rules.physics[0].low_ticks and drains > 0:
+                if used == 0 or used * _DRAIN_MARGIN < spare - free:
+                    lose(st, acc, e, node, rules)
+                    spare -= free + used
+                    drains -= 1

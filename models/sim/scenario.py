@@ -1,0 +1,162 @@
+"""A scenario file: what is announced, what happens, and which part of it is accounted.
+
+`load_scenario` checks a file once, also against the cluster it is meant for; whatever
+passes is consistent, so nothing behind it checks again.
+"""
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from models.sim import yamlfile
+from models.sim.calendar import CalendarEntry
+from models.sim.config import Cluster, Count, Name
+from models.sim.errors import input_error
+from models.sim.events import (
+    KINDS,
+    Event,
+    Inventory,
+    Replay,
+    Target,
+    ZoneLoss,
+    target_of,
+)
+from models.sim.timeline import Timeline, minute_of_week, timeline
+
+SHIPPED = Path(__file__).with_name("scenarios")
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The whole file.
+
+    Billing at the end: a node that exists (booting ones too) is billed up to the end of the
+    last tick and not beyond, so what a controller leaves running costs what it used.
+    Warm-up is neither billed nor counted.
+    """
+
+    name: Name
+    shows: Annotated[str, Meta(min_length=1)]
+    """One sentence: what a reader learns from it."""
+    start: str
+    """Weekday and time at which the accounted part begins, such as "Tue 10:00"."""
+    length_minutes: Count
+    """Of the accounted part."""
+    warmup_minutes: Annotated[int, Meta(ge=0)] = 20
+    """Simulated before it, so that queues, pods and controllers have settled."""
+    calendar: tuple[CalendarEntry, ...] = ()
+    """What was announced."""
+    events: tuple[Event, ...] = ()
+    """What happens."""
+    replay: tuple[Replay, ...] = ()
+
+    def __post_init__(self) -> None:
+        minute_of_week(self.start)
+        names = [event.name for event in self.events]
+        for place, event in enumerate(self.events):
+            if names.index(event.name) != place:
+                raise ValueError(f"events[{place}].name: expected distinct names")
+            if not -self.warmup_minutes <= event.at_minute < self.length_minutes:
+                raise ValueError(
+                    f"events[{place}].at_minute: expected from {-self.warmup_minutes} (warm-up)"
+                    f" to below {self.length_minutes}, got {event.at_minute:g}"
+                )
+
+    def timeline(self, tick_seconds: int) -> Timeline:
+        """Where the ticks of this scenario lie."""
+        return timeline(self.start, self.warmup_minutes, self.length_minutes, tick_seconds)
+
+
+def scenario_names() -> tuple[str, ...]:
+    """The scenarios that ship, by name."""
+    return tuple(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
+
+
+def load_scenario(name_or_path: str | Path, cluster: Cluster) -> Scenario:
+    """Read a shipped scenario by name, or a user's by path, and check it against `cluster`."""
+    file = _file_of(name_or_path)
+    value = yamlfile.read(file)
+    _check_kinds(file, value)
+    scenario = yamlfile.decode(value, Scenario, file)
+    for place, known, got in _references(scenario, cluster):
+        if got not in known:
+            raise input_error(file, place, f"expected one of {_listed(known)}, got {got}")
+    _check_app_indices(file, scenario, cluster)
+    replay = tuple(
+        msgspec.structs.replace(entry, file=str(file.parent / entry.file))
+        for entry in scenario.replay
+    )
+    return msgspec.structs.replace(scenario, replay=replay)
+
+
+def _file_of(name_or_path: str | Path) -> Path:
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    names = scenario_names()
+    if text in names:
+        return SHIPPED / f"{text}.yaml"
+    close = difflib.get_close_matches(text, names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise input_error(
+        "scenario", text, f"{hint}expected a path to a YAML file or one of {_listed(names)}"
+    )
+
+
+def _check_kinds(file: Path, value: Any) -> None:
+    """Name the known kinds: the decoder would only say that this one is invalid."""
+    events = value.get("events") if isinstance(value, dict) else None
+    for place, event in enumerate(events if isinstance(events, list) else ()):
+        kind = event.get("kind", "none") if isinstance(event, dict) else KINDS[0]
+        if kind not in KINDS:
+            raise input_error(
+                file, f"events[{place}].kind", f"expected one of {_listed(KINDS)}, got {kind}"
+            )
+
+
+def _references(scenario: Scenario, cluster: Cluster) -> Iterator[tuple[str, Collection[str], str]]:
+    """Every name in the file that must exist in the cluster: place, known names, name."""
+    domains = cluster.domain_names
+    for place, entry in enumerate(scenario.calendar):
+        for name in entry.domains:
+            yield f"calendar[{place}].domains", domains, name
+    for place, event in enumerate(scenario.events):
+        if isinstance(event, ZoneLoss):
+            yield f"events[{place}].zone", cluster.zones, event.zone
+        if isinstance(event, Inventory) and event.to_domain is not None:
+            yield f"events[{place}].to_domain", domains, event.to_domain
+    for place_of_target, target in _targets(scenario):
+        for name in target.domains:
+            yield f"{place_of_target}.domains", domains, name
+        tiers = _tiers(cluster, target.domains)
+        for name in target.tiers:
+            yield f"{place_of_target}.tiers", tiers, name
+
+
+def _targets(scenario: Scenario) -> Iterator[tuple[str, Target]]:
+    for place, event in enumerate(scenario.events):
+        target = target_of(event)
+        if target is not None:
+            yield f"events[{place}].target", target
+    for place, entry in enumerate(scenario.replay):
+        yield f"replay[{place}].target", entry.target
+
+
+def _tiers(cluster: Cluster, domains: Collection[str]) -> list[str]:
+    return [tier for domain in cluster.domains if domain.name in domains for tier in domain.tiers]
+
+
+def _check_app_indices(file: Path, scenario: Scenario, cluster: Cluster) -> None:
+    for place, target in _targets(scenario):
+        for app in target.apps:
+            if app >= cluster.apps:
+                raise input_error(
+                    file, f"{place}.apps", f"expected an index below {cluster.apps}, got {app}"
+                )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,237 @@
+"""Pending pods find nodes: first come first served or by class, with optional preemption."""
+
+import math
+
+from models.jit import kernel
+from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
+from models.sim.apps import I32
+from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
+from models.sim.groups import add_group, take_from_group
+from models.sim.layout import Rules
+from models.sim.records import Records
+from models.sim.state import (
+    CANCELLED,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    NEWEST,
+    NONE,
+    PENDING,
+    READY_RING,
+    State,
+)
+
+_START = int(Purpose.POD_START)
+_CLASSES = 4
+_SPREAD = 16
+"""A batch is spread over at least this many nodes where it is large enough."""
+_START_STRIDE = 7919
+_PREEMPTIONS_PER_TICK = 400
+_HUGE = 1 << 30
+
+
+@kernel
+def schedule(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, too_big: I32) -> None:
+    """Place what fits. `too_big` is scratch: per pool, the smallest request that did not fit."""
+    if st.env[e].queue_length == 0:
+        return
+    too_big[:] = _HUGE
+    budget = rules.physics[0].placements_per_tick
+    passes = _CLASSES if rules.physics[0].by_priority else 1
+    for turn in range(passes):
+        for entry in range(st.env[e].queue_length):
+            app = st.queue[e, entry].app
+            if rules.physics[0].by_priority and apps[app].pod_class != turn:
+                continue
+            _drop_cancelled(st, e, entry, app)
+            if st.queue[e, entry].count > 0 and budget > 0:
+                budget -= _place_entry(st, acc, e, entry, app, apps, rules, too_big, budget)
+    _compact(st, e)
+
+
+@kernel
+def _drop_cancelled(st: State, e: int, entry: int, app: int) -> None:
+    if st.hidden[e, CANCELLED, app] > 0:
+        dropped = min(st.hidden[e, CANCELLED, app], st.queue[e, entry].count)
+        st.hidden[e, CANCELLED, app] -= dropped
+        st.queue[e, entry].count -= dropped
+
+
+@kernel
+def _place_entry(
+    st: State,
+    acc: Accounts,
+    e: int,
+    entry: int,
+    app: int,
+    apps: Records,
+    rules: Rules,
+    too_big: I32,
+    budget: int,
+) -> int:
+    """Bind as many of the entry's pods as fit, preferred pools first; returns how many."""
+    wanted = min(st.queue[e, entry].count, budget)
+    since = st.queue[e, entry].since
+    domain = st.known[e, DOMAIN, app]
+    left = wanted
+    for choice in range(rules.domain_pools.shape[1]):
+        pool = rules.domain_pools[domain, choice]
+        if pool != NONE and left > 0:
+            left -= place_in_pool(st, acc, e, app, left, since, pool, apps, rules, too_big)
+    if left > 0 and rules.physics[0].preemption:
+        left -= _preempt(st, acc, e, app, left, since, apps, rules)
+    st.queue[e, entry].count -= wanted - left
+    st.known[e, PENDING, app] -= wanted - left
+    return wanted - left
+
+
+@kernel
+def place_in_pool(
+    st: State,
+    acc: Accounts,
+    e: int,
+    app: int,
+    wanted: int,
+    since: int,
+    pool: int,
+    apps: Records,
+    rules: Rules,
+    too_big: I32,
+) -> int:
+    """Fill nodes of one pool from a starting point of the app's own.
+
+    The kube-scheduler, too, looks at nodes from a rotating start and stops early. Neighbouring
+    slots lie in different zones, so a batch is spread over zones.
+    """
+    cpu, memory = st.known[e, CPU_REQUEST, app], st.known[e, MEMORY_REQUEST, app]
+    if cpu >= too_big[pool]:
+        return 0
+    first = rules.pools[pool].first
+    size = rules.pools[pool].end - first
+    chunk = max(1, wanted // _SPREAD)
+    left = wanted
+    offset = (app * _START_STRIDE) % size
+    for _ in range(size):
+        node = first + offset
+        offset = offset + 1 if offset + 1 < size else 0
+        if st.node[e, node].cpu < cpu or st.node[e, node].memory < memory:
+            continue
+        fits = min(
+            min(left, chunk),
+            st.node[e, node].cpu // cpu,
+            st.node[e, node].memory // memory,
+            rules.pools[pool].max_pods - st.node[e, node].pods,
+        )
+        if fits > 0 and st.env[e].free_group != NONE:
+            bind(st, acc, e, app, node, fits, since, apps, rules)
+            left -= fits
+            if left == 0:
+                return wanted
+    if left == wanted:
+        too_big[pool] = min(too_big[pool], cpu)
+    return wanted - left
+
+
+@kernel
+def bind(
+    st: State,
+    acc: Accounts,
+    e: int,
+    app: int,
+    node: int,
+    count: int,
+    since: int,
+    apps: Records,
+    rules: Rules,
+) -> None:
+    """Bind pods and draw when they will be ready."""
+    ticks = start_ticks(st, e, app, node, apps, rules)
+    add_group(st, e, app, node, count, st.env[e].tick + ticks)
+    waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
+    acc.waits[e, st.known[e, DOMAIN, app], waited] += count
+    acc.totals[e, STARTED] += count
+
+
+@kernel
+def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: Rules) -> int:
+    """Ticks from bound to ready: image, boot and warm-up, the next readiness probe."""
+    starts = stream(st.env[e].seed, _START)
+    word = draw(starts, app, node, st.env[e].tick)
+    seconds = as_uniform(word) * rules.physics[0].readiness_s
+    other = draw(starts, app, node + (1 << 16), st.env[e].tick)
+    seconds += (
+        rules.physics[0].pod_boot_s
+        * apps[app].boot
+        * math.exp(rules.physics[0].start_sigma * as_normal(other))
+    )
+    third = draw(starts, app, node + (1 << 17), st.env[e].tick)
+    if as_uniform(third) >= rules.physics[0].image_cached_share:
+        slow = math.exp(rules.physics[0].start_sigma * as_normal(word))
+        seconds += rules.physics[0].image_pull_s * apps[app].image_pull * slow
+    return min(READY_RING - 1, max(1, math.ceil(seconds / rules.physics[0].tick_s)))
+
+
+@kernel
+def _preempt(
+    st: State, acc: Accounts, e: int, app: int, wanted: int, since: int, apps: Records, rules: Rules
+) -> int:
+    """Evict pods of lower classes from the app's pools, the lowest class first."""
+    placed = 0
+    for victim_class in range(_CLASSES - 1, apps[app].pod_class, -1):
+        for victim in range(apps.size):
+            if apps[victim].pod_class != victim_class:
+                continue
+            group = st.hidden[e, NEWEST, victim]
+            while group != NONE and placed < min(wanted, _PREEMPTIONS_PER_TICK):
+                older = st.group[e, group].older
+                placed += _preempt_group(st, acc, e, app, group, since, apps, rules)
+                group = older
+            if placed == min(wanted, _PREEMPTIONS_PER_TICK):
+                return placed
+    return placed
+
+
+@kernel
+def _preempt_group(
+    st: State, acc: Accounts, e: int, app: int, group: int, since: int, apps: Records, rules: Rules
+) -> int:
+    """Make room for one pod on the group's node, if its pods are enough for that."""
+    node, victim = st.group[e, group].node, st.group[e, group].app
+    if not _may_use(st, e, app, rules.nodes[node].pool, rules) or st.env[e].free_group == NONE:
+        return 0
+    lacking_cpu = max(0, st.known[e, CPU_REQUEST, app] - st.node[e, node].cpu)
+    lacking_memory = max(0, st.known[e, MEMORY_REQUEST, app] - st.node[e, node].memory)
+    evicted = max(
+        math.ceil(lacking_cpu / st.known[e, CPU_REQUEST, victim]),
+        math.ceil(lacking_memory / st.known[e, MEMORY_REQUEST, victim]),
+    )
+    if evicted == 0 or evicted > st.group[e, group].count:
+        return 0
+    take_from_group(st, e, group, evicted)
+    acc.totals[e, PREEMPTED] += evicted
+    acc.totals[e, STOPPED] += evicted
+    bind(st, acc, e, app, node, 1, since, apps, rules)
+    return 1
+
+
+@kernel
+def _may_use(st: State, e: int, app: int, pool: int, rules: Rules) -> bool:
+    for choice in range(rules.domain_pools.shape[1]):
+        if rules.domain_pools[st.known[e, DOMAIN, app], choice] == pool:
+            return True
+    return False
+
+
+@kernel
+def _compact(st: State, e: int) -> None:
+    """Close the gaps that placed entries leave; the order stays."""
+    kept = 0
+    for entry in range(st.env[e].queue_length):
+        if st.queue[e, entry].count > 0:
+            if kept != entry:
+                st.queue[e, kept].app = st.queue[e, entry].app
+                st.queue[e, kept].count = st.queue[e, entry].count
+                st.queue[e, kept].since = st.queue[e, entry].since
+                st.queue[e, kept].asked = st.queue[e, entry].asked
+            kept += 1
+    st.env[e].queue_length = kept

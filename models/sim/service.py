@@ -1,0 +1,396 @@
+"""Requests in, answers out: calls between apps, queues, time-outs, failures, retries.
+
+Three walks per tick. Forward along the calls: demand reaches the callees. Over the apps: each
+queue serves what it can. Backward along the calls: latency and failures come home to callers.
+The formulas over all apps are functions of plain rows, one per step, so that they vectorise.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.jit import kernel
+from models.sim.accounting import (
+    ARRIVED,
+    FAILED,
+    SERVED,
+    UNSCORED,
+    VIOLATED,
+    Accounts,
+)
+from models.sim.apps import F32, GUARD_FAIL_OPEN, GUARD_QUEUE, I32, Apps
+from models.sim.draws import Purpose, as_normal, draw, stream
+from models.sim.erlang import LatencyTables, quantiles
+from models.sim.records import Records
+from models.sim.state import (
+    ACTIVE,
+    BACKLOG,
+    BOOST,
+    BOUND,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    DOWN,
+    ERRORS,
+    LEAK_HOURS,
+    MEMORY,
+    P50,
+    P99,
+    PASSED,
+    PAYLOAD,
+    PODS,
+    RATE,
+    RATE_NEXT,
+    READY,
+    RETRY,
+    RPS,
+    SAMPLE_RING,
+    STARTING,
+    THROUGHPUT,
+    State,
+)
+from models.sim.tail import tail
+
+_SHOT = int(Purpose.SHOT_NOISE)
+_QUEUE_TIMEOUTS = np.float32(2.0)
+"""A queue holds at most this many time-outs of work: longer than callers wait, as real queues
+do, so that an overloaded app can spend its time on answers nobody waits for any more."""
+_TINY = np.float32(1e-9)
+_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
+_MILLI = np.float32(0.001)
+
+# Rows of the scratch memory.
+DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED = range(7)
+SCRATCH_ROWS: Final = 7
+
+
+class Traits(NamedTuple):
+    """What the service formulas need of each app, one row each."""
+
+    limit_ratio: F32
+    start_limit: F32
+    """CPU limit at the start, at most one core: below it a pod is slower per request."""
+    workers: F32
+    cpu_seconds: F32
+    io_seconds: F32
+    memory_base: F32
+    memory_per_request: F32
+    memory_leak: F32
+    target: F32
+    timeout: F32
+    retry_share: F32
+
+
+def service_traits(apps: Apps) -> Traits:
+    """The rows of a population."""
+    return Traits(
+        limit_ratio=apps.cpu_limit_ratio,
+        start_limit=np.minimum(np.float32(1.0), apps.cpu_request * apps.cpu_limit_ratio),
+        workers=apps.workers_per_core,
+        cpu_seconds=apps.cpu_seconds,
+        io_seconds=apps.io_seconds,
+        memory_base=apps.memory_base,
+        memory_per_request=apps.memory_per_request,
+        memory_leak=apps.memory_leak,
+        target=apps.latency_target,
+        timeout=apps.timeout,
+        retry_share=apps.retry_share,
+    )
+
+
+@kernel
+def serve(
+    st: State,
+    acc: Accounts,
+    e: int,
+    traits: Traits,
+    calls: Records,
+    physics: np.void,
+    tables: LatencyTables,
+    scratch: F32,
+) -> None:
+    """Serve one tick of environment `e` and write its true measurements."""
+    tick, seconds = st.env[e].tick, physics.tick_s
+    sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
+    known, hidden, books = st.known[e], st.hidden[e], acc.books[e]
+    demand, servers, service = scratch[DEMAND], scratch[SERVERS], scratch[SERVICE]
+    done, spread, fail, waited = scratch[DONE], scratch[SPREAD], scratch[FAIL], scratch[WAITED]
+
+    within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
+    _arrive(
+        flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
+        within, seconds, stream(st.env[e].seed, _SHOT), tick, demand,
+    )  # fmt: skip
+    _call_forward(calls, flow[PASSED], demand)
+    _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
+    _find_capacity(
+        known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
+        traits.workers, traits.cpu_seconds, traits.io_seconds, servers, service,
+    )  # fmt: skip
+    _work(demand, servers, service, traits.timeout, seconds, flow[BACKLOG], done, fail, waited)
+    _take_time(
+        tables, demand, servers, service, waited, traits.timeout, seconds, sample[P50], spread
+    )
+    _answer(
+        demand, done, fail, sample[P50], spread, traits.timeout, flow[PASSED],
+        books[ARRIVED], books[SERVED], books[FAILED], sample[THROUGHPUT],
+    )  # fmt: skip
+    _measure(
+        demand, done, service, known[READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
+        traits, _ONE / seconds, sample,
+    )  # fmt: skip
+    unscored = acc.domains[e, :, UNSCORED]
+    _bring_home(
+        calls,
+        traits.timeout,
+        known[DOMAIN],
+        sample[P50],
+        spread,
+        fail,
+        sample[THROUGHPUT],
+        unscored,
+    )
+    _judge(
+        demand, fail, spread, sample[P50], traits.target, traits.retry_share,
+        sample[P99], sample[ERRORS], flow[RETRY], books[VIOLATED],
+    )  # fmt: skip
+
+
+@kernel
+def _arrive(
+    rate: F32,
+    rate_next: F32,
+    boost: F32,
+    retry: F32,
+    active: I32,
+    within: np.float32,
+    seconds: np.float32,
+    shots: np.uint64,
+    tick: int,
+    demand: F32,
+) -> None:
+    """Requests of this tick: from outside with the shot noise of a Poisson process, and retries."""
+    for app in range(demand.size):
+        now = rate[app] + within * (rate_next[app] - rate[app])
+        mean = now * boost[app] * seconds * np.float32(active[app])
+        noise = np.float32(as_normal(draw(shots, app, 0, tick)))
+        demand[app] = max(_ZERO, mean + noise * np.float32(math.sqrt(mean))) + retry[app]
+
+
+@kernel
+def _call_forward(calls: Records, passed: F32, demand: F32) -> None:
+    """What a caller got through last tick is what it passes on now."""
+    for edge in range(calls.size):
+        call = calls[edge]
+        demand[call.callee] += demand[call.caller] * passed[call.caller] * call.per_request
+
+
+@kernel
+def _count_ready(bound: I32, starting: I32, down: I32, ready: I32) -> None:
+    for app in range(ready.size):
+        ready[app] = max(np.int32(0), bound[app] - starting[app] - down[app])
+
+
+@kernel
+def _find_capacity(
+    ready: I32,
+    cpu_request: I32,
+    payload: F32,
+    limit_ratio: F32,
+    start_limit: F32,
+    workers: F32,
+    cpu_seconds: F32,
+    io_seconds: F32,
+    servers: F32,
+    service: F32,
+) -> None:
+    """Servers of each app's queue and the time one of them takes for a request.
+
+    Below one core, and below its first size, a pod is slower per request, not only smaller.
+    """
+    for app in range(servers.size):
+        limit = np.float32(cpu_request[app]) * _MILLI * limit_ratio[app]
+        stretch = max(_ONE, start_limit[app] / limit)
+        service[app] = (cpu_seconds[app] * payload[app] + io_seconds[app]) * stretch
+        servers[app] = np.float32(ready[app]) * workers[app] * limit * stretch
+
+
+@kernel
+def _work(
+    demand: F32,
+    servers: F32,
+    service: F32,
+    timeout: F32,
+    seconds: np.float32,
+    backlog: F32,
+    done: F32,
+    dropped: F32,
+    waited: F32,
+) -> None:
+    """What gets done, what stays queued, what is dropped, and the mean wait of the tick."""
+    for app in range(demand.size):
+        capacity = servers[app] / service[app]
+        before = backlog[app]
+        offered = demand[app] + before
+        finished = min(offered, capacity * seconds)
+        left = offered - finished
+        after = min(left, capacity * _QUEUE_TIMEOUTS * timeout[app])
+        waited[app] = _HALF * (before + after) / max(capacity, _TINY)
+        dropped[app] = left - after
+        backlog[app] = after
+        done[app] = finished
+
+
+@kernel
+def _take_time(
+    tables: LatencyTables,
+    demand: F32,
+    servers: F32,
+    service: F32,
+    waited: F32,
+    timeout: F32,
+    seconds: np.float32,
+    p50: F32,
+    spread: F32,
+) -> None:
+    """Median and squared distance to the 99th percentile: steady M/M/c plus the backlog's wait."""
+    for app in range(demand.size):
+        offered = demand[app] * service[app] / max(servers[app] * seconds, _TINY)
+        median, slow = quantiles(tables, servers[app], offered)
+        median = min(median * service[app] + waited[app], timeout[app])
+        slow = min(slow * service[app] + waited[app], _QUEUE_TIMEOUTS * timeout[app])
+        p50[app] = median
+        spread[app] = (slow - median) * (slow - median)
+
+
+@kernel
+def _answer(
+    demand: F32,
+    done: F32,
+    fail: F32,
+    p50: F32,
+    spread: F32,
+    timeout: F32,
+    passed: F32,
+    arrived: F32,
+    served: F32,
+    failed: F32,
+    throughput: F32,
+) -> None:
+    """Answers in time are served; late ones fail like dropped ones. `fail` becomes a share."""
+    for app in range(demand.size):
+        late = tail(p50[app], p50[app] + np.float32(math.sqrt(spread[app])), timeout[app])
+        good = done[app] * (_ONE - late)
+        bad = fail[app] + done[app] * late
+        passed[app] = min(_ONE, done[app] / max(demand[app], _TINY))
+        fail[app] = bad / max(good + bad, _TINY)
+        throughput[app] = good
+        arrived[app] += demand[app]
+        served[app] += good
+        failed[app] += bad
+
+
+@kernel
+def _measure(
+    demand: F32,
+    done: F32,
+    service: F32,
+    ready: I32,
+    bound: I32,
+    payload: F32,
+    leak_hours: F32,
+    traits: Traits,
+    per_second: np.float32,
+    sample: F32,
+) -> None:
+    """The resource side of the measurements."""
+    _scale(demand, per_second, sample[RPS])
+    _scale(sample[THROUGHPUT], per_second, sample[THROUGHPUT])
+    _use_cpu(done, payload, traits.cpu_seconds, per_second, sample[CPU])
+    _use_memory(
+        done, service, bound, leak_hours, traits.memory_base, traits.memory_leak,
+        traits.memory_per_request, per_second, sample[MEMORY],
+    )  # fmt: skip
+    for app in range(ready.size):
+        sample[PODS, app] = np.float32(ready[app])
+
+
+@kernel
+def _scale(row: F32, factor: np.float32, out: F32) -> None:
+    for app in range(row.size):
+        out[app] = row[app] * factor
+
+
+@kernel
+def _use_cpu(done: F32, payload: F32, cpu_seconds: F32, per_second: np.float32, cpu: F32) -> None:
+    for app in range(done.size):
+        cpu[app] = done[app] * payload[app] * cpu_seconds[app] * per_second
+
+
+@kernel
+def _use_memory(
+    done: F32,
+    service: F32,
+    bound: I32,
+    leak_hours: F32,
+    base: F32,
+    leak: F32,
+    per_request: F32,
+    per_second: np.float32,
+    memory: F32,
+) -> None:
+    for app in range(done.size):
+        idle = np.float32(bound[app]) * (base[app] + leak[app] * leak_hours[app])
+        memory[app] = idle + done[app] * service[app] * per_second * per_request[app]
+
+
+@kernel
+def _bring_home(
+    calls: Records,
+    timeout: F32,
+    domain: I32,
+    p50: F32,
+    spread: F32,
+    fail: F32,
+    served: F32,
+    unscored: F32,
+) -> None:
+    """Add the callees' latency and failures to their callers, the innermost first."""
+    for edge in range(calls.size - 1, -1, -1):
+        call = calls[edge]
+        caller, callee, often = call.caller, call.callee, call.per_request
+        p50[caller] += often * min(p50[callee], timeout[callee])
+        spread[caller] += often * spread[callee]
+        if fail[callee] == _ZERO:
+            continue
+        lost = min(_ONE, often * fail[callee])
+        if call.guard == GUARD_FAIL_OPEN:
+            unscored[domain[caller]] += lost * served[caller]
+        elif call.guard == GUARD_QUEUE:
+            p50[caller] += lost * timeout[callee]
+        else:
+            fail[caller] += lost * (_ONE - fail[caller])
+
+
+@kernel
+def _judge(
+    demand: F32,
+    fail: F32,
+    spread: F32,
+    p50: F32,
+    target: F32,
+    retry_share: F32,
+    p99: F32,
+    errors: F32,
+    retry: F32,
+    violated: F32,
+) -> None:
+    """Which share of each app's requests violates, and which comes again."""
+    for app in range(demand.size):
+        slowest = p50[app] + np.float32(math.sqrt(spread[app]))
+        slow = tail(p50[app], slowest, target[app])
+        p99[app] = slowest
+        errors[app] = fail[app]
+        retry[app] = demand[app] * fail[app] * retry_share[app]
+        violated[app] += demand[app] * (fail[app] + (_ONE - fail[app]) * slow)

@@ -1,0 +1,109 @@
+"""The first moment of a world: a cluster that has been running, sized for its traffic."""
+
+import numpy as np
+
+from models.jit import kernel
+from models.sim.apps import F32, I32, Apps, Population, app_records
+from models.sim.config import Cluster
+from models.sim.groups import add_group
+from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
+from models.sim.nodes import launch, make_ready
+from models.sim.overlays import APPEAR, Script
+from models.sim.pods import enqueue
+from models.sim.state import (
+    ACTIVE,
+    BOUND,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    NONE,
+    REPLICAS,
+    State,
+)
+from models.sim.traffic import TrafficShape, seasonal_rates
+
+_SPREAD = 16
+
+
+def start_replicas(population: Population, shape: TrafficShape, script: Script) -> I32:
+    """Replicas that carry the season's traffic at tick 0; the same for every seed."""
+    apps, calls = population.apps, population.calls
+    rates = np.zeros(apps.domain.size)
+    seasonal_rates(app_records(apps), shape, script, 0, rates)
+    for caller, callee, often in zip(calls.caller, calls.callee, calls.per_request, strict=True):
+        rates[callee] += rates[caller] * often
+    wanted = np.ceil(apps.start_replicas * rates / np.maximum(apps.mean_rps, 1e-9))
+    return np.clip(wanted, apps.min_replicas, apps.max_replicas).astype(np.int32)
+
+
+def fill(st: State, cluster: Cluster, apps: Apps, rules: Rules, replicas: I32) -> None:
+    """Start the pools' nodes and bind every pod, ready since before tick 0."""
+    st.known[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
+    st.known[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
+    st.known[:, REPLICAS] = replicas
+    spill = np.array([spill_share(cluster, domain) for domain in cluster.domains], np.float32)
+    order = np.argsort(-apps.cpu_request, kind="stable").astype(np.int32)
+    for e in range(st.env.size):
+        _start_nodes(st, e, rules)
+        _bind_all(st, e, rules, spill, order)
+
+
+def hide_late_apps(st: State, script: Script) -> None:
+    """Apps that a scenario lets appear later are not there at first."""
+    late = script.inventory["app"][script.inventory["kind"] == APPEAR]
+    st.known[:, ACTIVE, late] = 0
+
+
+@kernel
+def _start_nodes(st: State, e: int, rules: Rules) -> None:
+    for pool in range(rules.pools.size):
+        first = rules.pools[pool].first
+        for node in range(first, first + rules.pools[pool].start_nodes):
+            launch(st, e, node, rules)
+            make_ready(st, e, node, rules)
+
+
+@kernel
+def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
+    """The spilled share goes to the shared pools first, the rest to the preferred pool.
+
+    Large pods go first: they fit only while nodes are empty.
+    """
+    choices = rules.domain_pools.shape[1]
+    for app in order:
+        domain = st.known[e, DOMAIN, app]
+        left = st.known[e, REPLICAS, app]
+        shared = int(left * spill[domain] + 0.5)
+        for choice in range(1, choices):
+            shared -= _bind_in(st, e, app, shared, rules.domain_pools[domain, choice], rules)
+        left = st.known[e, REPLICAS, app] - st.hidden[e, BOUND, app]
+        for choice in range(choices):
+            left -= _bind_in(st, e, app, left, rules.domain_pools[domain, choice], rules)
+        if left > 0:
+            enqueue(st, e, app, left)
+
+
+@kernel
+def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) -> int:
+    if wanted <= 0 or pool == NONE:
+        return 0
+    first = rules.pools[pool].first
+    size = rules.pools[pool].start_nodes
+    chunk = max(1, wanted // _SPREAD)
+    left = wanted
+    offset = (app * 7919) % size
+    for _ in range(2 * size):
+        node = first + offset
+        offset = (offset + 1) % size
+        fits = min(
+            min(left, chunk),
+            st.node[e, node].cpu // st.known[e, CPU_REQUEST, app],
+            st.node[e, node].memory // st.known[e, MEMORY_REQUEST, app],
+            rules.pools[pool].max_pods - st.node[e, node].pods,
+        )
+        if fits > 0 and st.env[e].free_group != NONE:
+            add_group(st, e, app, node, fits, st.env[e].tick)
+            left -= fits
+        if left == 0:
+            break
+    return wanted - left

@@ -1,0 +1,167 @@
+"""Everything that changes in a world, as one named tuple of arrays, environment first.
+
+What every app has stands in rows of one array per kind of number, because the loops over all
+apps then run over neighbours and are vectorised; what is visited one by one stands in records.
+
+CPU is counted in millicores and memory in MiB, as Kubernetes does: integers, so that a node
+that was filled and emptied a million times is exactly as empty as before.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.sim.apps import F32, I32, Apps
+from models.sim.config import MARKETS
+from models.sim.layout import Layout
+from models.sim.records import FLOAT, INT, LONG, Records, record_type
+
+NONE: Final = -1
+READY_RING: Final = 64
+"""Ticks ahead that a starting pod may become ready; longer starts are cut to this."""
+RESTART_RING: Final = 16
+SAMPLE_RING: Final = 8
+"""Ticks of measurements kept, so that pipelines of different lag can look back."""
+
+# Rows of `State.samples`: what is measured per app and tick.
+RPS, THROUGHPUT, ERRORS, P50, P99, CPU, MEMORY, PODS = range(8)
+"""Requests and answers per second, failing share, seconds, cores, GiB, pods measured."""
+SAMPLES: Final = 8
+
+# Rows of `State.known`: what the API server answers about an app.
+ACTIVE, DOMAIN, REPLICAS, CPU_REQUEST, MEMORY_REQUEST, READY, STARTING, PENDING, RESTARTS = range(9)
+"""Declared or not, domain index (apps can move), wanted replicas, millicores and MiB per pod,
+ready pods, bound pods that are not ready, pods without a node, restarts since the start."""
+KNOWN: Final = 9
+
+# Rows of `State.hidden`: bookkeeping that no controller sees.
+BOUND, DOWN, CANCELLED, SURGE, DEPLOY_LEFT, OLDEST, NEWEST, RESIZE_TICK, RESIZE_CPU = range(9)
+"""Pods on nodes, containers being restarted, pods to drop from the queue, extra replicas of a
+rolling deploy, pods of the old version left, first and last group, resize that is on its way."""
+RESIZE_MEMORY: Final = 9
+HIDDEN: Final = 10
+
+# Rows of `State.flow`: traffic and queues of an app.
+RATE, RATE_NEXT, BOOST, PAYLOAD, BACKLOG, RETRY, PASSED, LEAK_HOURS = range(8)
+"""Requests per second from outside when this and the next minute begin, factors of the
+scenario's events on traffic and on work per request, requests waiting, requests that come
+again, share that got through last tick, mean age of the containers (for memory growth)."""
+FLOWS: Final = 8
+
+NODE_ABSENT: Final = 0
+NODE_BOOTING: Final = 1
+NODE_READY: Final = 2
+
+ENVIRONMENT: Final = record_type(
+    seed=LONG,
+    tick=INT,  # since the warm-up began
+    free_group=INT,  # head of the free list
+    queue_length=INT,
+    launch_length=INT,
+    booting=INT,  # nodes of all pools
+    launch_tokens=FLOAT,  # nodes the cloud would start at once
+)
+
+GROUP: Final = record_type(
+    app=INT,
+    node=INT,
+    count=INT,
+    ready=INT,  # tick at which its pods become ready
+    newer=INT,  # next group of the same app; also the free list
+    older=INT,
+    right=INT,  # next group on the same node
+    left=INT,
+)
+
+ENTRY: Final = record_type(
+    app=INT,
+    count=INT,
+    since=INT,  # tick at which the pods were needed
+    asked=INT,  # 1 when the provisioner knows
+)
+
+NODE: Final = record_type(
+    state=INT,
+    cpu=INT,  # free; -1 unless the node is ready, so that nothing fits
+    memory=INT,  # free
+    pods=INT,
+    ready=INT,  # tick at which a booting node is ready
+    low=INT,  # tick since which the node is under-used, NONE when it is not
+    market=INT,
+    group=INT,  # first group on the node
+)
+
+POOL: Final = record_type(
+    ready=INT,  # nodes
+    booting=INT,
+    asked_cpu=LONG,  # of pending pods the provisioner knows of
+    asked_memory=LONG,
+)
+
+LAUNCH: Final = record_type(pool=INT, count=INT, priority=INT)
+
+
+class State(NamedTuple):
+    """E environments, A apps, P pools, N node slots, G groups, Q queue entries, L launches."""
+
+    env: Records
+    """[E] of ENVIRONMENT."""
+    known: I32
+    """[E, KNOWN, A]."""
+    hidden: I32
+    """[E, HIDDEN, A]."""
+    flow: F32
+    """[E, FLOWS, A]."""
+    group: Records
+    """[E, G] of GROUP."""
+    queue: Records
+    """[E, Q] of ENTRY: the pending queue, oldest first."""
+    node: Records
+    """[E, N] of NODE."""
+    pool: Records
+    """[E, P] of POOL."""
+    pool_market: I32
+    """[E, P, markets] existing nodes by how they were bought."""
+    launch: Records
+    """[E, L] of LAUNCH: node requests that wait for the cloud, oldest first."""
+    ready_ring: I32
+    """[E, READY_RING, A] pods that become ready in a tick to come."""
+    restart_ring: I32
+    """[E, RESTART_RING, A] containers that are back in a tick to come."""
+    samples: F32
+    """[E, SAMPLE_RING, SAMPLES, A] true measurements of the last ticks."""
+
+
+def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
+    """A state of the right shapes with nothing in it."""
+    e, a = len(seeds), apps.domain.size
+    state = State(
+        env=np.zeros(e, ENVIRONMENT),
+        known=np.zeros((e, KNOWN, a), np.int32),
+        hidden=np.zeros((e, HIDDEN, a), np.int32),
+        flow=np.zeros((e, FLOWS, a), np.float32),
+        group=np.zeros((e, layout.groups), GROUP),
+        queue=np.zeros((e, layout.queue), ENTRY),
+        node=np.zeros((e, layout.nodes), NODE),
+        pool=np.zeros((e, layout.pools), POOL),
+        pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),
+        launch=np.zeros((e, layout.launches), LAUNCH),
+        ready_ring=np.zeros((e, READY_RING, a), np.int32),
+        restart_ring=np.zeros((e, RESTART_RING, a), np.int32),
+        samples=np.zeros((e, SAMPLE_RING, SAMPLES, a), np.float32),
+    )
+    state.env["seed"] = seeds
+    state.flow[:, (BOOST, PAYLOAD, PASSED)] = 1
+    state.hidden[:, (RESIZE_TICK, OLDEST, NEWEST)] = NONE
+    state.known[:, ACTIVE] = 1
+    state.known[:, DOMAIN] = apps.domain
+    state.group["newer"] = np.arange(1, layout.groups + 1)
+    state.group["newer"][:, -1] = NONE
+    for field in ("cpu", "memory", "low", "group"):
+        state.node[field] = NONE
+    return state
+
+
+def copy_state(state: State) -> State:
+    """An independent copy, bit for bit."""
+    return State(*(array.copy() for array in state))

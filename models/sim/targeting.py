@@ -1,0 +1,66 @@
+"""Which apps an event or a replay touches."""
+
+from typing import Protocol
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.apps import I16
+from models.sim.config import Cluster
+from models.sim.draws import Purpose, uniform
+from models.sim.events import Target
+
+Mask = NDArray[np.bool_]
+
+# The same apps in every environment: kernels hold one weight per app for all of them.
+_SHARED_SEED = 0
+_APPS = int(Purpose.EVENT_APPS)
+
+
+class Grouped(Protocol):
+    """All that a target needs to know about the apps; `apps.Apps` has it."""
+
+    @property
+    def domain(self) -> I16:
+        """[apps] index into the cluster's domains."""
+
+    @property
+    def tier(self) -> I16:
+        """[apps] index into the domain's tiers."""
+
+
+def key_of(name: str) -> int:
+    """The entity number of a name in draws: 32 bits, the same in every process."""
+    return crc32(name.encode())
+
+
+def select(target: Target, name: str, cluster: Cluster, apps: Grouped) -> Mask:
+    """The apps of `target`; which ones a share takes depends on `name` and the app only."""
+    chosen = np.zeros(len(apps.domain), dtype=np.bool_)
+    chosen[list(target.apps)] = True
+    for domain in target.domains:
+        matching = np.flatnonzero(_matches(target, domain, cluster, apps))
+        chosen[_some(matching, target.share, name)] = True
+    return chosen
+
+
+def _matches(target: Target, domain: str, cluster: Cluster, apps: Grouped) -> Mask:
+    index = cluster.domain_names.index(domain)
+    inside: Mask = apps.domain == index
+    if not target.tiers:
+        return inside
+    tiers = [
+        place for place, tier in enumerate(cluster.domains[index].tiers) if tier in target.tiers
+    ]
+    return inside & np.isin(apps.tier, tiers)
+
+
+def _some(apps: NDArray[np.intp], share: float, name: str) -> NDArray[np.intp]:
+    """An exact share of `apps`, at least one: a small cluster shows the same story."""
+    if share == 1 or not len(apps):
+        return apps
+    key = key_of(name)
+    draws = [uniform(_SHARED_SEED, _APPS, int(app), key, 0) for app in apps]
+    count = max(1, round(share * len(apps)))
+    return apps[np.argsort(draws, kind="stable")[:count]]

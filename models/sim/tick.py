@@ -1,0 +1,66 @@
+"""One tick of all environments: the order of things, and nothing else."""
+
+from typing import NamedTuple
+
+from models.jit import kernel
+from models.sim.accounting import Accounts, close_tick
+from models.sim.actions import apply_plan
+from models.sim.apps import F32, I32
+from models.sim.churn import churn
+from models.sim.erlang import LatencyTables
+from models.sim.layout import Rules
+from models.sim.overlays import Script
+from models.sim.plan import Plan
+from models.sim.pods import reconcile
+from models.sim.provisioner import provision
+from models.sim.records import Records
+from models.sim.scheduler import schedule
+from models.sim.service import Traits, serve
+from models.sim.state import State
+from models.sim.traffic import TrafficShape, begin_minute, lay_waves
+
+
+class Given(NamedTuple):
+    """What a tick needs and does not change."""
+
+    apps: Records
+    traits: Traits
+    calls: Records
+    rules: Rules
+    shape: TrafficShape
+    script: Script
+    tables: LatencyTables
+
+
+class Scratch(NamedTuple):
+    """Memory that one environment after the other uses within a tick."""
+
+    per_app: F32
+    counts: I32
+    per_pool: I32
+
+
+@kernel
+def advance(st: State, acc: Accounts, plan: Plan, given: Given, scratch: Scratch) -> None:
+    """Move every environment on by one tick. One at a time, so that it stays in the cache."""
+    for e in range(st.env.size):
+        _advance_one(st, acc, plan, given, scratch, e)
+        st.env[e].tick += 1
+
+
+@kernel
+def _advance_one(
+    st: State, acc: Accounts, plan: Plan, given: Given, scratch: Scratch, e: int
+) -> None:
+    apps, rules, script = given.apps, given.rules, given.script
+    apply_plan(st, acc, plan, e, apps, rules)
+    churn(st, acc, e, apps, rules, script)
+    reconcile(st, acc, e, rules, scratch.counts)
+    schedule(st, acc, e, apps, rules, scratch.per_pool)
+    provision(st, acc, plan, e, rules, script)
+    every = rules.physics[0].ticks_per_minute
+    if st.env[e].tick % every == 0:
+        begin_minute(st, e, apps, given.shape, script, every)
+    lay_waves(st, e, script)
+    serve(st, acc, e, given.traits, given.calls, rules.physics[0], given.tables, scratch.per_app)
+    close_tick(st, acc, e, rules)

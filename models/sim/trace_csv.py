@@ -1,0 +1,179 @@
+"""Read a recorded traffic trace from CSV and put it on a grid of minutes.
+
+Gaps are where replays lie: a collector that was down looks like a service without users. So
+a gap has to be marked (a `missing` column, 1 = no sample) and is then bridged; whatever is
+not marked and not a plain number stops the load.
+"""
+
+import csv
+import gzip
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn, TextIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.apps import F32, F64
+from models.sim.errors import input_error
+
+MISSING_COLUMN: Final = "missing"
+_FLAGS: Final = {"0": False, "1": True}
+_MARK_GAPS = f"add the absent rows with 1 in a `{MISSING_COLUMN}` column, or leave that part out"
+_MARK_VALUE = f"put 1 in a `{MISSING_COLUMN}` column where there was no sample"
+
+
+class Trace(NamedTuple):
+    """A series per minute, in the unit of its column."""
+
+    column: str
+    values: F32
+    """[minutes], gaps bridged linearly."""
+    missing: NDArray[np.bool_]
+    """[minutes] where a gap was bridged."""
+
+
+class _Columns(NamedTuple):
+    """Where things stand in a row."""
+
+    time: int
+    value: int
+    missing: int | None
+    width: int
+
+
+def load_trace(file: Path, column: str | None = None, time_column: str | None = None) -> Trace:
+    """Read `file` (CSV or CSV.gz): a time column, a traffic column, optionally `missing`.
+
+    Time is a timestamp (ISO 8601) or a whole number of minutes, in a regular step of 1 to
+    60 minutes. Coarser steps are interpolated to minutes.
+    """
+    header, rows = _read(file)
+    columns = _find_columns(file, header, column, time_column)
+    for line, row in enumerate(rows, start=2):
+        if len(row) != columns.width:
+            _refuse(file, line, f"expected {columns.width} cells, got {len(row)}")
+    step = _check_grid(file, [row[columns.time] for row in rows])
+    missing = _missing(file, rows, columns.missing)
+    values = _values(file, [row[columns.value] for row in rows], missing)
+    if missing.all():
+        raise input_error(file, header[columns.value], "expected at least one sample")
+    return _per_minute(header[columns.value], values, missing, step)
+
+
+def _read(file: Path) -> tuple[list[str], list[list[str]]]:
+    try:
+        with _open(file) as text:
+            lines = list(csv.reader(text))
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "no complete gzip file"
+        raise input_error(file, "", f"cannot be read ({reason})") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise input_error(file, "", "expected CSV in UTF-8") from None
+    if len(lines) < 3:
+        raise input_error(file, "", "expected a header and at least two rows")
+    return [name.strip() for name in lines[0]], lines[1:]
+
+
+def _open(file: Path) -> TextIO:
+    # utf-8-sig: spreadsheets put a byte-order mark in front of the header.
+    if file.suffix == ".gz":
+        return cast(TextIO, gzip.open(file, "rt", encoding="utf-8-sig", newline=""))
+    return file.open(encoding="utf-8-sig", newline="")
+
+
+def _find_columns(
+    file: Path, header: Sequence[str], column: str | None, time_column: str | None
+) -> _Columns:
+    time = _index(file, header, time_column) if time_column else 0
+    missing = header.index(MISSING_COLUMN) if MISSING_COLUMN in header else None
+    choice = [name for place, name in enumerate(header) if place not in {time, missing}]
+    if column is None and len(choice) != 1:
+        raise input_error(file, "column", f"expected one of {', '.join(choice)} to be chosen")
+    value = _index(file, header, column or choice[0])
+    return _Columns(time=time, value=value, missing=missing, width=len(header))
+
+
+def _index(file: Path, header: Sequence[str], name: str) -> int:
+    if name not in header:
+        raise input_error(file, "column", f"expected one of {', '.join(header)}, got {name}")
+    return header.index(name)
+
+
+def _check_grid(file: Path, cells: Sequence[str]) -> int:
+    """Seconds between rows. The commonest distance is the step, so a gap is named as such."""
+    seconds = np.array([_second(file, line, cell) for line, cell in enumerate(cells, start=2)])
+    distances = np.diff(seconds)
+    found, counts = np.unique(distances, return_counts=True)
+    step = int(found[np.argmax(counts)])
+    if not 60 <= step <= 3600:
+        raise input_error(file, "", f"expected a step of 1 to 60 minutes, got {step} s")
+    off = np.flatnonzero(distances != step)
+    if len(off):
+        _refuse_distance(file, int(off[0]) + 3, int(distances[off[0]]), step)
+    return step
+
+
+def _second(file: Path, line: int, cell: str) -> int:
+    if cell.strip().isdecimal():
+        return int(cell) * 60
+    try:
+        moment = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        _refuse(file, line, f'expected a timestamp or a whole minute, got "{cell}"')
+    # A timestamp without zone counts as UTC: local clock changes are gaps or repeats.
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _refuse_distance(file: Path, line: int, distance: int, step: int) -> NoReturn:
+    every = f"expected a row every {step / 60:g} min"
+    if distance > step:
+        _refuse(file, line, f"unmarked gap of {distance / 60:g} min, {every}: {_MARK_GAPS}")
+    _refuse(file, line, f"{distance / 60:g} min after the row before, {every}")
+
+
+def _missing(file: Path, rows: Sequence[Sequence[str]], column: int | None) -> NDArray[np.bool_]:
+    flags = np.zeros(len(rows), dtype=np.bool_)
+    if column is None:
+        return flags
+    for place, row in enumerate(rows):
+        flag = row[column].strip()
+        if flag not in _FLAGS:
+            _refuse(file, place + 2, f'expected 0 or 1 in `{MISSING_COLUMN}`, got "{flag}"')
+        flags[place] = _FLAGS[flag]
+    return flags
+
+
+def _values(file: Path, cells: Sequence[str], missing: NDArray[np.bool_]) -> F64:
+    values = np.zeros(len(cells))
+    for place, cell in enumerate(cells):
+        if not missing[place]:
+            values[place] = _value(file, place + 2, cell)
+    return values
+
+
+def _value(file: Path, line: int, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        _refuse(file, line, f'expected a number of at least 0, got "{cell}": {_MARK_VALUE}')
+    return value
+
+
+def _per_minute(column: str, values: F64, missing: NDArray[np.bool_], step: int) -> Trace:
+    at = np.arange(len(values)) * (step / 60)
+    minutes = np.arange(math.floor(len(values) * step / 60))
+    row = np.minimum((minutes * 60) // step, len(values) - 1)
+    return Trace(
+        column=column,
+        values=np.interp(minutes, at[~missing], values[~missing]).astype(np.float32),
+        missing=missing[row],
+    )
+
+
+def _refuse(file: Path, line: int, expected: str) -> NoReturn:
+    raise input_error(file, f"line {line}", expected)

@@ -1,0 +1,231 @@
+"""What arrives from outside, as a pure function of (seed, app, time).
+
+A minute's rate is base x day profile x weekday x slow noise x burst; the scenario's overlays
+are laid on it tick by tick. Because it is a function of time, the 14 days before a scenario and
+the future that only an oracle may see come from the same code as the present.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from models.jit import copy_row, kernel
+from models.sim.apps import F32, F64, I32
+from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
+from models.sim.overlays import TRAFFIC, Script
+from models.sim.records import Records
+from models.sim.state import BOOST, DOMAIN, PAYLOAD, RATE, RATE_NEXT, State
+from models.sim.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
+
+_SATURDAY = 5 * DAY_MINUTES
+_OCTAVES = 3
+_BURST_MINUTES = 10
+_EPOCH_MINUTES = 1 << 20
+"""Added to minutes before they are hashed: history has negative minutes."""
+
+_NOISE = int(Purpose.TRAFFIC_NOISE)
+_BURST = int(Purpose.BURST)
+
+
+class TrafficShape(NamedTuple):
+    """What the traffic of all apps has in common."""
+
+    start_minute_of_week: int
+    """Minute of the week (Monday 00:00 is 0) at which the warm-up begins."""
+    weekend: F32
+    """[D] weekend traffic over weekday traffic."""
+    weights: tuple[float, float, float]
+    """Amplitude of each noise octave."""
+    periods: tuple[int, int, int]
+    """Minutes between knots of each octave."""
+    day_profiles: F32
+    """[profiles, 1440] traffic of a minute of the day over the day's mean."""
+
+
+class Moment(NamedTuple):
+    """A minute taken apart once for all apps."""
+
+    index: int
+    """Minutes since 14 days before tick 0, as replayed series count."""
+    of_day: int
+    is_weekend: bool
+    hour: int
+    """Hours since long before the history, to be hashed."""
+    of_hour: int
+    knots: tuple[int, int, int]
+    """The last knot of each noise octave."""
+    at: tuple[float, float, float]
+    """How far the minute is on the way to the next knot."""
+
+
+@kernel
+def moment_of(minute: int, shape: TrafficShape) -> Moment:
+    """Take apart a minute since the warm-up began; history has negative minutes."""
+    of_week = (minute + shape.start_minute_of_week) % WEEK_MINUTES
+    since = minute + _EPOCH_MINUTES
+    first, second, third = shape.periods
+    return Moment(
+        index=max(0, minute + HISTORY_MINUTES),
+        of_day=of_week % DAY_MINUTES,
+        is_weekend=of_week >= _SATURDAY,
+        hour=since // 60,
+        of_hour=since % 60,
+        knots=(since // first, since // second, since // third),
+        at=(since % first / first, since % second / second, since % third / third),
+    )
+
+
+@kernel
+def slow_noise(
+    noise_stream: np.uint64, app: int, moment: Moment, weights: tuple[float, float, float]
+) -> float:
+    """Autocorrelated noise of unit variance: knots at several periods, joined linearly.
+
+    Interpolated knots can be evaluated at any minute, which an autoregressive process cannot.
+    """
+    total = 0.0
+    for octave in range(_OCTAVES):
+        knot, at = moment.knots[octave], moment.at[octave]
+        value = as_normal(draw(noise_stream, app, octave, knot))
+        if at > 0.0:
+            following = as_normal(draw(noise_stream, app, octave, knot + 1))
+            value += at * (following - value)
+        total += weights[octave] * value
+    return total
+
+
+@kernel
+def burst_factor(burst_stream: np.uint64, kind: np.void, app: int, moment: Moment) -> float:
+    """A short burst at a random minute of some hours: sudden rise, linear fall."""
+    word = draw(burst_stream, app, 0, moment.hour)
+    if as_uniform(word) * 24.0 >= kind.bursts_per_day:
+        return 1.0
+    shape = draw(burst_stream, app, 1, moment.hour)
+    since = moment.of_hour - int(as_uniform(shape) * (60 - _BURST_MINUTES))
+    if since < 0 or since >= _BURST_MINUTES:
+        return 1.0
+    size = kind.burst_size * (0.5 + as_uniform(draw(burst_stream, app, 2, moment.hour)))
+    return 1.0 + size * (1.0 - since / _BURST_MINUTES)
+
+
+@kernel
+def seasonal_factor(kind: np.void, profiles: F32, weekend: float, moment: Moment) -> float:
+    """The regular part of an app's own traffic: day profile and weekend."""
+    of_day = moment.of_day + kind.day_shift
+    if of_day >= DAY_MINUTES:
+        of_day -= DAY_MINUTES
+    factor = profiles[kind.day_profile, of_day]
+    return factor * weekend if moment.is_weekend else factor
+
+
+@kernel
+def season_of(
+    kind: np.void, row: int, replay: F32, profiles: F32, weekend: float, moment: Moment
+) -> float:
+    """The replayed trace where there is one, else the app's own season."""
+    if row >= 0:
+        return replay[row, min(moment.index, replay.shape[1] - 1)]
+    return seasonal_factor(kind, profiles, weekend, moment)
+
+
+@kernel
+def streams_of(seed: int) -> tuple[np.uint64, np.uint64]:
+    """Noise and burst streams of a seed."""
+    return stream(seed, _NOISE), stream(seed, _BURST)
+
+
+@kernel
+def base_rates(
+    apps: Records,
+    domains: I32,
+    shape: TrafficShape,
+    script: Script,
+    seed: int,
+    minute: int,
+    rates: F32,
+) -> None:
+    """Requests per second from outside at a minute, without the scenario's events."""
+    moment = moment_of(minute, shape)
+    noises, bursts = streams_of(seed)
+    profiles, weekend, weights = shape.day_profiles, shape.weekend, shape.weights
+    replay_of, replay = script.replay_of, script.replay
+    for app in range(apps.size):
+        kind = apps[app]
+        factor = weekend[domains[app]]
+        season = season_of(kind, replay_of[app], replay, profiles, factor, moment)
+        noise = slow_noise(noises, app, moment, weights)
+        burst = burst_factor(bursts, kind, app, moment)
+        rates[app] = kind.own_rps * season * burst * math.exp(kind.noise * noise)
+
+
+@kernel
+def begin_minute(
+    st: State,
+    e: int,
+    apps: Records,
+    shape: TrafficShape,
+    script: Script,
+    ticks_per_minute: int,
+) -> None:
+    """Set each app's rate at the beginning and at the end of the minute that begins now."""
+    minute = st.env[e].tick // ticks_per_minute
+    seed, domains, flow = st.env[e].seed, st.known[e, DOMAIN], st.flow[e]
+    if minute == 0:
+        base_rates(apps, domains, shape, script, seed, 0, flow[RATE_NEXT])
+    copy_row(flow[RATE_NEXT], flow[RATE])
+    base_rates(apps, domains, shape, script, seed, minute + 1, flow[RATE_NEXT])
+
+
+@kernel
+def wave_shape(wave: np.void, tick: float) -> float:
+    """How far a wave has risen: 0 before and after, 1 while it holds."""
+    since = tick - wave.start
+    if since <= 0.0:
+        return 0.0
+    if since < wave.ramp:
+        return since / wave.ramp
+    since -= wave.ramp + wave.hold
+    if since <= 0.0:
+        return 1.0
+    if since < wave.decay:
+        return 1.0 - since / wave.decay
+    return 0.0
+
+
+@kernel
+def lay_waves(st: State, e: int, script: Script) -> None:
+    """Multiply the overlays of this tick into traffic and payload."""
+    if script.waves.shape[1] == 0:
+        return
+    boost, payload = st.flow[e, BOOST], st.flow[e, PAYLOAD]
+    boost[:] = 1.0
+    payload[:] = 1.0
+    for k in range(script.waves.shape[1]):
+        wave = script.waves[e, k]
+        # The middle of the tick stands for it.
+        risen = wave_shape(wave, st.env[e].tick + 0.5)
+        if risen > 0.0:
+            extra = np.float32((wave.factor - 1.0) * risen)
+            lay(boost if wave.what == TRAFFIC else payload, script.wave_weight[k], extra)
+
+
+@kernel
+def lay(factors: F32, weight: F32, extra: np.float32) -> None:
+    """Multiply a wave into the factors of the apps it touches."""
+    for app in range(factors.size):
+        factors[app] *= np.float32(1.0) + extra * weight[app]
+
+
+@kernel
+def seasonal_rates(
+    apps: Records, shape: TrafficShape, script: Script, minute: int, rates: F64
+) -> None:
+    """Rates from outside at a minute without noise, bursts and events, for sizing a start."""
+    moment = moment_of(minute, shape)
+    for app in range(apps.size):
+        kind = apps[app]
+        factor = shape.weekend[kind.domain]
+        row = script.replay_of[app]
+        season = season_of(kind, row, script.replay, shape.day_profiles, factor, moment)
+        rates[app] = kind.own_rps * season

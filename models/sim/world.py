@@ -1,0 +1,153 @@
+"""A world: E environments of one cluster and scenario, advanced by plans, seen by observations."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
+from models.sim.apps import Apps, Population, app_records, call_records
+from models.sim.compile import compile_scenario
+from models.sim.config import Cluster
+from models.sim.erlang import build_tables
+from models.sim.errors import InputError
+from models.sim.fingerprint import world_hash
+from models.sim.fitted import load_fitted
+from models.sim.layout import compile_rules
+from models.sim.observe import Observation, Pipeline, empty_observation, observe, scrape_ages
+from models.sim.overlays import script_of
+from models.sim.plan import Plan, empty_plan
+from models.sim.population import generate
+from models.sim.scenario import Scenario
+from models.sim.service import SCRATCH_ROWS, service_traits
+from models.sim.start import fill, hide_late_apps, start_replicas
+from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, State, copy_state, empty_state
+from models.sim.tick import Given, Scratch, advance
+from models.sim.traffic import TrafficShape
+
+
+class Snapshot(NamedTuple):
+    """All that changes in a world; restoring it continues bit for bit."""
+
+    state: State
+    accounts: Accounts
+
+
+class World:
+    """Environments that share a cluster, a scenario and a population; each has its own seed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        scenario: Scenario,
+        seeds: Sequence[int],
+        population: Population | None = None,
+    ) -> None:
+        _check_seeds(seeds)
+        self.cluster = cluster
+        self.scenario = scenario
+        self.timeline = scenario.timeline(cluster.tick_seconds)
+        self.population = population or generate(cluster)
+        apps = self.population.apps
+        script = script_of(compile_scenario(scenario, cluster, apps, list(seeds)))
+        shape = traffic_shape(cluster, apps, self.timeline.start_minute_of_week)
+        replicas = start_replicas(self.population, shape, script)
+        self.layout, rules = compile_rules(cluster, self.population, replicas)
+        self.given = Given(
+            apps=app_records(apps),
+            traits=service_traits(apps),
+            calls=call_records(self.population.calls),
+            rules=rules,
+            shape=shape,
+            script=script,
+            tables=build_tables(),
+        )
+        self.state = empty_state(list(seeds), apps, self.layout)
+        self.accounts = empty_accounts(len(seeds), apps.domain.size, self.layout)
+        fill(self.state, cluster, apps, rules, replicas)
+        hide_late_apps(self.state, script)
+        self._scratch = Scratch(
+            per_app=np.zeros((SCRATCH_ROWS, apps.domain.size), np.float32),
+            counts=np.zeros(apps.domain.size, np.int32),
+            per_pool=np.zeros(self.layout.pools, np.int32),
+        )
+        self._ages = scrape_ages(apps.domain.size, float(rules.physics["hpa_lag_ticks"][0]))
+        self._observation = empty_observation(self.state)
+
+    @property
+    def environments(self) -> int:
+        """How many environments run side by side."""
+        return int(self.state.env.size)
+
+    @property
+    def tick(self) -> int:
+        """Ticks since the warm-up began."""
+        return int(self.state.env["tick"][0])
+
+    @property
+    def hash(self) -> str:
+        """Fingerprint of the parameters and the rules of this world."""
+        return world_hash(self.cluster, self.scenario, self.population)
+
+    def observe(self, pipeline: Pipeline = Pipeline.OURS) -> Observation:
+        """What a controller may see now; the buffers are used again at the next call."""
+        given = self.given
+        observe(
+            self.state,
+            self._observation,
+            given.rules,
+            given.script,
+            self._ages,
+            int(pipeline),
+        )
+        return self._observation
+
+    def hold(self) -> Plan:
+        """A plan that changes nothing, for a controller to fill."""
+        plan = empty_plan(self.environments, self.given.apps.size, self.layout.pools)
+        plan.replicas[:] = self.state.known[:, REPLICAS]
+        plan.cpu[:] = self.state.known[:, CPU_REQUEST]
+        plan.memory[:] = self.state.known[:, MEMORY_REQUEST]
+        return plan
+
+    def step(self, plan: Plan) -> None:
+        """Advance one tick under `plan`; accounts start when the warm-up ends."""
+        if self.tick == self.timeline.warmup_ticks:
+            reset_accounts(self.accounts)
+        advance(self.state, self.accounts, plan, self.given, self._scratch)
+
+    def save(self) -> Snapshot:
+        """An independent copy of everything that changes."""
+        return Snapshot(copy_state(self.state), copy_accounts(self.accounts))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Continue from a snapshot of this world, or of one with the same shape."""
+        for mine, saved in zip(
+            (*self.state, *self.accounts), (*snapshot.state, *snapshot.accounts), strict=True
+        ):
+            mine[...] = saved
+
+
+def traffic_shape(cluster: Cluster, apps: Apps, start_minute_of_week: int) -> TrafficShape:
+    """What all apps' traffic has in common, from the cluster file and the fitted noise."""
+    noise = load_fitted().noise
+    return TrafficShape(
+        start_minute_of_week=start_minute_of_week,
+        weekend=np.array([d.weekend_factor for d in cluster.domains], np.float32),
+        weights=noise.weights,
+        periods=_whole(noise.periods_minutes),
+        day_profiles=apps.day_profiles,
+    )
+
+
+def _whole(periods: tuple[float, float, float]) -> tuple[int, int, int]:
+    first, second, third = (max(1, round(period)) for period in periods)
+    return first, second, third
+
+
+def _check_seeds(seeds: Sequence[int]) -> None:
+    if not seeds:
+        raise InputError("seeds: expected at least one")
+    negative = [seed for seed in seeds if seed < 0]
+    if negative:
+        raise InputError(f"seed: expected a whole number of at least 0, got {negative[0]}")

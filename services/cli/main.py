@@ -1,0 +1,74 @@
+"""The `hirl` command: one app, its groups, and how errors leave the process.
+
+A group or command lives in its own file and is added to `app` here.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from models.sim.errors import InputError
+from services.cli import world
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+"""128 + SIGINT, as shells expect."""
+
+app = typer.Typer(
+    name="hirl",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Plan capacity for large shared clusters, and simulate them.",
+    epilog="Example: [bold]hirl world show[/bold] prints the example cluster. "
+    "Each command has its own [bold]--help[/bold].",
+)
+app.add_typer(world.app, name="world")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hirl {version('hirl-scale')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C."""
+    try:
+        code = app(list(arguments), prog_name="hirl", standalone_mode=False)
+    except InputError as error:
+        return _refuse(str(error))
+    except typer.TyperException as error:
+        return _refuse(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(message: str) -> int:
+    # Empty when a group was called without a command: its help is already printed.
+    if message:
+        line = " ".join(message.split())
+        print(f"hirl: error: {line}", file=sys.stderr)  # noqa: T201  (the one place that may)
+    return EXIT_BAD_INPUT
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""Options that more than one command takes, declared once so that they mean the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ClusterOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cluster",
+        metavar="FILE",
+        help="Cluster description (YAML); the example cluster when not given.",
+    ),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Seed of all randomness: the same seed gives the same world.",
+    ),
+]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the figures to this file as JSON, too."),
+]

@@ -1,0 +1,86 @@
+"""What commands leave behind: tables and progress for people, JSON for programs."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from models.sim.errors import InputError
+
+Cell = str | int | float
+
+
+def write_json(path: Path, payload: Any) -> None:
+    """Write `payload` indented, keys in the order given, so that two results can be diffed."""
+    text = msgspec.json.format(msgspec.json.encode(payload), indent=2)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text + b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
+    """A table with text to the left and numbers, thousands separated, to the right."""
+    result = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for index, column in enumerate(columns):
+        numeric = all(not isinstance(row[index], str) for row in rows)
+        result.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        result.add_row(*map(_shown, row))
+    return result
+
+
+@contextmanager
+def progress(
+    description: str, total: int, console: Console | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left; yields `advance(steps)`.
+
+    A log file gets one line at the start and one at the end instead of a bar's repaints.
+    """
+    console = console or Console()
+    if not console.is_terminal:
+        started = time.monotonic()
+        console.print(f"{description} ...", highlight=False)
+        yield lambda _steps: None
+        seconds = time.monotonic() - started
+        console.print(f"{description}: done in {seconds:.1f} s", highlight=False)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda steps: bar.advance(task, steps)
+
+
+def _shown(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,.0f}" if isinstance(cell, int) or abs(cell) >= 1000 else f"{cell:.4g}"

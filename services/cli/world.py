@@ -1,0 +1,132 @@
+"""`hirl world`: look at the simulated cluster itself, without running a controller in it."""
+
+from typing import Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from models.sim.config import MARKETS, PRIORITIES, Cluster, Market, Markets, Prices, load_cluster
+from services.cli.options import ClusterOption, JsonOption
+from services.cli.output import Cell, table, write_json
+
+app = typer.Typer(no_args_is_help=True, help="Look at the simulated cluster itself.")
+
+
+@app.command(
+    epilog="Examples: [bold]hirl world show[/bold], "
+    "[bold]hirl world show --cluster my.yaml --json cluster.json[/bold]"
+)
+def show(cluster: ClusterOption = None, json: JsonOption = None) -> None:
+    """Check a cluster description and print it as it was understood."""
+    world = load_cluster(cluster)
+    console = Console()
+    console.print(_headline(world), highlight=False)
+    for part in (_domains, _placement, _calls, _pools, _machines):
+        console.print(part(world))
+    if json is not None:
+        write_json(json, _payload(world))
+
+
+def _headline(world: Cluster) -> str:
+    weights = ", ".join(f"{name} {world.priority_weights[name]:g}" for name in PRIORITIES)
+    return (
+        f"[bold]{world.name}[/bold]: {world.apps:,} apps in {len(world.domains)} domains, "
+        f"{world.population.pods_at_peak:,} pods at peak, zones {', '.join(world.zones)}; "
+        f"a tick is {world.tick_seconds} s, the Commander acts every "
+        f"{world.commander_every_ticks} ticks; "
+        f"spend cap {world.spend_cap_per_hour:,g} per hour; "
+        f"a violated app-minute weighs {weights}"
+    )
+
+
+def _domains(world: Cluster) -> Table:
+    columns = (
+        "domain", "priority", "apps", "pods", "floor",
+        "SLO", "target", "timeout", "retries",
+    )  # fmt: skip
+    rows = [
+        (
+            domain.name,
+            domain.priority,
+            domain.apps,
+            f"{domain.pod_share:.0%}",
+            f"{domain.floor_share:.0%}",
+            domain.slo.kind,
+            domain.slo.latency_target_ms,
+            domain.slo.timeout_ms,
+            "yes" if domain.retryable else "no",
+        )
+        for domain in world.domains
+    ]
+    return table("Domains: shares of pods and capacity, times in ms", columns, rows)
+
+
+def _placement(world: Cluster) -> Table:
+    rows = [
+        (domain.name, " > ".join(domain.tiers), " > ".join(domain.pools))
+        for domain in world.domains
+    ]
+    return table(
+        "Tiers in call order, pools in order of preference", ("domain", "tiers", "pools"), rows
+    )
+
+
+def _calls(world: Cluster) -> Table:
+    rows = [(call.caller, call.callee, call.calls_per_request, call.guard) for call in world.calls]
+    return table("Inline calls", ("caller", "callee", "calls per request", "guard"), rows)
+
+
+def _pools(world: Cluster) -> Table:
+    columns = ("pool", "machine", "headroom", "quota", *MARKETS, "node-hour")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            pool.name,
+            pool.machine,
+            f"{pool.headroom:.0%}",
+            f"x {pool.max_nodes:g}",
+            *(f"{_of(market, pool.markets):.0%}" for market in MARKETS),
+            price,
+        )
+        for pool, price in zip(world.pools, _mean_prices(world), strict=True)
+    ]
+    return table("Pools: quota over nodes at the start, mean price of a node-hour", columns, rows)
+
+
+def _machines(world: Cluster) -> Table:
+    columns = ("machine", "cores", "GiB", "max pods", *MARKETS)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            machine.name,
+            machine.cpu_cores - machine.reserved_cpu_cores,
+            machine.memory_gib - machine.reserved_memory_gib,
+            machine.max_pods,
+            *(machine.price_per_hour * _of(market, world.prices) for market in MARKETS),
+        )
+        for machine in world.machines
+    ]
+    return table("Machines: what is allocatable, price per hour in each market", columns, rows)
+
+
+def _of(market: Market, values: Markets | Prices) -> float:
+    return float(getattr(values, market))
+
+
+def _mean_prices(world: Cluster) -> list[float]:
+    """Price of an average node-hour of each pool, by how its nodes are bought."""
+    return [
+        world.machine_of(pool).price_per_hour
+        * sum(_of(market, pool.markets) * _of(market, world.prices) for market in MARKETS)
+        for pool in world.pools
+    ]
+
+
+def _payload(world: Cluster) -> dict[str, Any]:
+    """The whole file with every default filled in, and what was derived from it."""
+    prices = dict(zip(world.pool_names, _mean_prices(world), strict=True))
+    return {
+        "cluster": msgspec.to_builtins(world),
+        "apps": world.apps,
+        "mean_price_per_node_hour": prices,
+    }

@@ -1,0 +1,164 @@
+"""A cluster file is understood completely or refused with one line that says how to mend it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from models.sim.config import DEFAULT_CLUSTER, Cluster, load_cluster, with_apps
+from models.sim.errors import InputError
+from models.sim.yamlfile import decode, read
+
+Step = str | int
+
+
+def refusal(change: Callable[[Any], None]) -> str:
+    """What the loader says about the example cluster after a change."""
+    value = read(DEFAULT_CLUSTER)
+    change(value)
+    with pytest.raises(InputError) as caught:
+        decode(value, Cluster, Path("my.yaml"))
+    return str(caught.value)
+
+
+def put(value: Any, *steps: Step) -> Callable[[Any], None]:
+    def change(tree: Any) -> None:
+        for step in steps[:-1]:
+            tree = tree[step]
+        tree[steps[-1]] = value
+
+    return change
+
+
+def load_text(folder: Path, text: str) -> Cluster:
+    file = folder / "my.yaml"
+    file.write_text(text)
+    return load_cluster(file)
+
+
+def test_the_example_cluster_is_the_one_of_the_design() -> None:
+    cluster = load_cluster()
+    assert cluster.apps == 1550
+    assert cluster.domain_names == ("payments", "fraud", "merchant", "data", "internal")
+    assert [domain.priority for domain in cluster.domains] == ["P0", "P0", "P1", "P2", "P3"]
+
+
+def test_what_was_read_can_be_written_and_read_again(tmp_path: Path) -> None:
+    cluster = load_cluster()
+    assert load_text(tmp_path, yaml.safe_dump(msgspec.to_builtins(cluster))) == cluster
+
+
+@pytest.mark.parametrize("apps", [5, 155, 1551, 15_500])
+def test_a_cluster_of_any_size_keeps_its_proportions(apps: int) -> None:
+    base, scaled = load_cluster(), with_apps(load_cluster(), apps)
+    assert scaled.apps == apps
+    pods_per_app = base.population.pods_at_peak / base.apps
+    assert scaled.population.pods_at_peak / apps == pytest.approx(pods_per_app, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "expected"),
+    [
+        (
+            ("domains", 2, "priority"),
+            "P9",
+            "domains[2].priority: expected one of P0, P1, P2, P3, got 'P9'",
+        ),
+        (
+            ("domains", 2, "priority"),
+            1,
+            "domains[2].priority: expected one of P0, P1, P2, P3, got 1",
+        ),
+        (
+            ("priority_weights", "P9"),
+            1,
+            "priority_weights: keys: expected one of P0, P1, P2, P3, got 'P9'",
+        ),
+        (("priority_weights", "P1"), -1, "priority_weights.P1: expected a number >= 0, got -1"),
+        (("machines", 0, "cpu_cores"), -4, "machines[0].cpu_cores: expected a number > 0, got -4"),
+        (
+            ("machines", 0, "max_pods"),
+            1.5,
+            "machines[0].max_pods: expected a whole number, got 1.5",
+        ),
+        (("tick_seconds",), 99, "tick_seconds: expected a whole number <= 60, got 99"),
+        (("tick_seconds",), True, "tick_seconds: expected a whole number, got true"),
+        (("zones",), [], "zones: expected a list of length >= 1, got an empty list"),
+        (("zones",), "a", "zones: expected a list, got 'a'"),
+        (("zones", 1), None, "zones[1]: expected text, got nothing"),
+        (("scheduler",), [1], "scheduler: expected a mapping, got a list"),
+        (
+            ("scheduler", "preemption"),
+            "yes",
+            "scheduler.preemption: expected true or false, got 'yes'",
+        ),
+        (
+            ("domains", 0, "prioritty"),
+            1,
+            "domains[0]: unknown field prioritty, did you mean priority?",
+        ),
+        (("prices", "x"), 1, "prices: unknown field x, expected one of on_demand, reserved, spot"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place_and_what_belongs_there(
+    steps: tuple[Step, ...], value: object, expected: str
+) -> None:
+    assert refusal(put(value, *steps)) == f"my.yaml: {expected}"
+
+
+def test_a_missing_field_is_named() -> None:
+    message = refusal(lambda tree: tree["domains"][1].pop("priority"))
+    assert message == "my.yaml: domains[1]: expected the field priority, which is missing"
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "expected"),
+    [
+        (("domains", 0, "slo", "timeout_ms"), 9, "domains[0].slo: expected timeout_ms above"),
+        (("pools", 0, "markets", "spot"), 0.5, "pools[0].markets: expected on_demand + reserved"),
+        (("machines", 0, "reserved_cpu_cores"), 64, "machines[0]: expected reserved_cpu_cores"),
+        (("domains", 0, "pools", 0), "nope", "domains.payments.pools: expected one of data, fraud"),
+        (("calls", 0, "callee"), "nope", "calls.callee: expected one of data, fraud"),
+        (("pools", 0, "machine"), "nope", "pools.payments.machine: expected one of c16, m16"),
+        (("domains", 0, "name"), "fraud", "domains: expected distinct names, found fraud twice"),
+        (("domains", 0, "pod_share"), 0.9, "domains: expected pod_share to sum to 1, got 1.62"),
+        (("domains", 0, "floor_share"), 0.9, "domains: expected floor_share to sum to at most 1"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(
+    steps: tuple[Step, ...], value: object, expected: str
+) -> None:
+    assert refusal(put(value, *steps)).startswith(f"my.yaml: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "expected a mapping, got nothing"),
+        ("- a\n", "expected a mapping, got a list"),
+        ("name: [a\n", "line 2, column 1: not valid YAML: expected ',' or ']'"),
+        ("name: a\nname: b\n", "line 2, column 1: not valid YAML: the key name stands twice"),
+        ("x: .inf\n", "line 1, column 4: not valid YAML: expected a finite number, got .inf"),
+        ("x: 2026-13-45\n", "not valid YAML: month must be in 1..12"),
+        ("x: !!python/name:os.system\n", "line 1, column 4: not valid YAML: could not determine"),
+        ("x: \0\n", "not valid YAML: unacceptable character"),
+        ("[" * 5000, "not valid YAML: maximum recursion depth"),
+    ],
+)
+def test_a_file_that_is_no_cluster_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_text(tmp_path, text)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'my.yaml'}: {expected}")
+    assert "\n" not in message
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone.yaml: cannot be read \(No such file"):
+        load_cluster(tmp_path / "gone.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(InputError, match=r"latin.yaml: expected UTF-8 text"):
+        load_cluster(tmp_path / "latin.yaml")

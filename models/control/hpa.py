@@ -34,6 +34,7 @@ SYNC_S: Final = 15
 TOLERANCE: Final = 0.1
 WINDOW_SYNCS: Final = 20
 """Recommendations within the 300 s downscale window."""
+_VALUE, _SYNC = range(2)
 _STEP_PODS: Final = 4
 _STEP_FACTOR: Final = 2
 
@@ -50,6 +51,9 @@ class HpaState(NamedTuple):
 
     recommended: I32
     """[E, WINDOW_SYNCS, A] replicas recommended by the last syncs."""
+    peak: I32
+    """[E, 2, A] the highest of them, and the sync it came from: looked up anew only when it
+    leaves the window."""
 
 
 class Hpa:
@@ -66,21 +70,26 @@ class Hpa:
         apps = inventory.domain.size
         phases = [int(SYNC_S * uniform(0, Purpose.HPA_PHASE, app, 0, 0)) for app in range(apps)]
         self._phase = np.array(phases, np.int32)
+        self._plan = empty_plan(0, apps, pools)
 
     def start(self, observation: Observation) -> HpaState:
         """Seed the window with the current replicas, so that a fresh HPA does not scale down."""
         current = observation.known[:, None, REPLICAS]
-        return HpaState(np.repeat(current, WINDOW_SYNCS, axis=1))
+        peak = np.repeat(current, 2, axis=1)
+        peak[:, _SYNC] = 0
+        return HpaState(np.repeat(current, WINDOW_SYNCS, axis=1), peak)
 
     def step(
         self, observation: Observation, forecast: None, state: HpaState
     ) -> tuple[Plan, HpaState]:
         """Sync the HPAs that are due; the others hold."""
         environments, apps = observation.missing.shape
-        plan = empty_plan(environments, apps, self._pools)
+        if self._plan.replicas.shape[0] != environments:
+            self._plan = empty_plan(environments, apps, self._pools)
+        plan = self._plan
         _sync(
             observation,
-            state.recommended,
+            state,
             plan,
             self._inventory.min_replicas,
             self._inventory.max_replicas,
@@ -94,7 +103,7 @@ class Hpa:
 @kernel
 def _sync(
     obs: Observation,
-    recommended: I32,
+    state: HpaState,
     plan: Plan,
     least: I32,
     most: I32,
@@ -114,7 +123,7 @@ def _sync(
         )  # fmt: skip
         _apply_behaviour(
             obs.tick[e] * tick_s, tick_s, phase, obs.missing[e], measured[PODS], known[REPLICAS],
-            least, most, recommended[e], plan.replicas[e], plan.reason[e],
+            least, most, state.recommended[e], state.peak[e], plan.replicas[e], plan.reason[e],
         )  # fmt: skip
 
 
@@ -129,6 +138,7 @@ def _apply_behaviour(
     least: I32,
     most: I32,
     window: I32,
+    peak: I32,
     replicas: I32,
     reason: I32,
 ) -> None:
@@ -146,17 +156,32 @@ def _apply_behaviour(
             continue
         raw = reason[app]
         window[sync % WINDOW_SYNCS, app] = raw
-        wanted = _limit(raw, current[app], window, app)
+        _keep_peak(window, peak, app, raw, sync)
+        wanted = _limit(raw, current[app], peak[_VALUE, app])
         wanted = min(max(wanted, least[app]), most[app])
         replicas[app] = wanted
         reason[app] = _reason(raw, wanted, current[app])
 
 
 @kernel
-def _limit(raw: int, current: int, window: I32, app: int) -> int:
+def _keep_peak(window: I32, peak: I32, app: int, raw: int, sync: int) -> None:
+    """The highest recommendation of the window and the latest sync that made it."""
+    if raw >= peak[_VALUE, app]:
+        peak[_VALUE, app] = raw
+        peak[_SYNC, app] = sync
+    elif sync - peak[_SYNC, app] >= WINDOW_SYNCS:
+        peak[_VALUE, app] = -1
+        for past in range(sync - WINDOW_SYNCS + 1, sync + 1):
+            if window[past % WINDOW_SYNCS, app] >= peak[_VALUE, app]:
+                peak[_VALUE, app] = window[past % WINDOW_SYNCS, app]
+                peak[_SYNC, app] = past
+
+
+@kernel
+def _limit(raw: int, current: int, highest: int) -> int:
     """Scale in to the highest of the window, scale out by doubling or four pods at most."""
     if raw < current:
-        return min(current, _highest(window, app))
+        return min(current, highest)
     if raw > current:
         return min(raw, max(current + _STEP_PODS, current * _STEP_FACTOR))
     return current
@@ -169,14 +194,6 @@ def _reason(raw: int, wanted: int, current: int) -> int:
     if wanted < current:
         return _IN
     return _STABILISING if raw < current else _IN_TOLERANCE
-
-
-@kernel
-def _highest(window: I32, app: int) -> int:
-    highest = window[0, app]
-    for k in range(1, WINDOW_SYNCS):
-        highest = max(highest, window[k, app])
-    return highest
 
 
 @kernel

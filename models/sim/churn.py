@@ -64,26 +64,23 @@ def _touch_apps(
     st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script
 ) -> None:
     """The apps whose turn it is in this tick of the minute."""
-    tick = st.env[e].tick
-    every = rules.physics[0].ticks_per_minute
+    tick, physics = st.env[e].tick, rules.physics[0]
     deploys, crashes = stream(st.env[e].seed, _DEPLOY), stream(st.env[e].seed, _CRASH)
-    for app in range(tick % every, apps.size, every):
+    for app in range(tick % physics.ticks_per_minute, apps.size, physics.ticks_per_minute):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
-        forced = script.deploy_tick[e, app]
-        if (
-            tick - every < forced <= tick
-            or as_uniform(draw(deploys, app, 0, tick)) < rules.physics[0].deploy_chance
-        ):
+        due = script.deploy_tick[e, app]
+        forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
+        if forced or as_uniform(draw(deploys, app, 0, tick)) < physics.deploy_chance:
             begin_deploy(st, acc, e, app, rules)
         ready = st.hidden[e, BOUND, app] - st.known[e, STARTING, app] - st.hidden[e, DOWN, app]
         if ready <= 0:
             continue
         # At most one crash a minute and app: more would be a fault, which scenarios bring.
-        if as_uniform(draw(crashes, app, 0, tick)) < ready * rules.physics[0].crash_chance:
-            _restart(st, acc, e, app, 1, rules.physics[0].restart_ticks, CRASHED)
+        if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
+            _restart(st, acc, e, app, 1, physics.restart_ticks, CRASHED)
         if _memory_per_pod(st, e, app) > st.known[e, MEMORY_REQUEST, app]:
             killed = math.ceil(ready * _OOM_SHARE)
-            _restart(st, acc, e, app, killed, rules.physics[0].restart_ticks, OOM_KILLED)
+            _restart(st, acc, e, app, killed, physics.restart_ticks, OOM_KILLED)
 
 
 @kernel

@@ -14,6 +14,8 @@ from models.sim.state import (
     NONE,
     OLDEST,
     READY_RING,
+    ROOM_CPU,
+    ROOM_MEMORY,
     STARTING,
     State,
 )
@@ -100,13 +102,13 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
         node, count = st.group[e, group].node, st.group[e, group].count
         fits = count
         if more_cpu > 0:
-            fits = min(fits, max(0, st.node[e, node].cpu) // more_cpu)
+            fits = min(fits, max(0, st.room[e, ROOM_CPU, node]) // more_cpu)
         if more_memory > 0:
-            fits = min(fits, max(0, st.node[e, node].memory) // more_memory)
+            fits = min(fits, max(0, st.room[e, ROOM_MEMORY, node]) // more_memory)
         if fits < count:
             take_from_group(st, e, group, count - fits)
-        st.node[e, node].cpu -= fits * more_cpu
-        st.node[e, node].memory -= fits * more_memory
+        st.room[e, ROOM_CPU, node] -= fits * more_cpu
+        st.room[e, ROOM_MEMORY, node] -= fits * more_memory
         in_place += fits
         refused += count - fits
         group = following
@@ -119,8 +121,8 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
 def _occupy(st: State, e: int, app: int, node: int, count: int) -> None:
     st.hidden[e, BOUND, app] += count
     st.node[e, node].pods += count
-    st.node[e, node].cpu -= count * st.known[e, CPU_REQUEST, app]
-    st.node[e, node].memory -= count * st.known[e, MEMORY_REQUEST, app]
+    st.room[e, ROOM_CPU, node] -= count * st.known[e, CPU_REQUEST, app]
+    st.room[e, ROOM_MEMORY, node] -= count * st.known[e, MEMORY_REQUEST, app]
 
 
 @kernel

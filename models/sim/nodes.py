@@ -7,7 +7,15 @@ from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import remove_all_on_node
 from models.sim.layout import Rules
 from models.sim.overlays import Script
-from models.sim.state import NODE_ABSENT, NODE_BOOTING, NODE_READY, NONE, State
+from models.sim.state import (
+    NODE_ABSENT,
+    NODE_BOOTING,
+    NODE_READY,
+    NONE,
+    ROOM_CPU,
+    ROOM_MEMORY,
+    State,
+)
 
 _BOOT = int(Purpose.NODE_BOOT)
 _ON_DEMAND = MARKETS.index("on_demand")
@@ -49,8 +57,8 @@ def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
     """A booted node offers all it has."""
     pool = rules.nodes[node].pool
     st.node[e, node].state = NODE_READY
-    st.node[e, node].cpu = rules.pools[pool].cpu
-    st.node[e, node].memory = rules.pools[pool].memory
+    st.room[e, ROOM_CPU, node] = rules.pools[pool].cpu
+    st.room[e, ROOM_MEMORY, node] = rules.pools[pool].memory
     st.pool[e, pool].booting -= 1
     st.env[e].booting -= 1
     st.pool[e, pool].ready += 1
@@ -82,8 +90,8 @@ def lose(st: State, acc: Accounts, e: int, node: int, rules: Rules) -> None:
         st.env[e].booting -= 1
     st.pool_market[e, pool, st.node[e, node].market] -= 1
     st.node[e, node].state = NODE_ABSENT
-    st.node[e, node].cpu = -1
-    st.node[e, node].memory = -1
+    st.room[e, ROOM_CPU, node] = -1
+    st.room[e, ROOM_MEMORY, node] = -1
 
 
 @kernel

@@ -11,20 +11,28 @@ import numpy as np
 
 from models.jit import copy_row, kernel
 from models.sim.apps import F32, I8, I32
-from models.sim.draws import Purpose, draw, stream, uniform
+from models.sim.draws import Purpose, as_uniform, draw, stream, uniform
 from models.sim.layout import Rules
 from models.sim.overlays import OUTAGE_ZERO, Script
 from models.sim.provisioner import coming_nodes
 from models.sim.records import FLOAT, INT, Records, record_type
-from models.sim.state import CPU, ERRORS, PODS, RPS, SAMPLE_RING, SAMPLES, State
+from models.sim.state import (
+    CPU,
+    ERRORS,
+    PODS,
+    ROOM_CPU,
+    ROOM_MEMORY,
+    RPS,
+    SAMPLE_RING,
+    SAMPLES,
+    State,
+)
 
 _NOISE = int(Purpose.METRIC_NOISE)
 _PHASE = int(Purpose.METRIC_PHASE)
 _SCRAPE_TICKS: Final = 3
 """metrics-server scrapes every 30 s: the age of what it answers grows until the next scrape."""
 _FIELD = np.uint64(0xFFFF)
-_S16 = np.uint64(16)
-_FIELD_UNIT = np.float32(1.0 / 65536.0)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 _UNIFORM_TO_STD = 12.0**0.5
 
@@ -122,24 +130,17 @@ def _look_back(ring: F32, kind: int, ages: I32, tick: int, out: F32) -> None:
 
 @kernel
 def _lose_samples(noises: np.uint64, tick: int, share: np.float32, missing: I8) -> None:
-    """Four apps share a draw, 16 bits each."""
     limit = np.uint64(share * np.float32(65536.0))
-    for first in range(0, missing.size, 4):
-        word = draw(noises, first, SAMPLES, tick)
-        for app in range(first, min(first + 4, missing.size)):
-            missing[app] = 1 if (word & _FIELD) < limit else 0
-            word >>= _S16
+    for app in range(missing.size):
+        missing[app] = 1 if (draw(noises, app, SAMPLES, tick) & _FIELD) < limit else 0
 
 
 @kernel
 def _add_noise(noises: np.uint64, tick: int, kind: int, spread: np.float32, row: F32) -> None:
-    """Uniform noise of a given standard deviation; four apps share a draw, 16 bits each."""
-    for first in range(0, row.size, 4):
-        word = draw(noises, first, kind, tick)
-        for app in range(first, min(first + 4, row.size)):
-            unit = np.float32(np.int32(word & _FIELD)) * _FIELD_UNIT - _HALF
-            row[app] *= _ONE + spread * unit
-            word >>= _S16
+    """Uniform noise: relative, of a given width."""
+    for app in range(row.size):
+        unit = np.float32(as_uniform(draw(noises, app, kind, tick))) - _HALF
+        row[app] *= _ONE + spread * unit
 
 
 @kernel
@@ -165,8 +166,8 @@ def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
         cpu = 0
         memory = 0
         for node in range(rules.pools[pool].first, rules.pools[pool].end):
-            cpu += max(0, st.node[e, node].cpu)
-            memory += max(0, st.node[e, node].memory)
+            cpu += max(0, st.room[e, ROOM_CPU, node])
+            memory += max(0, st.room[e, ROOM_MEMORY, node])
         seen = obs.pool[e, pool]
         seen.ready = st.pool[e, pool].ready
         seen.coming = coming_nodes(st, e, pool)

@@ -19,6 +19,7 @@ from models.sim.state import (
     NODE_ABSENT,
     NODE_READY,
     NONE,
+    ROOM_CPU,
     State,
 )
 
@@ -188,11 +189,11 @@ def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
         busy = st.pool[e, pool].asked_cpu > 0 or coming_nodes(st, e, pool) > 0
         spare = 0
         for node in range(rules.pools[pool].first, rules.pools[pool].end):
-            spare += max(0, st.node[e, node].cpu)
+            spare += max(0, st.room[e, ROOM_CPU, node])
         for node in range(rules.pools[pool].first, rules.pools[pool].end):
             if st.node[e, node].state != NODE_READY:
                 continue
-            free = st.node[e, node].cpu
+            free = st.room[e, ROOM_CPU, node]
             used = rules.pools[pool].cpu - free
             if busy or used >= rules.physics[0].low_use * rules.pools[pool].cpu:
                 st.node[e, node].low = NONE

@@ -18,6 +18,8 @@ from models.sim.state import (
     NONE,
     PENDING,
     READY_RING,
+    ROOM_CPU,
+    ROOM_MEMORY,
     State,
 )
 
@@ -110,18 +112,15 @@ def place_in_pool(
     size = rules.pools[pool].end - first
     chunk = max(1, wanted // _SPREAD)
     left = wanted
+    free_cpu, free_memory = st.room[e, ROOM_CPU], st.room[e, ROOM_MEMORY]
     offset = (app * _START_STRIDE) % size
     for _ in range(size):
         node = first + offset
         offset = offset + 1 if offset + 1 < size else 0
-        if st.node[e, node].cpu < cpu or st.node[e, node].memory < memory:
+        if free_cpu[node] < cpu or free_memory[node] < memory:
             continue
-        fits = min(
-            min(left, chunk),
-            st.node[e, node].cpu // cpu,
-            st.node[e, node].memory // memory,
-            rules.pools[pool].max_pods - st.node[e, node].pods,
-        )
+        there = min(free_cpu[node] // cpu, free_memory[node] // memory)
+        fits = min(left, chunk, there, rules.pools[pool].max_pods - st.node[e, node].pods)
         if fits > 0 and st.env[e].free_group != NONE:
             bind(st, acc, e, app, node, fits, since, apps, rules)
             left -= fits
@@ -199,8 +198,8 @@ def _preempt_group(
     node, victim = st.group[e, group].node, st.group[e, group].app
     if not _may_use(st, e, app, rules.nodes[node].pool, rules) or st.env[e].free_group == NONE:
         return 0
-    lacking_cpu = max(0, st.known[e, CPU_REQUEST, app] - st.node[e, node].cpu)
-    lacking_memory = max(0, st.known[e, MEMORY_REQUEST, app] - st.node[e, node].memory)
+    lacking_cpu = max(0, st.known[e, CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
+    lacking_memory = max(0, st.known[e, MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])
     evicted = max(
         math.ceil(lacking_cpu / st.known[e, CPU_REQUEST, victim]),
         math.ceil(lacking_memory / st.known[e, MEMORY_REQUEST, victim]),

@@ -360,7 +360,7 @@ def _bring_home(
     for edge in range(calls.size - 1, -1, -1):
         call = calls[edge]
         caller, callee, often = call.caller, call.callee, call.per_request
-        p50[caller] += often * min(p50[callee], timeout[callee])
+        p50[caller] += often * p50[callee]
         spread[caller] += often * spread[callee]
         if fail[callee] == _ZERO:
             continue

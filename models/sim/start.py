@@ -18,6 +18,8 @@ from models.sim.state import (
     MEMORY_REQUEST,
     NONE,
     REPLICAS,
+    ROOM_CPU,
+    ROOM_MEMORY,
     State,
 )
 from models.sim.traffic import TrafficShape, seasonal_rates
@@ -95,12 +97,11 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
     for _ in range(2 * size):
         node = first + offset
         offset = (offset + 1) % size
-        fits = min(
-            min(left, chunk),
-            st.node[e, node].cpu // st.known[e, CPU_REQUEST, app],
-            st.node[e, node].memory // st.known[e, MEMORY_REQUEST, app],
-            rules.pools[pool].max_pods - st.node[e, node].pods,
+        there = min(
+            st.room[e, ROOM_CPU, node] // st.known[e, CPU_REQUEST, app],
+            st.room[e, ROOM_MEMORY, node] // st.known[e, MEMORY_REQUEST, app],
         )
+        fits = min(left, chunk, there, rules.pools[pool].max_pods - st.node[e, node].pods)
         if fits > 0 and st.env[e].free_group != NONE:
             add_group(st, e, app, node, fits, st.env[e].tick)
             left -= fits

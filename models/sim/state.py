@@ -48,6 +48,8 @@ scenario's events on traffic and on work per request, requests waiting, requests
 again, share that got through last tick, mean age of the containers (for memory growth)."""
 FLOWS: Final = 8
 
+ROOM_CPU, ROOM_MEMORY = range(2)
+
 NODE_ABSENT: Final = 0
 NODE_BOOTING: Final = 1
 NODE_READY: Final = 2
@@ -82,8 +84,6 @@ ENTRY: Final = record_type(
 
 NODE: Final = record_type(
     state=INT,
-    cpu=INT,  # free; -1 unless the node is ready, so that nothing fits
-    memory=INT,  # free
     pods=INT,
     ready=INT,  # tick at which a booting node is ready
     low=INT,  # tick since which the node is under-used, NONE when it is not
@@ -118,6 +118,8 @@ class State(NamedTuple):
     """[E, Q] of ENTRY: the pending queue, oldest first."""
     node: Records
     """[E, N] of NODE."""
+    room: I32
+    """[E, 2, N] free millicores and MiB; -1 unless the node is ready, so that nothing fits."""
     pool: Records
     """[E, P] of POOL."""
     pool_market: I32
@@ -143,6 +145,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         group=np.zeros((e, layout.groups), GROUP),
         queue=np.zeros((e, layout.queue), ENTRY),
         node=np.zeros((e, layout.nodes), NODE),
+        room=np.full((e, 2, layout.nodes), NONE, np.int32),
         pool=np.zeros((e, layout.pools), POOL),
         pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),
         launch=np.zeros((e, layout.launches), LAUNCH),
@@ -157,7 +160,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     state.known[:, DOMAIN] = apps.domain
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE
-    for field in ("cpu", "memory", "low", "group"):
+    for field in ("low", "group"):
         state.node[field] = NONE
     return state
 

@@ -23,6 +23,7 @@ from models.sim.state import (
     CPU,
     CPU_REQUEST,
     MEMORY_REQUEST,
+    NONE,
     PENDING,
     PODS,
     READY,
@@ -35,6 +36,8 @@ TOLERANCE: Final = 0.1
 WINDOW_SYNCS: Final = 20
 """Recommendations within the 300 s downscale window."""
 _VALUE, _SYNC = range(2)
+_IDLE: Final = -1
+_BLIND: Final = -2
 _STEP_PODS: Final = 4
 _STEP_FACTOR: Final = 2
 
@@ -62,15 +65,13 @@ class Hpa:
     name = "hpa"
     pipeline = Pipeline.HPA
 
-    def __init__(self, inventory: Inventory, pools: int, tick_s: int, target: float = 0.75) -> None:
+    def __init__(self, inventory: Inventory, pools: int, tick_s: int, target: float = 0.68) -> None:
         self._inventory = inventory
         self._pools = pools
-        self._tick_s = tick_s
         self._target_percent = np.round(100 * target * inventory.saturation).astype(np.int32)
-        apps = inventory.domain.size
-        phases = [int(SYNC_S * uniform(0, Purpose.HPA_PHASE, app, 0, 0)) for app in range(apps)]
-        self._phase = np.array(phases, np.int32)
-        self._plan = empty_plan(0, apps, pools)
+        self._schedule = sync_schedule(inventory.domain.size, tick_s)
+        self._syncs_per_cycle = math.lcm(tick_s, SYNC_S) // SYNC_S
+        self._plan = empty_plan(0, inventory.domain.size, pools)
 
     def start(self, observation: Observation) -> HpaState:
         """Seed the window with the current replicas, so that a fresh HPA does not scale down."""
@@ -86,18 +87,35 @@ class Hpa:
         environments, apps = observation.missing.shape
         if self._plan.replicas.shape[0] != environments:
             self._plan = empty_plan(environments, apps, self._pools)
-        plan = self._plan
         _sync(
             observation,
             state,
-            plan,
+            self._plan,
             self._inventory.min_replicas,
             self._inventory.max_replicas,
             self._target_percent,
-            self._phase,
-            self._tick_s,
+            self._schedule,
+            self._syncs_per_cycle,
         )
-        return plan, state
+        return self._plan, state
+
+
+def sync_schedule(apps: int, tick_s: int) -> I32:
+    """[ticks of a cycle, A] number of the sync within the cycle, NONE where none is due.
+
+    A cycle is the least common multiple of tick and sync period: 3 ticks, 2 syncs.
+    """
+    cycle = math.lcm(tick_s, SYNC_S) // tick_s
+    schedule = np.full((cycle, apps), NONE, np.int32)
+    for app in range(apps):
+        phase = int(SYNC_S * uniform(0, Purpose.HPA_PHASE, app, 0, 0))
+        before = (phase - tick_s) // SYNC_S
+        for tick in range(cycle):
+            sync = (tick * tick_s + phase) // SYNC_S
+            if sync != before:
+                schedule[tick, app] = sync
+            before = sync
+    return schedule
 
 
 @kernel
@@ -108,92 +126,89 @@ def _sync(
     least: I32,
     most: I32,
     target_percent: I32,
-    phase: I32,
-    tick_s: int,
+    schedule: I32,
+    syncs_per_cycle: int,
 ) -> None:
+    """All rules over all apps at once; an app without a valid sync has a negative `raw`."""
     for e in range(obs.tick.size):
         known, measured = obs.known[e], obs.measured[e]
+        window, value, since = state.recommended[e], state.peak[e, _VALUE], state.peak[e, _SYNC]
+        raw, current, replicas = plan.reason[e], known[REPLICAS], plan.replicas[e]
+        cycle, due = obs.tick[e] // schedule.shape[0], schedule[obs.tick[e] % schedule.shape[0]]
+        first = cycle * syncs_per_cycle
         copy_row(known[CPU_REQUEST], plan.cpu[e])
         copy_row(known[MEMORY_REQUEST], plan.memory[e])
-        copy_row(known[REPLICAS], plan.replicas[e])
-        raw = plan.reason[e]
         _recommend(
             measured[CPU], measured[PODS], known[READY], known[STARTING], known[PENDING],
-            known[CPU_REQUEST], known[REPLICAS], target_percent, raw,
+            known[CPU_REQUEST], current, target_percent, raw,
         )  # fmt: skip
-        _apply_behaviour(
-            obs.tick[e] * tick_s, tick_s, phase, obs.missing[e], measured[PODS], known[REPLICAS],
-            least, most, state.recommended[e], state.peak[e], plan.replicas[e], plan.reason[e],
-        )  # fmt: skip
+        _drop_invalid(obs.missing[e], measured[PODS], current, due, raw)
+        for sync in range(syncs_per_cycle + 1):
+            _remember(raw, due, sync, window[(first + sync) % WINDOW_SYNCS])
+        _raise_peak(raw, due, first, value, since)
+        _expire_peaks(raw, due, first, window, value, since)
+        _limit(raw, current, value, least, most, replicas)
+        _explain(raw, current, replicas)
 
 
 @kernel
-def _apply_behaviour(
-    now: int,
-    tick_s: int,
-    phase: I32,
-    missing: I8,
-    pods: F32,
-    current: I32,
-    least: I32,
-    most: I32,
-    window: I32,
-    peak: I32,
-    replicas: I32,
-    reason: I32,
-) -> None:
-    """Stabilise and limit the recommendations of the HPAs that are due.
-
-    `reason` comes in as the raw recommendation and goes out as the reason.
-    """
-    for app in range(replicas.size):
-        sync = (now + phase[app]) // SYNC_S
-        if sync == (now - tick_s + phase[app]) // SYNC_S:
-            reason[app] = _NOT_DUE
-            continue
-        if missing[app] == 1 or pods[app] == 0.0 or current[app] == 0:
-            reason[app] = _NO_METRICS
-            continue
-        raw = reason[app]
-        window[sync % WINDOW_SYNCS, app] = raw
-        _keep_peak(window, peak, app, raw, sync)
-        wanted = _limit(raw, current[app], peak[_VALUE, app])
-        wanted = min(max(wanted, least[app]), most[app])
-        replicas[app] = wanted
-        reason[app] = _reason(raw, wanted, current[app])
+def _drop_invalid(missing: I8, pods: F32, current: I32, due: I32, raw: I32) -> None:
+    for app in range(raw.size):
+        blind = missing[app] == 1 or pods[app] == 0.0 or current[app] == 0
+        value = _BLIND if blind else raw[app]
+        raw[app] = _IDLE if due[app] == NONE else value
 
 
 @kernel
-def _keep_peak(window: I32, peak: I32, app: int, raw: int, sync: int) -> None:
-    """The highest recommendation of the window and the latest sync that made it."""
-    if raw >= peak[_VALUE, app]:
-        peak[_VALUE, app] = raw
-        peak[_SYNC, app] = sync
-    elif sync - peak[_SYNC, app] >= WINDOW_SYNCS:
-        peak[_VALUE, app] = -1
+def _remember(raw: I32, due: I32, sync: int, row: I32) -> None:
+    """Store the recommendations of the apps whose sync of the cycle this is."""
+    for app in range(raw.size):
+        row[app] = raw[app] if due[app] == sync and raw[app] >= 0 else row[app]
+
+
+@kernel
+def _raise_peak(raw: I32, due: I32, first: int, value: I32, since: I32) -> None:
+    for app in range(raw.size):
+        higher = raw[app] >= 0 and raw[app] >= value[app]
+        since[app] = np.int32(first + due[app]) if higher else since[app]
+        value[app] = raw[app] if higher else value[app]
+
+
+@kernel
+def _expire_peaks(raw: I32, due: I32, first: int, window: I32, value: I32, since: I32) -> None:
+    """Where the highest recommendation has left the window, look the next one up."""
+    for app in range(raw.size):
+        sync = first + due[app]
+        if raw[app] < 0 or sync - since[app] < WINDOW_SYNCS:
+            continue
+        value[app] = raw[app]
         for past in range(sync - WINDOW_SYNCS + 1, sync + 1):
-            if window[past % WINDOW_SYNCS, app] >= peak[_VALUE, app]:
-                peak[_VALUE, app] = window[past % WINDOW_SYNCS, app]
-                peak[_SYNC, app] = past
+            if window[past % WINDOW_SYNCS, app] >= value[app]:
+                value[app] = window[past % WINDOW_SYNCS, app]
+                since[app] = past
 
 
 @kernel
-def _limit(raw: int, current: int, highest: int) -> int:
+def _limit(raw: I32, current: I32, highest: I32, least: I32, most: I32, replicas: I32) -> None:
     """Scale in to the highest of the window, scale out by doubling or four pods at most."""
-    if raw < current:
-        return min(current, highest)
-    if raw > current:
-        return min(raw, max(current + _STEP_PODS, current * _STEP_FACTOR))
-    return current
+    for app in range(raw.size):
+        now = current[app]
+        lower = min(now, highest[app])
+        upper = min(raw[app], max(now + _STEP_PODS, now * _STEP_FACTOR))
+        wanted = upper if raw[app] > now else (lower if raw[app] < now else now)
+        wanted = min(max(wanted, least[app]), most[app])
+        replicas[app] = wanted if raw[app] >= 0 else now
 
 
 @kernel
-def _reason(raw: int, wanted: int, current: int) -> int:
-    if wanted > current:
-        return _OUT
-    if wanted < current:
-        return _IN
-    return _STABILISING if raw < current else _IN_TOLERANCE
+def _explain(raw: I32, current: I32, replicas: I32) -> None:
+    """`raw` comes in as the recommendation and goes out as the reason of the decision."""
+    for app in range(raw.size):
+        held = _STABILISING if 0 <= raw[app] < current[app] else _IN_TOLERANCE
+        held = _NO_METRICS if raw[app] == _BLIND else held
+        held = _NOT_DUE if raw[app] == _IDLE else held
+        moved = _OUT if replicas[app] > current[app] else _IN
+        raw[app] = held if replicas[app] == current[app] else moved
 
 
 @kernel

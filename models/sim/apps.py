@@ -118,8 +118,3 @@ def app_records(apps: Apps) -> Records:
     """[A] the single numbers of each app side by side, as the kernels take them."""
     columns = {name: column for name, column in apps._asdict().items() if column.ndim == 1}
     return records(columns, apps.domain.shape)
-
-
-def call_records(calls: Calls) -> Records:
-    """[edges] the call graph as the kernels take it."""
-    return records(calls._asdict(), calls.caller.shape)

@@ -60,13 +60,21 @@ def _change_inventory(st: State, e: int, script: Script) -> None:
 
 
 @kernel
+def turn_of(tick: int, ticks_per_minute: int, size: int) -> tuple[int, int]:
+    """The part of `size` things whose turn it is in this tick of the minute."""
+    turn = tick % ticks_per_minute
+    return size * turn // ticks_per_minute, size * (turn + 1) // ticks_per_minute
+
+
+@kernel
 def _touch_apps(
     st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script
 ) -> None:
     """The apps whose turn it is in this tick of the minute."""
     tick, physics = st.env[e].tick, rules.physics[0]
     deploys, crashes = stream(st.env[e].seed, _DEPLOY), stream(st.env[e].seed, _CRASH)
-    for app in range(tick % physics.ticks_per_minute, apps.size, physics.ticks_per_minute):
+    first, end = turn_of(tick, physics.ticks_per_minute, apps.size)
+    for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
         due = script.deploy_tick[e, app]
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
@@ -108,7 +116,8 @@ def _touch_nodes(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     tick = st.env[e].tick
     every = rules.physics[0].ticks_per_minute
     evictions = stream(st.env[e].seed, _EVICTION)
-    for node in range(tick % every, st.node.shape[1], every):
+    first, end = turn_of(tick, every, st.node.shape[1])
+    for node in range(first, end):
         if st.node[e, node].state != NODE_READY:
             continue
         chance = rules.physics[0].eviction_chance

@@ -116,7 +116,7 @@ class Pool(_Spec, kw_only=True):
     headroom: Share
     """Free allocatable CPU at the start, as a share of the pool."""
     max_nodes: Annotated[float, Meta(ge=1)]
-    """Quota, as a multiple of the nodes at the start."""
+    """Quota, as a multiple of the nodes at the daily peak."""
     markets: Markets
     pod_share: Share = 0.0
     """Share of every domain's pods that run here from the start (shared pools)."""

@@ -16,6 +16,7 @@ from models.jit import kernel
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 
 RHO_MAX: Final = 0.98
 """Utilisation the tables end at: above it a backlog grows and no steady state describes it."""
@@ -144,6 +145,24 @@ def quantiles(
     column, right = _cell(slack)
     at = row * _STRIDE + column - _ORIGIN
     return _bilinear(tables.p50, at, down, right), _bilinear(tables.p99, at, down, right)
+
+
+@kernel
+def locate(servers: F32, utilisation: F32, cell: U32, down: F32, right: F32) -> None:
+    """Grid cells of many apps and the positions in them: `quantiles`, taken apart to vectorise."""
+    for app in range(cell.size):
+        count = min(_SERVERS_TOP, max(_ONE, servers[app]))
+        slack = min(_ONE, max(_SLACK_MIN, _ONE - utilisation[app]))
+        row, down[app] = _cell(count)
+        column, right[app] = _cell(slack)
+        cell[app] = np.uint32(row * _STRIDE + column - _ORIGIN)
+
+
+@kernel
+def interpolate(table: F32, cell: U32, down: F32, right: F32, out: F32) -> None:
+    """The table's values at many places found by `locate`."""
+    for app in range(cell.size):
+        out[app] = _bilinear(table, np.uint64(cell[app]), down[app], right[app])
 
 
 @kernel

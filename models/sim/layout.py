@@ -72,7 +72,9 @@ def compile_rules(cluster: Cluster, population: Population, replicas: I32) -> tu
 def _slots(cluster: Cluster, population: Population, replicas: I32) -> tuple[I32, I32, I32]:
     """First slot, nodes at the start and end slot of each pool."""
     start = np.array([_start_nodes(cluster, population, replicas, p) for p in cluster.pool_names])
-    quota = np.array([pool.max_nodes for pool in cluster.pools])
+    # Quotas are bought for the peak, also when a scenario starts at night.
+    growth = max(1.0, cluster.population.pods_at_peak / float(replicas.sum()))
+    quota = growth * np.array([pool.max_nodes for pool in cluster.pools])
     slots = np.maximum(np.ceil(start * quota), start + 1).astype(np.int32)
     end = np.cumsum(slots).astype(np.int32)
     return (end - slots).astype(np.int32), start.astype(np.int32), end

@@ -21,7 +21,7 @@ DOUBLE = np.float64
 def record_type(**fields: type[np.generic]) -> np.dtype[np.void]:
     """A record type with the wide fields first."""
     ordered = sorted(fields.items(), key=lambda field: -np.dtype(field[1]).itemsize)
-    return np.dtype([(name, kind) for name, kind in ordered])
+    return np.dtype([(name, kind) for name, kind in ordered], align=True)
 
 
 def records(columns: Mapping[str, ArrayLike], shape: tuple[int, ...]) -> Records:

@@ -19,10 +19,9 @@ from models.sim.accounting import (
     VIOLATED,
     Accounts,
 )
-from models.sim.apps import F32, GUARD_FAIL_OPEN, GUARD_QUEUE, I32, Apps
+from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I8, I32, Apps, Calls
 from models.sim.draws import Purpose, as_normal, draw, stream
-from models.sim.erlang import LatencyTables, quantiles
-from models.sim.records import Records
+from models.sim.erlang import U32, LatencyTables, interpolate, locate
 from models.sim.state import (
     ACTIVE,
     BACKLOG,
@@ -56,13 +55,34 @@ _SHOT = int(Purpose.SHOT_NOISE)
 _QUEUE_TIMEOUTS = np.float32(2.0)
 """A queue holds at most this many time-outs of work: longer than callers wait, as real queues
 do, so that an overloaded app can spend its time on answers nobody waits for any more."""
+_UNNOTICED = np.float32(1e-6)
+"""A failing share below one in a million is not passed on to callers."""
 _TINY = np.float32(1e-9)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _MILLI = np.float32(0.001)
 
 # Rows of the scratch memory.
-DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED = range(7)
-SCRATCH_ROWS: Final = 7
+DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED, LOAD, DOWNWARD, RIGHTWARD = range(10)
+SCRATCH_ROWS: Final = 10
+
+
+class CallRows(NamedTuple):
+    """The call graph, one row per property; unsigned indices spare numba's wrap-around check."""
+
+    caller: U32
+    callee: U32
+    per_request: F32
+    guard: I8
+
+
+def call_rows(calls: Calls) -> CallRows:
+    """The rows of a population."""
+    return CallRows(
+        caller=calls.caller.astype(np.uint32),
+        callee=calls.callee.astype(np.uint32),
+        per_request=calls.per_request,
+        guard=calls.guard,
+    )
 
 
 class Traits(NamedTuple):
@@ -105,10 +125,11 @@ def serve(
     acc: Accounts,
     e: int,
     traits: Traits,
-    calls: Records,
+    calls: CallRows,
     physics: np.void,
     tables: LatencyTables,
     scratch: F32,
+    cells: U32,
 ) -> None:
     """Serve one tick of environment `e` and write its true measurements."""
     tick, seconds = st.env[e].tick, physics.tick_s
@@ -122,38 +143,37 @@ def serve(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
         within, seconds, stream(st.env[e].seed, _SHOT), tick, demand,
     )  # fmt: skip
-    _call_forward(calls, flow[PASSED], demand)
+    _call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
     _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
     _find_capacity(
         known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
         traits.workers, traits.cpu_seconds, traits.io_seconds, servers, service,
     )  # fmt: skip
-    _work(demand, servers, service, traits.timeout, seconds, flow[BACKLOG], done, fail, waited)
-    _take_time(
-        tables, demand, servers, service, waited, traits.timeout, seconds, sample[P50], spread
-    )
-    _answer(
+    _work(
+        demand, servers, service, traits.timeout, seconds, flow[BACKLOG], done, fail, waited,
+        scratch[LOAD],
+    )  # fmt: skip
+    locate(servers, scratch[LOAD], cells, scratch[DOWNWARD], scratch[RIGHTWARD])
+    interpolate(tables.p50, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50])
+    interpolate(tables.p99, cells, scratch[DOWNWARD], scratch[RIGHTWARD], spread)
+    _take_time(service, waited, traits.timeout, sample[P50], spread)
+    failing = _answer(
         demand, done, fail, sample[P50], spread, traits.timeout, flow[PASSED],
         books[ARRIVED], books[SERVED], books[FAILED], sample[THROUGHPUT],
+    )  # fmt: skip
+    _bring_latency_home(calls.caller, calls.callee, calls.per_request, sample[P50], spread)
+    if failing > 0:
+        _bring_failures_home(
+            calls, traits.timeout, known[DOMAIN], sample[P50], fail, sample[THROUGHPUT],
+            acc.domains[e, :, UNSCORED],
+        )  # fmt: skip
+    _judge(
+        demand, fail, spread, sample[P50], traits.target, traits.retry_share,
+        sample[P99], sample[ERRORS], flow[RETRY], books[VIOLATED],
     )  # fmt: skip
     _measure(
         demand, done, service, known[READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
         traits, _ONE / seconds, sample,
-    )  # fmt: skip
-    unscored = acc.domains[e, :, UNSCORED]
-    _bring_home(
-        calls,
-        traits.timeout,
-        known[DOMAIN],
-        sample[P50],
-        spread,
-        fail,
-        sample[THROUGHPUT],
-        unscored,
-    )
-    _judge(
-        demand, fail, spread, sample[P50], traits.target, traits.retry_share,
-        sample[P99], sample[ERRORS], flow[RETRY], books[VIOLATED],
     )  # fmt: skip
 
 
@@ -179,11 +199,11 @@ def _arrive(
 
 
 @kernel
-def _call_forward(calls: Records, passed: F32, demand: F32) -> None:
+def _call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, demand: F32) -> None:
     """What a caller got through last tick is what it passes on now."""
-    for edge in range(calls.size):
-        call = calls[edge]
-        demand[call.callee] += demand[call.caller] * passed[call.caller] * call.per_request
+    for edge in range(callers.size):
+        caller = callers[edge]
+        demand[callees[edge]] += demand[caller] * passed[caller] * per_request[edge]
 
 
 @kernel
@@ -227,10 +247,12 @@ def _work(
     done: F32,
     dropped: F32,
     waited: F32,
+    load: F32,
 ) -> None:
     """What gets done, what stays queued, what is dropped, and the mean wait of the tick."""
     for app in range(demand.size):
         capacity = servers[app] / service[app]
+        load[app] = demand[app] / max(capacity * seconds, _TINY)
         before = backlog[app]
         offered = demand[app] + before
         finished = min(offered, capacity * seconds)
@@ -243,23 +265,15 @@ def _work(
 
 
 @kernel
-def _take_time(
-    tables: LatencyTables,
-    demand: F32,
-    servers: F32,
-    service: F32,
-    waited: F32,
-    timeout: F32,
-    seconds: np.float32,
-    p50: F32,
-    spread: F32,
-) -> None:
-    """Median and squared distance to the 99th percentile: steady M/M/c plus the backlog's wait."""
-    for app in range(demand.size):
-        offered = demand[app] * service[app] / max(servers[app] * seconds, _TINY)
-        median, slow = quantiles(tables, servers[app], offered)
-        median = min(median * service[app] + waited[app], timeout[app])
-        slow = min(slow * service[app] + waited[app], _QUEUE_TIMEOUTS * timeout[app])
+def _take_time(service: F32, waited: F32, timeout: F32, p50: F32, spread: F32) -> None:
+    """From units of service time to seconds, the backlog's wait added.
+
+    `spread` comes in as the 99th percentile and goes out as its squared distance to the median,
+    because squares of independent spreads add up along the calls.
+    """
+    for app in range(p50.size):
+        median = min(p50[app] * service[app] + waited[app], timeout[app])
+        slow = min(spread[app] * service[app] + waited[app], _QUEUE_TIMEOUTS * timeout[app])
         p50[app] = median
         spread[app] = (slow - median) * (slow - median)
 
@@ -277,18 +291,25 @@ def _answer(
     served: F32,
     failed: F32,
     throughput: F32,
-) -> None:
-    """Answers in time are served; late ones fail like dropped ones. `fail` becomes a share."""
+) -> int:
+    """Answers in time are served; late ones fail like dropped ones. `fail` becomes a share.
+
+    Returns in how many apps something failed: in most ticks nothing has to be brought home.
+    """
+    failing = 0
     for app in range(demand.size):
         late = tail(p50[app], p50[app] + np.float32(math.sqrt(spread[app])), timeout[app])
         good = done[app] * (_ONE - late)
         bad = fail[app] + done[app] * late
         passed[app] = min(_ONE, done[app] / max(demand[app], _TINY))
-        fail[app] = bad / max(good + bad, _TINY)
+        share = bad / max(good + bad, _TINY)
+        fail[app] = share
+        failing += 1 if share > _UNNOTICED else 0
         throughput[app] = good
         arrived[app] += demand[app]
         served[app] += good
         failed[app] += bad
+    return failing
 
 
 @kernel
@@ -312,8 +333,13 @@ def _measure(
         done, service, bound, leak_hours, traits.memory_base, traits.memory_leak,
         traits.memory_per_request, per_second, sample[MEMORY],
     )  # fmt: skip
-    for app in range(ready.size):
-        sample[PODS, app] = np.float32(ready[app])
+    _as_float(ready, sample[PODS])
+
+
+@kernel
+def _as_float(row: I32, out: F32) -> None:
+    for app in range(row.size):
+        out[app] = np.float32(row[app])
 
 
 @kernel
@@ -346,28 +372,37 @@ def _use_memory(
 
 
 @kernel
-def _bring_home(
-    calls: Records,
+def _bring_latency_home(
+    callers: U32, callees: U32, per_request: F32, p50: F32, spread: F32
+) -> None:
+    """Add the callees' latency to their callers, the innermost first."""
+    for back in range(1, callers.size + 1):
+        edge = callers.size - back
+        caller, callee, often = callers[edge], callees[edge], per_request[edge]
+        p50[caller] += often * p50[callee]
+        spread[caller] += often * spread[callee]
+
+
+@kernel
+def _bring_failures_home(
+    calls: CallRows,
     timeout: F32,
     domain: I32,
     p50: F32,
-    spread: F32,
     fail: F32,
     served: F32,
-    unscored: F32,
+    unscored: F64,
 ) -> None:
-    """Add the callees' latency and failures to their callers, the innermost first."""
-    for edge in range(calls.size - 1, -1, -1):
-        call = calls[edge]
-        caller, callee, often = call.caller, call.callee, call.per_request
-        p50[caller] += often * p50[callee]
-        spread[caller] += often * spread[callee]
-        if fail[callee] == _ZERO:
+    """A failed call fails its caller, lets it go on unscored, or makes it wait."""
+    for back in range(1, calls.caller.size + 1):
+        edge = calls.caller.size - back
+        caller, callee = calls.caller[edge], calls.callee[edge]
+        if fail[callee] <= _UNNOTICED:
             continue
-        lost = min(_ONE, often * fail[callee])
-        if call.guard == GUARD_FAIL_OPEN:
+        lost = min(_ONE, calls.per_request[edge] * fail[callee])
+        if calls.guard[edge] == GUARD_FAIL_OPEN:
             unscored[domain[caller]] += lost * served[caller]
-        elif call.guard == GUARD_QUEUE:
+        elif calls.guard[edge] == GUARD_QUEUE:
             p50[caller] += lost * timeout[callee]
         else:
             fail[caller] += lost * (_ONE - fail[caller])

@@ -15,6 +15,7 @@ _ZERO: Final = np.float32(0.0)
 _HALF: Final = np.float32(0.5)
 _ONE: Final = np.float32(1.0)
 _LOG2_50: Final = np.float32(5.643856)
+_LOG2_E: Final = np.float32(1.442695)
 _SPAN_MIN: Final = np.float32(1e-30)
 _HALVINGS_MAX: Final = np.float32(39.0)
 # 2**-f on [0, 1] within 4e-6, exactly 1 and 1/2 at its ends so that octaves join.
@@ -37,11 +38,11 @@ def tail(p50: Real, p99: Real, x: Real) -> np.float32:
     span = max(np.float32(p99) - median, _SPAN_MIN)
     early = limit < median
     ratio = (limit if early else limit - median) / (median if early else span)
-    return min(_ONE, _ONE - _HALF * ratio) if early else _HALF * _halved(_LOG2_50 * ratio)
+    return min(_ONE, _ONE - _HALF * ratio) if early else _HALF * halved(_LOG2_50 * ratio)
 
 
 @kernel
-def _halved(times: Real) -> np.float32:
+def halved(times: Real) -> np.float32:
     """2**-times for times >= 0 without a library call; 0 from 39 on, and for nan."""
     relevant = times < _HALVINGS_MAX
     y = np.float32(times) if relevant else _ZERO
@@ -51,3 +52,11 @@ def _halved(times: Real) -> np.float32:
     # A float32 with this exponent and no mantissa is the power of two.
     power = np.int32((127 - whole) << 23).view(np.float32)
     return fraction * power if relevant else _ZERO
+
+
+@kernel
+def exponential(x: Real) -> np.float32:
+    """exp(x) within a few millionths, for loops that have to vectorise."""
+    y = np.float32(x) * _LOG2_E
+    power = halved(abs(y))
+    return power if y < _ZERO else _ONE / power

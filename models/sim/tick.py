@@ -7,7 +7,7 @@ from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
 from models.sim.apps import F32, I32
 from models.sim.churn import churn
-from models.sim.erlang import LatencyTables
+from models.sim.erlang import U32, LatencyTables
 from models.sim.layout import Rules
 from models.sim.overlays import Script
 from models.sim.plan import Plan
@@ -15,7 +15,7 @@ from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.records import Records
 from models.sim.scheduler import schedule
-from models.sim.service import Traits, serve
+from models.sim.service import CallRows, Traits, serve
 from models.sim.state import State
 from models.sim.traffic import TrafficShape, begin_minute, lay_waves
 
@@ -25,7 +25,7 @@ class Given(NamedTuple):
 
     apps: Records
     traits: Traits
-    calls: Records
+    calls: CallRows
     rules: Rules
     shape: TrafficShape
     script: Script
@@ -37,6 +37,7 @@ class Scratch(NamedTuple):
 
     per_app: F32
     counts: I32
+    cells: U32
     per_pool: I32
 
 
@@ -62,5 +63,8 @@ def _advance_one(
     if st.env[e].tick % every == 0:
         begin_minute(st, e, apps, given.shape, script, every)
     lay_waves(st, e, script)
-    serve(st, acc, e, given.traits, given.calls, rules.physics[0], given.tables, scratch.per_app)
+    serve(
+        st, acc, e, given.traits, given.calls, rules.physics[0], given.tables,
+        scratch.per_app, scratch.cells,
+    )  # fmt: skip
     close_tick(st, acc, e, rules)

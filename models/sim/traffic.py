@@ -5,7 +5,6 @@ are laid on it tick by tick. Because it is a function of time, the 14 days befor
 the future that only an oracle may see come from the same code as the present.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
 from models.sim.overlays import TRAFFIC, Script
 from models.sim.records import Records
 from models.sim.state import BOOST, DOMAIN, PAYLOAD, RATE, RATE_NEXT, State
+from models.sim.tail import exponential
 from models.sim.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 
 _SATURDAY = 5 * DAY_MINUTES
@@ -39,6 +39,10 @@ class TrafficShape(NamedTuple):
     """Amplitude of each noise octave."""
     periods: tuple[int, int, int]
     """Minutes between knots of each octave."""
+    own_rps: F32
+    """[A] mean requests per second from outside."""
+    noise: F32
+    """[A] log standard deviation of the slow noise."""
     day_profiles: F32
     """[profiles, 1440] traffic of a minute of the day over the day's mean."""
 
@@ -77,22 +81,23 @@ def moment_of(minute: int, shape: TrafficShape) -> Moment:
 
 
 @kernel
-def slow_noise(
-    noise_stream: np.uint64, app: int, moment: Moment, weights: tuple[float, float, float]
-) -> float:
-    """Autocorrelated noise of unit variance: knots at several periods, joined linearly.
+def add_octave(
+    noise_stream: np.uint64, octave: int, knot: int, at: float, weight: float, noise: F32
+) -> None:
+    """Add one octave of autocorrelated noise to all apps: random knots, joined linearly.
 
     Interpolated knots can be evaluated at any minute, which an autoregressive process cannot.
     """
-    total = 0.0
-    for octave in range(_OCTAVES):
-        knot, at = moment.knots[octave], moment.at[octave]
-        value = as_normal(draw(noise_stream, app, octave, knot))
-        if at > 0.0:
-            following = as_normal(draw(noise_stream, app, octave, knot + 1))
-            value += at * (following - value)
-        total += weights[octave] * value
-    return total
+    towards = np.float32(weight * at)
+    stays = np.float32(weight * (1.0 - at))
+    if at == 0.0:
+        for app in range(noise.size):
+            noise[app] += stays * np.float32(as_normal(draw(noise_stream, app, octave, knot)))
+    else:
+        for app in range(noise.size):
+            last = np.float32(as_normal(draw(noise_stream, app, octave, knot)))
+            following = np.float32(as_normal(draw(noise_stream, app, octave, knot + 1)))
+            noise[app] += stays * last + towards * following
 
 
 @kernel
@@ -130,12 +135,6 @@ def season_of(
 
 
 @kernel
-def streams_of(seed: int) -> tuple[np.uint64, np.uint64]:
-    """Noise and burst streams of a seed."""
-    return stream(seed, _NOISE), stream(seed, _BURST)
-
-
-@kernel
 def base_rates(
     apps: Records,
     domains: I32,
@@ -147,16 +146,37 @@ def base_rates(
 ) -> None:
     """Requests per second from outside at a minute, without the scenario's events."""
     moment = moment_of(minute, shape)
-    noises, bursts = streams_of(seed)
-    profiles, weekend, weights = shape.day_profiles, shape.weekend, shape.weights
-    replay_of, replay = script.replay_of, script.replay
-    for app in range(apps.size):
-        kind = apps[app]
-        factor = weekend[domains[app]]
-        season = season_of(kind, replay_of[app], replay, profiles, factor, moment)
-        noise = slow_noise(noises, app, moment, weights)
-        burst = burst_factor(bursts, kind, app, moment)
-        rates[app] = kind.own_rps * season * burst * math.exp(kind.noise * noise)
+    rates[:] = 0.0
+    noise_stream = stream(seed, _NOISE)
+    for octave in range(_OCTAVES):
+        knot, at = moment.knots[octave], moment.at[octave]
+        add_octave(noise_stream, octave, knot, at, shape.weights[octave], rates)
+    _noise_to_rates(shape.noise, shape.own_rps, rates)
+    _lay_season(apps, domains, shape, script, moment, rates)
+    _lay_bursts(apps, stream(seed, _BURST), moment, rates)
+
+
+@kernel
+def _noise_to_rates(deviation: F32, own_rps: F32, rates: F32) -> None:
+    """`rates` comes in as noise of unit variance and goes out as rates without a season."""
+    for app in range(rates.size):
+        rates[app] = own_rps[app] * exponential(deviation[app] * rates[app])
+
+
+@kernel
+def _lay_season(
+    apps: Records, domains: I32, shape: TrafficShape, script: Script, moment: Moment, rates: F32
+) -> None:
+    replay_of, replay, profiles = script.replay_of, script.replay, shape.day_profiles
+    for app in range(rates.size):
+        weekend = shape.weekend[domains[app]]
+        rates[app] *= season_of(apps[app], replay_of[app], replay, profiles, weekend, moment)
+
+
+@kernel
+def _lay_bursts(apps: Records, burst_stream: np.uint64, moment: Moment, rates: F32) -> None:
+    for app in range(rates.size):
+        rates[app] *= burst_factor(burst_stream, apps[app], app, moment)
 
 
 @kernel

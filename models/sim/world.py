@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
-from models.sim.apps import Apps, Population, app_records, call_records
+from models.sim.apps import Apps, Population, app_records
 from models.sim.compile import compile_scenario
 from models.sim.config import Cluster
 from models.sim.erlang import build_tables
@@ -19,7 +19,7 @@ from models.sim.overlays import script_of
 from models.sim.plan import Plan, empty_plan
 from models.sim.population import generate
 from models.sim.scenario import Scenario
-from models.sim.service import SCRATCH_ROWS, service_traits
+from models.sim.service import SCRATCH_ROWS, call_rows, service_traits
 from models.sim.start import fill, hide_late_apps, start_replicas
 from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance
@@ -56,7 +56,7 @@ class World:
         self.given = Given(
             apps=app_records(apps),
             traits=service_traits(apps),
-            calls=call_records(self.population.calls),
+            calls=call_rows(self.population.calls),
             rules=rules,
             shape=shape,
             script=script,
@@ -69,6 +69,7 @@ class World:
         self._scratch = Scratch(
             per_app=np.zeros((SCRATCH_ROWS, apps.domain.size), np.float32),
             counts=np.zeros(apps.domain.size, np.int32),
+            cells=np.zeros(apps.domain.size, np.uint32),
             per_pool=np.zeros(self.layout.pools, np.int32),
         )
         self._ages = scrape_ages(apps.domain.size, float(rules.physics["hpa_lag_ticks"][0]))
@@ -136,6 +137,8 @@ def traffic_shape(cluster: Cluster, apps: Apps, start_minute_of_week: int) -> Tr
         weekend=np.array([d.weekend_factor for d in cluster.domains], np.float32),
         weights=noise.weights,
         periods=_whole(noise.periods_minutes),
+        own_rps=apps.own_rps,
+        noise=apps.noise,
         day_profiles=apps.day_profiles,
     )
 

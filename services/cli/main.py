@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from models.sim.errors import InputError
-from services.cli import world
+from services.cli import simulate, world
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -24,9 +24,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Plan capacity for large shared clusters, and simulate them.",
-    epilog="Example: [bold]hirl world show[/bold] prints the example cluster. "
+    epilog="Examples: [bold]hirl simulate --scenario cascade[/bold] runs a scenario, "
+    "[bold]hirl world show[/bold] prints the example cluster. "
     "Each command has its own [bold]--help[/bold].",
 )
+app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 app.add_typer(world.app, name="world")
 
 

@@ -1,0 +1,190 @@
+"""What happened in one environment, tick by tick and domain by domain, for people to look at.
+
+The truth, not an observation: plots, the live view and the naming of failures read it;
+no controller does.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.sim.accounting import VIOLATED, WAIT_BINS
+from models.sim.apps import F64, I32
+from models.sim.layout import MILLI
+from models.sim.state import (
+    BOOST,
+    BOUND,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    ERRORS,
+    P99,
+    PENDING,
+    RATE,
+    READY,
+    RETRY,
+    RPS,
+    SAMPLE_RING,
+    STARTING,
+    THROUGHPUT,
+)
+from models.sim.world import World
+
+ASKING_S = 30
+"""An app asks when it has pods without a node that were needed within this time."""
+
+
+class Recording(NamedTuple):
+    """T ticks from the start of the warm-up, D domains, P pools. Ticks to come hold zeros."""
+
+    rps: F64
+    """[T, D] requests per second that arrive, calls and retries included."""
+    retries: F64
+    """[T, D] the part of them that was sent before and failed."""
+    outside: F64
+    """[T, D] requests per second that come from outside the cluster, before anything is lost."""
+    served: F64
+    """[T, D] answers per second."""
+    errors: F64
+    """[T, D] failing share of the requests."""
+    p99_ms: F64
+    """[T, D] mean of the apps' 99th percentiles, weighted by traffic."""
+    p99_over_target: F64
+    """[T, D] the same over each app's own target; best-effort apps are left out."""
+    violating: F64
+    """[T, D] share of the requests that fail, time out or are slower than their target."""
+    ready: I32
+    """[T, D] pods."""
+    starting: I32
+    """[T, D] pods that have a node and are not ready."""
+    pending: I32
+    """[T, D] pods without a node."""
+    asking: I32
+    """[T, D] apps with pods without a node that were needed within the last half-minute."""
+    waited_s: F64
+    """[T, D] how long the pod that waits longest has waited for a node."""
+    held: F64
+    """[T, D] share of the ready CPU that pods are bound to."""
+    waits: I32
+    """[T, D, WAIT_BINS] pods bound in this tick, by ticks from need to ready."""
+    cpu_use: F64
+    """[T] used over ready CPU of the cluster."""
+    nodes_ready: I32
+    """[T, P]."""
+    nodes_booting: I32
+    """[T, P]."""
+    nodes_asked: I32
+    """[T, P] nodes that wait for the cloud to start them."""
+
+
+class Recorder:
+    """Writes a recording of one environment; to be called after each tick."""
+
+    def __init__(self, world: World, environment: int = 0) -> None:
+        self._e = environment
+        self._targets = world.population.apps.latency_target.astype(np.float64)
+        self._violated = np.zeros(world.layout.domains)
+        self._retries = np.zeros(world.layout.domains)
+        self._waits = np.zeros((world.layout.domains, WAIT_BINS), np.int64)
+        self.recording = _empty(world.timeline.total_ticks, world)
+        self.ticks = 0
+        """Recorded so far."""
+
+    def __call__(self, world: World) -> None:
+        """Record the tick that the world has just finished."""
+        tick = world.tick - 1
+        if tick == world.timeline.warmup_ticks:
+            # The accounts started anew with this tick.
+            self._violated[:], self._waits[:] = 0, 0
+        self._record_service(world, tick)
+        self._record_pods(world, tick)
+        self._record_queue(world, tick)
+        self._record_nodes(world, tick)
+        self.ticks = world.tick
+
+    def _record_service(self, world: World, tick: int) -> None:
+        sample = world.state.samples[self._e, tick % SAMPLE_RING].astype(np.float64)
+        domain, record = world.state.known[self._e, DOMAIN], self.recording
+        domains = self._violated.size
+        rps = np.bincount(domain, sample[RPS], domains)
+        some = np.maximum(rps, 1e-9)
+        record.rps[tick] = rps
+        flow = world.state.flow[self._e]
+        record.outside[tick] = np.bincount(domain, flow[RATE] * flow[BOOST], domains)
+        # What a tick leaves to be sent again arrives in the next.
+        record.retries[tick] = self._retries / world.cluster.tick_seconds
+        self._retries[:] = np.bincount(domain, flow[RETRY], domains)
+        record.served[tick] = np.bincount(domain, sample[THROUGHPUT], domains)
+        record.errors[tick] = np.bincount(domain, sample[RPS] * sample[ERRORS], domains) / some
+        record.p99_ms[tick] = 1000 * np.bincount(domain, sample[RPS] * sample[P99], domains) / some
+        promised = np.where(np.isfinite(self._targets), sample[RPS], 0)
+        over = np.bincount(domain, promised * sample[P99] / self._targets, domains)
+        record.p99_over_target[tick] = over / np.maximum(
+            np.bincount(domain, promised, domains), 1e-9
+        )
+        # Requests of closed minutes stand in one place, those of the current minute in another.
+        closed, books = world.accounts.domains[self._e], world.accounts.books[self._e]
+        violated = closed[:, VIOLATED] + np.bincount(domain, books[VIOLATED], domains)
+        arrived = some * world.cluster.tick_seconds
+        record.violating[tick] = np.clip((violated - self._violated) / arrived, 0, 1)
+        self._violated = violated
+        record.cpu_use[tick] = sample[CPU].sum() * MILLI / _ready_cpu(world, self._e)
+
+    def _record_pods(self, world: World, tick: int) -> None:
+        known, record = world.state.known[self._e], self.recording
+        domain, domains = known[DOMAIN], self._violated.size
+        record.ready[tick] = np.bincount(domain, known[READY], domains)
+        record.starting[tick] = np.bincount(domain, known[STARTING], domains)
+        record.pending[tick] = np.bincount(domain, known[PENDING], domains)
+        bound = world.state.hidden[self._e, BOUND].astype(np.float64) * known[CPU_REQUEST]
+        record.held[tick] = np.bincount(domain, bound, domains) / _ready_cpu(world, self._e)
+        waits = world.accounts.waits[self._e]
+        record.waits[tick] = waits - self._waits
+        self._waits[:] = waits
+
+    def _record_queue(self, world: World, tick: int) -> None:
+        state, record = world.state, self.recording
+        queue = state.queue[self._e, : state.env["queue_length"][self._e]]
+        domain = state.known[self._e, DOMAIN]
+        seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
+        np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
+        asking = np.unique(queue["app"][seconds < ASKING_S])
+        record.asking[tick] = np.bincount(domain[asking], minlength=self._violated.size)
+
+    def _record_nodes(self, world: World, tick: int) -> None:
+        state, record = world.state, self.recording
+        pools = state.pool.shape[1]
+        record.nodes_ready[tick] = state.pool["ready"][self._e]
+        record.nodes_booting[tick] = state.pool["booting"][self._e]
+        launches = state.launch[self._e, : state.env["launch_length"][self._e]]
+        record.nodes_asked[tick] = np.bincount(launches["pool"], launches["count"], pools)
+
+
+def _ready_cpu(world: World, e: int) -> float:
+    nodes = world.state.pool["ready"][e]
+    return max(1.0, float(nodes @ world.given.rules.pools["cpu"]))
+
+
+def _empty(ticks: int, world: World) -> Recording:
+    domains, pools = (ticks, world.layout.domains), (ticks, world.layout.pools)
+    return Recording(
+        rps=np.zeros(domains),
+        retries=np.zeros(domains),
+        outside=np.zeros(domains),
+        served=np.zeros(domains),
+        errors=np.zeros(domains),
+        p99_ms=np.zeros(domains),
+        p99_over_target=np.zeros(domains),
+        violating=np.zeros(domains),
+        ready=np.zeros(domains, np.int32),
+        starting=np.zeros(domains, np.int32),
+        pending=np.zeros(domains, np.int32),
+        asking=np.zeros(domains, np.int32),
+        waited_s=np.zeros(domains),
+        held=np.zeros(domains),
+        waits=np.zeros((*domains, WAIT_BINS), np.int32),
+        cpu_use=np.zeros(ticks),
+        nodes_ready=np.zeros(pools, np.int32),
+        nodes_booting=np.zeros(pools, np.int32),
+        nodes_asked=np.zeros(pools, np.int32),
+    )

@@ -1,0 +1,191 @@
+"""The figures a run is judged by: one row per environment, ready for a table or a JSON file.
+
+Everything comes from the accounts (`accounting.py`), so a row covers the accounted part of a
+scenario and nothing of its warm-up. PW and J are put together here and nowhere else.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from models.sim.accounting import (
+    ACTIONS,
+    CPU_THERE,
+    CPU_USED,
+    CRASHED,
+    EVICTED,
+    I64,
+    MAX_PENDING,
+    MEMORY_THERE,
+    MEMORY_USED,
+    MONEY,
+    NODE_TICKS,
+    OOM_KILLED,
+    OVERSPEND,
+    P0_WAIT_TICKS,
+    P3_HELD,
+    PREEMPTED,
+    REVERSALS,
+    STARTED,
+    STOPPED,
+    TICKS,
+    UNSCORED,
+)
+from models.sim.config import PRIORITIES, Priority
+from models.sim.state import DOMAIN
+from models.sim.world import World
+
+_DAY_S = 24 * 3600
+_HOUR_S = 3600
+
+
+class Decisions(NamedTuple):
+    """What only whoever drives the world can count: the world sees wishes, not their grounds."""
+
+    missing_data_decreases: I64
+    """[E] wishes for less, per app and dimension, in ticks without a sample of that app."""
+    budget_overruns: I64 | None = None
+    """[E] increases beyond a budget; None where no budget was in force."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One environment's figures. Shares are of 1, money is in the cluster file's currency."""
+
+    scenario: str
+    controller: str
+    seed: int
+    apps: int
+    violation_minutes: dict[Priority, float]
+    """By priority of the app's domain at the end: violating share of each app-minute x the app's
+    traffic over the mean app traffic of its domain."""
+    pw: float
+    """The same, each priority times its weight."""
+    objective: float
+    """J = PW + node-hours."""
+    node_hours: float
+    """Existing nodes, booting ones included."""
+    money: float
+    """Nodes at their market's price; reserved ones are paid for whether they exist or not."""
+    spend_cap_share: float
+    """Money over what the spend cap allows for the same time."""
+    overspend: float
+    """Money beyond the spend cap, tick by tick: thrift in one hour does not excuse the next."""
+    scaling_actions: int
+    """Applied changes, per app and dimension (replicas, requests)."""
+    reversals: int
+    """Actions that turn the app's last one back within 5 minutes."""
+    oscillation_rate: float
+    """Reversals over actions."""
+    loops_per_day: float
+    """A loop is out and back, two reversals: reversals / 2, scaled to 24 hours."""
+    pods_started: int
+    """Bound to a node, whatever for: scaling, deploys, lost nodes."""
+    pods_stopped: int
+    max_pending_pods: int
+    need_to_ready_p50_s: float
+    """From the tick a pod is needed to the tick it is ready, over all pods bound in the
+    accounted part; 0 when there was none."""
+    need_to_ready_p95_s: float
+    budget_overruns: int | None
+    """None where no budget was in force."""
+    missing_data_decreases: int
+    """Wishes for less, per app and dimension, in ticks without a sample of that app."""
+    latency_p99_ms: float
+    """Mean of the P0 apps' 99th percentiles, weighted by traffic, over the minutes."""
+    p3_share_while_p0_waits: float
+    """Mean share of ready CPU that P3 pods are bound to, over the ticks in which a P0 pod had
+    waited for a node since an earlier tick; 0 when there was none."""
+    p0_wait_ticks: int
+    """Those ticks."""
+    cpu_utilisation: float
+    """Used over allocatable of ready nodes, sampled each minute."""
+    memory_utilisation: float
+    unscored_transactions: float
+    """Requests that went on without the fraud score they had asked for."""
+    evictions: int
+    """Pods that lost their node."""
+    preemptions: int
+    restarts: int
+    """Containers that crashed or were killed for memory."""
+
+
+def summarise(world: World, controller: str, decisions: Decisions) -> list[Result]:
+    """The result of each environment so far."""
+    return [_row(world, e, controller, decisions) for e in range(world.environments)]
+
+
+def quantile_s(waits: I64, share: float, tick_s: float) -> float:
+    """Seconds that `share` of the pods of a need-to-ready histogram did not exceed."""
+    pods = np.cumsum(waits)
+    if pods[-1] == 0:
+        return 0.0
+    return float(np.searchsorted(pods, share * pods[-1])) * tick_s
+
+
+def priority_weighted(
+    minutes: Mapping[Priority, float], weights: Mapping[Priority, float]
+) -> float:
+    """PW: violation minutes by priority, weighted."""
+    return sum(weights[name] * value for name, value in minutes.items())
+
+
+def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
+    totals, tick_s = world.accounts.totals[e], float(world.cluster.tick_seconds)
+    seconds = totals[TICKS] * tick_s
+    minutes = _violation_minutes(world, e)
+    pw = priority_weighted(minutes, world.cluster.priority_weights)
+    node_hours = float(totals[NODE_TICKS]) * tick_s / _HOUR_S
+    waits = world.accounts.waits[e].sum(axis=0)
+    overruns = decisions.budget_overruns
+    return Result(
+        scenario=world.scenario.name,
+        controller=controller,
+        seed=int(world.state.env["seed"][e]),
+        apps=int(world.given.apps.size),
+        violation_minutes=minutes,
+        pw=pw,
+        objective=pw + node_hours,
+        node_hours=node_hours,
+        money=float(totals[MONEY]),
+        spend_cap_share=_ratio(totals[MONEY], world.cluster.spend_cap_per_hour * seconds / _HOUR_S),
+        overspend=float(totals[OVERSPEND]),
+        scaling_actions=int(totals[ACTIONS]),
+        reversals=int(totals[REVERSALS]),
+        oscillation_rate=_ratio(totals[REVERSALS], totals[ACTIONS]),
+        loops_per_day=_ratio(totals[REVERSALS] / 2 * _DAY_S, seconds),
+        pods_started=int(totals[STARTED]),
+        pods_stopped=int(totals[STOPPED]),
+        max_pending_pods=int(totals[MAX_PENDING]),
+        need_to_ready_p50_s=quantile_s(waits, 0.5, tick_s),
+        need_to_ready_p95_s=quantile_s(waits, 0.95, tick_s),
+        budget_overruns=None if overruns is None else int(overruns[e]),
+        missing_data_decreases=int(decisions.missing_data_decreases[e]),
+        latency_p99_ms=_latency_ms(world, e),
+        p3_share_while_p0_waits=_ratio(totals[P3_HELD], totals[P0_WAIT_TICKS]),
+        p0_wait_ticks=int(totals[P0_WAIT_TICKS]),
+        cpu_utilisation=_ratio(totals[CPU_USED], totals[CPU_THERE]),
+        memory_utilisation=_ratio(totals[MEMORY_USED], totals[MEMORY_THERE]),
+        unscored_transactions=float(world.accounts.domains[e, :, UNSCORED].sum()),
+        evictions=int(totals[EVICTED]),
+        preemptions=int(totals[PREEMPTED]),
+        restarts=int(totals[CRASHED] + totals[OOM_KILLED]),
+    )
+
+
+def _violation_minutes(world: World, e: int) -> dict[Priority, float]:
+    priority = world.given.rules.domains["priority"][world.state.known[e, DOMAIN]]
+    sums = np.bincount(priority, world.accounts.violation_minutes[e], minlength=len(PRIORITIES))
+    return {name: float(value) for name, value in zip(PRIORITIES, sums, strict=True)}
+
+
+def _latency_ms(world: World, e: int) -> float:
+    highest = world.given.rules.domains["priority"] == 0
+    slow, requests = world.accounts.latency[e][highest].sum(axis=0)
+    return 1000 * _ratio(slow, requests)
+
+
+def _ratio(part: float, whole: float) -> float:
+    """0 of nothing is nothing."""
+    return float(part / whole) if whole > 0 else 0.0

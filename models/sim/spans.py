@@ -1,0 +1,70 @@
+"""When the events of a scenario happen in one environment, for people who look at a plot."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.sim.accounting import I64
+from models.sim.events import (
+    Deploy,
+    Event,
+    Inventory,
+    MetricsOutage,
+    Payload,
+    Regime,
+    SpotReclaim,
+    Traffic,
+    ZoneLoss,
+)
+from models.sim.targeting import select
+from models.sim.world import World
+
+
+class Span(NamedTuple):
+    """An event from its first tick to the tick after its last; a moment has both alike."""
+
+    name: str
+    start: float
+    end: float
+
+
+def event_spans(world: World, environment: int = 0) -> list[Span]:
+    """The events as this environment's seed drew them, in file order."""
+    rows: dict[type, int] = {}
+    spans = []
+    for event in world.scenario.events:
+        kind = Traffic if isinstance(event, Traffic | Payload | Regime) else type(event)
+        row = rows.get(kind, 0)
+        start, end, used = _span(world, environment, event, row)
+        rows[kind] = row + used
+        spans.append(Span(event.name, start, end))
+    return spans
+
+
+def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, int]:
+    """Start, end, and how many rows of its kind the event takes in the compiled script."""
+    script = world.given.script
+    match event:
+        case Traffic() | Payload() | Regime():
+            count = 2 * event.cycles if isinstance(event, Regime) else 1
+            waves = script.waves[e, row : row + count]
+            end = waves["start"] + waves["ramp"] + waves["hold"] + waves["decay"]
+            return float(waves["start"].min()), float(end.max()), count
+        case ZoneLoss():
+            return float(script.zones["start"][e, row]), float(script.zones["end"][e, row]), 1
+        case MetricsOutage():
+            return float(script.outages["start"][e, row]), float(script.outages["end"][e, row]), 1
+        case SpotReclaim():
+            tick = float(script.reclaims["tick"][e, row])
+            return tick, tick, 1
+        case Deploy():
+            ticks = script.deploy_tick[e, _touched(world, event)]
+            return float(ticks.min()), float(ticks.max()), 1
+        case Inventory():
+            tick = float(script.inventory["tick"][e, row])
+            return tick, tick, _touched(world, event).size
+
+
+def _touched(world: World, event: Deploy | Inventory) -> I64:
+    apps = world.population.apps
+    return np.flatnonzero(select(event.target, event.name, world.cluster, apps))

@@ -1,0 +1,193 @@
+"""A run while it happens: a repainted view on a terminal, a line now and then elsewhere."""
+
+from collections.abc import Callable
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from models.sim.apps import F64
+from models.sim.findings import Finding
+from models.sim.recording import Recording
+from models.sim.timeline import DAY_MINUTES, WEEK_MINUTES, WEEKDAYS
+from models.sim.world import World
+from services.cli.output import table
+
+_BARS = "▁▂▃▄▅▆▇█"
+_SPARK_MINUTES = 12
+_LINE_EVERY_MINUTES = 10
+_FRAME_S = 0.1
+_FAILURES_SHOWN = 3
+
+
+class View(Protocol):
+    """Somebody, or a log file, that follows a run."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
+        """Take note of a finished tick and of the failures that begin to show in it."""
+        ...
+
+
+class PlainView:
+    """One line each simulated ten minutes, and one for each failure."""
+
+    def __init__(self, console: Console, world: World, controller: str) -> None:
+        self._console, self._world = console, world
+        self._every = round(world.timeline.ticks(_LINE_EVERY_MINUTES))
+        self._print(headline(world, controller))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
+        """Print what is due."""
+        when = clock(self._world, tick)
+        for finding in begun:
+            self._print(f"{when}  {finding.name.upper()}: {finding.explanation}")
+        if (tick + 1) % self._every == 0:
+            self._print(f"{when}  {self._line(recording, tick)}")
+
+    def _line(self, recording: Recording, tick: int) -> str:
+        domains = "; ".join(
+            f"{name} {recording.rps[tick, d]:,.0f}/s, {recording.violating[tick, d]:.1%} violating,"
+            f" {recording.pending[tick, d]:,} pending"
+            for d, name in enumerate(self._world.cluster.domain_names)
+        )
+        nodes = recording.nodes_ready[tick].sum()
+        coming = recording.nodes_booting[tick].sum() + recording.nodes_asked[tick].sum()
+        return f"{domains}; nodes {nodes:,} ready, {coming:,} coming"
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+class LiveView:
+    """Domains, pools and failures, repainted several times a second."""
+
+    def __init__(
+        self,
+        console: Console,
+        world: World,
+        controller: str,
+        pause_s: float,
+        now: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._world, self._pause_s, self._now, self._sleep = world, pause_s, now, sleep
+        self._title = Text(headline(world, controller), style="bold")
+        self._failures: list[Text] = []
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(None), TextColumn("left"),
+            TimeRemainingColumn(), console=console, expand=True,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=world.timeline.total_ticks)
+        # Painted from `show` alone: a painting thread would read half-written ticks.
+        self._live = Live(console=console, auto_refresh=False)
+        self._started = self._painted = 0.0
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        self._started = self._now()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
+        """Repaint when a frame is due, and wait when the run is ahead of its pace."""
+        when = clock(self._world, tick)
+        for finding in begun:
+            line = Text.assemble((f"{when} {finding.name}: ", "bold red"), finding.explanation)
+            self._failures.append(line)
+        last = tick + 1 == self._world.timeline.total_ticks
+        if last or begun or self._now() - self._painted >= _FRAME_S:
+            phase = "warm-up" if tick < self._world.timeline.warmup_ticks else "accounted"
+            self._bar.update(self._task, completed=tick + 1, description=f"{when} {phase}")
+            self._live.update(self._painting(recording, tick), refresh=True)
+            self._painted = self._now()
+        ahead = self._started + (tick + 1) * self._pause_s - self._now()
+        if ahead > 0:
+            self._sleep(ahead)
+
+    def _painting(self, recording: Recording, tick: int) -> RenderableType:
+        return Group(
+            self._title,
+            domain_table(self._world, recording, tick),
+            pool_table(self._world, recording, tick),
+            *self._failures[-_FAILURES_SHOWN:],
+            self._bar,
+        )
+
+
+def headline(world: World, controller: str) -> str:
+    """Which run this is, and what it is for."""
+    scenario = world.scenario
+    return (
+        f"{scenario.name} under {controller}, {world.given.apps.size:,} apps, "
+        f"seed {world.state.env['seed'][0]}: {scenario.shows}"
+    )
+
+
+def clock(world: World, tick: int) -> str:
+    """Weekday and time at which a tick ends."""
+    minute = world.timeline.start_minute_of_week + (tick + 1) * world.cluster.tick_seconds // 60
+    day, minute = divmod(minute % WEEK_MINUTES, DAY_MINUTES)
+    return f"{WEEKDAYS[day]} {minute // 60:02d}:{minute % 60:02d}"
+
+
+def domain_table(world: World, recording: Recording, tick: int) -> Table:
+    """How each domain fares."""
+    columns = (
+        "domain", "", "demand/s", f"last {_SPARK_MINUTES} min", "p99/target",
+        "violating", "ready", "pending",
+    )  # fmt: skip
+    rows = [
+        (
+            domain.name,
+            domain.priority,
+            f"{recording.rps[tick, d]:,.0f}",
+            sparkline(recording.rps[: tick + 1, d], round(world.timeline.ticks(1))),
+            _flagged(recording.p99_over_target[tick, d], 1.0, "{:.2f}"),
+            _flagged(recording.violating[tick, d], 0.01, "{:.1%}"),
+            f"{recording.ready[tick, d]:,}",
+            _flagged(recording.pending[tick, d], 0, "{:,.0f}"),
+        )
+        for d, domain in enumerate(world.cluster.domains)
+    ]
+    result = table("", columns, rows)
+    for column in (2, 4, 5, 6, 7):
+        result.columns[column].justify = "right"
+    return result
+
+
+def pool_table(world: World, recording: Recording, tick: int) -> Table:
+    """Nodes of each pool: ready, booting, and asked of the cloud."""
+    nodes = {
+        "ready": recording.nodes_ready,
+        "booting": recording.nodes_booting,
+        "asked for": recording.nodes_asked,
+    }
+    rows = [(name, *counts[tick].tolist()) for name, counts in nodes.items()]
+    return table("", ("nodes", *world.cluster.pool_names), rows)
+
+
+def sparkline(values: F64, every: int) -> str:
+    """One bar per `every` values, the latest last, against the highest so far."""
+    recent = values[::-1][::every][:_SPARK_MINUTES][::-1]
+    scale = max(float(values.max()), 1e-9)
+    return "".join(_BARS[int((len(_BARS) - 1) * value / scale + 0.5)] for value in recent)
+
+
+def _flagged(value: float, limit: float, shape: str) -> str:
+    text = shape.format(value)
+    return f"[red]{text}[/red]" if value > limit else text

@@ -1,0 +1,73 @@
+"""The report of a run: one HTML file that needs nothing but itself."""
+
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from string import Template
+
+from models.sim.errors import InputError
+from models.sim.findings import Finding
+from models.sim.world import World
+from services.cli.outcome import Outcome, figures
+
+_TEMPLATE = Path(__file__).with_name("report.html")
+
+
+def write_report(folder: Path, outcome: Outcome) -> Path:
+    """Write the report into `folder`, named after the run; returns the file."""
+    result = outcome.result
+    file = folder / f"{result.scenario}-{result.controller}-{result.seed}.html"
+    text = render(outcome)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
+    return file
+
+
+def render(outcome: Outcome) -> str:
+    """The report as HTML."""
+    try:
+        # Only reports need plots; a serving installation has no matplotlib.
+        from services.cli.report_plots import timeline_svg, waits_svg  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise InputError(f"report: needs {error.name}, install the extra `report`") from None
+    world, result = outcome.world, outcome.result
+    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        title=escape(f"{result.scenario} under {result.controller}"),
+        shows=escape(world.scenario.shows),
+        run=escape(
+            f"{world.cluster.name}, {result.apps:,} apps, seed {result.seed}, "
+            f"{world.scenario.length_minutes} minutes from {world.scenario.start} "
+            f"after {world.scenario.warmup_minutes} minutes of warm-up"
+        ),
+        failures=_failures(world, outcome.findings),
+        figures="".join(_row(cells) for cells in figures(result)),
+        timeline=timeline_svg(world, outcome.recording, outcome.findings),
+        waits=waits_svg(world),
+        world_hash=outcome.world_hash,
+        command=escape(outcome.command),
+    )
+
+
+def _failures(world: World, findings: list[Finding]) -> str:
+    if not findings:
+        return "<li>None of the three failure modes occurred.</li>"
+    return "".join(f"<li>{_failure(world, finding)}</li>" for finding in findings)
+
+
+def _failure(world: World, finding: Finding) -> str:
+    first, last = (
+        (tick - world.timeline.warmup_ticks) * world.cluster.tick_seconds / 60
+        for tick in (finding.tick, finding.last_tick + 1)
+    )
+    return (
+        f"<b>{escape(finding.name)}</b>, minute {first:.0f} to {last:.0f}: "
+        f"{escape(finding.explanation)}"
+    )
+
+
+def _row(cells: Iterable[str]) -> str:
+    name, value = cells
+    return f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"

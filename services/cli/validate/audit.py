@@ -1,0 +1,164 @@
+"""What must hold in a world after every tick, whatever a controller does.
+
+Everything is recounted from the groups of pods and compared with the counts the kernels keep,
+so a count that drifts is found in the tick in which it drifts.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.accounting import ARRIVED, FAILED, SERVED
+from models.sim.apps import F64
+from models.sim.state import (
+    ACTIVE,
+    BACKLOG,
+    BOUND,
+    CANCELLED,
+    CPU_REQUEST,
+    DOWN,
+    MEMORY_REQUEST,
+    NEWEST,
+    NODE_ABSENT,
+    NODE_BOOTING,
+    NODE_READY,
+    NONE,
+    OLDEST,
+    PENDING,
+    REPLICAS,
+    STARTING,
+    SURGE,
+    State,
+)
+from models.sim.world import World
+
+I64 = NDArray[np.int64]
+
+
+def broken_promises(world: World) -> list[str]:
+    """One line for each count that disagrees with the pods and nodes that are there."""
+    found: list[str] = []
+    for e in range(world.environments):
+        groups = _used_groups(world.state, e)
+        for check in (_apps, _queue, _links, _nodes, _pools):
+            found += [f"environment {e}: {line}" for line in check(world, e, groups)]
+    return found
+
+
+def flow_residuals(before: World, backlog: F64, books: F64) -> F64:
+    """[E, A] arrivals + backlog before - served - failed - backlog after, over what came in.
+
+    `backlog` and `books` are from before the tick that `before` has just made.
+    """
+    made = before.accounts.books.astype(np.float64) - books
+    after = before.state.flow[:, BACKLOG].astype(np.float64)
+    gone = made[:, SERVED] + made[:, FAILED] + after
+    came = made[:, ARRIVED] + backlog
+    return np.asarray(np.abs(came - gone) / np.maximum(came, 1.0))
+
+
+def _used_groups(state: State, e: int) -> I64:
+    """Indices of the groups that hold pods: all but the free list."""
+    newer, free = state.group["newer"][e], np.zeros(state.group.shape[1], bool)
+    group = int(state.env["free_group"][e])
+    while group != NONE and not free[group]:
+        free[group] = True
+        group = int(newer[group])
+    return np.flatnonzero(~free)
+
+
+def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
+    state = world.state
+    known, hidden, group = state.known[e], state.hidden[e], state.group[e][groups]
+    apps = known.shape[1]
+    # The free list ends in NONE or, when it is a ring, leaves groups without pods here.
+    if (group["count"] <= 0).any():
+        yield "a group without pods is not in the free list"
+    if (np.bincount(group["app"], group["count"], apps) != hidden[BOUND]).any():
+        yield "bound pods differ from the pods of the groups"
+    young = group[group["ready"] >= state.env["tick"][e]]
+    if (np.bincount(young["app"], young["count"], apps) != known[STARTING]).any():
+        yield "starting pods differ from the groups that are not ready"
+    if (state.ready_ring[e].sum(axis=0) != known[STARTING]).any():
+        yield "starting pods differ from the ring of those that become ready"
+    if (state.restart_ring[e].sum(axis=0) != hidden[DOWN]).any():
+        yield "restarting containers differ from the ring of those that return"
+    wanted = (known[REPLICAS] + hidden[SURGE]) * known[ACTIVE]
+    if (hidden[BOUND] + known[PENDING] > wanted).any():
+        yield "an app has more pods than are wanted"
+
+
+def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:
+    state = world.state
+    queue = state.queue[e][: state.env["queue_length"][e]]
+    waiting = np.bincount(queue["app"], queue["count"], state.known.shape[2])
+    if (waiting - state.hidden[e, CANCELLED] != state.known[e, PENDING]).any():
+        yield "pending pods differ from the queue without what was cancelled"
+    if (state.known[e, PENDING] < 0).any() or (queue["count"] <= 0).any():
+        yield "the queue has an entry without pods"
+
+
+def _links(world: World, e: int, groups: I64) -> Iterator[str]:
+    """Both chains lead from group to group and back, and end where the app and node say."""
+    group, hidden, node = world.state.group[e], world.state.hidden[e], world.state.node[e]
+    used = group[groups]
+    for forth, back in (("newer", "older"), ("right", "left")):
+        inner = used[forth] != NONE
+        if (group[back][used[forth][inner]] != groups[inner]).any():
+            yield f"a link to the {forth} group does not lead back"
+    for end, link in ((OLDEST, "older"), (NEWEST, "newer")):
+        last = used[link] == NONE
+        expected = np.full(hidden.shape[1], NONE)
+        expected[used["app"][last]] = groups[last]
+        if last.sum() != (expected != NONE).sum() or (expected != hidden[end]).any():
+            yield f"the chain of an app's groups does not end at its {link} end"
+    first = used["left"] == NONE
+    expected = np.full(node.size, NONE)
+    expected[used["node"][first]] = groups[first]
+    if first.sum() != (expected != NONE).sum() or (expected != node["group"]).any():
+        yield "the chain of a node's groups does not begin at the node"
+
+
+def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
+    state, rules = world.state, world.given.rules
+    node, room, used = state.node[e], state.room[e], state.group[e][groups]
+    pool = rules.pools[rules.nodes["pool"]]
+    ready = node["state"] == NODE_READY
+    pods = np.bincount(used["node"], used["count"], node.size)
+    if (pods != node["pods"]).any():
+        yield "a node's pods differ from its groups"
+    if (pods[~ready] > 0).any():
+        yield "a node that is not ready has pods"
+    if (pods > pool["max_pods"]).any():
+        yield "a node has more pods than it may have"
+    for row, request, size in ((0, CPU_REQUEST, "cpu"), (1, MEMORY_REQUEST, "memory")):
+        held = np.bincount(
+            used["node"], used["count"] * state.known[e, request][used["app"]], node.size
+        )
+        if (room[row][ready] != (pool[size] - held)[ready]).any():
+            yield f"a node's free {size} differs from allocatable less requested"
+        if (room[row][ready] < 0).any():
+            yield f"a node is above its allocatable {size}"
+        if (room[row][~ready] != NONE).any():
+            yield f"a node that is not ready offers {size}"
+
+
+def _pools(world: World, e: int, _groups: I64) -> Iterator[str]:
+    state, rules = world.state, world.given.rules
+    node, pools = state.node[e], rules.pools.size
+    where = rules.nodes["pool"]
+
+    def count(mask: NDArray[np.bool_]) -> I64:
+        return np.bincount(where[mask], minlength=pools)
+
+    if (count(node["state"] == NODE_READY) != state.pool["ready"][e]).any():
+        yield "a pool's ready nodes differ from its nodes"
+    booting = count(node["state"] == NODE_BOOTING)
+    if (booting != state.pool["booting"][e]).any() or booting.sum() != state.env["booting"][e]:
+        yield "a pool's booting nodes differ from its nodes"
+    there = node["state"] != NODE_ABSENT
+    for market in range(state.pool_market.shape[2]):
+        bought = count(there & (node["market"] == market))
+        if (bought != state.pool_market[e, :, market]).any():
+            yield "billed nodes differ from existing nodes"

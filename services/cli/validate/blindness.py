@@ -1,0 +1,60 @@
+"""Whether a controller can see truth: hidden state is spoiled, what it decides must not change."""
+
+import numpy as np
+
+from models.control.hpa import HpaState
+from models.sim.config import load_cluster, with_apps
+from models.sim.observe import Observation
+from models.sim.plan import Plan
+from models.sim.scenario import load_scenario
+from models.sim.state import SAMPLE_RING
+from models.sim.world import World
+from services.cli.validate.drive import Driven
+
+_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring")
+"""Parts of the state that no API answers."""
+
+
+def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
+    """What changed in the observation or in HPA's plan when only the truth was changed."""
+    cluster = with_apps(load_cluster(), apps)
+    run = Driven(World(cluster, load_scenario("cascade", cluster), [1, 2]))
+    rng = np.random.default_rng(0)
+    changes: list[str] = []
+    for tick in range(0, ticks, every):
+        run.run(every)
+        snapshot = run.world.save()
+        seen, plan = _decide(run)
+        _spoil(run.world, rng)
+        seen_then, plan_then = _decide(run)
+        run.world.restore(snapshot)
+        changes += [f"tick {tick}: observed {name}" for name in _differences(seen, seen_then)]
+        changes += [f"tick {tick}: decided {name}" for name in _differences(plan, plan_then)]
+    return changes
+
+
+def _decide(run: Driven) -> tuple[Observation, Plan]:
+    """Copies of what is seen and decided now; the controller's memory stays as it was."""
+    seen = run.world.observe(run.hpa.pipeline)
+    memory = HpaState(*(part.copy() for part in run.memory))
+    plan, _ = run.hpa.step(seen, None, memory)
+    return Observation(*(part.copy() for part in seen)), Plan(*(part.copy() for part in plan))
+
+
+def _spoil(world: World, rng: np.random.Generator) -> None:
+    """Turn all hidden state into noise, and the sample that is too new to have arrived."""
+    for name in _HIDDEN:
+        array = getattr(world.state, name)
+        array.view(np.uint8)[...] = rng.integers(0, 256, array.view(np.uint8).shape, np.uint8)
+    newest = world.state.samples[:, (world.tick - 1) % SAMPLE_RING]
+    newest[...] = rng.normal(1000, 1000, newest.shape)
+    for array in world.accounts:
+        array.view(np.uint8)[...] = 0
+
+
+def _differences(first: Observation | Plan, second: Observation | Plan) -> list[str]:
+    return [
+        name
+        for name, before, after in zip(first._fields, first, second, strict=True)
+        if not np.array_equal(before, after)
+    ]

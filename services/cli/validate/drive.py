@@ -1,0 +1,52 @@
+"""Worlds driven by an HPA, the way every check that needs a controller drives them."""
+
+import hashlib
+from collections.abc import Callable
+
+from models.control.controller import declare
+from models.control.hpa import Hpa, HpaState
+from models.sim.config import load_cluster, with_apps
+from models.sim.scenario import load_scenario
+from models.sim.world import World
+
+Watch = Callable[[World], None]
+
+
+def hpa_of(world: World) -> Hpa:
+    """A fresh HPA per app of the world."""
+    return Hpa(declare(world.population), world.layout.pools, world.cluster.tick_seconds)
+
+
+class Driven:
+    """A world and the HPA that scales it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.hpa = hpa_of(world)
+        self.memory: HpaState = self.hpa.start(world.observe(self.hpa.pipeline))
+
+    def run(self, ticks: int, watch: Watch | None = None) -> None:
+        """Advance; `watch` looks at the world after each tick."""
+        for _ in range(ticks):
+            seen = self.world.observe(self.hpa.pipeline)
+            plan, self.memory = self.hpa.step(seen, None, self.memory)
+            self.world.step(plan)
+            if watch is not None:
+                watch(self.world)
+
+
+def digest(world: World, environment: int | None = None) -> str:
+    """A fingerprint of all that changes in a world, or in one of its environments."""
+    sha = hashlib.sha256()
+    for array in (*world.state, *world.accounts):
+        part = array if environment is None else array[environment]
+        sha.update(part.tobytes())
+    return sha.hexdigest()[:16]
+
+
+def digest_of_run(apps: int, seeds: list[int], ticks: int, scenario: str = "cascade") -> str:
+    """The fingerprint after a run; what another process has to reproduce."""
+    cluster = with_apps(load_cluster(), apps)
+    driven = Driven(World(cluster, load_scenario(scenario, cluster), seeds))
+    driven.run(ticks)
+    return digest(driven.world)

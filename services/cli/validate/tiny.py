@@ -1,0 +1,129 @@
+"""Worlds small enough to know the right answer: apps made by hand, nothing random but arrivals."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.sim.apps import CPU_BOUND, REQUEST_TYPES, Apps, Calls, Population
+from models.sim.config import Churn, Cluster, Markets, load_cluster
+from models.sim.events import Event
+from models.sim.scenario import Scenario
+
+STILL = Churn(
+    deploys_per_app_per_day=0.0,
+    crashes_per_pod_per_day=0.0,
+    node_evictions_per_day=0.0,
+    spot_reclaims_per_day=0.0,
+)
+_TYPES = {
+    "domain": np.int16,
+    "tier": np.int16,
+    "pod_class": np.int8,
+    "bound": np.int8,
+    "best_effort": np.int8,
+    "min_replicas": np.int32,
+    "max_replicas": np.int32,
+    "start_replicas": np.int32,
+    "day_profile": np.int16,
+    "day_shift": np.int16,
+}
+_PLAIN: Mapping[str, float] = {
+    "domain": 0,
+    "tier": 0,
+    "pod_class": 1,
+    "bound": CPU_BOUND,
+    "best_effort": 0,
+    "cpu_request": 1,
+    "cpu_limit_ratio": 1,
+    "memory_request": 1,
+    "min_replicas": 1,
+    "max_replicas": 100_000,
+    "start_replicas": 1,
+    "cpu_seconds": 1e-4,
+    "io_seconds": 0,
+    "workers_per_core": 1,
+    "memory_base": 0.1,
+    "memory_per_request": 0,
+    "memory_leak": 0,
+    "latency_target": 1,
+    "timeout": 1000,
+    "retry_share": 0,
+    "mean_rps": 1000,
+    "own_rps": 1000,
+    "day_profile": 0,
+    "day_shift": 0,
+    "noise": 0,
+    "bursts_per_day": 0,
+    "burst_size": 0,
+    "image_pull": 1,
+    "boot": 1,
+}
+
+
+def plain_apps(apps: int, calls: Calls | None = None, **columns: ArrayLike) -> Population:
+    """Alike apps with a constant load, but for the given columns."""
+    values: dict[str, ArrayLike] = {**_PLAIN, **columns}
+    arrays = {
+        name: np.broadcast_to(np.asarray(value, _TYPES.get(name, np.float32)), apps).copy()
+        for name, value in values.items()
+    }
+    kinds = len(REQUEST_TYPES)
+    return Population(
+        Apps(
+            **arrays,
+            request_mix=np.full((apps, kinds), 1 / kinds, np.float32),
+            day_profiles=np.ones((1, 1440), np.float32),
+        ),
+        calls or no_calls(),
+    )
+
+
+def no_calls() -> Calls:
+    """Apps that do not know each other."""
+    return one_call(0, 0, 0.0, 0, edges=0)
+
+
+def one_call(caller: int, callee: int, per_request: float, guard: int, edges: int = 1) -> Calls:
+    """A single edge of the call graph."""
+    return Calls(
+        caller=np.full(edges, caller, np.int32),
+        callee=np.full(edges, callee, np.int32),
+        per_request=np.full(edges, per_request, np.float32),
+        guard=np.full(edges, guard, np.int8),
+        cross_domain=np.zeros(edges, np.int8),
+    )
+
+
+def still_cluster(pods: int, headroom: float = 0.5, max_nodes: float = 1.0) -> Cluster:
+    """The example cluster's rules for all its domains in one pool, without churn and noise."""
+    base = load_cluster()
+    pool = msgspec.structs.replace(
+        base.pools[0],
+        name="only",
+        headroom=headroom,
+        max_nodes=max_nodes,
+        markets=Markets(on_demand=1.0),
+    )
+    domains = tuple(msgspec.structs.replace(d, pools=("only",)) for d in base.domains)
+    return msgspec.structs.replace(
+        base,
+        domains=domains,
+        pools=(pool,),
+        churn=STILL,
+        metrics=msgspec.structs.replace(base.metrics, noise=0.0, missing_share=0.0),
+        population=msgspec.structs.replace(base.population, pods_at_peak=pods),
+    )
+
+
+def still_scenario(events: Sequence[Event] = (), minutes: int = 60) -> Scenario:
+    """A weekday with nothing in it but `events`, accounted from the first tick."""
+    return Scenario(
+        name="still",
+        shows="What an event does when nothing else happens.",
+        start="Tue 10:00",
+        length_minutes=minutes,
+        warmup_minutes=0,
+        events=tuple(events),
+    )

@@ -1,0 +1,134 @@
+"""`hirl simulate` runs a scenario, tells how it went, and refuses what it cannot run."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from models.control.catalogue import make_controller
+from models.control.run import run
+from models.sim.config import load_cluster, with_apps
+from models.sim.recording import Recorder
+from models.sim.scenario import load_scenario
+from models.sim.world import World
+from services.cli import live, main
+
+Capture = pytest.CaptureFixture[str]
+
+SCENARIO = """
+name: short
+shows: A spike that lasts three minutes & ends.
+start: Mon 10:00
+length_minutes: 10
+warmup_minutes: 2
+calendar:
+  - {name: sale, domains: [payments], at_minute: 5, length_minutes: 3, expected_factor: 2}
+events:
+  - kind: traffic
+    name: spike
+    target: {domains: [payments]}
+    at_minute: 3
+    factor: 2.0
+    hold_minutes: 3
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "short.yaml"
+    file.write_text(SCENARIO)
+    return file
+
+
+def refused(capsys: Capture, *arguments: str) -> str:
+    """The one line on stderr of a command that must fail with code 2."""
+    assert main.run(["simulate", *arguments]) == main.EXIT_BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("hirl: error: ")
+
+
+def test_a_run_ends_with_its_figures_as_text_and_json(
+    capsys: Capture, scenario: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.json"
+    arguments = ["--scenario", str(scenario), "--apps", "40", "--seed", "3", "--json", str(file)]
+    assert main.run(["simulate", *arguments]) == 0
+    text = capsys.readouterr().out
+    assert "short under hpa, 40 apps, seed 3: A spike" in text
+    assert "Mon 10:08  payments" in text
+    assert "J = PW + node-hours" in text
+    payload = json.loads(file.read_text())
+    (row,) = payload["rows"]
+    assert (row["scenario"], row["controller"], row["seed"], row["apps"]) == ("short", "hpa", 3, 40)
+    assert set(row["violation_minutes"]) == {"P0", "P1", "P2", "P3"}
+    assert row["node_hours"] > 0
+    assert payload["world_hash"] in text
+
+
+def test_the_report_needs_nothing_but_itself(
+    capsys: Capture, scenario: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "report"
+    arguments = ["--scenario", str(scenario), "--apps", "40", "--report", str(folder)]
+    assert main.run(["simulate", *arguments]) == 0
+    report = folder / "short-hpa-0.html"
+    assert f"report: {report}" in capsys.readouterr().out
+    html = report.read_text()
+    assert "A spike that lasts three minutes &amp; ends." in html
+    assert f"hirl simulate --scenario {scenario} --controller hpa --seed 0 --apps 40" in html
+    assert html.count("<svg") == 2
+    assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", html)
+    identifiers = re.findall(r"\bid=\"([^\"]+)\"", html)
+    assert len(set(identifiers)) == len(identifiers), "two drawings share an id"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--scenario", "calm", "--controller", "hpaa"], "controller: hpaa: did you mean hpa? "),
+        (["--scenario", "clam"], "scenario: clam: did you mean calm? "),
+        (
+            ["--scenario", "calm", "--seed", "-1"],
+            "Invalid value for '--seed': Input should be greater than or equal to 0",
+        ),
+        (["--scenario", "calm", "--apps", "3"], "apps: expected at least 5, one per domain, got 3"),
+        (["--scenario", "none.yaml"], "none.yaml: cannot be read"),
+        ([], "Missing option '--scenario'"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    capsys: Capture, arguments: list[str], expected: str
+) -> None:
+    assert expected in refused(capsys, *arguments)
+
+
+def test_on_a_terminal_the_run_is_painted_at_its_pace(scenario: Path) -> None:
+    cluster = with_apps(load_cluster(), 40)
+    world = World(cluster, load_scenario(scenario, cluster), [0])
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
+    seconds, recorder = [0.0], Recorder(world)
+
+    def sleep(pause: float) -> None:
+        seconds[0] += pause
+
+    def on_tick(world: World) -> None:
+        recorder(world)
+        view.show(recorder.recording, world.tick - 1, [])
+
+    with live.LiveView(console, world, "hpa", 0.02, lambda: seconds[0], sleep) as view:
+        run(world, make_controller("hpa", world), on_tick)
+    assert seconds[0] == pytest.approx(72 * 0.02)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "Mon 10:10 accounted" in text
+    assert "…" not in text, "the view is cut on an ordinary terminal"
+
+
+def test_a_sparkline_has_a_bar_per_minute_against_the_highest() -> None:
+    values = np.linspace(0, 7, 8)
+    assert live.sparkline(values, 1) == "▁▂▃▄▅▆▇█"
+    assert live.sparkline(values, 4) == "▄█"

@@ -1,0 +1,183 @@
+"""Who gets a place first, who has to go, and which nodes come and die."""
+
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+
+from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
+from models.sim.config import Cluster, load_cluster, with_apps
+from models.sim.events import ZoneLoss
+from models.sim.population import generate
+from models.sim.state import (
+    BOUND,
+    CPU_REQUEST,
+    NODE_ABSENT,
+    NODE_BOOTING,
+    PENDING,
+    REPLICAS,
+)
+from models.sim.world import World
+from services.cli.validate.tiny import STILL, plain_apps, still_cluster, still_scenario
+
+INTERNAL, PAYMENTS, FRAUD = 0, 1, 2
+"""One app each, the least important first in every list."""
+
+
+def full_world(order: str = "fifo", *, preemption: bool = False) -> World:
+    """62 nodes with room for one pod each, of which 60 are taken by three apps."""
+    cluster = still_cluster(pods=200, headroom=0.07)
+    scheduler = msgspec.structs.replace(cluster.scheduler, order=order, preemption=preemption)
+    population = plain_apps(
+        3, domain=[4, 0, 1], pod_class=[3, 0, 0], start_replicas=20, cpu_request=60
+    )
+    return World(
+        msgspec.structs.replace(cluster, scheduler=scheduler), still_scenario(), [1], population
+    )
+
+
+def more(world: World, *apps: int) -> None:
+    """One tick in which some apps want ten pods more."""
+    plan = world.hold()
+    plan.replicas[0, list(apps)] += 10
+    world.step(plan)
+
+
+def bound(world: World) -> list[int]:
+    return [int(count) for count in world.state.hidden[0, BOUND]]
+
+
+def test_first_come_first_served_gives_the_last_places_to_whoever_asked_first() -> None:
+    world = full_world("fifo")
+    more(world, INTERNAL, PAYMENTS)
+    assert bound(world) == [22, 20, 20]
+
+
+def test_priority_order_gives_the_last_places_to_the_highest_class() -> None:
+    world = full_world("priority")
+    more(world, INTERNAL, PAYMENTS)
+    assert bound(world) == [20, 22, 20]
+
+
+def test_an_older_request_goes_first_only_without_priorities() -> None:
+    for order, expected in (("fifo", [22, 20, 20]), ("priority", [20, 22, 20])):
+        world = full_world(order)
+        free = world.state.room[0].copy()
+        world.state.room[0] = 0
+        more(world, INTERNAL)
+        world.state.room[0] = free
+        more(world, PAYMENTS)
+        assert bound(world) == expected
+
+
+def test_preemption_evicts_lower_classes_only() -> None:
+    world = full_world("priority", preemption=True)
+    more(world, PAYMENTS)
+    assert bound(world) == [12, 30, 20]
+    assert world.accounts.totals[0, PREEMPTED] == 8
+
+
+def test_the_lowest_class_preempts_nobody() -> None:
+    world = full_world("priority", preemption=True)
+    more(world, INTERNAL)
+    assert bound(world) == [22, 20, 20]
+    assert world.state.known[0, PENDING, INTERNAL] == 8
+    assert world.accounts.totals[0, PREEMPTED] == 0
+
+
+def test_without_preemption_nobody_is_evicted() -> None:
+    world = full_world("priority")
+    more(world, PAYMENTS)
+    assert bound(world) == [20, 22, 20]
+
+
+@cache
+def five_pools() -> Cluster:
+    cluster = msgspec.structs.replace(with_apps(load_cluster(), 155), churn=STILL)
+    one_a_tick = msgspec.structs.replace(cluster.provisioner, launches_per_second=0.1)
+    return msgspec.structs.replace(cluster, provisioner=one_a_tick)
+
+
+def test_a_coordinated_request_is_launched_in_priority_order() -> None:
+    cluster = five_pools()
+    world = World(cluster, still_scenario(), [1], generate(cluster))
+    payments, internal = (cluster.pool_names.index(name) for name in ("payments", "internal"))
+    plan = world.hold()
+    plan.nodes[0, internal, 3] = 2
+    plan.nodes[0, payments, 0] = 2
+    launched = []
+    exists = world.state.pool_market[0].sum(axis=1)
+    for _ in range(4):
+        world.step(plan)
+        plan.nodes[:] = 0
+        now = world.state.pool_market[0].sum(axis=1)
+        launched += np.flatnonzero(now > exists).tolist()
+        exists = now
+    assert launched == [payments, payments, internal, internal]
+
+
+def test_a_node_request_is_cut_to_the_pools_quota() -> None:
+    cluster = five_pools()
+    world = World(cluster, still_scenario(), [1], generate(cluster))
+    pool = world.given.rules.pools[2]
+    plan = world.hold()
+    plan.nodes[0, 2, 0] = 10_000
+    for _ in range(60):
+        world.step(plan)
+    assert world.state.pool_market[0, 2].sum() == pool["end"] - pool["first"]
+
+
+def test_zone_loss_kills_the_nodes_of_that_zone_and_starts_none_there() -> None:
+    cluster = five_pools()
+    loss = ZoneLoss(name="loss", zone="b", at_minute=1, length_minutes=3)
+    world = World(cluster, still_scenario([loss]), [1], generate(cluster))
+    lost = world.given.rules.nodes["zone"] == cluster.zones.index("b")
+    for _ in range(6):
+        world.step(world.hold())
+    elsewhere = (world.state.node["state"][0] != NODE_ABSENT) & ~lost
+    for _ in range(18):
+        world.step(world.hold())
+        state = world.state.node["state"][0]
+        assert (state[lost] == NODE_ABSENT).all()
+        assert (state[elsewhere] != NODE_ABSENT).all()
+    for _ in range(12):
+        world.step(world.hold())
+    assert (world.state.node["state"][0][lost] == NODE_BOOTING).any() or (
+        world.state.node["state"][0] != NODE_ABSENT
+    )[~lost].sum() > elsewhere.sum(), "what was lost is asked for again"
+
+
+def test_a_resize_lands_in_one_or_two_ticks() -> None:
+    world = World(still_cluster(400, headroom=0.9), still_scenario(), [1], plain_apps(100))
+    plan = world.hold()
+    plan.cpu[:] = 1500
+    world.step(plan)
+    landed = []
+    for _ in range(2):
+        world.step(plan)
+        landed.append(int((world.state.known[0, CPU_REQUEST] == 1500).sum()))
+    assert 0 < landed[0] < 100
+    assert landed[1] == 100
+    assert world.accounts.totals[0, RESIZED] == 100
+
+
+def test_a_full_node_refuses_a_resize_and_the_pods_restart_elsewhere() -> None:
+    population = plain_apps(1, cpu_request=30, start_replicas=32)
+    world = World(still_cluster(64, headroom=0.0), still_scenario(), [1], population)
+    plan = world.hold()
+    plan.cpu[0] = 32_000
+    for _ in range(3):
+        world.step(plan)
+    resized, refused = world.accounts.totals[0, [RESIZED, REFUSED]]
+    assert (resized, refused) == (16, 16), "16 nodes hold two pods of 30 cores, or one of 32"
+    assert bound(world)[0] + world.state.known[0, PENDING, 0] == 32
+
+
+@pytest.mark.parametrize("replicas", [-5, -1])
+def test_negative_wishes_are_ignored(replicas: int) -> None:
+    world = full_world()
+    plan = world.hold()
+    plan.replicas[0, INTERNAL] = replicas
+    world.step(plan)
+    assert world.state.known[0, REPLICAS, INTERNAL] == 20

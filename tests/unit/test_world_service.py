@@ -1,0 +1,92 @@
+"""Queues answer as queueing theory says, and failures travel as the call graph says."""
+
+import numpy as np
+import pytest
+
+from models.sim.accounting import UNSCORED
+from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE
+from models.sim.config import load_cluster
+from models.sim.events import Payload, Target
+from models.sim.population import generate
+from models.sim.state import ERRORS, P50, RETRY, RPS, SAMPLE_RING
+from models.sim.world import World
+from services.cli.validate.queueing import (
+    Latency,
+    erlang_table,
+    latency_by_cpu,
+    latency_by_load,
+)
+from services.cli.validate.tiny import one_call, plain_apps, still_cluster, still_scenario
+
+BUSY = {"start_replicas": 20, "own_rps": 14_000.0, "mean_rps": 14_000.0, "cpu_seconds": 1e-3}
+"""20 servers at 70 %."""
+
+
+def slow_down(*apps: int) -> Payload:
+    return Payload(name="slow", target=Target(apps=apps), factor=3, at_minute=1, hold_minutes=3)
+
+
+@pytest.mark.parametrize("queue", erlang_table(), ids=lambda q: f"c={q.servers} {q.utilisation}")
+def test_latency_is_within_five_percent_of_erlang_c(queue: Latency) -> None:
+    assert queue.error < 0.05
+
+
+def test_more_load_is_never_faster() -> None:
+    latency = latency_by_load(np.linspace(0.1, 1.5, 29))
+    assert (np.diff(latency) >= -1e-3 * latency[1:]).all()
+    assert latency[-1] > 10 * latency[0]
+
+
+def test_more_cpu_is_never_slower() -> None:
+    latency = latency_by_cpu(np.linspace(300, 3000, 28))
+    assert (np.diff(latency) <= 1e-3 * latency[1:]).all()
+    assert latency[0] > 10 * latency[-1]
+
+
+def test_failed_requests_come_again_only_where_they_may() -> None:
+    """App 0 is retried, app 1 is not; both get too slow for three minutes."""
+    population = plain_apps(2, **BUSY, timeout=0.5, retry_share=[0.9, 0.0])
+    world = World(still_cluster(100), still_scenario([slow_down(0, 1)]), [1], population)
+    arrived = []
+    for tick in range(24):
+        world.step(world.hold())
+        arrived.append(world.state.samples[0, tick % SAMPLE_RING, RPS].copy())
+        assert world.state.flow[0, RETRY, 1] == 0
+    before, during = arrived[4], arrived[20]
+    assert during[0] > 1.5 * before[0], "retries make it worse"
+    assert during[1] == pytest.approx(before[1], rel=0.02)
+
+
+def test_a_storm_outlives_its_cause_where_requests_are_retried() -> None:
+    population = plain_apps(2, **BUSY, timeout=0.5, retry_share=[0.9, 0.0])
+    world = World(still_cluster(100), still_scenario([slow_down(0, 1)]), [1], population)
+    failing = []
+    for tick in range(36):
+        world.step(world.hold())
+        failing.append(world.state.samples[0, tick % SAMPLE_RING, ERRORS].copy())
+    assert failing[28][0] > 0.5
+    assert failing[28][1] < 0.01
+
+
+def test_payments_are_never_retried_in_the_example_cluster() -> None:
+    cluster = load_cluster()
+    apps = generate(cluster).apps
+    assert (apps.retry_share[apps.domain == cluster.domain_names.index("payments")] == 0).all()
+
+
+@pytest.mark.parametrize("guard", [GUARD_NONE, GUARD_FAIL_OPEN, GUARD_QUEUE])
+def test_a_guard_decides_what_a_failing_callee_does_to_its_caller(guard: int) -> None:
+    """App 0 calls app 1 once per request; app 1 gets three times as slow."""
+    population = plain_apps(
+        2, one_call(0, 1, 1.0, guard), **{**BUSY, "own_rps": [14_000.0, 0.0]}, timeout=0.5
+    )
+    world = World(still_cluster(100), still_scenario([slow_down(1)]), [1], population)
+    for _ in range(12):
+        world.step(world.hold())
+    caller, callee = world.state.samples[0, 11 % SAMPLE_RING, :, :2].T
+    unscored = world.accounts.domains[0, :, UNSCORED].sum()
+    assert callee[ERRORS] > 0.5
+    assert (caller[ERRORS] > 0.5) == (guard == GUARD_NONE)
+    assert (unscored > 0) == (guard == GUARD_FAIL_OPEN)
+    if guard == GUARD_QUEUE:
+        assert caller[P50] > 0.5, "the caller waits for the callee's time-out"

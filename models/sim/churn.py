@@ -132,7 +132,7 @@ def _lose_zones(st: State, acc: Accounts, e: int, rules: Rules, script: Script) 
     for k in range(script.zones.shape[1]):
         if script.zones[e, k].start == st.env[e].tick:
             for node in range(st.node.shape[1]):
-                if zone_is_lost(st, e, rules.nodes[node].zone, script):
+                if zone_is_lost(st, e, st.node[e, node].zone, script):
                     lose(st, acc, e, node, rules)
 
 

@@ -37,11 +37,11 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Cascade: a bystander's, calls included and retries not, is at most this."""
     quiet_s: float = 900.0
     """Cascade: and has been for so long."""
-    waiting_share: float = 0.002
+    waiting_share: float = 0.01
     """Cascade, inversion: pods without a node, of the domain's pods."""
-    waited_s: float = 120.0
-    """Cascade, inversion: and one of them has waited so long: twice what a request to an idle
-    provisioner takes from need to ready."""
+    waited_s: float = 60.0
+    """Cascade, inversion: and one of them has waited so long for a node alone, as a request to
+    an idle provisioner takes at most from need to ready."""
     p3_share: float = 0.05
     """Inversion: what P3 holds of the ready CPU."""
     pause_s: float = 300.0

@@ -11,16 +11,23 @@ from pathlib import Path
 
 import msgspec
 
-from models.sim.apps import Population
+from models.sim.apps import F32, Population
 from models.sim.config import Cluster
 from models.sim.scenario import Scenario
 
 
-def world_hash(cluster: Cluster, scenario: Scenario, population: Population) -> str:
-    """Sixteen hexadecimal digits that change when the world does."""
+def world_hash(
+    cluster: Cluster, scenario: Scenario, population: Population, replay: F32
+) -> str:
+    """Sixteen hexadecimal digits that change when the world does.
+
+    Of a replayed trace the values count, not the place of its file.
+    """
     digest = hashlib.sha256(_code_digest().encode())
     digest.update(msgspec.json.encode(cluster))
-    digest.update(msgspec.json.encode(scenario))
+    nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]
+    digest.update(msgspec.json.encode(msgspec.structs.replace(scenario, replay=tuple(nameless))))
+    digest.update(replay.tobytes())
     for table in population:
         for name, array in zip(table._fields, table, strict=True):
             digest.update(name.encode())

@@ -51,8 +51,8 @@ class Rules(NamedTuple):
     """[D] priority, weight of that priority in J, floor share."""
     domain_pools: I32
     """[D, choices] preferred first, -1 where there are fewer."""
-    nodes: Records
-    """[N] pool and zone of each node slot."""
+    node_pool: I32
+    """[N] pool of each node slot."""
 
 
 def compile_rules(cluster: Cluster, population: Population, replicas: I32) -> tuple[Layout, Rules]:
@@ -115,7 +115,6 @@ def _rules(cluster: Cluster, first: I32, start: I32, end: I32) -> Rules:
     domains = cluster.domains
     slots = np.arange(end[-1])
     pool_of = np.searchsorted(end, slots, side="right")
-    zones = (slots - first[pool_of]) % len(cluster.zones)
     market_price = np.array([getattr(cluster.prices, market) for market in MARKETS])
     node_price = np.array([cluster.machine_of(pool).price_per_hour for pool in cluster.pools])
     return Rules(
@@ -131,7 +130,7 @@ def _rules(cluster: Cluster, first: I32, start: I32, end: I32) -> Rules:
             (len(domains),),
         ),
         domain_pools=_domain_pools(cluster),
-        nodes=records({"pool": pool_of, "zone": zones}, slots.shape),
+        node_pool=pool_of.astype(np.int32),
     )
 
 
@@ -158,6 +157,7 @@ def _physics(cluster: Cluster) -> dict[str, ArrayLike]:
     return {
         "tick_s": tick,
         "ticks_per_minute": max(1, round(60 / tick)),
+        "zones": len(cluster.zones),
         "spend_cap_per_tick": cluster.spend_cap_per_hour * tick / 3600,
         "lag_ticks": cluster.metrics.lag_s / tick,
         "hpa_lag_ticks": cluster.metrics.hpa_lag_s / tick,

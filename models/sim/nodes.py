@@ -24,9 +24,9 @@ _BOOT_JITTER = 0.15
 
 
 @kernel
-def launch(st: State, e: int, node: int, rules: Rules) -> None:
+def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     """Start a node; from now on it exists and is billed."""
-    pool = rules.nodes[node].pool
+    pool = rules.node_pool[node]
     word = draw(stream(st.env[e].seed, _BOOT), node, 0, st.env[e].tick)
     market = _choose_market(st, e, pool, as_uniform(word), rules)
     busy = float(st.env[e].booting)
@@ -38,6 +38,7 @@ def launch(st: State, e: int, node: int, rules: Rules) -> None:
     st.node[e, node].state = NODE_BOOTING
     st.node[e, node].ready = st.env[e].tick + ticks
     st.node[e, node].market = market
+    st.node[e, node].zone = _choose_zone(st, e, node, rules, script)
     st.node[e, node].low = NONE
     st.pool[e, pool].booting += 1
     st.env[e].booting += 1
@@ -53,9 +54,20 @@ def _choose_market(st: State, e: int, pool: int, chance: float, rules: Rules) ->
 
 
 @kernel
+def _choose_zone(st: State, e: int, node: int, rules: Rules, script: Script) -> int:
+    """Neighbouring slots lie in different zones; a lost zone's turn goes to the next one."""
+    zones = rules.physics[0].zones
+    for step in range(zones):
+        zone = (node + step) % zones
+        if not zone_is_lost(st, e, zone, script):
+            return zone
+    return node % zones
+
+
+@kernel
 def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
     """A booted node offers all it has."""
-    pool = rules.nodes[node].pool
+    pool = rules.node_pool[node]
     st.node[e, node].state = NODE_READY
     st.room[e, ROOM_CPU, node] = rules.pools[pool].cpu
     st.room[e, ROOM_MEMORY, node] = rules.pools[pool].memory
@@ -79,7 +91,7 @@ def lose(st: State, acc: Accounts, e: int, node: int, rules: Rules) -> None:
     """A node goes, by drain, reclaim or failure; its pods are asked for again elsewhere."""
     if st.node[e, node].state == NODE_ABSENT:
         return
-    pool = rules.nodes[node].pool
+    pool = rules.node_pool[node]
     evicted = remove_all_on_node(st, e, node)
     acc.totals[e, EVICTED] += evicted
     acc.totals[e, STOPPED] += evicted

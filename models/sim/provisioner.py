@@ -9,7 +9,7 @@ that was accepted cannot be taken back.
 from models.jit import kernel
 from models.sim.accounting import Accounts
 from models.sim.layout import Rules
-from models.sim.nodes import finish_boots, launch, lose, zone_is_lost
+from models.sim.nodes import finish_boots, launch, lose
 from models.sim.overlays import Script
 from models.sim.plan import Plan
 from models.sim.state import (
@@ -142,11 +142,11 @@ def _launch_queued(st: State, e: int, rules: Rules, script: Script) -> None:
         entry = _most_urgent(st, e)
         if entry == NONE:
             return
-        node = _free_slot(st, e, st.launch[e, entry].pool, rules, script)
+        node = _free_slot(st, e, st.launch[e, entry].pool, rules)
         if node == NONE:
             st.launch[e, entry].count = 0
         else:
-            launch(st, e, node, rules)
+            launch(st, e, node, rules, script)
             st.env[e].launch_tokens -= 1.0
             st.launch[e, entry].count -= 1
         if st.launch[e, entry].count == 0:
@@ -172,12 +172,10 @@ def _remove_launch(st: State, e: int, entry: int) -> None:
 
 
 @kernel
-def _free_slot(st: State, e: int, pool: int, rules: Rules, script: Script) -> int:
-    """The first absent node of a pool whose zone is there."""
+def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
     for node in range(rules.pools[pool].first, rules.pools[pool].end):
         if st.node[e, node].state == NODE_ABSENT:
-            if not zone_is_lost(st, e, rules.nodes[node].zone, script):
-                return node
+            return node
     return NONE
 
 

@@ -196,7 +196,7 @@ def _preempt_group(
 ) -> int:
     """Make room for one pod on the group's node, if its pods are enough for that."""
     node, victim = st.group[e, group].node, st.group[e, group].app
-    if not _may_use(st, e, app, rules.nodes[node].pool, rules) or st.env[e].free_group == NONE:
+    if not _may_use(st, e, app, rules.node_pool[node], rules) or st.env[e].free_group == NONE:
         return 0
     lacking_cpu = max(0, st.known[e, CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
     lacking_memory = max(0, st.known[e, MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])

@@ -38,7 +38,9 @@ def start_replicas(population: Population, shape: TrafficShape, script: Script) 
     return np.clip(wanted, apps.min_replicas, apps.max_replicas).astype(np.int32)
 
 
-def fill(st: State, cluster: Cluster, apps: Apps, rules: Rules, replicas: I32) -> None:
+def fill(
+    st: State, cluster: Cluster, apps: Apps, rules: Rules, script: Script, replicas: I32
+) -> None:
     """Start the pools' nodes and bind every pod, ready since before tick 0."""
     st.known[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
     st.known[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
@@ -46,7 +48,7 @@ def fill(st: State, cluster: Cluster, apps: Apps, rules: Rules, replicas: I32) -
     spill = np.array([spill_share(cluster, domain) for domain in cluster.domains], np.float32)
     order = np.argsort(-apps.cpu_request, kind="stable").astype(np.int32)
     for e in range(st.env.size):
-        _start_nodes(st, e, rules)
+        _start_nodes(st, e, rules, script)
         _bind_all(st, e, rules, spill, order)
 
 
@@ -57,11 +59,11 @@ def hide_late_apps(st: State, script: Script) -> None:
 
 
 @kernel
-def _start_nodes(st: State, e: int, rules: Rules) -> None:
+def _start_nodes(st: State, e: int, rules: Rules, script: Script) -> None:
     for pool in range(rules.pools.size):
         first = rules.pools[pool].first
         for node in range(first, first + rules.pools[pool].start_nodes):
-            launch(st, e, node, rules)
+            launch(st, e, node, rules, script)
             make_ready(st, e, node, rules)
 
 

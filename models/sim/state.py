@@ -88,6 +88,7 @@ NODE: Final = record_type(
     ready=INT,  # tick at which a booting node is ready
     low=INT,  # tick since which the node is under-used, NONE when it is not
     market=INT,
+    zone=INT,
     group=INT,  # first group on the node
 )
 

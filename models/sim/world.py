@@ -64,7 +64,7 @@ class World:
         )
         self.state = empty_state(list(seeds), apps, self.layout)
         self.accounts = empty_accounts(len(seeds), apps.domain.size, self.layout)
-        fill(self.state, cluster, apps, rules, replicas)
+        fill(self.state, cluster, apps, rules, script, replicas)
         hide_late_apps(self.state, script)
         self._scratch = Scratch(
             per_app=np.zeros((SCRATCH_ROWS, apps.domain.size), np.float32),
@@ -88,7 +88,7 @@ class World:
     @property
     def hash(self) -> str:
         """Fingerprint of the parameters and the rules of this world."""
-        return world_hash(self.cluster, self.scenario, self.population)
+        return world_hash(self.cluster, self.scenario, self.population, self.given.script.replay)
 
     def observe(self, pipeline: Pipeline = Pipeline.OURS) -> Observation:
         """What a controller may see now; the buffers are used again at the next call."""

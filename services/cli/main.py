@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from models.sim.errors import InputError
-from services.cli import simulate, world
+from services.cli import bench, simulate, world
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 app.add_typer(world.app, name="world")
+app.add_typer(bench.app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

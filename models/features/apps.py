@@ -1,0 +1,212 @@
+"""Features of single apps, row by row so that the loops run over neighbours."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.memory import UNSEEN, FeatureState
+from models.features.table import APP
+from models.jit import kernel
+from models.sim.apps import F32, I8, I32
+from models.sim.state import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    ERRORS,
+    MEMORY,
+    MEMORY_REQUEST,
+    P99,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    RESTARTS,
+    RPS,
+    STARTING,
+)
+
+U32 = NDArray[np.uint32]
+
+_LIVE: Final = APP.at("active")
+_RPS: Final = APP.at("rps")
+_TREND: Final = APP.at("rps_trend")
+_ERRORS: Final = APP.at("errors")
+_UTILISATION: Final = APP.at("utilisation")
+_SATURATION: Final = APP.at("saturation")
+_MEMORY_USE: Final = APP.at("memory_use")
+_HEADROOM: Final = APP.at("headroom")
+_WANTED: Final = APP.at("wanted")
+_ROOM: Final = APP.at("room")
+_READY: Final = APP.at("ready")
+_IN_FLIGHT: Final = APP.at("in_flight")
+_PENDING: Final = APP.at("pending")
+_RESTARTS: Final = APP.at("restarts")
+_MISSING: Final = APP.at("missing")
+_AGE: Final = APP.at("sample_age")
+
+_ZERO, _ONE, _MOST, _LEAST = np.float32(0), np.float32(1), np.float32(5), np.float32(-5)
+_CORES: Final = np.float32(0.001)
+_GIB: Final = np.float32(1 / 1024)
+_SLOW_RPS: Final = np.float32(0.1)
+"""Mean traffic below which a trend is noise."""
+_MOST_PODS: Final = np.float32(1e6)
+
+
+class Declared(NamedTuple):
+    """What the kernels need of the inventory: A apps, D domains, G tier groups."""
+
+    latency_target: F32
+    """[A] seconds."""
+    per_target: F32
+    """[A] 1 / latency target: multiplying is several times faster than dividing."""
+    per_saturation: F32
+    """[A] 1 / saturation."""
+    per_most: F32
+    """[A] 1 / maximum of replicas."""
+    tier: I32
+    """[A]."""
+    tiers: I32
+    """[D] how many tier groups."""
+    first: I32
+    """[D] first of them among all groups."""
+    order: U32
+    """[A] apps as declared, group by group; unsigned, so that an index needs no wrap-around."""
+    edges: I32
+    """Age bounds of pods in flight, ticks."""
+    calls: F32
+    """[D, D]."""
+    tick_s: float
+    gain: float
+    """Weight of a tick in slow means."""
+
+
+@kernel
+def encode_apps(st: FeatureState, e: int, count: I32, declared: Declared, rows: F32) -> None:
+    """Fill `rows` [APP, A] of one environment, whose memory has taken this tick in already."""
+    sample, age, live = st.sample[e], st.age[e], rows[_LIVE]
+    _find_live(count[ACTIVE], count[DOMAIN], np.int32(declared.tiers.size), live)
+    _traffic(
+        live, sample[RPS], st.mean_rps[e], sample[ERRORS],
+        rows[_RPS], rows[_TREND], rows[_ERRORS],
+    )  # fmt: skip
+    _load(
+        live, age, sample[CPU], sample[PODS], count[CPU_REQUEST], declared.per_saturation,
+        rows[_UTILISATION], rows[_SATURATION],
+    )  # fmt: skip
+    _memory(
+        live, age, sample[MEMORY], sample[PODS], count[READY], count[STARTING],
+        count[MEMORY_REQUEST], rows[_MEMORY_USE],
+    )  # fmt: skip
+    _latency(live, age, sample[P99], declared.per_target, rows[_HEADROOM])
+    _pods(
+        live, count[REPLICAS], declared.per_most, count[READY], count[STARTING],
+        count[PENDING], rows[_WANTED], rows[_ROOM], rows[_READY], rows[_IN_FLIGHT],
+        rows[_PENDING],
+    )  # fmt: skip
+    oldest = st.restarts[e, (st.tick[e] + 1) % st.restarts.shape[1]]
+    _restarts(live, count[RESTARTS], oldest, count[READY], rows[_RESTARTS])
+    tick_s = np.float32(declared.tick_s)
+    _staleness(live, st.fresh[e], age, tick_s, rows[_MISSING], rows[_AGE])
+
+
+@kernel
+def _within(value: np.float32, low: np.float32, high: np.float32) -> np.float32:
+    return min(max(value, low), high)
+
+
+@kernel
+def _pods_of(count: np.int32) -> np.float32:
+    """A count that is negative or absurd must not turn a ratio over."""
+    return min(max(np.float32(count), _ZERO), _MOST_PODS)
+
+
+@kernel
+def _find_live(active: I32, domain: I32, domains: np.int32, live: F32) -> None:
+    for app in range(live.size):
+        there = (active[app] == 1) & (domain[app] >= 0) & (domain[app] < domains)
+        live[app] = _ONE if there else _ZERO
+
+
+@kernel
+def _traffic(live: F32, rps: F32, mean: F32, errors: F32, out: F32, trend: F32, bad: F32) -> None:
+    for app in range(live.size):
+        out[app] = live[app] * rps[app]
+        change = (rps[app] - mean[app]) / max(mean[app], _SLOW_RPS)
+        trend[app] = live[app] * _within(change, -_ONE, _MOST)
+        bad[app] = live[app] * min(errors[app], _ONE)
+
+
+@kernel
+def _load(
+    live: F32, age: I32, cpu: F32, pods: F32, request: I32, per_saturation: F32, out: F32, over: F32
+) -> None:
+    """Carried samples are over the pods they were measured on, not over today's."""
+    for app in range(live.size):
+        cores = max(np.float32(request[app]), _ONE) * _CORES * max(pods[app], _ONE)
+        use = _ONE if age[app] >= UNSEEN else cpu[app] / cores
+        out[app] = live[app] * _within(use, _ZERO, _MOST)
+        over[app] = live[app] * _within(use * per_saturation[app], _ZERO, _MOST)
+
+
+@kernel
+def _memory(
+    live: F32, age: I32, used: F32, pods: F32, ready: I32, starting: I32, request: I32, out: F32
+) -> None:
+    """Starting pods hold memory too but are not among the measured ones."""
+    for app in range(live.size):
+        bound = _pods_of(ready[app]) + _pods_of(starting[app])
+        holding = max(pods[app], bound, _ONE)
+        use = used[app] / (max(np.float32(request[app]), _ONE) * _GIB * holding)
+        use = _ONE if age[app] >= UNSEEN else use
+        out[app] = live[app] * _within(use, _ZERO, _MOST)
+
+
+@kernel
+def _latency(live: F32, age: I32, p99: F32, per_target: F32, out: F32) -> None:
+    for app in range(live.size):
+        headroom = _ZERO if age[app] >= UNSEEN else _ONE - p99[app] * per_target[app]
+        out[app] = live[app] * _within(headroom, _LEAST, _ONE)
+
+
+@kernel
+def _pods(
+    live: F32,
+    replicas: I32,
+    per_most: F32,
+    ready: I32,
+    starting: I32,
+    pending: I32,
+    wanted: F32,
+    room: F32,
+    up: F32,
+    in_flight: F32,
+    waiting: F32,
+) -> None:
+    for app in range(live.size):
+        want = _pods_of(replicas[app])
+        of = live[app] / max(want, _ONE)
+        wanted[app] = live[app] * want
+        room[app] = live[app] * max(_ONE - want * per_most[app], _ZERO)
+        coming = _pods_of(starting[app]) + _pods_of(pending[app])
+        up[app] = min(_pods_of(ready[app]) * of, _MOST)
+        in_flight[app] = min(coming * of, _MOST)
+        waiting[app] = min(_pods_of(pending[app]) * of, _MOST)
+
+
+@kernel
+def _restarts(live: F32, counter: I32, before: I32, ready: I32, out: F32) -> None:
+    """A counter that went back belongs to an app that was declared again."""
+    for app in range(live.size):
+        fell = max(np.float32(counter[app]) - np.float32(before[app]), _ZERO)
+        out[app] = live[app] * min(fell / max(_pods_of(ready[app]), _ONE), _MOST)
+
+
+@kernel
+def _staleness(
+    live: F32, fresh: I8, age: I32, tick_s: np.float32, missing: F32, seconds: F32
+) -> None:
+    for app in range(live.size):
+        missing[app] = _ZERO if fresh[app] == 1 else live[app]
+        seconds[app] = live[app] * np.float32(age[app]) * tick_s

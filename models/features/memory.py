@@ -1,0 +1,234 @@
+"""What the features remember between ticks, and how an observation is believed or not.
+
+A sample that did not arrive, holds NaN, infinite or negative numbers, or reads zero where that
+cannot be, is missing: the last valid one is carried on with its age, because a zero would look
+like an idle app. The memory is updated in place; a tick seen again changes nothing.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.flight import advance_flight, count_flight, window_ticks
+from models.features.table import AGES
+from models.jit import kernel
+from models.sim.apps import F32, F64, I8, I32
+from models.sim.inventory import Inventory
+from models.sim.observe import Observation
+from models.sim.state import (
+    ACTIVE,
+    CPU,
+    ERRORS,
+    MEMORY,
+    P50,
+    P99,
+    PENDING,
+    PODS,
+    READY,
+    RESTARTS,
+    RPS,
+    SAMPLES,
+    STARTING,
+    THROUGHPUT,
+)
+
+I64 = NDArray[np.int64]
+
+UNSEEN: Final = 1 << 20
+"""Age in ticks of an app that never had a valid sample."""
+_LARGEST: Final = np.float32(1e12)
+"""Nothing that is measured is larger; whatever claims to be is broken."""
+_CLEAR_RPS: Final = np.float32(0.1)
+"""Traffic above this does not stop together with everything else."""
+_TREND_S: Final = 300.0
+_ZERO: Final = np.float32(0.0)
+
+
+class FeatureState(NamedTuple):
+    """E environments, A apps, S slots of a window of five minutes."""
+
+    tick: I32
+    """[E] of the last observation."""
+    sample: F32
+    """[E, SAMPLES, A] last valid sample, rows as measured."""
+    age: I32
+    """[E, A] ticks since that sample arrived; UNSEEN when there is none."""
+    fresh: I8
+    """[E, A] 1 where the last observation brought a valid sample."""
+    mean_rps: F32
+    """[E, A] slow mean of the requests per second."""
+    cohort: I32
+    """[E, S, A] pods still in flight by the tick they came in, modulo S."""
+    flight: I32
+    """[E, AGES, A] pods in flight by age bucket; they sum to `in_flight`."""
+    in_flight: I32
+    """[E, A] pods starting and pending."""
+    restarts: I32
+    """[E, S, A] restart counter at each tick of the window, modulo S."""
+    spent: F64
+    """[E] money since the memory began."""
+    lasted: F64
+    """[E] hours since the memory began."""
+
+
+def start_memory(observation: Observation, inventory: Inventory) -> FeatureState:
+    """A memory that has seen nothing; restarts before it do not count."""
+    environments, apps = observation.missing.shape
+    slots = window_ticks(inventory.tick_s) + 1
+    counters = np.maximum(observation.known[:, None, RESTARTS], 0)
+    return FeatureState(
+        tick=observation.tick.copy(),
+        sample=np.zeros((environments, SAMPLES, apps), np.float32),
+        age=np.full((environments, apps), UNSEEN, np.int32),
+        fresh=np.zeros((environments, apps), np.int8),
+        mean_rps=np.zeros((environments, apps), np.float32),
+        cohort=np.zeros((environments, slots, apps), np.int32),
+        flight=np.zeros((environments, len(AGES), apps), np.int32),
+        in_flight=np.zeros((environments, apps), np.int32),
+        restarts=np.repeat(counters, slots, axis=1),
+        spent=np.zeros(environments),
+        lasted=np.zeros(environments),
+    )
+
+
+def copy_memory(state: FeatureState) -> FeatureState:
+    """An independent copy, for a world that is forked."""
+    return FeatureState._make(array.copy() for array in state)
+
+
+def elapsed_ticks(observation: Observation, state: FeatureState) -> I32:
+    """[E] ticks since the last observation; none for one that is seen again."""
+    elapsed: I64 = observation.tick.astype(np.int64) - state.tick
+    bounded: I32 = np.clip(elapsed, 0, UNSEEN).astype(np.int32)
+    return bounded
+
+
+def trend_gain(tick_s: int) -> float:
+    """Weight of one tick in the slow mean."""
+    return 1.0 - math.exp(-tick_s / _TREND_S)
+
+
+@kernel
+def remember(
+    st: FeatureState,
+    e: int,
+    new: F32,
+    missing: I8,
+    count: I32,
+    elapsed: int,
+    gain: float,
+    edges: I32,
+) -> None:
+    """Take one environment's measurements `new` and pod counts `count` into its memory."""
+    old, fresh, age = st.sample[e], st.fresh[e], st.age[e]
+    _believe(
+        new[RPS], new[THROUGHPUT], new[ERRORS], new[P50], new[P99], new[CPU], new[MEMORY],
+        new[PODS], missing, fresh,
+    )  # fmt: skip
+    _doubt_zeros(
+        new[RPS], new[P99], new[CPU], new[MEMORY], new[PODS], old[RPS], count[READY],
+        count[STARTING], count[PENDING], age, fresh,
+    )  # fmt: skip
+    _follow(new[RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), st.mean_rps[e])
+    for kind in range(SAMPLES):
+        _take(new[kind], fresh, old[kind])
+    _grow_old(fresh, count[ACTIVE], np.int32(elapsed), age)
+    last, tick = st.tick[e], st.tick[e] + elapsed
+    advance_flight(st.cohort[e], st.flight[e], edges, last, elapsed)
+    count_flight(
+        count[STARTING], count[PENDING], st.cohort[e], st.flight[e], st.in_flight[e], edges, tick
+    )
+    _note_restarts(count[RESTARTS], st.restarts[e], last, elapsed)
+    st.tick[e] = tick
+
+
+@kernel
+def _believe(
+    rps: F32,
+    throughput: F32,
+    errors: F32,
+    p50: F32,
+    p99: F32,
+    cpu: F32,
+    memory: F32,
+    pods: F32,
+    missing: I8,
+    fresh: I8,
+) -> None:
+    """NaN and infinity show in the sum, negative numbers in the least."""
+    for app in range(fresh.size):
+        least = min(rps[app], throughput[app], errors[app], p50[app])
+        least = min(least, p99[app], cpu[app], memory[app], pods[app])
+        total = rps[app] + throughput[app] + errors[app] + p50[app]
+        total = total + p99[app] + cpu[app] + memory[app] + pods[app]
+        fresh[app] = (missing[app] == 0) & (least >= _ZERO) & (total <= _LARGEST)
+
+
+@kernel
+def _doubt_zeros(
+    rps: F32,
+    p99: F32,
+    cpu: F32,
+    memory: F32,
+    pods: F32,
+    last_rps: F32,
+    ready: I32,
+    starting: I32,
+    pending: I32,
+    age: I32,
+    fresh: I8,
+) -> None:
+    """An exporter that answers zero on errors: a pod that lives holds some memory.
+
+    It is believed only where there are no pods, or where the sample counts none itself and the
+    app had no traffic before (it is being scaled from zero).
+    """
+    for app in range(fresh.size):
+        hollow = rps[app] + p99[app] + cpu[app] + memory[app] == _ZERO
+        there = (ready[app] > 0) | (starting[app] > 0) | (pending[app] > 0)
+        busy = (last_rps[app] > _CLEAR_RPS) & (age[app] < UNSEEN)
+        broken = hollow & there & ((pods[app] > _ZERO) | busy)
+        fresh[app] = fresh[app] & (not broken)
+
+
+# Both outcomes are loaded before one is chosen: a store that may not happen is not vectorised.
+
+
+@kernel
+def _follow(rps: F32, fresh: I8, age: I32, gain: np.float32, mean: F32) -> None:
+    """Move the slow mean; the first sample is its own mean."""
+    for app in range(mean.size):
+        new, old = rps[app], mean[app]
+        moved = new if age[app] >= UNSEEN else old + gain * (new - old)
+        mean[app] = moved if fresh[app] != 0 else old
+
+
+@kernel
+def _take(row: F32, fresh: I8, kept: F32) -> None:
+    for app in range(kept.size):
+        new, old = row[app], kept[app]
+        kept[app] = new if fresh[app] != 0 else old
+
+
+@kernel
+def _grow_old(fresh: I8, active: I32, elapsed: np.int32, age: I32) -> None:
+    """An app that is not declared is forgotten: its next life owes nothing to this one."""
+    for app in range(age.size):
+        older = min(age[app] + elapsed, np.int32(UNSEEN))
+        older = np.int32(0) if fresh[app] != 0 else older
+        age[app] = older if active[app] == 1 else np.int32(UNSEEN)
+
+
+@kernel
+def _note_restarts(counter: I32, ring: I32, last: int, elapsed: int) -> None:
+    """Ticks that were not observed get the counter before them."""
+    slots = ring.shape[0]
+    for step in range(1, min(elapsed, slots)):
+        before, now = ring[last % slots], ring[(last + step) % slots]
+        for app in range(counter.size):
+            now[app] = before[app]
+    now = ring[(last + elapsed) % slots]
+    for app in range(counter.size):
+        now[app] = max(np.int32(0), counter[app])

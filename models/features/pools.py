@@ -1,0 +1,82 @@
+"""Features of node pools and of the cluster as a whole."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features import kinds as s
+from models.features.memory import FeatureState
+from models.sim.apps import F64, I32
+from models.sim.inventory import Inventory
+from models.sim.records import Records
+
+_LEAST = 1e-3
+_MOST_NODES = 1e6
+
+
+class Seen:
+    """[E, P] what was observed of the pools; what cannot be is read as nothing free or there."""
+
+    def __init__(self, pool: Records, inventory: Inventory) -> None:
+        self.ready = _plausible(pool["ready"], _MOST_NODES)
+        self.coming = _plausible(pool["coming"], _MOST_NODES)
+        self.cpu = self.ready * inventory.pool_cpu
+        self.memory = self.ready * inventory.pool_memory
+        self.coming_cpu = self.coming * inventory.pool_cpu
+        self.free_cpu = np.minimum(_plausible(pool["free_cpu"], np.inf), self.cpu)
+        self.free_memory = np.minimum(_plausible(pool["free_memory"], np.inf), self.memory)
+        self.price = np.broadcast_to(inventory.pool_price.astype(np.float64), self.ready.shape)
+
+    @property
+    def capacity(self) -> F64:
+        """[E, 2] allocatable cores and GiB of all ready nodes."""
+        return np.stack([self.cpu.sum(axis=1), self.memory.sum(axis=1)], axis=1)
+
+    @property
+    def price_per_hour(self) -> F64:
+        """[E] what all nodes cost, coming ones included: booting nodes are billed."""
+        cost: F64 = ((self.ready + self.coming) * self.price).sum(axis=1)
+        return cost
+
+
+def pool_columns(seen: Seen) -> dict[str, F64]:
+    """Columns of POOL, [E, P] each."""
+    return {
+        "ready": seen.ready,
+        "coming": seen.coming / np.maximum(seen.ready, 1.0),
+        "free_cpu": seen.free_cpu / np.maximum(seen.cpu, _LEAST),
+        "free_memory": seen.free_memory / np.maximum(seen.memory, _LEAST),
+        "price": seen.price,
+    }
+
+
+def spend(seen: Seen, elapsed: I32, tick_s: int, state: FeatureState) -> None:
+    """Bill the ticks since the last observation at today's price."""
+    hours = elapsed * (tick_s / 3600.0)
+    state.spent[:] += seen.price_per_hour * hours
+    state.lasted[:] += hours
+
+
+def cluster_columns(
+    seen: Seen, sums: F64, inventory: Inventory, state: FeatureState
+) -> dict[str, F64]:
+    """Columns of CLUSTER, [E, 1] each."""
+    cpu, memory = np.maximum(seen.capacity, _LEAST).T
+    total = sums.sum(axis=1)
+    rate = seen.price_per_hour / inventory.spend_cap_per_hour
+    allowed = state.lasted * inventory.spend_cap_per_hour
+    spent = np.where(allowed > 0, state.spent / np.where(allowed > 0, allowed, 1.0), rate)
+    columns = {
+        "free_cpu": seen.free_cpu.sum(axis=1) / cpu,
+        "free_memory": seen.free_memory.sum(axis=1) / memory,
+        "coming_cpu": seen.coming_cpu.sum(axis=1) / cpu,
+        "pending_cpu": total[:, s.WAITING_CPU] / cpu,
+        "spend_rate": rate,
+        "spend_left": 1.0 - spent,
+        "missing": total[:, s.MISSING] / np.maximum(total[:, s.APPS], 1.0),
+    }
+    return {name: column[:, None] for name, column in columns.items()}
+
+
+def _plausible(values: NDArray[np.generic], most: float) -> F64:
+    numbers = values.astype(np.float64)
+    return np.where((numbers >= 0) & (numbers <= most), numbers, 0.0)

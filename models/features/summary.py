@@ -1,0 +1,144 @@
+"""Features of tier groups and domains, from the sums and the sorted keys of their apps."""
+
+from typing import Final
+
+import numpy as np
+
+from models.features import kinds as s
+from models.features.apps import U32
+from models.features.keys import value_of
+from models.features.table import AGES, GROUP
+from models.features.table import DOMAIN as DOMAIN_LEVEL
+from models.jit import kernel
+from models.sim.apps import F32, F64
+
+_USE_QUANTILES: Final = (0.1, 0.5, 0.75, 0.9, 1.0)
+_SLACK_QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.9)
+"""Mirrored: of the use the upper tail is what matters, of the headroom the lower one."""
+
+_APPS: Final = GROUP.at("apps")
+_RPS: Final = GROUP.at("rps")
+_TREND: Final = GROUP.at("rps_trend")
+_ERRORS: Final = GROUP.at("errors")
+_USE: Final = GROUP.at("utilisation")
+_MEMORY_USE: Final = GROUP.at("memory_use")
+_USE_P10: Final = GROUP.at("utilisation_p10")
+_USE_VARIANCE: Final = GROUP.at("utilisation_variance")
+_SLACK: Final = GROUP.at("headroom")
+_SLACK_MIN: Final = GROUP.at("headroom_min")
+_SLACK_VARIANCE: Final = GROUP.at("headroom_variance")
+_AT_RISK: Final = GROUP.at("at_risk")
+_RESTARTS: Final = GROUP.at("restarts")
+_READY: Final = GROUP.at("ready")
+_IN_FLIGHT: Final = GROUP.at("in_flight_30s")
+_PENDING: Final = GROUP.at("pending")
+_HELD_CPU: Final = GROUP.at("held_cpu")
+_HELD_MEMORY: Final = GROUP.at("held_memory")
+_MISSING: Final = GROUP.at("missing")
+_AGE: Final = GROUP.at("sample_age")
+_EXPOSURE: Final = DOMAIN_LEVEL.at("latency_exposure")
+
+_BUSY, _IDLE = 1.0, 0.0
+_TIGHT, _EASY = 0.0, 1.0
+
+
+@kernel
+def summarise(total: F64, use: U32, slack: U32, cpu: float, memory: float, out: F32) -> None:
+    """Fill the columns of GROUP of every segment of one environment.
+
+    `total` [segments, SUMS]; `use` and `slack` [A] sorted keys of the same segments; `cpu` and
+    `memory` the allocatable cores and GiB of the ready nodes; `out` [columns, segments].
+    """
+    start = 0
+    for segment in range(total.shape[0]):
+        row = total[segment]
+        seen = int(row[s.SEEN])
+        _describe(row, out, segment)
+        _count_pods(row, max(cpu, 1e-3), max(memory, 1e-3), out, segment)
+        _rank(use, start, seen, _USE_QUANTILES, out[_USE_P10:], segment)
+        _rank(slack, start, seen, _SLACK_QUANTILES, out[_SLACK_MIN:], segment)
+        if seen == 0:
+            _assume(row[s.APPS] > 0, out, segment)
+        start += seen
+
+
+@kernel
+def _within(value: float, low: float, high: float) -> np.float32:
+    return np.float32(min(max(value, low), high))
+
+
+@kernel
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0.0 else 0.0
+
+
+@kernel
+def _describe(row: F64, out: F32, k: int) -> None:
+    """Means and variances; without traffic every app counts the same in the mean headroom."""
+    seen, traffic = row[s.SEEN], row[s.TRAFFIC]
+    use, slack = _ratio(row[s.USE], seen), _ratio(row[s.SLACK], seen)
+    weighted = row[s.SLACK_TRAFFIC] / traffic if traffic > 0.0 else slack
+    trend = traffic / row[s.MEAN_TRAFFIC] - 1.0 if row[s.MEAN_TRAFFIC] > 0.0 else 0.0
+    out[_APPS, k] = row[s.APPS]
+    out[_RPS, k] = traffic
+    out[_TREND, k] = _within(trend, -1.0, 5.0)
+    out[_ERRORS, k] = _within(_ratio(row[s.FAILING], traffic), 0.0, 1.0)
+    out[_USE, k] = _within(_ratio(row[s.CPU_USED], row[s.CPU_ASKED]), 0.0, 5.0)
+    out[_MEMORY_USE, k] = _within(_ratio(row[s.MEMORY_USED], row[s.MEMORY_ASKED]), 0.0, 5.0)
+    out[_USE_VARIANCE, k] = _within(_ratio(row[s.USE_SQUARED], seen) - use * use, 0.0, 5.0)
+    out[_SLACK, k] = _within(weighted, -5.0, 1.0)
+    variance = _ratio(row[s.SLACK_SQUARED], seen) - slack * slack
+    out[_SLACK_VARIANCE, k] = _within(variance, 0.0, 5.0)
+    out[_AT_RISK, k] = _ratio(row[s.AT_RISK], seen)
+    out[_MISSING, k] = _ratio(row[s.MISSING], row[s.APPS])
+    out[_AGE, k] = _ratio(row[s.AGE_S], row[s.APPS])
+
+
+@kernel
+def _count_pods(row: F64, cpu: float, memory: float, out: F32, k: int) -> None:
+    wanted = max(row[s.WANTED], 1.0)
+    out[_RESTARTS, k] = _within(row[s.RESTARTED] / max(row[s.UP], 1.0), 0.0, 5.0)
+    out[_READY, k] = _within(row[s.UP] / wanted, 0.0, 5.0)
+    out[_PENDING, k] = _within(row[s.WAITING] / wanted, 0.0, 5.0)
+    out[_HELD_CPU, k] = _within(row[s.HELD_CPU] / cpu, 0.0, 5.0)
+    out[_HELD_MEMORY, k] = _within(row[s.HELD_MEMORY] / memory, 0.0, 5.0)
+    for bucket in range(len(AGES)):
+        out[_IN_FLIGHT + bucket, k] = _within(row[s.FLIGHT + bucket] / wanted, 0.0, 5.0)
+
+
+@kernel
+def _rank(keys: U32, start: int, seen: int, wanted: tuple[float, ...], out: F32, k: int) -> None:
+    """Quantiles by linear interpolation between neighbours, as numpy's default."""
+    for place in range(len(wanted) if seen > 0 else 0):
+        at = wanted[place] * (seen - 1)
+        below = int(at)
+        low = value_of(keys[start + below])
+        high = value_of(keys[start + min(below + 1, seen - 1)])
+        out[place, k] = np.float32(low + (at - below) * (high - low))
+
+
+@kernel
+def _assume(declared: bool, out: F32, k: int) -> None:
+    """Where apps are declared but none was ever seen, assume the worse, not the idle."""
+    use, slack = (_BUSY, _TIGHT) if declared else (_IDLE, _EASY)
+    out[_USE, k] = out[_MEMORY_USE, k] = use
+    out[_SLACK, k] = slack
+    for place in range(len(_USE_QUANTILES)):
+        out[_USE_P10 + place, k] = use
+    for place in range(len(_SLACK_QUANTILES)):
+        out[_SLACK_MIN + place, k] = slack
+
+
+@kernel
+def expose(total: F64, calls: F32, out: F32) -> None:
+    """Latency exposure of every domain: what its callees use of the time it has promised.
+
+    Direct callees only: the latency of a callee contains that of its own callees.
+    """
+    for caller in range(total.shape[0]):
+        target = _ratio(total[caller, s.TARGET], total[caller, s.TARGET_TRAFFIC])
+        waited = 0.0
+        for callee in range(total.shape[0]):
+            latency = _ratio(total[callee, s.LATENCY], total[callee, s.TRAFFIC])
+            waited += calls[caller, callee] * latency
+        out[_EXPOSURE, caller] = _within(_ratio(waited, target), 0.0, 5.0)

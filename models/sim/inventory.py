@@ -1,0 +1,94 @@
+"""What is declared about a cluster, without which "missing" has no meaning.
+
+Bounds, targets and prices as their owners would write them: nothing measured, nothing hidden.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.sim.apps import F32, I16, I32, Population
+from models.sim.config import MARKETS, PRIORITIES, Cluster, Pool
+
+
+class Inventory(NamedTuple):
+    """A apps, D domains, P pools."""
+
+    domain: I16
+    """[A] where the app is declared; apps can move, so what is known at a tick comes first."""
+    tier: I16
+    """[A] index into the domain's tier groups."""
+    min_replicas: I32
+    """[A]."""
+    max_replicas: I32
+    """[A]."""
+    latency_target: F32
+    """[A] seconds; infinite for best-effort apps."""
+    saturation: F32
+    """[A] CPU use over request at which the app's load tests found its pods saturated."""
+    priority: I32
+    """[D] 0 for P0 to 3 for P3."""
+    floor_share: F32
+    """[D] share of capacity that no budget goes below while feasible."""
+    tiers: I32
+    """[D] how many tier groups a domain has."""
+    calls: F32
+    """[D, D] inline calls to the domain of the column per request of the domain of the row."""
+    domain_pools: I32
+    """[D, choices] pools a domain may use, preferred first, -1 where there are fewer."""
+    pool_cpu: F32
+    """[P] allocatable cores of a node."""
+    pool_memory: F32
+    """[P] allocatable GiB of a node."""
+    pool_price: F32
+    """[P] money per node-hour, in the pool's declared mix of markets."""
+    spend_cap_per_hour: float
+    """Money."""
+    tick_s: int
+
+
+def declare(population: Population, cluster: Cluster) -> Inventory:
+    """The inventory of a population in its cluster, as its owners would write it."""
+    apps = population.apps
+    busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
+    machines = [cluster.machine_of(pool) for pool in cluster.pools]
+    return Inventory(
+        domain=apps.domain,
+        tier=apps.tier,
+        min_replicas=apps.min_replicas,
+        max_replicas=apps.max_replicas,
+        latency_target=apps.latency_target,
+        saturation=(apps.workers_per_core * apps.cpu_limit_ratio * busy).astype(np.float32),
+        priority=np.array([PRIORITIES.index(d.priority) for d in cluster.domains], np.int32),
+        floor_share=np.array([d.floor_share for d in cluster.domains], np.float32),
+        tiers=np.array([len(d.tiers) for d in cluster.domains], np.int32),
+        calls=_call_matrix(cluster),
+        domain_pools=_domain_pools(cluster),
+        pool_cpu=np.array([m.cpu_cores - m.reserved_cpu_cores for m in machines], np.float32),
+        pool_memory=np.array([m.memory_gib - m.reserved_memory_gib for m in machines], np.float32),
+        pool_price=np.array([_price(cluster, pool) for pool in cluster.pools], np.float32),
+        spend_cap_per_hour=cluster.spend_cap_per_hour,
+        tick_s=cluster.tick_seconds,
+    )
+
+
+def _call_matrix(cluster: Cluster) -> F32:
+    names = cluster.domain_names
+    matrix = np.zeros((len(names), len(names)), np.float32)
+    for call in cluster.calls:
+        matrix[names.index(call.caller), names.index(call.callee)] += call.calls_per_request
+    return matrix
+
+
+def _domain_pools(cluster: Cluster) -> I32:
+    width = max(len(domain.pools) for domain in cluster.domains)
+    table = np.full((len(cluster.domains), width), -1, np.int32)
+    for row, domain in enumerate(cluster.domains):
+        table[row, : len(domain.pools)] = [cluster.pool_names.index(p) for p in domain.pools]
+    return table
+
+
+def _price(cluster: Cluster, pool: Pool) -> float:
+    """What a node of the pool costs on average: which market a node is from is not observed."""
+    shares = (getattr(pool.markets, market) * getattr(cluster.prices, market) for market in MARKETS)
+    return cluster.machine_of(pool).price_per_hour * float(sum(shares))

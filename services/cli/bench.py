@@ -1,0 +1,190 @@
+"""`hirl bench`: how fast the simulated cluster is on this machine."""
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from models.sim.config import Cluster, load_cluster, with_apps
+from models.sim.events import (
+    Deploy,
+    Event,
+    Inventory,
+    MetricsOutage,
+    Payload,
+    SpotReclaim,
+    Target,
+    Traffic,
+    ZoneLoss,
+)
+from models.sim.scenario import Scenario
+from models.sim.world import World
+from services.cli.bench_stages import describe, stage_seconds
+from services.cli.options import JsonOption
+from services.cli.output import Cell, progress, table, write_json
+from services.cli.validate.drive import Driven
+
+app = typer.Typer(no_args_is_help=True, help="Measure how fast things are on this machine.")
+
+SIZES = (155, 1550, 15500)
+_BLOCK = 15
+"""Ticks per measurement; the median of the blocks is reported."""
+_WARM_UP = 30
+_MINUTES = 60
+
+EnvsOption = Annotated[
+    int, typer.Option("--envs", min=1, metavar="N", help="Environments side by side.")
+]
+AppsOption = Annotated[int, typer.Option("--apps", min=20, metavar="N", help="Apps in each.")]
+TicksOption = Annotated[
+    int, typer.Option("--ticks", min=_BLOCK, metavar="N", help="Ticks measured of each size.")
+]
+OnTicks = Callable[[int], None]
+
+
+@app.command(
+    epilog="Example: [bold]hirl bench sim --envs 64 --apps 1550 --json bench.json[/bold]"
+)
+def sim(
+    envs: EnvsOption = 64, apps: AppsOption = 1550, ticks: TicksOption = 300, json: JsonOption = None
+) -> None:
+    """Environment-ticks per second on one core, every mechanism on, an HPA per app included.
+
+    The scenario has an event of every kind, the scheduler knows priorities and preempts.
+    Larger clusters run in fewer environments, so that environments x apps and with it the
+    memory stay the same. The first run compiles the kernels, which takes minutes.
+    """
+    console = Console()
+    with progress(f"{envs} x {apps:,} apps", ticks + _WARM_UP, console) as advance:
+        world = busy_world(apps, envs)
+        run = Driven(world)
+        rate = median_rate(run, ticks, advance)
+        peak = peak_rss_mb()
+    with progress("stages", 1, console):
+        stages = _stages(Driven(busy_world(apps, envs)), min(ticks, 60))
+    others = []
+    for size in SIZES:
+        fewer = max(1, min(envs, envs * apps // size))
+        with progress(f"{fewer} x {size:,} apps", ticks + _WARM_UP, console) as advance:
+            others.append(
+                {
+                    "apps": size,
+                    "envs": fewer,
+                    "env_ticks_per_s": median_rate(
+                        Driven(busy_world(size, fewer)), ticks, advance
+                    ),
+                }
+            )
+    payload = {
+        "envs": envs,
+        "apps": apps,
+        "env_ticks_per_s": rate,
+        "peak_rss_mb": peak,
+        "by_apps": others,
+        "stages": stages,
+        "world_hash": world.hash,
+    }
+    _print(console, payload)
+    if json is not None:
+        write_json(json, payload)
+
+
+def busy_world(apps: int, envs: int) -> World:
+    """A world in which everything happens."""
+    cluster = load_cluster() if apps == load_cluster().apps else with_apps(load_cluster(), apps)
+    scheduler = msgspec.structs.replace(cluster.scheduler, order="priority", preemption=True)
+    cluster = msgspec.structs.replace(cluster, scheduler=scheduler)
+    return World(cluster, busy_scenario(cluster), list(range(envs)))
+
+
+def busy_scenario(cluster: Cluster) -> Scenario:
+    """An hour with an event of every kind."""
+    return Scenario(
+        name="everything",
+        shows="What a tick costs when every mechanism has something to do.",
+        start="Tue 14:00",
+        length_minutes=_MINUTES,
+        warmup_minutes=0,
+        events=_events(cluster),
+    )
+
+
+def _events(cluster: Cluster) -> tuple[Event, ...]:
+    first, *_, last = (Target(domains=(name,)) for name in cluster.domain_names)
+    few = Target(domains=cluster.domain_names, share=0.05)
+    return (
+        Traffic(name="spike", target=first, factor=2.0, at_minute=8, hold_minutes=10),
+        Payload(name="slow", target=few, factor=2.0, at_minute=6, hold_minutes=10),
+        Deploy(name="release", target=last, at_minute=7, over_minutes=10),
+        MetricsOutage(name="zero", target=few, mode="zero", at_minute=6, length_minutes=20),
+        ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=30, length_minutes=10),
+        SpotReclaim(name="spot", share=0.5, at_minute=14),
+        Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=12),
+    )
+
+
+def median_rate(run: Driven, ticks: int, advance: OnTicks) -> float:
+    """Environment-ticks per second: the median over blocks after a warm-up."""
+    run.run(_WARM_UP)
+    advance(_WARM_UP)
+    rates = []
+    for _ in range(max(1, ticks // _BLOCK)):
+        began = time.perf_counter()
+        run.run(_BLOCK)
+        rates.append(_BLOCK * run.world.environments / (time.perf_counter() - began))
+        advance(_BLOCK)
+    return statistics.median(rates)
+
+
+def peak_rss_mb() -> float:
+    """The most memory this process ever held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, Linux KiB.
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def _stages(run: Driven, ticks: int) -> list[dict[str, Any]]:
+    run.run(_WARM_UP)
+    spent = stage_seconds(run, ticks)
+    total, work = sum(spent.values()), ticks * run.world.environments
+    return [
+        {
+            "stage": name,
+            "what": describe(name),
+            "us_per_env_tick": 1e6 * seconds / work,
+            "share": seconds / total,
+        }
+        for name, seconds in spent.items()
+    ]
+
+
+def _print(console: Console, payload: dict[str, Any]) -> None:
+    stages: list[tuple[Cell, ...]] = [
+        (row["stage"], row["what"], row["us_per_env_tick"], f"{row['share']:.1%}")
+        for row in payload["stages"]
+    ]
+    title = "What each mechanism costs"
+    console.print(table(title, ("stage", "what", "us per env-tick", "share"), stages))
+    sizes: list[tuple[Cell, ...]] = [
+        (
+            row["apps"],
+            row["envs"],
+            row["env_ticks_per_s"],
+            1e9 / (row["env_ticks_per_s"] * row["apps"]),
+        )
+        for row in payload["by_apps"]
+    ]
+    columns = ("apps", "environments", "env-ticks/s", "ns per app and tick")
+    console.print(table("By size", columns, sizes))
+    console.print(
+        f"[bold]{payload['env_ticks_per_s']:,.0f} env-ticks/s[/bold] with "
+        f"{payload['envs']} x {payload['apps']:,} apps on one core; "
+        f"peak memory {payload['peak_rss_mb']:,.0f} MB; world {payload['world_hash']}",
+        highlight=False,
+    )

@@ -1,12 +1,15 @@
 """Compiled kernels, with a cache on disk that notices every change of source.
 
 numba's own cache looks only at the file a kernel stands in: a changed helper in another
-file would leave a stale kernel behind. Here the cache folder is named after all sources.
+file would leave a stale kernel behind. Here each file's cache folder is named after the
+contents of that file and of all files it imports from here.
 """
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,20 +18,40 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_IMPORT = re.compile(r"^from (models[\w.]*) import", re.MULTILINE)
 
-def _sources_digest() -> str:
+
+_ROOT = Path(__file__).parent
+
+
+@cache
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def _sources(file: Path) -> list[Path]:
+    """A file and all it imports from here: kernels call kernels and freeze constants."""
+    found = [file, Path(__file__)]
+    for source in found:
+        for module in _IMPORT.findall(_text(source)):
+            imported = _ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
+            if imported.exists() and imported not in found:
+                found.append(imported)
+    return sorted(found)
+
+
+@cache
+def _cache_folder(file: Path) -> Path:
+    """Where the kernels of a file are kept, named after the contents of its sources."""
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _cache_folder() -> Path:
+    for source in _sources(file):
+        digest.update(_text(source).encode())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "hirl" / "kernels" / _sources_digest()
+    return root / "hirl" / "kernels" / digest.hexdigest()[:16]
 
 
-numba.config.CACHE_DIR = str(_cache_folder())
+# Untyped: numba's stubs know neither the settings nor the options used below.
+_numba: Any = numba
 
 
 def kernel(function: F) -> F:
@@ -38,7 +61,16 @@ def kernel(function: F) -> F:
     No reference counting either (`_nrt`): kernels allocate nothing, they work on arrays they
     are given, and counting references to those made small kernels several times slower.
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function))
+    # numba asks for the folder while it decorates.
+    _numba.config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename)))
+    options = {"cache": True, "error_model": "numpy", "nogil": True, "_nrt": False}
+    return cast(F, _numba.njit(**options)(function))
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether a kernel is in the cache, so that its first call will not take long."""
+    file = Path(cast(Any, function).py_func.__code__.co_filename)
+    return any(_cache_folder(file).rglob(f"{file.stem}.{function.__name__}-*.nbc"))
 
 
 @kernel

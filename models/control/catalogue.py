@@ -4,14 +4,17 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from models.control.controller import Controller, declare
+from models.control.controller import Controller
 from models.control.hpa import Hpa
 from models.sim.errors import InputError
+from models.sim.inventory import declare
 from models.sim.world import World
 
 
 def _hpa(world: World) -> Hpa:
-    return Hpa(declare(world.population), world.layout.pools, world.cluster.tick_seconds)
+    return Hpa(
+        declare(world.population, world.cluster), world.layout.pools, world.cluster.tick_seconds
+    )
 
 
 CONTROLLERS: dict[str, Callable[[World], Controller[Any]]] = {"hpa": _hpa}

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.control.controller import Inventory
 from models.jit import copy_row, kernel
 from models.sim.apps import F32, I8, I32
 from models.sim.draws import Purpose, uniform
+from models.sim.inventory import Inventory
 from models.sim.observe import Observation, Pipeline
 from models.sim.plan import Plan, Reason, empty_plan
 from models.sim.state import (
@@ -81,7 +81,10 @@ class Hpa:
         return HpaState(np.repeat(current, WINDOW_SYNCS, axis=1), peak)
 
     def step(
-        self, observation: Observation, forecast: None, state: HpaState
+        self,
+        observation: Observation,
+        forecast: None,  # noqa: ARG002  every controller has this shape; HPA only reacts
+        state: HpaState,
     ) -> tuple[Plan, HpaState]:
         """Sync the HPAs that are due; the others hold."""
         environments, apps = observation.missing.shape
@@ -254,4 +257,4 @@ def _recommend(
 @kernel
 def _unless_tolerated(ratio: float, wanted: float, current: int) -> int:
     in_tolerance = 1.0 - TOLERANCE <= ratio <= 1.0 + TOLERANCE
-    return current if in_tolerance else np.int32(math.ceil(wanted))
+    return current if in_tolerance else math.ceil(wanted)

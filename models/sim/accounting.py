@@ -6,7 +6,7 @@ PW weighs that by priority, and J = PW + node-hours. Nodes are billed while they
 included, and reserved ones whether they exist or not.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,14 +116,15 @@ def empty_accounts(environments: int, apps: int, layout: Layout) -> Accounts:
 
 def copy_accounts(accounts: Accounts) -> Accounts:
     """An independent copy."""
-    return Accounts(*(array.copy() for array in accounts))
+    return Accounts._make(array.copy() for array in accounts)
 
 
 def reset_accounts(accounts: Accounts) -> None:
     """Forget the warm-up: sums start at zero, the memory of directions stays."""
-    for name, array in zip(Accounts._fields, accounts, strict=True):
+    sums: dict[str, NDArray[Any]] = accounts._asdict()
+    for name, array in sums.items():
         if name != "last":
-            array[...] = np.zeros((), array.dtype)
+            array[...] = 0
 
 
 @kernel

@@ -52,9 +52,10 @@ def apply_plan(st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rule
         if resize_tick[app] != NONE:
             if resize_tick[app] <= tick:
                 _land_resize(st, acc, e, app)
-        elif new_cpu[app] != cpu[app] or new_memory[app] != memory[app]:
-            if new_cpu[app] > 0 and new_memory[app] > 0:
-                _begin_resize(st, acc, e, app, new_cpu[app], new_memory[app], window)
+            continue
+        differs = new_cpu[app] != cpu[app] or new_memory[app] != memory[app]
+        if differs and new_cpu[app] > 0 and new_memory[app] > 0:
+            _begin_resize(st, acc, e, app, new_cpu[app], new_memory[app], window)
 
 
 @kernel

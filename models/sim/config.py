@@ -31,7 +31,7 @@ class _Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A section of the file: unknown keys are errors, values never change."""
 
 
-class Slo(_Spec, kw_only=True):
+class Slo(_Spec, frozen=True, kw_only=True):
     """What a domain promises. A throughput SLO's target is the time a request may queue."""
 
     kind: Literal["latency", "throughput"] = "latency"
@@ -45,7 +45,7 @@ class Slo(_Spec, kw_only=True):
             raise ValueError("expected timeout_ms above latency_target_ms")
 
 
-class Domain(_Spec, kw_only=True):
+class Domain(_Spec, frozen=True, kw_only=True):
     """A group of apps with one priority, one SLO class, a floor and node pools."""
 
     name: Name
@@ -69,7 +69,7 @@ class Domain(_Spec, kw_only=True):
     """Weekend traffic over weekday traffic."""
 
 
-class Call(_Spec, kw_only=True):
+class Call(_Spec, frozen=True, kw_only=True):
     """Inline calls from one domain's requests to another domain."""
 
     caller: Name
@@ -78,7 +78,7 @@ class Call(_Spec, kw_only=True):
     guard: Guard = "none"
 
 
-class Markets(_Spec, kw_only=True):
+class Markets(_Spec, frozen=True, kw_only=True):
     """How a pool's nodes are bought; the shares sum to 1."""
 
     on_demand: Share = 0.0
@@ -90,7 +90,7 @@ class Markets(_Spec, kw_only=True):
             raise ValueError("expected on_demand + reserved + spot = 1")
 
 
-class Machine(_Spec, kw_only=True):
+class Machine(_Spec, frozen=True, kw_only=True):
     """A node type. The reserved parts belong to the kubelet and system daemons."""
 
     name: Name
@@ -108,7 +108,7 @@ class Machine(_Spec, kw_only=True):
             raise ValueError("expected reserved_memory_gib below memory_gib")
 
 
-class Pool(_Spec, kw_only=True):
+class Pool(_Spec, frozen=True, kw_only=True):
     """A range of nodes of one machine type over all zones."""
 
     name: Name
@@ -122,7 +122,7 @@ class Pool(_Spec, kw_only=True):
     """Share of every domain's pods that run here from the start (shared pools)."""
 
 
-class Prices(_Spec, kw_only=True):
+class Prices(_Spec, frozen=True, kw_only=True):
     """Price of each market over the on-demand price."""
 
     on_demand: Positive = 1.0
@@ -130,7 +130,7 @@ class Prices(_Spec, kw_only=True):
     spot: Positive = 0.35
 
 
-class Scheduler(_Spec, kw_only=True):
+class Scheduler(_Spec, frozen=True, kw_only=True):
     """In which order pending pods are placed, and how fast."""
 
     order: Literal["fifo", "priority"] = "fifo"
@@ -139,7 +139,7 @@ class Scheduler(_Spec, kw_only=True):
     pods_per_second: Positive = 300.0
 
 
-class Provisioner(_Spec, kw_only=True):
+class Provisioner(_Spec, frozen=True, kw_only=True):
     """The node autoscaler and the cloud behind it."""
 
     batch_window_s: NotNegative = 10.0
@@ -159,7 +159,7 @@ class Provisioner(_Spec, kw_only=True):
     scale_down_nodes_per_minute: Count = 10
 
 
-class PodStart(_Spec, kw_only=True):
+class PodStart(_Spec, frozen=True, kw_only=True):
     """A pod's way from bound to ready, each part log-normal around its median."""
 
     image_pull_s: NotNegative
@@ -170,7 +170,7 @@ class PodStart(_Spec, kw_only=True):
     readiness_period_s: NotNegative
 
 
-class Churn(_Spec, kw_only=True):
+class Churn(_Spec, frozen=True, kw_only=True):
     """What moves pods without any autoscaler."""
 
     deploys_per_app_per_day: NotNegative
@@ -184,7 +184,7 @@ class Churn(_Spec, kw_only=True):
     """Reclaims per spot node."""
 
 
-class Metrics(_Spec, kw_only=True):
+class Metrics(_Spec, frozen=True, kw_only=True):
     """What stands between the truth and a controller."""
 
     lag_s: NotNegative = 10.0
@@ -194,7 +194,7 @@ class Metrics(_Spec, kw_only=True):
     missing_share: Share = 0.004
 
 
-class Population(_Spec, kw_only=True):
+class Population(_Spec, frozen=True, kw_only=True):
     """How the apps are generated from the fitted tables."""
 
     seed: Annotated[int, Meta(ge=0)] = 78
@@ -204,7 +204,7 @@ class Population(_Spec, kw_only=True):
     wrong_class_share: Share = 0.07
 
 
-class Cluster(_Spec, kw_only=True):
+class Cluster(_Spec, frozen=True, kw_only=True):
     """The whole file."""
 
     name: Name

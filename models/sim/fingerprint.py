@@ -8,17 +8,17 @@ import ast
 import hashlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from numpy.typing import NDArray
 
 from models.sim.apps import F32, Population
 from models.sim.config import Cluster
 from models.sim.scenario import Scenario
 
 
-def world_hash(
-    cluster: Cluster, scenario: Scenario, population: Population, replay: F32
-) -> str:
+def world_hash(cluster: Cluster, scenario: Scenario, population: Population, replay: F32) -> str:
     """Sixteen hexadecimal digits that change when the world does.
 
     Of a replayed trace the values count, not the place of its file.
@@ -28,10 +28,10 @@ def world_hash(
     nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]
     digest.update(msgspec.json.encode(msgspec.structs.replace(scenario, replay=tuple(nameless))))
     digest.update(replay.tobytes())
-    for table in population:
-        for name, array in zip(table._fields, table, strict=True):
-            digest.update(name.encode())
-            digest.update(array.tobytes())
+    columns: dict[str, NDArray[Any]] = population.apps._asdict() | population.calls._asdict()
+    for name, column in columns.items():
+        digest.update(name.encode())
+        digest.update(column.tobytes())
     return digest.hexdigest()[:16]
 
 

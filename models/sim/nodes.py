@@ -110,7 +110,7 @@ def lose(st: State, acc: Accounts, e: int, node: int, rules: Rules) -> None:
 def zone_is_lost(st: State, e: int, zone: int, script: Script) -> bool:
     """Whether a zone is away at this tick."""
     for k in range(script.zones.shape[1]):
-        if script.zones[e, k].zone == zone:
-            if script.zones[e, k].start <= st.env[e].tick < script.zones[e, k].end:
-                return True
+        lost = script.zones[e, k]
+        if lost.zone == zone and lost.start <= st.env[e].tick < lost.end:
+            return True
     return False

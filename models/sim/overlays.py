@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from numpy.typing import ArrayLike
+
 from models.sim.apps import F32, I8, I16, I32
 from models.sim.records import Records, records
 
@@ -109,13 +111,17 @@ class Script(NamedTuple):
 def script_of(overlays: Overlays) -> Script:
     """Put the columns of each kind of happening side by side."""
     o = overlays
-    waves = {"what": o.what, "start": o.start, "ramp": o.ramp, "hold": o.hold}
+    waves: dict[str, ArrayLike] = {"what": o.what, "start": o.start, "ramp": o.ramp, "hold": o.hold}
     waves |= {"decay": o.decay, "factor": o.factor}
-    inventory = {"kind": o.inventory_kind, "tick": o.inventory_tick}
+    inventory: dict[str, ArrayLike] = {"kind": o.inventory_kind, "tick": o.inventory_tick}
     inventory |= {"app": o.inventory_app, "domain": o.inventory_domain}
-    outages = {"mode": o.outage_mode, "start": o.outage_start, "end": o.outage_end}
-    zones = {"zone": o.zone, "start": o.zone_start, "end": o.zone_end}
-    reclaims = {"tick": o.reclaim_tick, "share": o.reclaim_share}
+    outages: dict[str, ArrayLike] = {
+        "mode": o.outage_mode,
+        "start": o.outage_start,
+        "end": o.outage_end,
+    }
+    zones: dict[str, ArrayLike] = {"zone": o.zone, "start": o.zone_start, "end": o.zone_end}
+    reclaims: dict[str, ArrayLike] = {"tick": o.reclaim_tick, "share": o.reclaim_share}
     return Script(
         waves=records(waves, o.start.shape),
         wave_weight=o.app_weight,

@@ -193,12 +193,21 @@ def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
                 continue
             free = st.room[e, ROOM_CPU, node]
             used = rules.pools[pool].cpu - free
-            if busy or used >= rules.physics[0].low_use * rules.pools[pool].cpu:
-                st.node[e, node].low = NONE
-            elif st.node[e, node].low == NONE:
-                st.node[e, node].low = st.env[e].tick
-            elif st.env[e].tick - st.node[e, node].low >= rules.physics[0].low_ticks and drains > 0:
-                if used == 0 or used * _DRAIN_MARGIN < spare - free:
-                    lose(st, acc, e, node, rules)
-                    spare -= free + used
-                    drains -= 1
+            fits_elsewhere = used == 0 or used * _DRAIN_MARGIN < spare - free
+            due = _low_for_long(st, e, node, used, busy, rules)
+            if due and fits_elsewhere and drains > 0:
+                lose(st, acc, e, node, rules)
+                spare -= free + used
+                drains -= 1
+
+
+@kernel
+def _low_for_long(st: State, e: int, node: int, used: int, busy: bool, rules: Rules) -> bool:
+    """Note since when a node is under-used, and say whether that is long enough."""
+    this = st.node[e, node]
+    if busy or used >= rules.physics[0].low_use * rules.pools[rules.node_pool[node]].cpu:
+        this.low = NONE
+        return False
+    if this.low == NONE:
+        this.low = st.env[e].tick
+    return st.env[e].tick - this.low >= rules.physics[0].low_ticks

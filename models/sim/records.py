@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Records = NDArray[np.void]
+Record = Any
+"""One element of a structured array; kernels read its fields as attributes."""
 
 INT = np.int32
 FLOAT = np.float32

@@ -22,6 +22,7 @@ from models.sim.accounting import (
 from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I8, I32, Apps, Calls
 from models.sim.draws import Purpose, as_normal, draw, stream
 from models.sim.erlang import U32, LatencyTables, interpolate, locate
+from models.sim.records import Record
 from models.sim.state import (
     ACTIVE,
     BACKLOG,
@@ -126,7 +127,7 @@ def serve(
     e: int,
     traits: Traits,
     calls: CallRows,
-    physics: np.void,
+    physics: Record,
     tables: LatencyTables,
     scratch: F32,
     cells: U32,

@@ -17,6 +17,7 @@ from models.sim.state import (
     DOMAIN,
     MEMORY_REQUEST,
     NONE,
+    READY,
     REPLICAS,
     ROOM_CPU,
     ROOM_MEMORY,
@@ -50,6 +51,7 @@ def fill(
     for e in range(st.env.size):
         _start_nodes(st, e, rules, script)
         _bind_all(st, e, rules, spill, order)
+    st.known[:, READY] = st.hidden[:, BOUND]
 
 
 def hide_late_apps(st: State, script: Script) -> None:

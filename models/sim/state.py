@@ -168,4 +168,4 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
 
 def copy_state(state: State) -> State:
     """An independent copy, bit for bit."""
-    return State(*(array.copy() for array in state))
+    return State._make(array.copy() for array in state)

@@ -13,7 +13,7 @@ from models.jit import copy_row, kernel
 from models.sim.apps import F32, F64, I32
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
 from models.sim.overlays import TRAFFIC, Script
-from models.sim.records import Records
+from models.sim.records import Record, Records
 from models.sim.state import BOOST, DOMAIN, PAYLOAD, RATE, RATE_NEXT, State
 from models.sim.tail import exponential
 from models.sim.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
@@ -50,7 +50,7 @@ class TrafficShape(NamedTuple):
 class Moment(NamedTuple):
     """A minute taken apart once for all apps."""
 
-    index: int
+    replay_index: int
     """Minutes since 14 days before tick 0, as replayed series count."""
     of_day: int
     is_weekend: bool
@@ -70,7 +70,7 @@ def moment_of(minute: int, shape: TrafficShape) -> Moment:
     since = minute + _EPOCH_MINUTES
     first, second, third = shape.periods
     return Moment(
-        index=max(0, minute + HISTORY_MINUTES),
+        replay_index=max(0, minute + HISTORY_MINUTES),
         of_day=of_week % DAY_MINUTES,
         is_weekend=of_week >= _SATURDAY,
         hour=since // 60,
@@ -101,7 +101,7 @@ def add_octave(
 
 
 @kernel
-def burst_factor(burst_stream: np.uint64, kind: np.void, app: int, moment: Moment) -> float:
+def burst_factor(burst_stream: np.uint64, kind: Record, app: int, moment: Moment) -> float:
     """A short burst at a random minute of some hours: sudden rise, linear fall."""
     word = draw(burst_stream, app, 0, moment.hour)
     if as_uniform(word) * 24.0 >= kind.bursts_per_day:
@@ -115,7 +115,7 @@ def burst_factor(burst_stream: np.uint64, kind: np.void, app: int, moment: Momen
 
 
 @kernel
-def seasonal_factor(kind: np.void, profiles: F32, weekend: float, moment: Moment) -> float:
+def seasonal_factor(kind: Record, profiles: F32, weekend: float, moment: Moment) -> float:
     """The regular part of an app's own traffic: day profile and weekend."""
     of_day = moment.of_day + kind.day_shift
     if of_day >= DAY_MINUTES:
@@ -126,11 +126,11 @@ def seasonal_factor(kind: np.void, profiles: F32, weekend: float, moment: Moment
 
 @kernel
 def season_of(
-    kind: np.void, row: int, replay: F32, profiles: F32, weekend: float, moment: Moment
+    kind: Record, row: int, replay: F32, profiles: F32, weekend: float, moment: Moment
 ) -> float:
     """The replayed trace where there is one, else the app's own season."""
     if row >= 0:
-        return replay[row, min(moment.index, replay.shape[1] - 1)]
+        return replay[row, min(moment.replay_index, replay.shape[1] - 1)]
     return seasonal_factor(kind, profiles, weekend, moment)
 
 
@@ -198,7 +198,7 @@ def begin_minute(
 
 
 @kernel
-def wave_shape(wave: np.void, tick: float) -> float:
+def wave_shape(wave: Record, tick: float) -> float:
     """How far a wave has risen: 0 before and after, 1 while it holds."""
     since = tick - wave.start
     if since <= 0.0:

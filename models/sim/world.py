@@ -1,9 +1,10 @@
 """A world: E environments of one cluster and scenario, advanced by plans, seen by observations."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
 from models.sim.apps import Apps, Population, app_records
@@ -123,10 +124,10 @@ class World:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot of this world, or of one with the same shape."""
-        for mine, saved in zip(
-            (*self.state, *self.accounts), (*snapshot.state, *snapshot.accounts), strict=True
-        ):
-            mine[...] = saved
+        mine: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
+        saved: tuple[NDArray[Any], ...] = (*snapshot.state, *snapshot.accounts)
+        for array, value in zip(mine, saved, strict=True):
+            array[...] = value
 
 
 def traffic_shape(cluster: Cluster, apps: Apps, start_minute_of_week: int) -> TrafficShape:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
 
@@ -56,7 +55,7 @@ def sim(
 ) -> None:
     """Environment-ticks per second on one core, every mechanism on, an HPA per app included.
 
-    The scenario has an event of every kind, the scheduler knows priorities and preempts.
+    The scenario has an event of every kind; the scheduler is the example cluster's.
     Larger clusters run in fewer environments, so that environments x apps and with it the
     memory stay the same. The first run compiles the kernels, which takes minutes.
     """
@@ -97,9 +96,7 @@ def sim(
 
 def busy_world(apps: int, envs: int) -> World:
     """A world in which everything happens."""
-    cluster = load_cluster() if apps == load_cluster().apps else with_apps(load_cluster(), apps)
-    scheduler = msgspec.structs.replace(cluster.scheduler, order="priority", preemption=True)
-    cluster = msgspec.structs.replace(cluster, scheduler=scheduler)
+    cluster = with_apps(load_cluster(), apps)
     return World(cluster, busy_scenario(cluster), list(range(envs)))
 
 

@@ -4,18 +4,19 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import numba
 import typer
 from rich.console import Console
 
 from models.control.catalogue import CONTROLLERS, check_controller, make_controller
 from models.control.run import run
+from models.jit import is_compiled
 from models.sim.config import load_cluster, with_apps
 from models.sim.errors import InputError
 from models.sim.failures import FailureWatch, setting_of
 from models.sim.recording import Recorder
 from models.sim.results import summarise
 from models.sim.scenario import load_scenario, scenario_names
+from models.sim.tick import advance
 from models.sim.world import World
 from services.cli.live import LiveView, PlainView, View
 from services.cli.options import ClusterOption, JsonOption, SeedOption
@@ -102,12 +103,8 @@ def _enough(apps: int, domains: int) -> int:
 
 
 def _preparing(console: Console) -> "_Status":
-    folder = Path(numba.config.CACHE_DIR)  # type: ignore[attr-defined]  # set by models.jit
-    compiled = any(folder.rglob("tick.advance-*.nbc"))
-    return _Status(
-        console,
-        "building the world" if compiled else "compiling kernels (once, about a minute)",
-    )
+    compiling = "compiling kernels (once, one to two minutes)"
+    return _Status(console, "building the world" if is_compiled(advance) else compiling)
 
 
 class _Status:

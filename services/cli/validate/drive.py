@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Callable
 
-from models.control.controller import declare
 from models.control.hpa import Hpa, HpaState
 from models.sim.config import load_cluster, with_apps
+from models.sim.inventory import declare
 from models.sim.scenario import load_scenario
 from models.sim.world import World
 
@@ -14,7 +14,9 @@ Watch = Callable[[World], None]
 
 def hpa_of(world: World) -> Hpa:
     """A fresh HPA per app of the world."""
-    return Hpa(declare(world.population), world.layout.pools, world.cluster.tick_seconds)
+    return Hpa(
+        declare(world.population, world.cluster), world.layout.pools, world.cluster.tick_seconds
+    )
 
 
 class Driven:

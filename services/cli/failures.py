@@ -1,0 +1,177 @@
+"""`hirl world failures`: the three failure modes under a controller, with their figures.
+
+A bystander is an app that no call path leads to from the apps that spike. What the spike did to
+bystanders is their violations minus those of the same seed without the spike: the same traffic,
+deploys and faults happen in both runs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from models.control.catalogue import check_controller, make_controller
+from models.control.run import run
+from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD
+from models.sim.config import Cluster, load_cluster
+from models.sim.events import Deploy, Traffic
+from models.sim.population import generate
+from models.sim.population_calls import reachable
+from models.sim.results import quantile_s
+from models.sim.scenario import Scenario, load_scenario
+from models.sim.targeting import select
+from models.sim.world import World
+from services.cli.options import ClusterOption, JsonOption
+from services.cli.output import progress, table, write_json
+
+STAMPEDE, CASCADE = "flash-sale-20-min-early", "cascade"
+INVERSION, CALM = "priority-inversion", "calm"
+EXAMPLES = (
+    "Examples: [bold]hirl world failures[/bold], "
+    "[bold]hirl world failures --seeds 10 --json failures.json[/bold]"
+)
+Mask = NDArray[np.bool_]
+PerSeed = list[float]
+
+SeedsOption = Annotated[
+    int, typer.Option("--seeds", metavar="N", min=1, help="Seeds 0 to N-1, side by side.")
+]
+ControllerOption = Annotated[
+    str, typer.Option("--controller", metavar="C", help="Whose failures to measure.")
+]
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """One number per seed; times are 95th percentiles from need to ready, in seconds."""
+
+    controller: str
+    seeds: int
+    world_hash: dict[str, str]
+    stampede_s: PerSeed
+    """Pods of the domain whose sale it is."""
+    cascade_s: PerSeed
+    """Pods of the spiking domain and of the P0 domain that rolls deploys beside it."""
+    bystander_apps: int
+    bystander_minutes: PerSeed
+    """Violation minutes an hour in the cascade, minus the same seed without the spike."""
+    calm_minutes: PerSeed
+    """Violation minutes an hour of the same apps on a calm day."""
+    p3_share_while_p0_waits: PerSeed
+    p0_wait_ticks: PerSeed
+
+
+def failures(
+    controller: ControllerOption = "hpa",
+    seeds: SeedsOption = 6,
+    cluster: ClusterOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Measure stampede, cascade and priority inversion under a controller."""
+    check_controller(controller)
+    described = load_cluster(cluster)
+    console = Console()
+    with progress("stampede, cascade with and without its spike, inversion, calm", 5) as advance:
+        found = measure(described, controller, range(seeds), advance)
+    console.print(_table(found))
+    if json is not None:
+        write_json(json, found)
+
+
+def measure(
+    cluster: Cluster, controller: str, seeds: Sequence[int], advance: Callable[[int], None]
+) -> Figures:
+    """Run the scenarios that show the failures and take their figures."""
+    population = generate(cluster)
+
+    def play(scenario: Scenario) -> World:
+        world = World(cluster, scenario, seeds, population)
+        run(world, make_controller(controller, world))
+        advance(1)
+        return world
+
+    stampede = play(load_scenario(STAMPEDE, cluster))
+    cascade = play(load_scenario(CASCADE, cluster))
+    without = play(without_spikes(cascade.scenario))
+    inversion = play(load_scenario(INVERSION, cluster))
+    calm = play(load_scenario(CALM, cluster))
+    spiking = spiking_apps(cascade)
+    bystander = ~reachable(population.calls, spiking.size, spiking)
+    totals = inversion.accounts.totals
+    return Figures(
+        controller=controller,
+        seeds=len(seeds),
+        world_hash={w.scenario.name: w.hash for w in (stampede, cascade, inversion, calm)},
+        stampede_s=_slow_starts(stampede, _hit_domains(stampede, (Traffic,))[:1]),
+        cascade_s=_slow_starts(cascade, _hit_domains(cascade, (Traffic, Deploy))[:2]),
+        bystander_apps=int(bystander.sum()),
+        bystander_minutes=(_hourly(cascade, bystander) - _hourly(without, bystander)).tolist(),
+        calm_minutes=_hourly(calm, bystander).tolist(),
+        p3_share_while_p0_waits=(totals[:, P3_HELD] / totals[:, P0_WAIT_TICKS].clip(1)).tolist(),
+        p0_wait_ticks=totals[:, P0_WAIT_TICKS].tolist(),
+    )
+
+
+def without_spikes(scenario: Scenario) -> Scenario:
+    """The same day without its traffic events."""
+    kept = tuple(event for event in scenario.events if not isinstance(event, Traffic))
+    return msgspec.structs.replace(scenario, events=kept)
+
+
+def spiking_apps(world: World) -> Mask:
+    """[apps] whose traffic the scenario raises."""
+    apps = world.population.apps
+    spikes = [event for event in world.scenario.events if isinstance(event, Traffic)]
+    masks = [select(event.target, event.name, world.cluster, apps) for event in spikes]
+    chosen: Mask = np.logical_or.reduce(masks)
+    return chosen
+
+
+def _hit_domains(world: World, kinds: tuple[type[Traffic] | type[Deploy], ...]) -> list[int]:
+    """Domains that events of these kinds name, in the order of the events."""
+    names = [
+        name
+        for event in world.scenario.events
+        if isinstance(event, kinds)
+        for name in event.target.domains
+    ]
+    return [world.cluster.domain_names.index(name) for name in dict.fromkeys(names)]
+
+
+def _slow_starts(world: World, domains: list[int]) -> PerSeed:
+    waits = world.accounts.waits[:, domains].sum(axis=1)
+    return [quantile_s(row, 0.95, float(world.cluster.tick_seconds)) for row in waits]
+
+
+def _hourly(world: World, apps: Mask) -> NDArray[np.float64]:
+    """[E] violation minutes of these apps per hour."""
+    hours = world.accounts.totals[:, MINUTES] / 60
+    minutes: NDArray[np.float64] = world.accounts.violation_minutes[:, apps].sum(axis=1)
+    return minutes / hours
+
+
+def _table(found: Figures) -> Table:
+    ratio = np.mean(found.bystander_minutes) / max(1e-9, float(np.mean(found.calm_minutes)))
+    rows = [
+        _row("stampede: need to ready, p95, s", found.stampede_s, "180 to 240"),
+        _row("cascade: need to ready, p95, s", found.cascade_s, "240 to 480"),
+        _row("cascade: bystander violation minutes an hour", found.bystander_minutes, ""),
+        _row("calm: the same apps' violation minutes an hour", found.calm_minutes, ""),
+        ("cascade over calm, bystanders", f"{ratio:.1f}", "", "at least 5"),
+        _row("inversion: P3's share while P0 waits, %", _percent(found), "about 18"),
+        _row("inversion: ticks in which P0 waits", found.p0_wait_ticks, "above 0"),
+    ]
+    title = f"{found.controller}, seeds 0 to {found.seeds - 1}, {found.bystander_apps} bystanders"
+    return table(title, ("failure", "mean", "over seeds", "expected"), rows)
+
+
+def _row(label: str, values: PerSeed, expected: str) -> tuple[str, str, str, str]:
+    return label, f"{np.mean(values):.1f}", f"{min(values):.1f} to {max(values):.1f}", expected
+
+
+def _percent(found: Figures) -> PerSeed:
+    return [100 * share for share in found.p3_share_while_p0_waits]

@@ -144,7 +144,7 @@ def serve(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
         within, seconds, stream(st.env[e].seed, _SHOT), tick, demand,
     )  # fmt: skip
-    _call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
+    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
     _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
     _find_capacity(
         known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
@@ -200,7 +200,7 @@ def _arrive(
 
 
 @kernel
-def _call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, demand: F32) -> None:
+def call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, demand: F32) -> None:
     """What a caller got through last tick is what it passes on now."""
     for edge in range(callers.size):
         caller = callers[edge]

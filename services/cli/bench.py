@@ -10,21 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from models.sim.config import Cluster, load_cluster, with_apps
-from models.sim.events import (
-    Deploy,
-    Event,
-    Inventory,
-    MetricsOutage,
-    Payload,
-    SpotReclaim,
-    Target,
-    Traffic,
-    ZoneLoss,
-)
-from models.sim.scenario import Scenario
+from models.sim.config import load_cluster, with_apps
 from models.sim.world import World
 from services.cli.bench_stages import describe, stage_seconds
+from services.cli.bench_world import busy_world
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.validate.drive import Driven
@@ -35,7 +24,6 @@ SIZES = (155, 1550, 15500)
 _BLOCK = 15
 """Ticks per measurement; the median of the blocks is reported."""
 _WARM_UP = 30
-_MINUTES = 60
 
 EnvsOption = Annotated[
     int, typer.Option("--envs", min=1, metavar="N", help="Environments side by side.")
@@ -61,12 +49,12 @@ def sim(
     """
     console = Console()
     with progress(f"{envs} x {apps:,} apps", ticks + _WARM_UP, console) as advance:
-        world = busy_world(apps, envs)
+        world = _world(apps, envs)
         run = Driven(world)
         rate = median_rate(run, ticks, advance)
         peak = peak_rss_mb()
     with progress("stages", 1, console):
-        stages = _stages(Driven(busy_world(apps, envs)), min(ticks, 60))
+        stages = _stages(Driven(_world(apps, envs)), min(ticks, 60))
     others = []
     for size in SIZES:
         fewer = max(1, min(envs, envs * apps // size))
@@ -76,7 +64,7 @@ def sim(
                     "apps": size,
                     "envs": fewer,
                     "env_ticks_per_s": median_rate(
-                        Driven(busy_world(size, fewer)), ticks, advance
+                        Driven(_world(size, fewer)), ticks, advance
                     ),
                 }
             )
@@ -94,36 +82,8 @@ def sim(
         write_json(json, payload)
 
 
-def busy_world(apps: int, envs: int) -> World:
-    """A world in which everything happens."""
-    cluster = with_apps(load_cluster(), apps)
-    return World(cluster, busy_scenario(cluster), list(range(envs)))
-
-
-def busy_scenario(cluster: Cluster) -> Scenario:
-    """An hour with an event of every kind."""
-    return Scenario(
-        name="everything",
-        shows="What a tick costs when every mechanism has something to do.",
-        start="Tue 14:00",
-        length_minutes=_MINUTES,
-        warmup_minutes=0,
-        events=_events(cluster),
-    )
-
-
-def _events(cluster: Cluster) -> tuple[Event, ...]:
-    first, *_, last = (Target(domains=(name,)) for name in cluster.domain_names)
-    few = Target(domains=cluster.domain_names, share=0.05)
-    return (
-        Traffic(name="spike", target=first, factor=2.0, at_minute=8, hold_minutes=10),
-        Payload(name="slow", target=few, factor=2.0, at_minute=6, hold_minutes=10),
-        Deploy(name="release", target=last, at_minute=7, over_minutes=10),
-        MetricsOutage(name="zero", target=few, mode="zero", at_minute=6, length_minutes=20),
-        ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=30, length_minutes=10),
-        SpotReclaim(name="spot", share=0.5, at_minute=14),
-        Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=12),
-    )
+def _world(apps: int, envs: int) -> World:
+    return busy_world(with_apps(load_cluster(), apps), envs)
 
 
 def median_rate(run: Driven, ticks: int, advance: OnTicks) -> float:

@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 
 from models.sim.config import MARKETS, PRIORITIES, Cluster, Market, Markets, Prices, load_cluster
-from services.cli import failures
+from services.cli import failures, fit
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, table, write_json
 
 app = typer.Typer(no_args_is_help=True, help="Look at the simulated cluster itself.")
 app.command(epilog=failures.EXAMPLES)(failures.failures)
+app.command(epilog=fit.EXAMPLES)(fit.fit)
 
 
 @app.command(

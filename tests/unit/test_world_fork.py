@@ -7,7 +7,7 @@ from models.sim.config import load_cluster, with_apps
 from models.sim.population import generate
 from models.sim.scenario import load_scenario
 from models.sim.world import Snapshot, World
-from services.cli.validate.drive import Driven, digest
+from services.cli.validate.drive import Driven, copy_memory, digest
 
 BEFORE, AFTER = 150, 90
 
@@ -18,12 +18,12 @@ def saved() -> tuple[Driven, Snapshot, HpaState]:
     world = World(cluster, load_scenario("cascade", cluster), [1, 2], generate(cluster))
     run = Driven(world)
     run.run(BEFORE)
-    return run, world.save(), HpaState(*(part.copy() for part in run.memory))
+    return run, world.save(), copy_memory(run.memory)
 
 
 def restore(run: Driven, snapshot: Snapshot, memory: HpaState) -> None:
     run.world.restore(snapshot)
-    run.memory = HpaState(*(part.copy() for part in memory))
+    run.memory = copy_memory(memory)
 
 
 def test_a_restored_world_continues_bit_for_bit() -> None:

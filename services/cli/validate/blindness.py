@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from models.control.hpa import HpaState
 from models.sim.config import load_cluster, with_apps
 from models.sim.observe import Observation
 from models.sim.plan import Plan
 from models.sim.scenario import load_scenario
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
-from services.cli.validate.drive import Driven
+from services.cli.validate.drive import Driven, copy_memory
 
 _HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring")
 """Parts of the state that no API answers."""
@@ -36,8 +35,7 @@ def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
 def _decide(run: Driven) -> tuple[Observation, Plan]:
     """Copies of what is seen and decided now; the controller's memory stays as it was."""
     seen = run.world.observe(run.hpa.pipeline)
-    memory = HpaState(*(part.copy() for part in run.memory))
-    plan, _ = run.hpa.step(seen, None, memory)
+    plan, _ = run.hpa.step(seen, None, copy_memory(run.memory))
     return Observation(*(part.copy() for part in seen)), Plan(*(part.copy() for part in plan))
 
 

@@ -37,6 +37,11 @@ class Driven:
                 watch(self.world)
 
 
+def copy_memory(memory: HpaState) -> HpaState:
+    """An independent copy, to go back to with a saved world."""
+    return HpaState(*(part.copy() for part in memory))
+
+
 def digest(world: World, environment: int | None = None) -> str:
     """A fingerprint of all that changes in a world, or in one of its environments."""
     sha = hashlib.sha256()

@@ -1,0 +1,49 @@
+"""A world in which everything happens, for whoever measures or recounts it."""
+
+from models.sim.config import Cluster
+from models.sim.events import (
+    Deploy,
+    Event,
+    Inventory,
+    MetricsOutage,
+    Payload,
+    SpotReclaim,
+    Target,
+    Traffic,
+    ZoneLoss,
+)
+from models.sim.scenario import Scenario
+from models.sim.world import World
+
+_MINUTES = 60
+
+
+def busy_world(cluster: Cluster, envs: int) -> World:
+    """An hour of a cluster with all of it."""
+    return World(cluster, busy_scenario(cluster), list(range(envs)))
+
+
+def busy_scenario(cluster: Cluster) -> Scenario:
+    """An hour with an event of every kind."""
+    return Scenario(
+        name="everything",
+        shows="What a tick costs when every mechanism has something to do.",
+        start="Tue 14:00",
+        length_minutes=_MINUTES,
+        warmup_minutes=0,
+        events=_events(cluster),
+    )
+
+
+def _events(cluster: Cluster) -> tuple[Event, ...]:
+    first, *_, last = (Target(domains=(name,)) for name in cluster.domain_names)
+    few = Target(domains=cluster.domain_names, share=0.05)
+    return (
+        Traffic(name="spike", target=first, factor=2.0, at_minute=8, hold_minutes=10),
+        Payload(name="slow", target=few, factor=2.0, at_minute=6, hold_minutes=10),
+        Deploy(name="release", target=last, at_minute=7, over_minutes=10),
+        MetricsOutage(name="zero", target=few, mode="zero", at_minute=6, length_minutes=20),
+        ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=30, length_minutes=10),
+        SpotReclaim(name="spot", share=0.5, at_minute=14),
+        Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=12),
+    )

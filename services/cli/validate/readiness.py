@@ -1,0 +1,126 @@
+"""From need to ready beside the times the provisioner is calibrated to."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from models.sim.accounting import I64, WAIT_BINS
+from models.sim.config import load_cluster
+from models.sim.failures import FailureWatch, setting_of
+from models.sim.findings import FailureName, Finding
+from models.sim.recording import Recorder
+from models.sim.results import quantile_s
+from models.sim.scenario import load_scenario
+from models.sim.world import World
+from services.cli.validate.drive import Driven
+from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section
+from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_IDLE_S = (30.0, 60.0)
+_STAMPEDE_S = (180.0, 240.0)
+_CASCADE_S = (240.0, 480.0)
+_IDLE_SEEDS = 40
+
+
+class _Waits(NamedTuple):
+    """Pods by ticks from need to ready, and the figure they are judged by."""
+
+    name: str
+    pods: I64
+    """[WAIT_BINS]."""
+    seconds: float
+    per_seed: list[float]
+
+
+def examine(effort: Effort) -> Section:
+    """An idle provisioner, a domain's stampede and a cascade under HPA."""
+    seeds = list(range(effort.seeds))
+    idle = _idle()
+    stampede = _failure("flash-sale-20-min-early", "stampede", seeds)
+    cascade = _failure("cascade", "cascade", seeds)
+    checks = [
+        _check("idle request, median", idle, _IDLE_S, 1),
+        _check("one-domain stampede, 95th percentile", stampede, _STAMPEDE_S, len(seeds)),
+        _check("cascade, 95th percentile of the bystanders", cascade, _CASCADE_S, len(seeds)),
+    ]
+    found = (idle, stampede, cascade)
+    columns = ("case", "pods", "p50 s", "p90 s", "p95 s", "p99 s")
+    rows = [(w.name, int(w.pods.sum()), *_quantiles(w.pods)) for w in found]
+    return Section(
+        "From need to ready",
+        "Provisioning, image, start and readiness together. Idle: one app wants four pods more "
+        f"than its pool has room for ({_IDLE_SEEDS} seeds). Stampede and cascade: the shipped "
+        f"scenarios under HPA at full size, pods bound while the failure lasts, {len(seeds)} "
+        "seeds; the figure is the median over seeds.",
+        checks,
+        [Plot(f"{w.name}: share of pods not yet ready", _draw(w.pods)) for w in found],
+        Listing(columns, list(rows)),
+    )
+
+
+def _check(name: str, waits: _Waits, range_s: tuple[float, float], seeds: int) -> Check:
+    low, high = range_s
+    seen = len(waits.per_seed)
+    figure = f"{waits.seconds:.0f} s ({seen} of {seeds} seeds)" if seeds > 1 else (
+        f"{waits.seconds:.0f} s"
+    )
+    ok = seen == seeds and low <= waits.seconds <= high
+    return Check(f"need to ready: {name}", figure, f"{low:.0f} to {high:.0f} s", ok)
+
+
+def _idle() -> _Waits:
+    """Two pods fill a node, so four more need two nodes."""
+    population = plain_apps(1, cpu_request=30, start_replicas=32)
+    cluster = still_cluster(64, headroom=0.0, max_nodes=2.0)
+    world = World(cluster, still_scenario(), list(range(_IDLE_SEEDS)), population)
+    plan = world.hold()
+    plan.replicas += 4
+    for _ in range(WAIT_BINS):
+        world.step(plan)
+    pods = world.accounts.waits.sum(axis=(0, 1))
+    return _Waits("idle", pods, quantile_s(pods, 0.5, cluster.tick_seconds), [0.0])
+
+
+def _failure(scenario: str, name: FailureName, seeds: list[int]) -> _Waits:
+    cluster = load_cluster()
+    run = Driven(World(cluster, load_scenario(scenario, cluster), seeds))
+    recorders = [Recorder(run.world, e) for e in range(len(seeds))]
+    watches = [FailureWatch(setting_of(run.world)) for _ in seeds]
+
+    def look(world: World) -> None:
+        for recorder, watch in zip(recorders, watches, strict=True):
+            recorder(world)
+            watch.look(recorder.recording, world.tick - 1)
+
+    run.run(run.world.timeline.total_ticks, look)
+    pods = np.zeros(WAIT_BINS, np.int64)
+    per_seed = []
+    for recorder, watch in zip(recorders, watches, strict=True):
+        worst = _worst([f for f in watch.findings(recorder.recording) if f.name == name])
+        if worst is not None:
+            hit = [cluster.domain_names.index(domain) for domain in worst.domains]
+            bound = recorder.recording.waits[worst.tick : worst.last_tick + 1, hit]
+            pods += bound.sum(axis=(0, 1), dtype=np.int64)
+            per_seed.append(worst.numbers["need_to_ready_p95_s"])
+    seconds = float(np.median(per_seed)) if per_seed else 0.0
+    return _Waits(name, pods, seconds, per_seed)
+
+
+def _worst(findings: list[Finding]) -> Finding | None:
+    return max(findings, key=lambda f: f.numbers["need_to_ready_p95_s"], default=None)
+
+
+def _quantiles(pods: I64) -> list[float]:
+    return [quantile_s(pods, share, 10.0) for share in (0.5, 0.9, 0.95, 0.99)]
+
+
+def _draw(pods: I64) -> Draw:
+    def draw(axis: "Axes") -> None:
+        left = 1 - np.cumsum(pods) / max(1, pods.sum())
+        axis.step(10 * np.arange(pods.size), left, where="post")
+        axis.set_xlabel("seconds")
+
+    return draw

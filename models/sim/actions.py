@@ -11,6 +11,7 @@ from models.sim.accounting import (
     Accounts,
     count_change,
 )
+from models.sim.apps import I32
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import resize_groups
 from models.sim.layout import Rules
@@ -31,31 +32,50 @@ _RESIZE = int(Purpose.RESIZE)
 
 
 @kernel
-def apply_plan(st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: Rules) -> None:
+def apply_plan(
+    st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: Rules, changed: I32
+) -> None:
     """Take over what changed, and count each applied change per app and dimension."""
-    tick = st.env[e].tick
+    known, tick = st.known[e], st.env[e].tick
     window = REVERSAL_MINUTES * rules.physics[0].ticks_per_minute
-    wish, cpu, memory = (
-        st.known[e, REPLICAS],
-        st.known[e, CPU_REQUEST],
-        st.known[e, MEMORY_REQUEST],
-    )
-    resize_tick = st.hidden[e, RESIZE_TICK]
-    replicas, new_cpu, new_memory = plan.replicas[e], plan.cpu[e], plan.memory[e]
-    for app in range(wish.size):
-        if replicas[app] != wish[app] and replicas[app] >= 0:
-            wanted = min(replicas[app], apps[app].max_replicas)
-            if wanted != wish[app]:
-                direction = 1 if wanted > wish[app] else -1
-                count_change(acc, e, app, HORIZONTAL, direction, tick, window)
-                wish[app] = wanted
-        if resize_tick[app] != NONE:
-            if resize_tick[app] <= tick:
+    _find_changes(
+        plan.replicas[e], plan.cpu[e], plan.memory[e],
+        known[REPLICAS], known[CPU_REQUEST], known[MEMORY_REQUEST], st.hidden[e, RESIZE_TICK],
+        changed,
+    )  # fmt: skip
+    for app in range(changed.size):
+        if changed[app] == 0:
+            continue
+        wanted = min(plan.replicas[e, app], apps[app].max_replicas)
+        if wanted != known[REPLICAS, app] and wanted >= 0:
+            direction = 1 if wanted > known[REPLICAS, app] else -1
+            count_change(acc, e, app, HORIZONTAL, direction, tick, window)
+            known[REPLICAS, app] = wanted
+        if st.hidden[e, RESIZE_TICK, app] != NONE:
+            if st.hidden[e, RESIZE_TICK, app] <= tick:
                 _land_resize(st, acc, e, app)
             continue
-        differs = new_cpu[app] != cpu[app] or new_memory[app] != memory[app]
-        if differs and new_cpu[app] > 0 and new_memory[app] > 0:
-            _begin_resize(st, acc, e, app, new_cpu[app], new_memory[app], window)
+        cpu, memory = plan.cpu[e, app], plan.memory[e, app]
+        differs = cpu != known[CPU_REQUEST, app] or memory != known[MEMORY_REQUEST, app]
+        if differs and cpu > 0 and memory > 0:
+            _begin_resize(st, acc, e, app, cpu, memory, window)
+
+
+@kernel
+def _find_changes(
+    replicas: I32,
+    cpu: I32,
+    memory: I32,
+    old_replicas: I32,
+    old_cpu: I32,
+    old_memory: I32,
+    resize_tick: I32,
+    changed: I32,
+) -> None:
+    """Mark the few apps that need a closer look; without a branch, so that it is quick."""
+    for app in range(changed.size):
+        moved = (replicas[app] ^ old_replicas[app]) | (cpu[app] ^ old_cpu[app])
+        changed[app] = moved | (memory[app] ^ old_memory[app]) | (resize_tick[app] ^ NONE)
 
 
 @kernel

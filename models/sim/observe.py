@@ -22,7 +22,6 @@ from models.sim.state import (
     PODS,
     ROOM_CPU,
     ROOM_MEMORY,
-    RPS,
     SAMPLE_RING,
     SAMPLES,
     State,
@@ -58,7 +57,7 @@ class Observation(NamedTuple):
     tick: I32
     """[E] ticks since the warm-up began."""
     measured: F32
-    """[E, SAMPLES, A] rows RPS to PODS; HPA's pipeline carries only CPU, MEMORY and PODS."""
+    """[E, SAMPLES, A] rows RPS to PODS; HPA's pipeline carries only CPU and PODS."""
     missing: I8
     """[E, A] 1 where no sample arrived; what is measured there is not to be used."""
     known: I32
@@ -106,8 +105,9 @@ def observe(
         lag = int(physics.lag_ticks)
         if pipeline == Pipeline.HPA:
             lag = ages.shape[0]
-            for kind in range(CPU, SAMPLES):
-                _look_back(ring, kind, ages[tick % ages.shape[0]], tick, measured[kind])
+            age = ages[tick % ages.shape[0]]
+            _look_back(ring, CPU, age, tick, measured[CPU])
+            _look_back(ring, PODS, age, tick, measured[PODS])
         else:
             for kind in range(SAMPLES):
                 copy_row(ring[(tick - 1 - lag) % SAMPLE_RING, kind], measured[kind])
@@ -115,8 +115,9 @@ def observe(
         spread = np.float32(physics.metric_noise * _UNIFORM_TO_STD)
         share = physics.missing_share if tick > lag else np.float32(1.0)
         _lose_samples(noises, tick, share, obs.missing[e])
-        for kind in range(CPU if pipeline == Pipeline.HPA else RPS, PODS):
-            if kind != ERRORS:
+        for kind in range(PODS):
+            # A CPU target asks the metrics API for nothing else; a share of errors is a count.
+            if kind == CPU or (pipeline == Pipeline.OURS and kind != ERRORS):
                 _add_noise(noises, tick, kind, spread, measured[kind])
         _break_metrics(st, obs, e, script)
         _count_pools(st, obs, e, rules)
@@ -163,13 +164,17 @@ def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
 @kernel
 def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
     for pool in range(rules.pools.size):
-        cpu = 0
-        memory = 0
-        for node in range(rules.pools[pool].first, rules.pools[pool].end):
-            cpu += max(0, st.room[e, ROOM_CPU, node])
-            memory += max(0, st.room[e, ROOM_MEMORY, node])
+        first, end = rules.pools[pool].first, rules.pools[pool].end
         seen = obs.pool[e, pool]
         seen.ready = st.pool[e, pool].ready
         seen.coming = coming_nodes(st, e, pool)
-        seen.free_cpu = cpu * 0.001
-        seen.free_memory = memory / 1024.0
+        seen.free_cpu = _sum_room(st.room[e, ROOM_CPU, first:end]) * 0.001
+        seen.free_memory = _sum_room(st.room[e, ROOM_MEMORY, first:end]) / 1024.0
+
+
+@kernel
+def _sum_room(room: I32) -> int:
+    total = 0
+    for node in range(room.size):
+        total += max(np.int32(0), room[node])
+    return total

@@ -73,16 +73,32 @@ class CallRows(NamedTuple):
     caller: U32
     callee: U32
     per_request: F32
-    guard: I8
+    callees: U32
+    """Apps that are called, the innermost first."""
+    first: I32
+    """[callees + 1] where the calls of each of them begin in the rows below."""
+    back_caller: U32
+    """Callers, sorted by callee as in `callees`."""
+    back_per_request: F32
+    back_guard: I8
 
 
 def call_rows(calls: Calls) -> CallRows:
-    """The rows of a population."""
+    """The rows of a population, forward by caller and backward by callee."""
+    last_call = np.zeros(int(calls.callee.max(initial=-1)) + 1, np.int64)
+    # Edges are sorted by caller, outermost first: an app's last edge tells its depth.
+    np.maximum.at(last_call, calls.callee, np.arange(calls.callee.size))
+    inner_first = np.argsort(-last_call[calls.callee], kind="stable")
+    _, starts = np.unique(-last_call[calls.callee][inner_first], return_index=True)
     return CallRows(
         caller=calls.caller.astype(np.uint32),
         callee=calls.callee.astype(np.uint32),
         per_request=calls.per_request,
-        guard=calls.guard,
+        callees=calls.callee[inner_first][starts].astype(np.uint32),
+        first=np.append(starts, calls.callee.size).astype(np.int32),
+        back_caller=calls.caller[inner_first].astype(np.uint32),
+        back_per_request=calls.per_request[inner_first],
+        back_guard=calls.guard[inner_first],
     )
 
 
@@ -395,18 +411,19 @@ def _bring_failures_home(
     unscored: F64,
 ) -> None:
     """A failed call fails its caller, lets it go on unscored, or makes it wait."""
-    for back in range(1, calls.caller.size + 1):
-        edge = calls.caller.size - back
-        caller, callee = calls.caller[edge], calls.callee[edge]
+    for place in range(calls.callees.size):
+        callee = calls.callees[place]
         if fail[callee] <= _UNNOTICED:
             continue
-        lost = min(_ONE, calls.per_request[edge] * fail[callee])
-        if calls.guard[edge] == GUARD_FAIL_OPEN:
-            unscored[domain[caller]] += lost * served[caller]
-        elif calls.guard[edge] == GUARD_QUEUE:
-            p50[caller] += lost * timeout[callee]
-        else:
-            fail[caller] += lost * (_ONE - fail[caller])
+        for edge in range(calls.first[place], calls.first[place + 1]):
+            caller = calls.back_caller[edge]
+            lost = min(_ONE, calls.back_per_request[edge] * fail[callee])
+            if calls.back_guard[edge] == GUARD_FAIL_OPEN:
+                unscored[domain[caller]] += lost * served[caller]
+            elif calls.back_guard[edge] == GUARD_QUEUE:
+                p50[caller] += lost * timeout[callee]
+            else:
+                fail[caller] += lost * (_ONE - fail[caller])
 
 
 @kernel

@@ -54,7 +54,7 @@ def _advance_one(
     st: State, acc: Accounts, plan: Plan, given: Given, scratch: Scratch, e: int
 ) -> None:
     apps, rules, script = given.apps, given.rules, given.script
-    apply_plan(st, acc, plan, e, apps, rules)
+    apply_plan(st, acc, plan, e, apps, rules, scratch.counts)
     churn(st, acc, e, apps, rules, script)
     reconcile(st, acc, e, rules, scratch.counts)
     schedule(st, acc, e, apps, rules, scratch.per_pool)

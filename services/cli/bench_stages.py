@@ -6,6 +6,7 @@ is somewhat more than what a tick costs; the shares are what to look at.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from models.jit import kernel
@@ -117,12 +118,10 @@ def _staged_tick(run: Driven, spent: dict[str, float]) -> None:
     """One tick of the world as `tick.advance` makes it, with a clock between the stages."""
     world = run.world
     seen = _timed(spent, "observe", lambda: world.observe(run.hpa.pipeline))
-    plan, run.memory = _timed(
-        spent, "controller", lambda: run.hpa.step(seen, None, run.memory)
-    )
+    plan, run.memory = _timed(spent, "controller", lambda: run.hpa.step(seen, None, run.memory))
     parts = (world.state, world.accounts, plan, world.given, _scratch_of(world))
     for name, (_, stage) in _STAGES.items():
-        _timed(spent, name, lambda stage=stage: stage(*parts))
+        _timed(spent, name, partial(stage, *parts))
     world.state.env["tick"] += 1
 
 

@@ -39,11 +39,11 @@ def _events(cluster: Cluster) -> tuple[Event, ...]:
     first, *_, last = (Target(domains=(name,)) for name in cluster.domain_names)
     few = Target(domains=cluster.domain_names, share=0.05)
     return (
-        Traffic(name="spike", target=first, factor=2.0, at_minute=8, hold_minutes=10),
-        Payload(name="slow", target=few, factor=2.0, at_minute=6, hold_minutes=10),
-        Deploy(name="release", target=last, at_minute=7, over_minutes=10),
-        MetricsOutage(name="zero", target=few, mode="zero", at_minute=6, length_minutes=20),
-        ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=30, length_minutes=10),
-        SpotReclaim(name="spot", share=0.5, at_minute=14),
-        Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=12),
+        Traffic(name="spike", target=first, factor=2.0, at_minute=10.0, hold_minutes=5.0),
+        Payload(name="slow", target=few, factor=2.0, at_minute=12.0, hold_minutes=5.0),
+        Deploy(name="release", target=last, at_minute=15.0, over_minutes=10.0),
+        MetricsOutage(name="zero", target=few, mode="zero", at_minute=18.0, length_minutes=10.0),
+        SpotReclaim(name="spot", share=0.5, at_minute=20.0),
+        ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=35.0, length_minutes=5.0),
+        Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=22.0),
     )

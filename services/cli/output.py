@@ -47,7 +47,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         numeric = all(not isinstance(row[index], str) for row in rows)
         result.add_column(column, justify="right" if numeric else "left")
     for row in rows:
-        result.add_row(*map(_shown, row))
+        result.add_row(*map(shown, row))
     return result
 
 
@@ -80,7 +80,8 @@ def progress(
         yield lambda steps: bar.advance(task, steps)
 
 
-def _shown(cell: Cell) -> str:
+def shown(cell: Cell) -> str:
+    """A cell as text: whole and large numbers with separators, others with four digits."""
     if isinstance(cell, str):
         return cell
     return f"{cell:,.0f}" if isinstance(cell, int) or abs(cell) >= 1000 else f"{cell:.4g}"

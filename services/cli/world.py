@@ -11,10 +11,12 @@ from models.sim.config import MARKETS, PRIORITIES, Cluster, Market, Markets, Pri
 from services.cli import failures, fit
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, table, write_json
+from services.cli.validate import command as validation
 
 app = typer.Typer(no_args_is_help=True, help="Look at the simulated cluster itself.")
 app.command(epilog=failures.EXAMPLES)(failures.failures)
 app.command(epilog=fit.EXAMPLES)(fit.fit)
+app.command(epilog=validation.EXAMPLES)(validation.validate)
 
 
 @app.command(

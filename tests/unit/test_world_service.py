@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from models.sim.accounting import UNSCORED
-from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE
+from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls, Population
 from models.sim.config import load_cluster
 from models.sim.events import Payload, Target
 from models.sim.population import generate
@@ -18,8 +19,11 @@ from services.cli.validate.queueing import (
 )
 from services.cli.validate.tiny import one_call, plain_apps, still_cluster, still_scenario
 
-BUSY = {"start_replicas": 20, "own_rps": 14_000.0, "mean_rps": 14_000.0, "cpu_seconds": 1e-3}
-"""20 servers at 70 %."""
+
+def busy_apps(calls: Calls | None = None, **columns: ArrayLike) -> Population:
+    """Two apps with 20 servers at 70 %."""
+    busy: dict[str, ArrayLike] = {"own_rps": 14_000.0, "mean_rps": 14_000.0, **columns}
+    return plain_apps(2, calls, start_replicas=20, cpu_seconds=1e-3, timeout=0.5, **busy)
 
 
 def slow_down(*apps: int) -> Payload:
@@ -45,7 +49,7 @@ def test_more_cpu_is_never_slower() -> None:
 
 def test_failed_requests_come_again_only_where_they_may() -> None:
     """App 0 is retried, app 1 is not; both get too slow for three minutes."""
-    population = plain_apps(2, **BUSY, timeout=0.5, retry_share=[0.9, 0.0])
+    population = busy_apps(retry_share=[0.9, 0.0])
     world = World(still_cluster(100), still_scenario([slow_down(0, 1)]), [1], population)
     arrived = []
     for tick in range(24):
@@ -58,7 +62,7 @@ def test_failed_requests_come_again_only_where_they_may() -> None:
 
 
 def test_a_storm_outlives_its_cause_where_requests_are_retried() -> None:
-    population = plain_apps(2, **BUSY, timeout=0.5, retry_share=[0.9, 0.0])
+    population = busy_apps(retry_share=[0.9, 0.0])
     world = World(still_cluster(100), still_scenario([slow_down(0, 1)]), [1], population)
     failing = []
     for tick in range(36):
@@ -77,9 +81,7 @@ def test_payments_are_never_retried_in_the_example_cluster() -> None:
 @pytest.mark.parametrize("guard", [GUARD_NONE, GUARD_FAIL_OPEN, GUARD_QUEUE])
 def test_a_guard_decides_what_a_failing_callee_does_to_its_caller(guard: int) -> None:
     """App 0 calls app 1 once per request; app 1 gets three times as slow."""
-    population = plain_apps(
-        2, one_call(0, 1, 1.0, guard), **{**BUSY, "own_rps": [14_000.0, 0.0]}, timeout=0.5
-    )
+    population = busy_apps(one_call(0, 1, 1.0, guard), own_rps=[14_000.0, 0.0])
     world = World(still_cluster(100), still_scenario([slow_down(1)]), [1], population)
     for _ in range(12):
         world.step(world.hold())

@@ -123,7 +123,7 @@ def _links(world: World, e: int, groups: I64) -> Iterator[str]:
 def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
     state, rules = world.state, world.given.rules
     node, room, used = state.node[e], state.room[e], state.group[e][groups]
-    pool = rules.pools[rules.nodes["pool"]]
+    pool = rules.pools[rules.node_pool]
     ready = node["state"] == NODE_READY
     pods = np.bincount(used["node"], used["count"], node.size)
     if (pods != node["pods"]).any():
@@ -147,7 +147,7 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
 def _pools(world: World, e: int, _groups: I64) -> Iterator[str]:
     state, rules = world.state, world.given.rules
     node, pools = state.node[e], rules.pools.size
-    where = rules.nodes["pool"]
+    where = rules.node_pool
 
     def count(mask: NDArray[np.bool_]) -> I64:
         return np.bincount(where[mask], minlength=pools)

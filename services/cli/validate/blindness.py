@@ -36,7 +36,7 @@ def _decide(run: Driven) -> tuple[Observation, Plan]:
     """Copies of what is seen and decided now; the controller's memory stays as it was."""
     seen = run.world.observe(run.hpa.pipeline)
     plan, _ = run.hpa.step(seen, None, copy_memory(run.memory))
-    return Observation(*(part.copy() for part in seen)), Plan(*(part.copy() for part in plan))
+    return Observation._make(part.copy() for part in seen), Plan._make(part.copy() for part in plan)
 
 
 def _spoil(world: World, rng: np.random.Generator) -> None:
@@ -53,6 +53,6 @@ def _spoil(world: World, rng: np.random.Generator) -> None:
 def _differences(first: Observation | Plan, second: Observation | Plan) -> list[str]:
     return [
         name
-        for name, before, after in zip(first._fields, first, second, strict=True)
-        if not np.array_equal(before, after)
+        for name in first._fields
+        if not np.array_equal(getattr(first, name), getattr(second, name))
     ]

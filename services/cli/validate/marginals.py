@@ -1,5 +1,6 @@
 """The generated apps beside the real tables that their parameters were fitted to."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,12 @@ def examine(_effort: Effort, traces: Path | None) -> Section:
         _skew(fitted, apps),
         *_refit(fitted, traces),
     ]
-    tables = "the tables themselves are compared, too" if traces else (
-        "the tables are not here (--traces DIR or HIRL_TRACES), so only their fit is compared"
+    tables = (
+        "the tables themselves are compared, too"
+        if traces
+        else (
+            "the tables are not here (--traces DIR or HIRL_TRACES), so only their fit is compared"
+        )
     )
     return Section(
         "Generated apps beside the real tables",
@@ -80,9 +85,9 @@ def _minima(fitted: Fitted, apps: Apps) -> Check:
 
 def _service_times(fitted: Fitted, apps: Apps) -> Check:
     """Cut where a latency target would not be honest, so the middle is compared."""
-    made = np.median(1000 * (apps.cpu_seconds + apps.io_seconds))
+    made = float(np.median(1000 * (apps.cpu_seconds + apps.io_seconds)))
     table = fitted.service_times.interactive
-    low, high = (table.median_ms * np.exp(z * table.log_std) for z in (-1.645, 1.645))
+    low, high = (table.median_ms * math.exp(z * table.log_std) for z in (-1.645, 1.645))
     return Check("service time, median of the apps", f"{made:.1f} ms",
                  f"real 5 to 95 %: {low:.1f} to {high:,.0f} ms", low < made < high)  # fmt: skip
 

@@ -12,6 +12,7 @@ from models.sim.recording import Recorder
 from models.sim.results import quantile_s
 from models.sim.scenario import load_scenario
 from models.sim.world import World
+from services.cli.output import Cell
 from services.cli.validate.drive import Driven
 from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
@@ -48,7 +49,7 @@ def examine(effort: Effort) -> Section:
     ]
     found = (idle, stampede, cascade)
     columns = ("case", "pods", "p50 s", "p90 s", "p95 s", "p99 s")
-    rows = [(w.name, int(w.pods.sum()), *_quantiles(w.pods)) for w in found]
+    rows: list[tuple[Cell, ...]] = [(w.name, int(w.pods.sum()), *_quantiles(w.pods)) for w in found]
     return Section(
         "From need to ready",
         "Provisioning, image, start and readiness together. Idle: one app wants four pods more "
@@ -57,15 +58,17 @@ def examine(effort: Effort) -> Section:
         "seeds; the figure is the median over seeds.",
         checks,
         [Plot(f"{w.name}: share of pods not yet ready", _draw(w.pods)) for w in found],
-        Listing(columns, list(rows)),
+        Listing(columns, rows),
     )
 
 
 def _check(name: str, waits: _Waits, range_s: tuple[float, float], seeds: int) -> Check:
     low, high = range_s
     seen = len(waits.per_seed)
-    figure = f"{waits.seconds:.0f} s ({seen} of {seeds} seeds)" if seeds > 1 else (
-        f"{waits.seconds:.0f} s"
+    figure = (
+        f"{waits.seconds:.0f} s ({seen} of {seeds} seeds)"
+        if seeds > 1
+        else (f"{waits.seconds:.0f} s")
     )
     ok = seen == seeds and low <= waits.seconds <= high
     return Check(f"need to ready: {name}", figure, f"{low:.0f} to {high:.0f} s", ok)
@@ -77,7 +80,7 @@ def _idle() -> _Waits:
     cluster = still_cluster(64, headroom=0.0, max_nodes=2.0)
     world = World(cluster, still_scenario(), list(range(_IDLE_SEEDS)), population)
     plan = world.hold()
-    plan.replicas += 4
+    plan.replicas[:] += 4
     for _ in range(WAIT_BINS):
         world.step(plan)
     pods = world.accounts.waits.sum(axis=(0, 1))

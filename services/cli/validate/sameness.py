@@ -84,4 +84,6 @@ def _forked() -> tuple[str, str]:
 def _blind() -> Check:
     changes = decision_changes(_FEW, _TICKS, 10)
     figure = changes[0] if changes else f"none in {_TICKS // 10} trials"
-    return Check("decisions that change when only hidden state changes", figure, "none", not changes)
+    return Check(
+        "decisions that change when only hidden state changes", figure, "none", not changes
+    )

@@ -28,9 +28,9 @@ Stage = Callable[[State, Accounts, Plan, Given, Scratch], None]
 
 
 @kernel
-def _apply(st: State, acc: Accounts, plan: Plan, given: Given, _scratch: Scratch) -> None:
+def _apply(st: State, acc: Accounts, plan: Plan, given: Given, scratch: Scratch) -> None:
     for e in range(st.env.size):
-        apply_plan(st, acc, plan, e, given.apps, given.rules)
+        apply_plan(st, acc, plan, e, given.apps, given.rules, scratch.counts)
 
 
 @kernel

@@ -196,7 +196,7 @@ def test_a_target_can_list_apps() -> None:
 def test_deploys_are_spread_over_their_window() -> None:
     ticks = compiled(load_scenario("cascade", CLUSTER), [5]).deploy_tick[0]
     fraud = ticks[330:550]
-    assert (fraud >= 0).sum() == 88
+    assert (fraud >= 0).sum() == round(0.6 * 220)
     assert (ticks[:330] == -1).all()
     started = fraud[fraud >= 0]
     assert 50 < started.max() - started.min() <= 60

@@ -39,7 +39,8 @@ def erlang_table() -> list[Latency]:
     rho = np.tile(UTILISATIONS, len(SERVERS))
     p50, p99 = _quantiles(servers, rho)
     exact = [response_quantile(servers, rho, q) for q in (0.5, 0.99)]
-    rows = zip(servers.tolist(), rho.tolist(), p50, p99, *exact, strict=True)
+    columns = (servers, rho, p50, p99, *exact)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     return [Latency(*row) for row in rows]
 
 

@@ -45,7 +45,7 @@ TracesOption = Annotated[
     ),
 ]
 QuickOption = Annotated[
-    bool, typer.Option("--quick", help="Fewer seeds and sizes: about a minute.")
+    bool, typer.Option("--quick", help="Fewer seeds and sizes: under a minute.")
 ]
 
 
@@ -57,7 +57,7 @@ def validate(
 ) -> None:
     """Check the simulated cluster against theory, real tables and its own promises.
 
-    Takes several minutes, and about two more when the kernels have to be compiled first.
+    Takes about two minutes, and two or three more when kernels have to be compiled first.
     The exit code is 1 when a check fails.
     """
     console, began = Console(), time.monotonic()

@@ -1,0 +1,33 @@
+"""`hirl bench sim` measures what it says and refuses what it cannot measure."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.cli import bench, main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_small_bench_writes_every_figure(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "SIZES", (20, 40))
+    monkeypatch.setattr(bench, "_stages", lambda _run, _ticks: [])
+    file = tmp_path / "bench.json"
+    arguments = ["bench", "sim", "--envs", "4", "--apps", "20", "--ticks", "30"]
+    assert main.run([*arguments, "--json", str(file)]) == 0
+    payload = json.loads(file.read_text())
+    assert (payload["envs"], payload["apps"]) == (4, 20)
+    assert payload["env_ticks_per_s"] > 0
+    assert payload["peak_rss_mb"] > 0
+    assert [(row["apps"], row["envs"]) for row in payload["by_apps"]] == [(20, 4), (40, 2)]
+    assert len(payload["world_hash"]) == 16
+    assert "env-ticks/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("option", "value"), [("--envs", "0"), ("--apps", "3"), ("--ticks", "1")])
+def test_what_cannot_be_measured_is_refused(capsys: Capture, option: str, value: str) -> None:
+    assert main.run(["bench", "sim", option, value]) == main.EXIT_BAD_INPUT
+    assert option in capsys.readouterr().err

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_IMPORT = re.compile(r"^from (models[\w.]*) import", re.MULTILINE)
+_IMPORT = re.compile(r"^from (models[\w.]*) import ([^(\n]+)?", re.MULTILINE)
 
 
 _ROOT = Path(__file__).parent
@@ -33,10 +33,12 @@ def _sources(file: Path) -> list[Path]:
     """A file and all it imports from here: kernels call kernels and freeze constants."""
     found = [file, Path(__file__)]
     for source in found:
-        for module in _IMPORT.findall(_text(source)):
-            imported = _ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
-            if imported.exists() and imported not in found:
-                found.append(imported)
+        for module, names in _IMPORT.findall(_text(source)):
+            place = _ROOT.parent.joinpath(*module.split("."))
+            inside = [place / f"{name}.py" for name in re.findall(r"\w+", names)]
+            for imported in (place.with_suffix(".py"), *inside):
+                if imported.exists() and imported not in found:
+                    found.append(imported)
     return sorted(found)
 
 

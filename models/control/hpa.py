@@ -65,7 +65,7 @@ class Hpa:
     name = "hpa"
     pipeline = Pipeline.HPA
 
-    def __init__(self, inventory: Inventory, pools: int, tick_s: int, target: float = 0.68) -> None:
+    def __init__(self, inventory: Inventory, pools: int, tick_s: int, target: float = 0.75) -> None:
         self._inventory = inventory
         self._pools = pools
         self._target_percent = np.round(100 * target * inventory.saturation).astype(np.int32)
@@ -164,9 +164,9 @@ def _drop_invalid(missing: I8, pods: F32, current: I32, due: I32, raw: I32) -> N
 
 @kernel
 def _remember(raw: I32, due: I32, sync: int, row: I32) -> None:
-    """Store the recommendations of the apps whose sync of the cycle this is."""
+    """Store what the sync of the cycle recommends; a blind one recommends nothing."""
     for app in range(raw.size):
-        row[app] = raw[app] if due[app] == sync and raw[app] >= 0 else row[app]
+        row[app] = raw[app] if due[app] == sync else row[app]
 
 
 @kernel

@@ -37,8 +37,8 @@ FLOWS: Final = 5
 
 REQUESTS, PRESENT = range(2)
 
-HORIZONTAL, VERTICAL = range(2)
-DIMENSIONS: Final = 2
+HORIZONTAL, CPU_SIZE, MEMORY_SIZE = range(3)
+DIMENSIONS: Final = 3
 REVERSAL_MINUTES: Final = 5
 RESERVED: Final = MARKETS.index("reserved")
 
@@ -66,9 +66,8 @@ RESERVED: Final = MARKETS.index("reserved")
     EVICTED,
     CRASHED,
     OOM_KILLED,
-    OVERRUNS,
-) = range(24)
-TOTALS: Final = 24
+) = range(23)
+TOTALS: Final = 23
 WAIT_BINS: Final = 128
 """Ticks of need-to-ready told apart."""
 _LONG_AGO: Final = -(1 << 20)

@@ -2,12 +2,13 @@
 
 from models.jit import kernel
 from models.sim.accounting import (
+    CPU_SIZE,
     HORIZONTAL,
+    MEMORY_SIZE,
     REFUSED,
     RESIZED,
     REVERSAL_MINUTES,
     STOPPED,
-    VERTICAL,
     Accounts,
     count_change,
 )
@@ -29,6 +30,9 @@ from models.sim.state import (
 )
 
 _RESIZE = int(Purpose.RESIZE)
+_LEAST_CPU = 10
+_LEAST_MEMORY = 32
+"""Smaller requests, in millicores and MiB, are raised to these."""
 
 
 @kernel
@@ -36,8 +40,8 @@ def apply_plan(
     st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: Rules, changed: I32
 ) -> None:
     """Take over what changed, and count each applied change per app and dimension."""
-    known, tick = st.known[e], st.env[e].tick
-    window = REVERSAL_MINUTES * rules.physics[0].ticks_per_minute
+    known, tick, physics = st.known[e], st.env[e].tick, rules.physics[0]
+    window = REVERSAL_MINUTES * physics.ticks_per_minute
     _find_changes(
         plan.replicas[e], plan.cpu[e], plan.memory[e],
         known[REPLICAS], known[CPU_REQUEST], known[MEMORY_REQUEST], st.hidden[e, RESIZE_TICK],
@@ -46,8 +50,8 @@ def apply_plan(
     for app in range(changed.size):
         if changed[app] == 0:
             continue
-        wanted = min(plan.replicas[e, app], apps[app].max_replicas)
-        if wanted != known[REPLICAS, app] and wanted >= 0:
+        wanted = min(max(plan.replicas[e, app], apps[app].min_replicas), apps[app].max_replicas)
+        if wanted != known[REPLICAS, app]:
             direction = 1 if wanted > known[REPLICAS, app] else -1
             count_change(acc, e, app, HORIZONTAL, direction, tick, window)
             known[REPLICAS, app] = wanted
@@ -55,9 +59,9 @@ def apply_plan(
             if st.hidden[e, RESIZE_TICK, app] <= tick:
                 _land_resize(st, acc, e, app)
             continue
-        cpu, memory = plan.cpu[e, app], plan.memory[e, app]
-        differs = cpu != known[CPU_REQUEST, app] or memory != known[MEMORY_REQUEST, app]
-        if differs and cpu > 0 and memory > 0:
+        cpu = min(max(plan.cpu[e, app], _LEAST_CPU), physics.largest_cpu)
+        memory = min(max(plan.memory[e, app], _LEAST_MEMORY), physics.largest_memory)
+        if cpu != known[CPU_REQUEST, app] or memory != known[MEMORY_REQUEST, app]:
             _begin_resize(st, acc, e, app, cpu, memory, window)
 
 
@@ -82,10 +86,13 @@ def _find_changes(
 def _begin_resize(
     st: State, acc: Accounts, e: int, app: int, cpu: int, memory: int, window: int
 ) -> None:
-    larger = cpu > st.known[e, CPU_REQUEST, app] or (
-        cpu == st.known[e, CPU_REQUEST, app] and memory > st.known[e, MEMORY_REQUEST, app]
-    )
-    count_change(acc, e, app, VERTICAL, 1 if larger else -1, st.env[e].tick, window)
+    tick = st.env[e].tick
+    if cpu != st.known[e, CPU_REQUEST, app]:
+        direction = 1 if cpu > st.known[e, CPU_REQUEST, app] else -1
+        count_change(acc, e, app, CPU_SIZE, direction, tick, window)
+    if memory != st.known[e, MEMORY_REQUEST, app]:
+        direction = 1 if memory > st.known[e, MEMORY_REQUEST, app] else -1
+        count_change(acc, e, app, MEMORY_SIZE, direction, tick, window)
     slow = as_uniform(draw(stream(st.env[e].seed, _RESIZE), app, 0, st.env[e].tick)) < 0.5
     st.hidden[e, RESIZE_TICK, app] = st.env[e].tick + (2 if slow else 1)
     st.hidden[e, RESIZE_CPU, app] = cpu

@@ -76,6 +76,8 @@ def _touch_apps(
     first, end = turn_of(tick, physics.ticks_per_minute, apps.size)
     for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
+        # Before a deploy changes the number of pods that the last measurement belongs to.
+        too_much = _memory_per_pod(st, e, app) > st.known[e, MEMORY_REQUEST, app]
         due = script.deploy_tick[e, app]
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
         if forced or as_uniform(draw(deploys, app, 0, tick)) < physics.deploy_chance:
@@ -86,7 +88,7 @@ def _touch_apps(
         # At most one crash a minute and app: more would be a fault, which scenarios bring.
         if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
             _restart(st, acc, e, app, 1, physics.restart_ticks, CRASHED)
-        if _memory_per_pod(st, e, app) > st.known[e, MEMORY_REQUEST, app]:
+        if too_much:
             killed = math.ceil(ready * _OOM_SHARE)
             _restart(st, acc, e, app, killed, physics.restart_ticks, OOM_KILLED)
 

@@ -20,6 +20,10 @@ Guard = Literal["none", "fail-open", "queue"]
 Market = Literal["on_demand", "reserved", "spot"]
 MARKETS: tuple[Market, ...] = ("on_demand", "reserved", "spot")
 
+LONGEST_LAG_TICKS = 6
+"""Older samples are not kept."""
+LONGEST_RESTART_TICKS = 15
+
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -226,6 +230,7 @@ class Cluster(_Spec, frozen=True, kw_only=True):
     population: Population
 
     def __post_init__(self) -> None:
+        _check_times(self)
         _check_names(self)
         _check_references(self)
         _check_shares(self)
@@ -283,6 +288,22 @@ def with_apps(cluster: Cluster, apps: int) -> Cluster:
         spend_cap_per_hour=cluster.spend_cap_per_hour * factor,
         population=msgspec.structs.replace(cluster.population, pods_at_peak=pods),
     )
+
+
+def _check_times(cluster: Cluster) -> None:
+    """The world remembers a limited number of ticks: what is later than that would be lost."""
+    tick = cluster.tick_seconds
+    if 60 % tick != 0:
+        raise ValueError(f"tick_seconds: expected a divisor of 60, got {tick}")
+    for place, seconds, ticks in (
+        ("metrics.lag_s", cluster.metrics.lag_s, LONGEST_LAG_TICKS),
+        ("metrics.hpa_lag_s", cluster.metrics.hpa_lag_s, LONGEST_LAG_TICKS - 2),
+        ("churn.restart_s", cluster.churn.restart_s, LONGEST_RESTART_TICKS),
+    ):
+        if seconds > ticks * tick:
+            raise ValueError(
+                f"{place}: expected at most {ticks} ticks of {tick} s, got {seconds:g}"
+            )
 
 
 def _check_names(cluster: Cluster) -> None:

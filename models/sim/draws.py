@@ -33,7 +33,6 @@ class Purpose(IntEnum):
     EVICTION = 7
     SPOT = 8
     METRIC_NOISE = 9
-    METRIC_MISSING = 10
     METRIC_PHASE = 11
     NODE_BOOT = 12
     RESIZE = 13
@@ -41,6 +40,7 @@ class Purpose(IntEnum):
     EVENT_SIZE = 15
     EVENT_APPS = 16
     HPA_PHASE = 17
+    CONTAINER_AGE = 18
 
 
 @kernel

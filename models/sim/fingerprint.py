@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from models.sim.apps import F32, Population
 from models.sim.config import Cluster
+from models.sim.fitted import FITTED
 from models.sim.scenario import Scenario
 
 
@@ -24,6 +25,7 @@ def world_hash(cluster: Cluster, scenario: Scenario, population: Population, rep
     Of a replayed trace the values count, not the place of its file.
     """
     digest = hashlib.sha256(_code_digest().encode())
+    digest.update(FITTED.read_bytes())
     digest.update(msgspec.json.encode(cluster))
     nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]
     digest.update(msgspec.json.encode(msgspec.structs.replace(scenario, replay=tuple(nameless))))

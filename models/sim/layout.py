@@ -1,7 +1,6 @@
 """The cluster file compiled for the kernels: sizes of arrays, node slots, physics in ticks."""
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from models.sim.config import (
     Churn,
     Cluster,
     Domain,
+    Machine,
     PodStart,
     Provisioner,
     Scheduler,
@@ -138,18 +138,27 @@ def _pools(cluster: Cluster, first: I32, start: I32, end: I32) -> dict[str, Arra
     machines = [cluster.machine_of(pool) for pool in cluster.pools]
     markets = [pool.markets for pool in cluster.pools]
     reserved = np.array([market.reserved for market in markets])
+    peak = (end - first) / np.array([pool.max_nodes for pool in cluster.pools])
     return {
         "first": first,  # node slot
         "end": end,  # one past the last node slot
         "start_nodes": start,
-        "cpu": _ints((m.cpu_cores - m.reserved_cpu_cores) * MILLI for m in machines),
-        "memory": _ints((m.memory_gib - m.reserved_memory_gib) * MIB_PER_GIB for m in machines),
-        "max_pods": _ints(m.max_pods for m in machines),
+        "cpu": [_allocatable_cpu(machine) for machine in machines],
+        "memory": [_allocatable_memory(machine) for machine in machines],
+        "max_pods": [machine.max_pods for machine in machines],
         # Paid for whether they run or not.
-        "reserved": np.floor(start * reserved).astype(np.int32),
+        "reserved": np.floor(peak * reserved).astype(np.int32),
         # Of the nodes above the reserved ones.
         "spot_share": [market.spot / max(1e-9, 1 - market.reserved) for market in markets],
     }
+
+
+def _allocatable_cpu(machine: Machine) -> int:
+    return round((machine.cpu_cores - machine.reserved_cpu_cores) * MILLI)
+
+
+def _allocatable_memory(machine: Machine) -> int:
+    return round((machine.memory_gib - machine.reserved_memory_gib) * MIB_PER_GIB)
 
 
 def _physics(cluster: Cluster) -> dict[str, ArrayLike]:
@@ -158,6 +167,8 @@ def _physics(cluster: Cluster) -> dict[str, ArrayLike]:
         "tick_s": tick,
         "ticks_per_minute": max(1, round(60 / tick)),
         "zones": len(cluster.zones),
+        "largest_cpu": min(_allocatable_cpu(machine) for machine in cluster.machines),
+        "largest_memory": min(_allocatable_memory(machine) for machine in cluster.machines),
         "spend_cap_per_tick": cluster.spend_cap_per_hour * tick / 3600,
         "lag_ticks": cluster.metrics.lag_s / tick,
         "hpa_lag_ticks": cluster.metrics.hpa_lag_s / tick,
@@ -202,10 +213,6 @@ def _living(pods: PodStart, churn: Churn, tick: float) -> dict[str, ArrayLike]:
         "eviction_chance": churn.node_evictions_per_day * per_minute,
         "reclaim_chance": churn.spot_reclaims_per_day * per_minute,
     }
-
-
-def _ints(values: Iterable[float]) -> I32:
-    return np.array([round(value) for value in values], np.int32)
 
 
 def _domain_pools(cluster: Cluster) -> I32:

@@ -17,8 +17,6 @@ class Reason(IntEnum):
     HOLD_STABILISING = 3
     HOLD_NO_METRICS = 4
     HOLD_NOT_DUE = 5
-    HOLD_AT_BOUND = 6
-    RESIZE = 7
 
 
 class Plan(NamedTuple):
@@ -34,7 +32,7 @@ class Plan(NamedTuple):
     """[E, A] a Reason."""
     nodes: I32
     """[E, P, 4] nodes wanted beyond those ready, booting and queued, by priority of the need.
-    All zero: pending pods ask for nodes on their own, one request per app."""
+    Pods that are pending all the same ask on their own for what is not coming already."""
 
 
 def empty_plan(environments: int, apps: int, pools: int) -> Plan:

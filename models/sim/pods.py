@@ -32,7 +32,7 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
     tick = st.env[e].tick
     known, hidden = st.known[e], st.hidden[e]
     _let_ready(known[STARTING], st.ready_ring[e, tick % READY_RING])
-    _let_return(hidden[DOWN], st.restart_ring[e, tick % RESTART_RING])
+    _let_return(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
     deploy_left = hidden[DEPLOY_LEFT]
     for app in range(deploy_left.size):
         if deploy_left[app] > 0:
@@ -53,9 +53,10 @@ def _let_ready(starting: I32, becoming: I32) -> None:
 
 
 @kernel
-def _let_return(down: I32, returning: I32) -> None:
+def _let_return(down: I32, bound: I32, returning: I32) -> None:
+    """Containers come back; those of pods that are gone do not count any more."""
     for app in range(down.size):
-        down[app] = max(np.int32(0), down[app] - returning[app])
+        down[app] = min(max(np.int32(0), down[app] - returning[app]), bound[app])
         returning[app] = 0
 
 
@@ -83,7 +84,10 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
 @kernel
 def _move_deploy_on(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     """The next batch goes when all pods of the last one are ready."""
-    if st.known[e, STARTING, app] + st.known[e, PENDING, app] > 0:
+    wanted = st.known[e, REPLICAS, app] + st.hidden[e, SURGE, app]
+    missing = wanted * st.known[e, ACTIVE, app] - st.hidden[e, BOUND, app]
+    # Replacements of this very tick are not even queued yet: they are missing.
+    if missing > 0 or st.known[e, STARTING, app] > 0:
         return
     unavailable = math.floor(st.known[e, REPLICAS, app] * rules.physics[0].max_unavailable)
     _replace(st, acc, e, app, max(1, st.hidden[e, SURGE, app] + unavailable))
@@ -118,12 +122,6 @@ def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 def enqueue(st: State, e: int, app: int, count: int) -> None:
     """Append pods to the pending queue; a full queue joins them to the app's last entry."""
     st.known[e, PENDING, app] += count
-    # Pods that were cancelled and are wanted again in the same tick are simply kept.
-    kept = min(count, st.hidden[e, CANCELLED, app])
-    st.hidden[e, CANCELLED, app] -= kept
-    count -= kept
-    if count == 0:
-        return
     last = st.env[e].queue_length
     if last == st.queue.shape[1]:
         _join(st, e, app, count)

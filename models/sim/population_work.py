@@ -15,8 +15,6 @@ from models.sim.population_draws import from_quantiles, generator, log_uniform, 
 from models.sim.population_layout import Layout
 from models.sim.population_sizes import Pods
 
-_HOTTEST: Final = 0.78
-"""Worker occupation at the wanted CPU use that no limit may be too low for."""
 _LEAST_MULTIPLE: Final = 9.0
 """A target is at least so many mean service times: the 99th percentile of service is 4.6."""
 _SPARE: Final = 1.3
@@ -66,10 +64,10 @@ def draw_work(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, peak
     io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
     full_use = np.where(io_bound, rng.uniform(0.45, 0.7, apps), 1.0)
     io_occupation = rng.uniform(0.62, 0.72, apps)
-    ratio = np.where(rng.random(apps) < 0.08, 1.5, rng.uniform(1.0, 1.3, apps))
+    # Limits equal requests: nodes packed by request can then never run above their cores.
+    ratio = np.ones(apps)
     use = np.where(io_bound, io_occupation * full_use * ratio, 0.0)
     use = np.where(io_bound, use, _compensating_use(cluster, pods, peak, use))
-    ratio = np.where(io_bound, ratio, np.maximum(ratio, use / _HOTTEST))
     occupation = np.where(io_bound, io_occupation, use / ratio)
     per_core = full_use / (1 - io_part)
     target, timeout = _promises(cluster, layout)

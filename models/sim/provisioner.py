@@ -20,6 +20,7 @@ from models.sim.state import (
     NODE_READY,
     NONE,
     ROOM_CPU,
+    ROOM_MEMORY,
     State,
 )
 
@@ -194,7 +195,7 @@ def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
             free = st.room[e, ROOM_CPU, node]
             used = rules.pools[pool].cpu - free
             fits_elsewhere = used == 0 or used * _DRAIN_MARGIN < spare - free
-            due = _low_for_long(st, e, node, used, busy, rules)
+            due = _low_for_long(st, e, node, busy, rules)
             if due and fits_elsewhere and drains > 0:
                 lose(st, acc, e, node, rules)
                 spare -= free + used
@@ -202,10 +203,11 @@ def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _low_for_long(st: State, e: int, node: int, used: int, busy: bool, rules: Rules) -> bool:
-    """Note since when a node is under-used, and say whether that is long enough."""
-    this = st.node[e, node]
-    if busy or used >= rules.physics[0].low_use * rules.pools[rules.node_pool[node]].cpu:
+def _low_for_long(st: State, e: int, node: int, busy: bool, rules: Rules) -> bool:
+    """Note since when a node is under-used, in CPU and memory, and whether that is long enough."""
+    this, pool = st.node[e, node], rules.pools[rules.node_pool[node]]
+    free = min(st.room[e, ROOM_CPU, node] / pool.cpu, st.room[e, ROOM_MEMORY, node] / pool.memory)
+    if busy or 1.0 - free >= rules.physics[0].low_use:
         this.low = NONE
         return False
     if this.low == NONE:

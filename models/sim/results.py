@@ -32,6 +32,7 @@ from models.sim.accounting import (
     STOPPED,
     TICKS,
     UNSCORED,
+    WAIT_BINS,
 )
 from models.sim.config import PRIORITIES, Priority
 from models.sim.state import DOMAIN
@@ -86,7 +87,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     max_pending_pods: int
     need_to_ready_p50_s: float
     """From the tick a pod is needed to the tick it is ready, over all pods bound in the
-    accounted part; 0 when there was none."""
+    accounted part, and those still waiting at its end with their wait so far; 0 when there
+    was none."""
     need_to_ready_p95_s: float
     budget_overruns: int | None
     """None where no budget was in force."""
@@ -137,7 +139,7 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
     minutes = _violation_minutes(world, e)
     pw = priority_weighted(minutes, world.cluster.priority_weights)
     node_hours = float(totals[NODE_TICKS]) * tick_s / _HOUR_S
-    waits = world.accounts.waits[e].sum(axis=0)
+    waits = world.accounts.waits[e].sum(axis=0) + _still_waiting(world, e)
     overruns = decisions.budget_overruns
     return Result(
         scenario=world.scenario.name,
@@ -172,6 +174,15 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
         preemptions=int(totals[PREEMPTED]),
         restarts=int(totals[CRASHED] + totals[OOM_KILLED]),
     )
+
+
+def _still_waiting(world: World, e: int) -> I64:
+    """[WAIT_BINS] pods without a node now, by how long they have been needed."""
+    waits = np.zeros(WAIT_BINS, np.int64)
+    queue = world.state.queue[e, : world.state.env["queue_length"][e]]
+    ticks = np.minimum(world.state.env["tick"][e] - queue["since"], WAIT_BINS - 1)
+    np.add.at(waits, ticks, queue["count"])
+    return waits
 
 
 def _violation_minutes(world: World, e: int) -> dict[Priority, float]:

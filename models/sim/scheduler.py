@@ -5,14 +5,16 @@ import math
 from models.jit import kernel
 from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
 from models.sim.apps import I32
-from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
+from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream
 from models.sim.groups import add_group, take_from_group
 from models.sim.layout import Rules
 from models.sim.records import Records
 from models.sim.state import (
+    BOUND,
     CANCELLED,
     CPU_REQUEST,
     DOMAIN,
+    LEAK_HOURS,
     MEMORY_REQUEST,
     NEWEST,
     NONE,
@@ -24,7 +26,7 @@ from models.sim.state import (
 )
 
 _START = int(Purpose.POD_START)
-_CLASSES = 4
+CLASSES = 4
 _SPREAD = 16
 """A batch is spread over at least this many nodes where it is large enough."""
 _START_STRIDE = 7919
@@ -34,29 +36,36 @@ _HUGE = 1 << 30
 
 @kernel
 def schedule(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, too_big: I32) -> None:
-    """Place what fits. `too_big` is scratch: per pool, the smallest request that did not fit."""
+    """Place what fits.
+
+    `too_big` is scratch: per pool the smallest CPU request that did not fit, then per class
+    whether preemption is still worth a search.
+    """
     if st.env[e].queue_length == 0:
         return
+    _drop_cancelled(st, e)
     too_big[:] = _HUGE
     budget = rules.physics[0].placements_per_tick
-    passes = _CLASSES if rules.physics[0].by_priority else 1
+    passes = CLASSES if rules.physics[0].by_priority else 1
     for turn in range(passes):
         for entry in range(st.env[e].queue_length):
             app = st.queue[e, entry].app
             if rules.physics[0].by_priority and apps[app].pod_class != turn:
                 continue
-            _drop_cancelled(st, e, entry, app)
             if st.queue[e, entry].count > 0 and budget > 0:
                 budget -= _place_entry(st, acc, e, entry, app, apps, rules, too_big, budget)
     _compact(st, e)
 
 
 @kernel
-def _drop_cancelled(st: State, e: int, entry: int, app: int) -> None:
-    if st.hidden[e, CANCELLED, app] > 0:
-        dropped = min(st.hidden[e, CANCELLED, app], st.queue[e, entry].count)
-        st.hidden[e, CANCELLED, app] -= dropped
-        st.queue[e, entry].count -= dropped
+def _drop_cancelled(st: State, e: int) -> None:
+    """Pods that are not wanted any more leave the queue, the youngest first."""
+    for entry in range(st.env[e].queue_length - 1, -1, -1):
+        this = st.queue[e, entry]
+        if st.hidden[e, CANCELLED, this.app] > 0:
+            dropped = min(st.hidden[e, CANCELLED, this.app], this.count)
+            st.hidden[e, CANCELLED, this.app] -= dropped
+            this.count -= dropped
 
 
 @kernel
@@ -80,8 +89,13 @@ def _place_entry(
         pool = rules.domain_pools[domain, choice]
         if pool != NONE and left > 0:
             left -= place_in_pool(st, acc, e, app, left, since, pool, apps, rules, too_big)
-    if left > 0 and rules.physics[0].preemption:
-        left -= _preempt(st, acc, e, app, left, since, apps, rules)
+    # A class that found nobody to evict does not search again in this tick.
+    searched = rules.pools.size + apps[app].pod_class
+    if left > 0 and rules.physics[0].preemption and too_big[searched] == _HUGE:
+        evicting = _preempt(st, acc, e, app, left, since, apps, rules)
+        left -= evicting
+        if evicting == 0:
+            too_big[searched] = 0
     st.queue[e, entry].count -= wanted - left
     st.known[e, PENDING, app] -= wanted - left
     return wanted - left
@@ -112,13 +126,20 @@ def place_in_pool(
     size = rules.pools[pool].end - first
     chunk = max(1, wanted // _SPREAD)
     left = wanted
+    roomy = False
     free_cpu, free_memory = st.room[e, ROOM_CPU], st.room[e, ROOM_MEMORY]
     offset = (app * _START_STRIDE) % size
-    for _ in range(size):
+    for step in range(2 * size):
+        if step == size:
+            # Once round, evenly; what is left takes any room there is.
+            if left == wanted:
+                break
+            chunk = left
         node = first + offset
         offset = offset + 1 if offset + 1 < size else 0
-        if free_cpu[node] < cpu or free_memory[node] < memory:
+        if free_cpu[node] < cpu:
             continue
+        roomy = True
         there = min(free_cpu[node] // cpu, free_memory[node] // memory)
         fits = min(left, chunk, there, rules.pools[pool].max_pods - st.node[e, node].pods)
         if fits > 0 and st.env[e].free_group != NONE:
@@ -126,7 +147,7 @@ def place_in_pool(
             left -= fits
             if left == 0:
                 return wanted
-    if left == wanted:
+    if not roomy:
         too_big[pool] = min(too_big[pool], cpu)
     return wanted - left
 
@@ -145,6 +166,9 @@ def bind(
 ) -> None:
     """Bind pods and draw when they will be ready."""
     ticks = start_ticks(st, e, app, node, apps, rules)
+    # Fresh containers bring the mean age down.
+    before = st.hidden[e, BOUND, app]
+    st.flow[e, LEAK_HOURS, app] *= before / (before + count)
     add_group(st, e, app, node, count, st.env[e].tick + ticks)
     waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
     acc.waits[e, st.known[e, DOMAIN, app], waited] += count
@@ -155,17 +179,17 @@ def bind(
 def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: Rules) -> int:
     """Ticks from bound to ready: image, boot and warm-up, the next readiness probe."""
     starts = stream(st.env[e].seed, _START)
-    word = draw(starts, app, node, st.env[e].tick)
+    word = draw(starts, app, 3 * node, st.env[e].tick)
     seconds = as_uniform(word) * rules.physics[0].readiness_s
-    other = draw(starts, app, node + (1 << 16), st.env[e].tick)
+    other = draw(starts, app, 3 * node + 1, st.env[e].tick)
     seconds += (
         rules.physics[0].pod_boot_s
         * apps[app].boot
         * math.exp(rules.physics[0].start_sigma * as_normal(other))
     )
-    third = draw(starts, app, node + (1 << 17), st.env[e].tick)
+    third = draw(starts, app, 3 * node + 2, st.env[e].tick)
     if as_uniform(third) >= rules.physics[0].image_cached_share:
-        slow = math.exp(rules.physics[0].start_sigma * as_normal(word))
+        slow = math.exp(rules.physics[0].start_sigma * as_normal(mix(third)))
         seconds += rules.physics[0].image_pull_s * apps[app].image_pull * slow
     return min(READY_RING - 1, max(1, math.ceil(seconds / rules.physics[0].tick_s)))
 
@@ -176,7 +200,7 @@ def _preempt(
 ) -> int:
     """Evict pods of lower classes from the app's pools, the lowest class first."""
     placed = 0
-    for victim_class in range(_CLASSES - 1, apps[app].pod_class, -1):
+    for victim_class in range(CLASSES - 1, apps[app].pod_class, -1):
         for victim in range(apps.size):
             if apps[victim].pod_class != victim_class:
                 continue

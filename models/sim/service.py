@@ -58,13 +58,16 @@ _QUEUE_TIMEOUTS = np.float32(2.0)
 do, so that an overloaded app can spend its time on answers nobody waits for any more."""
 _UNNOTICED = np.float32(1e-6)
 """A failing share below one in a million is not passed on to callers."""
+_CATCH_UP = np.float32(2.0)
+"""A queue that drains passes on at most this many times what arrives."""
 _TINY = np.float32(1e-9)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _MILLI = np.float32(0.001)
 
 # Rows of the scratch memory.
 DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED, LOAD, DOWNWARD, RIGHTWARD = range(10)
-SCRATCH_ROWS: Final = 10
+LATE, OWN_FAIL = range(10, 12)
+SCRATCH_ROWS: Final = 12
 
 
 class CallRows(NamedTuple):
@@ -160,7 +163,7 @@ def serve(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
         within, seconds, stream(st.env[e].seed, _SHOT), tick, demand,
     )  # fmt: skip
-    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
+    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], known[ACTIVE], demand)
     _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
     _find_capacity(
         known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
@@ -173,9 +176,10 @@ def serve(
     locate(servers, scratch[LOAD], cells, scratch[DOWNWARD], scratch[RIGHTWARD])
     interpolate(tables.p50, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50])
     interpolate(tables.p99, cells, scratch[DOWNWARD], scratch[RIGHTWARD], spread)
-    _take_time(service, waited, traits.timeout, sample[P50], spread)
+    late, own_fail = scratch[LATE], scratch[OWN_FAIL]
+    _take_time(service, traits.timeout, waited, sample[P50], spread, late)
     failing = _answer(
-        demand, done, fail, sample[P50], spread, traits.timeout, flow[PASSED],
+        demand, done, late, fail, own_fail, flow[PASSED],
         books[ARRIVED], books[SERVED], books[FAILED], sample[THROUGHPUT],
     )  # fmt: skip
     _bring_latency_home(calls.caller, calls.callee, calls.per_request, sample[P50], spread)
@@ -185,7 +189,8 @@ def serve(
             acc.domains[e, :, UNSCORED],
         )  # fmt: skip
     _judge(
-        demand, fail, spread, sample[P50], traits.target, traits.retry_share,
+        demand, fail, own_fail, late, waited, spread, sample[P50], traits.target,
+        traits.retry_share,
         sample[P99], sample[ERRORS], flow[RETRY], books[VIOLATED],
     )  # fmt: skip
     _measure(
@@ -216,11 +221,14 @@ def _arrive(
 
 
 @kernel
-def call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, demand: F32) -> None:
-    """What a caller got through last tick is what it passes on now."""
+def call_forward(
+    callers: U32, callees: U32, per_request: F32, passed: F32, active: I32, demand: F32
+) -> None:
+    """What a caller got through last tick is what it passes on now, to apps that exist."""
     for edge in range(callers.size):
-        caller = callers[edge]
-        demand[callees[edge]] += demand[caller] * passed[caller] * per_request[edge]
+        caller, callee = callers[edge], callees[edge]
+        share = passed[caller] * per_request[edge] * np.float32(active[callee])
+        demand[callee] += demand[caller] * share
 
 
 @kernel
@@ -249,7 +257,9 @@ def _find_capacity(
     for app in range(servers.size):
         limit = np.float32(cpu_request[app]) * _MILLI * limit_ratio[app]
         stretch = max(_ONE, start_limit[app] / limit)
-        service[app] = (cpu_seconds[app] * payload[app] + io_seconds[app]) * stretch
+        work = cpu_seconds[app] * payload[app]
+        # However small the wait for disks, all workers together get no more than the limit.
+        service[app] = max(work + io_seconds[app], workers[app] * work) * stretch
         servers[app] = np.float32(ready[app]) * workers[app] * limit * stretch
 
 
@@ -282,16 +292,18 @@ def _work(
 
 
 @kernel
-def _take_time(service: F32, waited: F32, timeout: F32, p50: F32, spread: F32) -> None:
-    """From units of service time to seconds, the backlog's wait added.
+def _take_time(service: F32, timeout: F32, waited: F32, p50: F32, spread: F32, late: F32) -> None:
+    """From units of service time to seconds; everybody waits for the backlog first.
 
     `spread` comes in as the 99th percentile and goes out as its squared distance to the median,
-    because squares of independent spreads add up along the calls.
+    because squares of independent spreads add up along the calls. Nobody waits longer than the
+    time-out, so `waited` and the median end there; how many answers come later is `late`.
     """
     for app in range(p50.size):
-        median = min(p50[app] * service[app] + waited[app], timeout[app])
-        slow = min(spread[app] * service[app] + waited[app], _QUEUE_TIMEOUTS * timeout[app])
-        p50[app] = median
+        median, slow = p50[app] * service[app], spread[app] * service[app]
+        late[app] = tail(median, slow, timeout[app] - waited[app])
+        waited[app] = min(waited[app], timeout[app])
+        p50[app] = min(median + waited[app], timeout[app])
         spread[app] = (slow - median) * (slow - median)
 
 
@@ -299,10 +311,9 @@ def _take_time(service: F32, waited: F32, timeout: F32, p50: F32, spread: F32) -
 def _answer(
     demand: F32,
     done: F32,
+    late: F32,
     fail: F32,
-    p50: F32,
-    spread: F32,
-    timeout: F32,
+    own_fail: F32,
     passed: F32,
     arrived: F32,
     served: F32,
@@ -315,12 +326,12 @@ def _answer(
     """
     failing = 0
     for app in range(demand.size):
-        late = tail(p50[app], p50[app] + np.float32(math.sqrt(spread[app])), timeout[app])
-        good = done[app] * (_ONE - late)
-        bad = fail[app] + done[app] * late
-        passed[app] = min(_ONE, done[app] / max(demand[app], _TINY))
+        good = done[app] * (_ONE - late[app])
+        bad = fail[app] + done[app] * late[app]
+        passed[app] = min(_CATCH_UP, done[app] / max(demand[app], _TINY))
         share = bad / max(good + bad, _TINY)
         fail[app] = share
+        own_fail[app] = share
         failing += 1 if share > _UNNOTICED else 0
         throughput[app] = good
         arrived[app] += demand[app]
@@ -430,6 +441,9 @@ def _bring_failures_home(
 def _judge(
     demand: F32,
     fail: F32,
+    own_fail: F32,
+    late: F32,
+    waited: F32,
     spread: F32,
     p50: F32,
     target: F32,
@@ -439,11 +453,18 @@ def _judge(
     retry: F32,
     violated: F32,
 ) -> None:
-    """Which share of each app's requests violates, and which comes again."""
+    """Which share of each app's requests violates, and which comes again.
+
+    Callers send again what failed at the app itself: what failed at its callees was up to
+    them, and a payment is not sent twice because a merchant's page asked for it.
+    """
     for app in range(demand.size):
-        slowest = p50[app] + np.float32(math.sqrt(spread[app]))
-        slow = tail(p50[app], slowest, target[app])
-        p99[app] = slowest
+        moving = p50[app] - waited[app]
+        distance = np.float32(math.sqrt(spread[app]))
+        slow = tail(moving, moving + distance, target[app] - waited[app])
+        # Those that came after the time-out have failed and are not slow a second time.
+        slow = max(_ZERO, slow - late[app]) / max(_ONE - late[app], _TINY)
+        p99[app] = p50[app] + distance
         errors[app] = fail[app]
-        retry[app] = demand[app] * fail[app] * retry_share[app]
+        retry[app] = demand[app] * own_fail[app] * retry_share[app]
         violated[app] += demand[app] * (fail[app] + (_ONE - fail[app]) * slow)

@@ -5,6 +5,7 @@ import numpy as np
 from models.jit import kernel
 from models.sim.apps import F32, I32, Apps, Population, app_records
 from models.sim.config import Cluster
+from models.sim.draws import Purpose, uniform
 from models.sim.groups import add_group
 from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
 from models.sim.nodes import launch, make_ready
@@ -15,6 +16,7 @@ from models.sim.state import (
     BOUND,
     CPU_REQUEST,
     DOMAIN,
+    LEAK_HOURS,
     MEMORY_REQUEST,
     NONE,
     READY,
@@ -52,6 +54,16 @@ def fill(
         _start_nodes(st, e, rules, script)
         _bind_all(st, e, rules, spill, order)
     st.known[:, READY] = st.hidden[:, BOUND]
+    st.flow[:, LEAK_HOURS] = [_container_ages(apps, int(seed), cluster) for seed in st.env["seed"]]
+
+
+def _container_ages(apps: Apps, seed: int, cluster: Cluster) -> F32:
+    """[A] hours since the last deploy, or since memory growth last killed the containers."""
+    room = apps.memory_request - apps.memory_base
+    until_full = np.where(apps.memory_leak > 0, room / np.maximum(apps.memory_leak, 1e-9), np.inf)
+    between_deploys = 24 / max(cluster.churn.deploys_per_app_per_day, 1e-3)
+    share = [uniform(seed, Purpose.CONTAINER_AGE, app, 0, 0) for app in range(room.size)]
+    return (np.minimum(until_full, between_deploys) * share).astype(np.float32)
 
 
 def hide_late_apps(st: State, script: Script) -> None:
@@ -98,7 +110,9 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
     chunk = max(1, wanted // _SPREAD)
     left = wanted
     offset = (app * 7919) % size
-    for _ in range(2 * size):
+    for step in range(2 * size):
+        if step == size:
+            chunk = left
         node = first + offset
         offset = (offset + 1) % size
         there = min(

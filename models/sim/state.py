@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F32, I32, Apps
-from models.sim.config import MARKETS
+from models.sim.config import LONGEST_LAG_TICKS, LONGEST_RESTART_TICKS, MARKETS
 from models.sim.layout import Layout
 from models.sim.records import FLOAT, INT, LONG, Records, record_type
 
 NONE: Final = -1
 READY_RING: Final = 64
 """Ticks ahead that a starting pod may become ready; longer starts are cut to this."""
-RESTART_RING: Final = 16
-SAMPLE_RING: Final = 8
+RESTART_RING: Final = LONGEST_RESTART_TICKS + 1
+SAMPLE_RING: Final = LONGEST_LAG_TICKS + 2
 """Ticks of measurements kept, so that pipelines of different lag can look back."""
 
 # Rows of `State.samples`: what is measured per app and tick.

@@ -20,11 +20,14 @@ from models.sim.overlays import script_of
 from models.sim.plan import Plan, empty_plan
 from models.sim.population import generate
 from models.sim.scenario import Scenario
+from models.sim.scheduler import CLASSES
 from models.sim.service import SCRATCH_ROWS, call_rows, service_traits
 from models.sim.start import fill, hide_late_apps, start_replicas
 from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance
 from models.sim.traffic import TrafficShape
+
+_SEEDS = 1 << 63
 
 
 class Snapshot(NamedTuple):
@@ -71,10 +74,10 @@ class World:
             per_app=np.zeros((SCRATCH_ROWS, apps.domain.size), np.float32),
             counts=np.zeros(apps.domain.size, np.int32),
             cells=np.zeros(apps.domain.size, np.uint32),
-            per_pool=np.zeros(self.layout.pools, np.int32),
+            per_pool=np.zeros(self.layout.pools + CLASSES, np.int32),
         )
         self._ages = scrape_ages(apps.domain.size, float(rules.physics["hpa_lag_ticks"][0]))
-        self._observation = empty_observation(self.state)
+        self._observations = {pipeline: empty_observation(self.state) for pipeline in Pipeline}
 
     @property
     def environments(self) -> int:
@@ -93,16 +96,16 @@ class World:
 
     def observe(self, pipeline: Pipeline = Pipeline.OURS) -> Observation:
         """What a controller may see now; the buffers are used again at the next call."""
-        given = self.given
+        given, observation = self.given, self._observations[pipeline]
         observe(
             self.state,
-            self._observation,
+            observation,
             given.rules,
             given.script,
             self._ages,
             int(pipeline),
         )
-        return self._observation
+        return observation
 
     def hold(self) -> Plan:
         """A plan that changes nothing, for a controller to fill."""
@@ -123,7 +126,7 @@ class World:
         return Snapshot(copy_state(self.state), copy_accounts(self.accounts))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Continue from a snapshot of this world, or of one with the same shape."""
+        """Continue from a snapshot of this world, or of one of the same scenario and seeds."""
         mine: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
         saved: tuple[NDArray[Any], ...] = (*snapshot.state, *snapshot.accounts)
         for array, value in zip(mine, saved, strict=True):
@@ -152,6 +155,6 @@ def _whole(periods: tuple[float, float, float]) -> tuple[int, int, int]:
 def _check_seeds(seeds: Sequence[int]) -> None:
     if not seeds:
         raise InputError("seeds: expected at least one")
-    negative = [seed for seed in seeds if seed < 0]
-    if negative:
-        raise InputError(f"seed: expected a whole number of at least 0, got {negative[0]}")
+    bad = [seed for seed in seeds if not 0 <= seed < _SEEDS]
+    if bad:
+        raise InputError(f"seed: expected a whole number from 0 to {_SEEDS - 1}, got {bad[0]}")

@@ -1,8 +1,9 @@
 """`hirl world failures`: the three failure modes under a controller, with their figures.
 
-A bystander is an app that no call path leads to from the apps that spike. What the spike did to
-bystanders is their violations minus those of the same seed without the spike: the same traffic,
-deploys and faults happen in both runs.
+A bystander is an app that no call path leads to from the apps that spike; an unrelated one does
+not call them either, so that only shared nodes can connect the two. What the spike did to them is
+their violations minus those of the same seed without the spike: the same traffic, deploys and
+faults happen in both runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from rich.table import Table
 from models.control.catalogue import check_controller, make_controller
 from models.control.run import run
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD
+from models.sim.apps import Calls
 from models.sim.config import Cluster, load_cluster
 from models.sim.events import Deploy, Traffic
 from models.sim.population import generate
@@ -61,6 +63,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Violation minutes an hour in the cascade, minus the same seed without the spike."""
     calm_minutes: PerSeed
     """Violation minutes an hour of the same apps on a calm day."""
+    unrelated_apps: int
+    unrelated_minutes: PerSeed
+    unrelated_calm_minutes: PerSeed
+    """The same three for the bystanders that do not call the spiking apps."""
     p3_share_while_p0_waits: PerSeed
     p0_wait_ticks: PerSeed
 
@@ -101,6 +107,7 @@ def measure(
     calm = play(load_scenario(CALM, cluster))
     spiking = spiking_apps(cascade)
     bystander = ~reachable(population.calls, spiking.size, spiking)
+    unrelated = bystander & ~reachable(_reversed(population.calls), spiking.size, spiking)
     totals = inversion.accounts.totals
     return Figures(
         controller=controller,
@@ -111,9 +118,16 @@ def measure(
         bystander_apps=int(bystander.sum()),
         bystander_minutes=(_hourly(cascade, bystander) - _hourly(without, bystander)).tolist(),
         calm_minutes=_hourly(calm, bystander).tolist(),
+        unrelated_apps=int(unrelated.sum()),
+        unrelated_minutes=(_hourly(cascade, unrelated) - _hourly(without, unrelated)).tolist(),
+        unrelated_calm_minutes=_hourly(calm, unrelated).tolist(),
         p3_share_while_p0_waits=(totals[:, P3_HELD] / totals[:, P0_WAIT_TICKS].clip(1)).tolist(),
         p0_wait_ticks=totals[:, P0_WAIT_TICKS].tolist(),
     )
+
+
+def _reversed(calls: Calls) -> Calls:
+    return calls._replace(caller=calls.callee[::-1], callee=calls.caller[::-1])
 
 
 def without_spikes(scenario: Scenario) -> Scenario:
@@ -155,13 +169,17 @@ def _hourly(world: World, apps: Mask) -> NDArray[np.float64]:
 
 
 def _table(found: Figures) -> Table:
-    ratio = np.mean(found.bystander_minutes) / max(1e-9, float(np.mean(found.calm_minutes)))
     rows = [
         _row("stampede: need to ready, p95, s", found.stampede_s, "180 to 240"),
         _row("cascade: need to ready, p95, s", found.cascade_s, "240 to 480"),
         _row("cascade: bystander violation minutes an hour", found.bystander_minutes, ""),
         _row("calm: the same apps' violation minutes an hour", found.calm_minutes, ""),
-        ("cascade over calm, bystanders", f"{ratio:.1f}", "", "at least 5"),
+        _ratio("cascade over calm, bystanders", found.bystander_minutes, found.calm_minutes),
+        _row(f"the same, {found.unrelated_apps} unrelated apps", found.unrelated_minutes, ""),
+        _row("calm: unrelated apps", found.unrelated_calm_minutes, ""),
+        _ratio(
+            "cascade over calm, unrelated", found.unrelated_minutes, found.unrelated_calm_minutes
+        ),
         _row("inversion: P3's share while P0 waits, %", _percent(found), "about 18"),
         _row("inversion: ticks in which P0 waits", found.p0_wait_ticks, "above 0"),
     ]
@@ -171,6 +189,10 @@ def _table(found: Figures) -> Table:
 
 def _row(label: str, values: PerSeed, expected: str) -> tuple[str, str, str, str]:
     return label, f"{np.mean(values):.1f}", f"{min(values):.1f} to {max(values):.1f}", expected
+
+
+def _ratio(label: str, spike: PerSeed, calm: PerSeed) -> tuple[str, str, str, str]:
+    return label, f"{np.mean(spike) / max(1e-9, float(np.mean(calm))):.1f}", "", "at least 5"
 
 
 def _percent(found: Figures) -> PerSeed:

@@ -16,7 +16,7 @@ _NOISE_BOUNDS: Final = (0.03, 0.25)
 _UNSEEN_BURSTS: Final = 0.2
 """Bursts a day of an app without any in the one day observed."""
 _MOST_BURSTS: Final = 6.0
-_BURST_BOUNDS: Final = (0.1, 0.8)
+_BURST_BOUNDS: Final = (0.05, 0.4)
 """Sizes of bursts: a function can grow eighty-fold in a minute, a sum of many cannot."""
 _GENTLE_SWING: Final = (1.15, 2.6)
 """Peak over mean of the days of apps with users in front."""

@@ -14,7 +14,7 @@ from models.sim.plan import Plan
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.records import Records
-from models.sim.scheduler import schedule
+from models.sim.scheduler import Failed, schedule
 from models.sim.service import CallRows, Traits, serve
 from models.sim.state import State
 from models.sim.traffic import TrafficShape, begin_minute, lay_waves
@@ -38,7 +38,7 @@ class Scratch(NamedTuple):
     per_app: F32
     counts: I32
     cells: U32
-    per_pool: I32
+    failed: Failed
 
 
 @kernel
@@ -57,7 +57,7 @@ def _advance_one(
     apply_plan(st, acc, plan, e, apps, rules, scratch.counts)
     churn(st, acc, e, apps, rules, script)
     reconcile(st, acc, e, rules, scratch.counts)
-    schedule(st, acc, e, apps, rules, scratch.per_pool)
+    schedule(st, acc, e, apps, rules, scratch.failed)
     provision(st, acc, plan, e, rules, script)
     every = rules.physics[0].ticks_per_minute
     if st.env[e].tick % every == 0:

@@ -20,7 +20,7 @@ from models.sim.overlays import script_of
 from models.sim.plan import Plan, empty_plan
 from models.sim.population import generate
 from models.sim.scenario import Scenario
-from models.sim.scheduler import CLASSES
+from models.sim.scheduler import empty_failed
 from models.sim.service import SCRATCH_ROWS, call_rows, service_traits
 from models.sim.start import fill, hide_late_apps, start_replicas
 from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, State, copy_state, empty_state
@@ -74,7 +74,7 @@ class World:
             per_app=np.zeros((SCRATCH_ROWS, apps.domain.size), np.float32),
             counts=np.zeros(apps.domain.size, np.int32),
             cells=np.zeros(apps.domain.size, np.uint32),
-            per_pool=np.zeros(self.layout.pools + CLASSES, np.int32),
+            failed=empty_failed(self.layout.pools),
         )
         self._ages = scrape_ages(apps.domain.size, float(rules.physics["hpa_lag_ticks"][0]))
         self._observations = {pipeline: empty_observation(self.state) for pipeline in Pipeline}

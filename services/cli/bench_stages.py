@@ -48,7 +48,7 @@ def _reconcile(st: State, acc: Accounts, _plan: Plan, given: Given, scratch: Scr
 @kernel
 def _schedule(st: State, acc: Accounts, _plan: Plan, given: Given, scratch: Scratch) -> None:
     for e in range(st.env.size):
-        schedule(st, acc, e, given.apps, given.rules, scratch.per_pool)
+        schedule(st, acc, e, given.apps, given.rules, scratch.failed)
 
 
 @kernel

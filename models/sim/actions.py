@@ -51,7 +51,8 @@ def apply_plan(
         if changed[app] == 0:
             continue
         wanted = min(max(plan.replicas[e, app], apps[app].min_replicas), apps[app].max_replicas)
-        if wanted != known[REPLICAS, app]:
+        # A negative number is no wish.
+        if wanted != known[REPLICAS, app] and plan.replicas[e, app] >= 0:
             direction = 1 if wanted > known[REPLICAS, app] else -1
             count_change(acc, e, app, HORIZONTAL, direction, tick, window)
             known[REPLICAS, app] = wanted
@@ -61,7 +62,8 @@ def apply_plan(
             continue
         cpu = min(max(plan.cpu[e, app], _LEAST_CPU), physics.largest_cpu)
         memory = min(max(plan.memory[e, app], _LEAST_MEMORY), physics.largest_memory)
-        if cpu != known[CPU_REQUEST, app] or memory != known[MEMORY_REQUEST, app]:
+        differs = cpu != known[CPU_REQUEST, app] or memory != known[MEMORY_REQUEST, app]
+        if differs and plan.cpu[e, app] > 0 and plan.memory[e, app] > 0:
             _begin_resize(st, acc, e, app, cpu, memory, window)
 
 

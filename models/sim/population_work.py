@@ -15,6 +15,8 @@ from models.sim.population_draws import from_quantiles, generator, log_uniform, 
 from models.sim.population_layout import Layout
 from models.sim.population_sizes import Pods
 
+_HOTTEST: Final = 0.78
+"""No app is sized to be busier than this at its peak."""
 _LEAST_MULTIPLE: Final = 9.0
 """A target is at least so many mean service times: the 99th percentile of service is 4.6."""
 _SPARE: Final = 1.3
@@ -67,7 +69,8 @@ def draw_work(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, peak
     # Limits equal requests: nodes packed by request can then never run above their cores.
     ratio = np.ones(apps)
     use = np.where(io_bound, io_occupation * full_use * ratio, 0.0)
-    use = np.where(io_bound, use, _compensating_use(cluster, pods, peak, use))
+    hot = np.minimum(_HOTTEST, _compensating_use(cluster, pods, peak, use))
+    use = np.where(io_bound, use, hot)
     occupation = np.where(io_bound, io_occupation, use / ratio)
     per_core = full_use / (1 - io_part)
     target, timeout = _promises(cluster, layout)

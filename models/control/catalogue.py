@@ -6,7 +6,7 @@ from typing import Any
 
 from models.control.controller import Controller
 from models.control.hpa import Hpa
-from models.sim.errors import InputError
+from models.sim.describe.errors import InputError
 from models.sim.inventory import declare
 from models.sim.world import World
 

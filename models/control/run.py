@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from models.control.controller import Controller
 from models.sim.observe import Observation
+from models.sim.outcome.results import Decisions
 from models.sim.plan import Plan
-from models.sim.results import Decisions
 from models.sim.state import ACTIVE, CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.sim.world import World
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from models.jit import kernel
 from models.sim.apps import F32, F64
-from models.sim.config import MARKETS
+from models.sim.describe.config import MARKETS
 from models.sim.layout import Layout, Rules
 from models.sim.records import INT, Records, record_type
 from models.sim.state import (

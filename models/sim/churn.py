@@ -8,10 +8,10 @@ import math
 
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
+from models.sim.describe.overlays import APPEAR, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.layout import MIB_PER_GIB, Rules
 from models.sim.nodes import SPOT, lose, zone_is_lost
-from models.sim.overlays import APPEAR, MOVE, Script
 from models.sim.pods import begin_deploy
 from models.sim.records import Records
 from models.sim.state import (

@@ -14,9 +14,9 @@ import msgspec
 from numpy.typing import NDArray
 
 from models.sim.apps import F32, Population
-from models.sim.config import Cluster
-from models.sim.fitted import FITTED
-from models.sim.scenario import Scenario
+from models.sim.describe.config import Cluster
+from models.sim.describe.scenario import Scenario
+from models.sim.population.fitted import FITTED
 
 
 def world_hash(cluster: Cluster, scenario: Scenario, population: Population, replay: F32) -> str:

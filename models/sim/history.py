@@ -8,10 +8,10 @@ import numpy as np
 
 from models.jit import kernel
 from models.sim.apps import F32, I32
+from models.sim.describe.timeline import HISTORY_MINUTES
 from models.sim.service import call_forward
 from models.sim.state import DOMAIN
 from models.sim.tick import Given
-from models.sim.timeline import HISTORY_MINUTES
 from models.sim.traffic import base_rates
 from models.sim.world import World
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.sim.apps import F32, I16, I32, Population
-from models.sim.config import MARKETS, PRIORITIES, Cluster, Pool
+from models.sim.describe.config import MARKETS, PRIORITIES, Cluster, Pool
 
 
 class Inventory(NamedTuple):

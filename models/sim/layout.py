@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.sim.apps import F32, I32, Population
-from models.sim.config import (
+from models.sim.describe.config import (
     MARKETS,
     PRIORITIES,
     Churn,

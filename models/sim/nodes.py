@@ -2,11 +2,11 @@
 
 from models.jit import kernel
 from models.sim.accounting import EVICTED, RESERVED, STOPPED, Accounts
-from models.sim.config import MARKETS
+from models.sim.describe.config import MARKETS
+from models.sim.describe.overlays import Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import remove_all_on_node
 from models.sim.layout import Rules
-from models.sim.overlays import Script
 from models.sim.state import (
     NODE_ABSENT,
     NODE_BOOTING,

@@ -11,9 +11,9 @@ import numpy as np
 
 from models.jit import copy_row, kernel
 from models.sim.apps import F32, I8, I32
+from models.sim.describe.overlays import OUTAGE_ZERO, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream, uniform
 from models.sim.layout import Rules
-from models.sim.overlays import OUTAGE_ZERO, Script
 from models.sim.provisioner import coming_nodes
 from models.sim.records import FLOAT, INT, Records, record_type
 from models.sim.state import (

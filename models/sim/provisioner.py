@@ -8,9 +8,9 @@ that was accepted cannot be taken back.
 
 from models.jit import kernel
 from models.sim.accounting import Accounts
+from models.sim.describe.overlays import Script
 from models.sim.layout import Rules
 from models.sim.nodes import finish_boots, launch, lose
-from models.sim.overlays import Script
 from models.sim.plan import Plan
 from models.sim.state import (
     CPU_REQUEST,

@@ -4,12 +4,12 @@ import numpy as np
 
 from models.jit import kernel
 from models.sim.apps import F32, I32, Apps, Population, app_records
-from models.sim.config import Cluster
+from models.sim.describe.config import Cluster
+from models.sim.describe.overlays import APPEAR, Script
 from models.sim.draws import Purpose, uniform
 from models.sim.groups import add_group
 from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
 from models.sim.nodes import launch, make_ready
-from models.sim.overlays import APPEAR, Script
 from models.sim.pods import enqueue
 from models.sim.state import (
     ACTIVE,

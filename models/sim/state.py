@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F32, I32, Apps
-from models.sim.config import LONGEST_LAG_TICKS, LONGEST_RESTART_TICKS, MARKETS
+from models.sim.describe.config import LONGEST_LAG_TICKS, LONGEST_RESTART_TICKS, MARKETS
 from models.sim.layout import Layout
 from models.sim.records import FLOAT, INT, LONG, Records, record_type
 

@@ -7,9 +7,9 @@ from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
 from models.sim.apps import F32, I32
 from models.sim.churn import churn
+from models.sim.describe.overlays import Script
 from models.sim.erlang import U32, LatencyTables
 from models.sim.layout import Rules
-from models.sim.overlays import Script
 from models.sim.plan import Plan
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision

@@ -11,12 +11,12 @@ import numpy as np
 
 from models.jit import copy_row, kernel
 from models.sim.apps import F32, F64, I32
+from models.sim.describe.overlays import TRAFFIC, Script
+from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
-from models.sim.overlays import TRAFFIC, Script
 from models.sim.records import Record, Records
 from models.sim.state import BOOST, DOMAIN, PAYLOAD, RATE, RATE_NEXT, State
 from models.sim.tail import exponential
-from models.sim.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 
 _SATURDAY = 5 * DAY_MINUTES
 _OCTAVES = 3

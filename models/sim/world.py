@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
 from models.sim.apps import Apps, Population, app_records
-from models.sim.compile import compile_scenario
-from models.sim.config import Cluster
+from models.sim.describe.compile import compile_scenario
+from models.sim.describe.config import Cluster
+from models.sim.describe.errors import InputError
+from models.sim.describe.overlays import script_of
+from models.sim.describe.scenario import Scenario
 from models.sim.erlang import build_tables
-from models.sim.errors import InputError
 from models.sim.fingerprint import world_hash
-from models.sim.fitted import load_fitted
 from models.sim.layout import compile_rules
 from models.sim.observe import Observation, Pipeline, empty_observation, observe, scrape_ages
-from models.sim.overlays import script_of
 from models.sim.plan import Plan, empty_plan
-from models.sim.population import generate
-from models.sim.scenario import Scenario
+from models.sim.population.fitted import load_fitted
+from models.sim.population.generate import generate
 from models.sim.scheduler import empty_failed
 from models.sim.service import SCRATCH_ROWS, call_rows, service_traits
 from models.sim.start import fill, hide_late_apps, start_replicas

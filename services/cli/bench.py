@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from models.sim.config import load_cluster, with_apps
-from models.sim.scenario import load_scenario
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services.cli.bench_stages import describe, stage_seconds
 from services.cli.bench_world import busy_world

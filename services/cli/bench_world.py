@@ -1,7 +1,7 @@
 """A world in which everything happens, for whoever measures or recounts it."""
 
-from models.sim.config import Cluster
-from models.sim.events import (
+from models.sim.describe.config import Cluster
+from models.sim.describe.events import (
     Deploy,
     Event,
     Inventory,
@@ -12,7 +12,7 @@ from models.sim.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.scenario import Scenario
+from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 
 _MINUTES = 60

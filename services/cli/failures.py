@@ -20,13 +20,13 @@ from models.control.catalogue import check_controller, make_controller
 from models.control.run import run
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD
 from models.sim.apps import Calls
-from models.sim.config import Cluster, load_cluster
-from models.sim.events import Deploy, Traffic
-from models.sim.population import generate
-from models.sim.population_calls import reachable
-from models.sim.results import quantile_s
-from models.sim.scenario import Scenario, load_scenario
-from models.sim.targeting import select
+from models.sim.describe.config import Cluster, load_cluster
+from models.sim.describe.events import Deploy, Traffic
+from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.describe.targeting import select
+from models.sim.outcome.results import quantile_s
+from models.sim.population.calls import reachable
+from models.sim.population.generate import generate
 from models.sim.world import World
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import progress, table, write_json

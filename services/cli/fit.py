@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.sim.errors import InputError
-from models.sim.fitted import FITTED
+from models.sim.describe.errors import InputError
+from models.sim.population.fitted import FITTED
 
 EXAMPLES = "Example: [bold]hirl world fit --traces ../shared/traces[/bold]"
 
@@ -24,7 +24,7 @@ def fit(traces: TracesOption, out: OutOption = FITTED) -> None:
     if not (traces / "sim").is_dir() or not (traces / "dev").is_dir():
         raise InputError(f"{traces}: expected a folder with the folders sim and dev in it")
     # Only here: the tables need libraries that nothing else needs.
-    from models.sim import fit as fitting  # noqa: PLC0415
+    from models.sim.population import fit as fitting  # noqa: PLC0415
 
     console = Console()
     with console.status("fitting"):

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from models.sim.apps import F64
-from models.sim.findings import Finding
-from models.sim.recording import Recording
-from models.sim.timeline import DAY_MINUTES, WEEK_MINUTES, WEEKDAYS
+from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, WEEKDAYS
+from models.sim.outcome.findings import Finding
+from models.sim.outcome.recording import Recording
 from models.sim.world import World
 from services.cli.output import table
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from models.sim.errors import InputError
+from models.sim.describe.errors import InputError
 from services.cli import bench, simulate, world
 
 EXIT_BAD_INPUT = 2

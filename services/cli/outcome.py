@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from models.sim.findings import Finding
-from models.sim.recording import Recording
-from models.sim.results import Result
+from models.sim.outcome.findings import Finding
+from models.sim.outcome.recording import Recording
+from models.sim.outcome.results import Result
 from models.sim.world import World
 
 

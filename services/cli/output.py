@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from models.sim.errors import InputError
+from models.sim.describe.errors import InputError
 
 Cell = str | int | float
 

@@ -5,8 +5,8 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from models.sim.errors import InputError
-from models.sim.findings import Finding
+from models.sim.describe.errors import InputError
+from models.sim.outcome.findings import Finding
 from models.sim.world import World
 from services.cli.outcome import Outcome, figures
 

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from models.sim.apps import F64, I32
-from models.sim.calendar import announcements
-from models.sim.findings import Finding
-from models.sim.recording import Recording
-from models.sim.spans import Span, event_spans
+from models.sim.describe.calendar import announcements
+from models.sim.outcome.findings import Finding
+from models.sim.outcome.recording import Recording
+from models.sim.outcome.spans import Span, event_spans
 from models.sim.world import World
 
 _STYLE: Final = Path(__file__).with_name("report.mplstyle")

@@ -10,12 +10,12 @@ from rich.console import Console
 from models.control.catalogue import CONTROLLERS, check_controller, make_controller
 from models.control.run import run
 from models.jit import is_compiled
-from models.sim.config import load_cluster, with_apps
-from models.sim.errors import InputError
-from models.sim.failures import FailureWatch, setting_of
-from models.sim.recording import Recorder
-from models.sim.results import summarise
-from models.sim.scenario import load_scenario, scenario_names
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.errors import InputError
+from models.sim.describe.scenario import load_scenario, scenario_names
+from models.sim.outcome.failures import FailureWatch, setting_of
+from models.sim.outcome.recording import Recorder
+from models.sim.outcome.results import summarise
 from models.sim.tick import advance
 from models.sim.world import World
 from services.cli.live import LiveView, PlainView, View

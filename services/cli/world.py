@@ -7,7 +7,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from models.sim.config import MARKETS, PRIORITIES, Cluster, Market, Markets, Prices, load_cluster
+from models.sim.describe.config import (
+    MARKETS,
+    PRIORITIES,
+    Cluster,
+    Market,
+    Markets,
+    Prices,
+    load_cluster,
+)
 from services.cli import failures, fit
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, table, write_json

@@ -8,10 +8,10 @@ from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import APP
-from models.sim.config import load_cluster, with_apps
+from models.sim.describe.config import load_cluster, with_apps
 from models.sim.inventory import Inventory, declare
 from models.sim.observe import SEEN_POOL, Observation
-from models.sim.population import generate
+from models.sim.population.generate import generate
 from models.sim.state import (
     ACTIVE,
     CPU,

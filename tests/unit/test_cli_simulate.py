@@ -11,9 +11,9 @@ from rich.console import Console
 
 from models.control.catalogue import make_controller
 from models.control.run import run
-from models.sim.config import load_cluster, with_apps
-from models.sim.recording import Recorder
-from models.sim.scenario import load_scenario
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.outcome.recording import Recorder
 from models.sim.world import World
 from services.cli import live, main
 

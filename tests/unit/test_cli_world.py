@@ -8,7 +8,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from models.sim.config import DEFAULT_CLUSTER
+from models.sim.describe.config import DEFAULT_CLUSTER
 from services.cli import main, output
 from services.cli.options import SeedOption
 

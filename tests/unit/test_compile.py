@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from models.sim.apps import I16
-from models.sim.compile import compile_scenario
-from models.sim.config import Cluster, load_cluster, with_apps
-from models.sim.events import Target
-from models.sim.overlays import MOVE, OUTAGE_ZERO, PAYLOAD, TRAFFIC, Overlays
-from models.sim.scenario import SHIPPED, Scenario, load_scenario, scenario_names
-from models.sim.targeting import select
-from models.sim.timeline import HISTORY_MINUTES
+from models.sim.describe.compile import compile_scenario
+from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.events import Target
+from models.sim.describe.overlays import MOVE, OUTAGE_ZERO, PAYLOAD, TRAFFIC, Overlays
+from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
+from models.sim.describe.targeting import select
+from models.sim.describe.timeline import HISTORY_MINUTES
 
 CLUSTER = load_cluster()
 NAMES = scenario_names()

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from models.sim.apps import F64
-from models.sim.errors import InputError
-from models.sim.fitted import FITTED, Fitted, load_fitted
+from models.sim.describe.errors import InputError
+from models.sim.population.fitted import FITTED, Fitted, load_fitted
 
 pytest.importorskip("pyarrow", reason="fitting needs the extra 'fit'")
 pytest.importorskip("scipy", reason="fitting needs the extra 'fit'")
 
-from models.sim import fit
-from models.sim.fit_series import octave_weights
-from models.sim.fit_tables import IBM, Table
+from models.sim.population import fit
+from models.sim.population.fit_series import octave_weights
+from models.sim.population.fit_tables import IBM, Table
 
 BESIDE = Path(__file__).parents[3] / "shared" / "traces"
 

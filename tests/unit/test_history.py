@@ -2,11 +2,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.sim.config import load_cluster, with_apps
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.describe.timeline import DAY_MINUTES
 from models.sim.history import app_history, domain_history
-from models.sim.scenario import load_scenario
 from models.sim.state import RATE
-from models.sim.timeline import DAY_MINUTES
 from models.sim.world import World
 
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.sim.apps import CPU_BOUND, F64, IO_BOUND, MEMORY_BOUND, Apps, Population
-from models.sim.config import PRIORITIES, Cluster, load_cluster, with_apps
-from models.sim.population import generate
-from models.sim.population_draws import generator, pick
+from models.sim.describe.config import PRIORITIES, Cluster, load_cluster, with_apps
+from models.sim.population.draws import generator, pick
+from models.sim.population.generate import generate
 
 
 @cache

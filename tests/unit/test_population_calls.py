@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.sim.apps import Calls, Population
-from models.sim.config import Call, Cluster, load_cluster, with_apps
-from models.sim.errors import InputError
-from models.sim.population import generate, reachable
+from models.sim.describe.config import Call, Cluster, load_cluster, with_apps
+from models.sim.describe.errors import InputError
+from models.sim.population.generate import generate, reachable
 
 
 @cache

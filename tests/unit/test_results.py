@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from models.sim import accounting
-from models.sim.config import load_cluster, with_apps
-from models.sim.results import Decisions, Result, priority_weighted, quantile_s, summarise
-from models.sim.scenario import Scenario
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import Scenario
+from models.sim.outcome.results import Decisions, Result, priority_weighted, quantile_s, summarise
 from models.sim.state import DOMAIN
 from models.sim.world import World
 

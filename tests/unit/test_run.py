@@ -6,11 +6,11 @@ import pytest
 from models.control.catalogue import make_controller
 from models.control.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
-from models.sim.config import load_cluster, with_apps
-from models.sim.events import Deploy, MetricsOutage, Target, Traffic
-from models.sim.recording import Recorder
-from models.sim.scenario import Scenario
-from models.sim.spans import event_spans
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.events import Deploy, MetricsOutage, Target, Traffic
+from models.sim.describe.scenario import Scenario
+from models.sim.outcome.recording import Recorder
+from models.sim.outcome.spans import event_spans
 from models.sim.state import REPLICAS
 from models.sim.world import World
 

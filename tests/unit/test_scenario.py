@@ -8,11 +8,11 @@ import msgspec
 import pytest
 import yaml
 
-from models.sim.calendar import Announcement, announcements
-from models.sim.config import load_cluster
-from models.sim.errors import InputError
-from models.sim.events import KINDS, Event, Traffic
-from models.sim.scenario import SHIPPED, Scenario, load_scenario, scenario_names
+from models.sim.describe.calendar import Announcement, announcements
+from models.sim.describe.config import load_cluster
+from models.sim.describe.errors import InputError
+from models.sim.describe.events import KINDS, Event, Traffic
+from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
 
 CLUSTER = load_cluster()
 NAMES = (

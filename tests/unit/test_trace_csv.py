@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.sim.errors import InputError
-from models.sim.events import Replay, Target
-from models.sim.replay import replay_series
-from models.sim.timeline import HISTORY_MINUTES, timeline
-from models.sim.trace_csv import load_trace
+from models.sim.describe.errors import InputError
+from models.sim.describe.events import Replay, Target
+from models.sim.describe.replay import replay_series
+from models.sim.describe.timeline import HISTORY_MINUTES, timeline
+from models.sim.describe.trace_csv import load_trace
 
 DEV_TRACES = Path(__file__).parents[3] / "shared" / "traces" / "dev"
 TIMES = timeline("Tue 10:00", warmup_minutes=20, length_minutes=60, tick_seconds=10)

@@ -6,9 +6,9 @@ import numpy as np
 
 from models.sim.accounting import ARRIVED, FAILED, SERVED
 from models.sim.apps import F64
-from models.sim.config import load_cluster, with_apps
-from models.sim.events import Payload, Target, Traffic
-from models.sim.population import generate
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.events import Payload, Target, Traffic
+from models.sim.population.generate import generate
 from models.sim.state import BACKLOG, DOMAIN
 from models.sim.world import World
 from services.cli.validate.audit import flow_residuals

@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from models.sim.config import Cluster, load_cluster, with_apps
-from models.sim.errors import InputError
-from models.sim.population import generate
-from models.sim.scenario import Scenario, load_scenario
+from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.errors import InputError
+from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.population.generate import generate
 from models.sim.state import REPLICAS, RPS, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.drive import Driven, digest, digest_of_run

@@ -3,9 +3,9 @@
 import numpy as np
 
 from models.control.hpa import HpaState
-from models.sim.config import load_cluster, with_apps
-from models.sim.population import generate
-from models.sim.scenario import load_scenario
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.population.generate import generate
 from models.sim.world import Snapshot, World
 from services.cli.validate.drive import Driven, copy_memory, digest
 

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.sim.config import Cluster
-from models.sim.events import MetricsOutage, Target
+from models.sim.describe.config import Cluster
+from models.sim.describe.events import MetricsOutage, Target
 from models.sim.observe import Pipeline
 from models.sim.state import CPU, PODS, SAMPLE_RING
 from models.sim.world import World

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.sim.accounting import EVICTED, PREEMPTED, REFUSED, RESIZED
-from models.sim.config import Churn, Cluster, load_cluster, with_apps
-from models.sim.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
+from models.sim.describe.config import Churn, Cluster, load_cluster, with_apps
+from models.sim.describe.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
 from models.sim.plan import Plan
-from models.sim.population import generate
+from models.sim.population.generate import generate
 from models.sim.state import ACTIVE, NODE_ABSENT
 from models.sim.world import World
 from services.cli.validate.audit import broken_promises

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
-from models.sim.config import Cluster, load_cluster, with_apps
-from models.sim.events import ZoneLoss
-from models.sim.population import generate
+from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.events import ZoneLoss
+from models.sim.population.generate import generate
 from models.sim.state import (
     BOUND,
     CPU_REQUEST,

@@ -9,8 +9,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from models.sim.config import load_cluster
-from models.sim.scenario import load_scenario
+from models.sim.describe.config import load_cluster
+from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.sim.config import load_cluster, with_apps
+from models.sim.describe.config import load_cluster, with_apps
 from models.sim.state import BACKLOG
 from models.sim.world import World
 from services.cli.bench_world import busy_world

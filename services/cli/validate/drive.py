@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Callable
 
 from models.control.hpa import Hpa, HpaState
-from models.sim.config import load_cluster, with_apps
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
 from models.sim.inventory import declare
-from models.sim.scenario import load_scenario
 from models.sim.world import World
 
 Watch = Callable[[World], None]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.sim.apps import F64, Apps
-from models.sim.config import Cluster, load_cluster
-from models.sim.errors import InputError
-from models.sim.fitted import Fitted, load_fitted
-from models.sim.population import generate
+from models.sim.describe.config import Cluster, load_cluster
+from models.sim.describe.errors import InputError
+from models.sim.population.fitted import Fitted, load_fitted
+from models.sim.population.generate import generate
 from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _refit(fitted: Fitted, traces: Path | None) -> list[Check]:
         return []
     try:
         # Only fitting needs pyarrow and scipy.
-        from models.sim.fit import fit  # noqa: PLC0415
+        from models.sim.population.fit import fit  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise InputError(f"traces: needs {error.name}, install the extra `fit`") from None
     same = fit(traces) == fitted

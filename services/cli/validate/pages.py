@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from models.sim.errors import InputError
+from models.sim.describe.errors import InputError
 from services.cli.output import Cell, shown
 from services.cli.validate.section import Listing, Plot, Section
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from models.sim.accounting import I64, WAIT_BINS
-from models.sim.config import load_cluster
-from models.sim.failures import FailureWatch, setting_of
-from models.sim.findings import FailureName, Finding
-from models.sim.recording import Recorder
-from models.sim.results import quantile_s
-from models.sim.scenario import load_scenario
+from models.sim.describe.config import load_cluster
+from models.sim.describe.scenario import load_scenario
+from models.sim.outcome.failures import FailureWatch, setting_of
+from models.sim.outcome.findings import FailureName, Finding
+from models.sim.outcome.recording import Recorder
+from models.sim.outcome.results import quantile_s
 from models.sim.world import World
 from services.cli.failures import CASCADE, STAMPEDE, measure
 from services.cli.output import Cell

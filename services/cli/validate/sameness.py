@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-from models.sim.config import load_cluster
-from models.sim.population import generate
-from models.sim.scenario import load_scenario
+from models.sim.describe.config import load_cluster
+from models.sim.describe.scenario import load_scenario
+from models.sim.population.generate import generate
 from models.sim.world import World
 from services.cli.validate.blindness import decision_changes
 from services.cli.validate.drive import Driven, copy_memory, digest, digest_of_run

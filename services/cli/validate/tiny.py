@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.sim.apps import CPU_BOUND, REQUEST_TYPES, Apps, Calls, Population
-from models.sim.config import Churn, Cluster, Markets, load_cluster
-from models.sim.events import Event
-from models.sim.scenario import Scenario
+from models.sim.describe.config import Churn, Cluster, Markets, load_cluster
+from models.sim.describe.events import Event
+from models.sim.describe.scenario import Scenario
 
 STILL = Churn(
     deploys_per_app_per_day=0.0,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from models.sim.accounting import CPU_THERE, CPU_USED
 from models.sim.apps import F64, Population
-from models.sim.config import Cluster, load_cluster
-from models.sim.events import Deploy, Target, Traffic
-from models.sim.population import generate, reachable
-from models.sim.scenario import Scenario
+from models.sim.describe.config import Cluster, load_cluster
+from models.sim.describe.events import Deploy, Target, Traffic
+from models.sim.describe.scenario import Scenario
+from models.sim.population.generate import generate, reachable
 from models.sim.world import World
 from services.cli.validate.drive import Driven
 from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from models.sim import yamlfile
 from models.sim.apps import F64
+from models.sim.describe import yamlfile
 
 FITTED = Path(__file__).with_name("fitted.yaml")
 MINUTES = 1440

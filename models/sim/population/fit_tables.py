@@ -12,8 +12,8 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from models.sim.apps import F64
-from models.sim.errors import input_error
-from models.sim.fitted import Provenance
+from models.sim.describe.errors import input_error
+from models.sim.population.fitted import Provenance
 
 IBM: Final = "sim/ibm_code_engine_app_configs.csv.gz"
 AZURE_DURATIONS: Final = "sim/azure2019_fn500_durations_memory.csv.gz"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.sim.apps import F64, I32
-from models.sim.config import PRIORITIES, Cluster, Domain
-from models.sim.population_draws import generator, pick
+from models.sim.describe.config import PRIORITIES, Cluster, Domain
+from models.sim.population.draws import generator, pick
 
 Mask = NDArray[np.bool_]
 

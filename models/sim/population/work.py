@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F64, I32, IO_BOUND, MEMORY_BOUND
-from models.sim.config import Cluster
+from models.sim.describe.config import Cluster
 from models.sim.erlang import response_quantile
-from models.sim.fitted import Fitted
-from models.sim.population_draws import from_quantiles, generator, log_uniform, pick, truncated
-from models.sim.population_layout import Layout
-from models.sim.population_sizes import Pods
+from models.sim.population.draws import from_quantiles, generator, log_uniform, pick, truncated
+from models.sim.population.fitted import Fitted
+from models.sim.population.layout import Layout
+from models.sim.population.sizes import Pods
 
 _HOTTEST: Final = 0.78
 """No app is sized to be busier than this at its peak."""

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from models.sim.apps import F32
-from models.sim.errors import input_error
-from models.sim.events import Replay
-from models.sim.timeline import DAY_MINUTES, HISTORY_MINUTES, Timeline
-from models.sim.trace_csv import load_trace
+from models.sim.describe.errors import input_error
+from models.sim.describe.events import Replay
+from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, Timeline
+from models.sim.describe.trace_csv import load_trace
 
 
 def replay_minutes(times: Timeline) -> int:

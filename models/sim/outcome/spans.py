@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.sim.accounting import I64
-from models.sim.events import (
+from models.sim.describe.events import (
     Deploy,
     Event,
     Inventory,
@@ -16,7 +16,7 @@ from models.sim.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.targeting import select
+from models.sim.describe.targeting import select
 from models.sim.world import World
 
 

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F64, GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, I32, Calls
-from models.sim.config import Call, Cluster, Guard
-from models.sim.errors import InputError
-from models.sim.fitted import Fitted
-from models.sim.population_draws import from_quantiles, generator, pick
-from models.sim.population_layout import Layout, Mask
+from models.sim.describe.config import Call, Cluster, Guard
+from models.sim.describe.errors import InputError
+from models.sim.population.draws import from_quantiles, generator, pick
+from models.sim.population.fitted import Fitted
+from models.sim.population.layout import Layout, Mask
 
 _LAST_CALLING_TIER: Final = 2
 """Deeper tiers call nobody: a path inside a domain has at most four apps."""

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.sim.apps import I16
-from models.sim.config import Cluster
+from models.sim.describe.config import Cluster
+from models.sim.describe.events import Target
 from models.sim.draws import Purpose, uniform
-from models.sim.events import Target
 
 Mask = NDArray[np.bool_]
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from models.sim.errors import input_error
-from models.sim.explain import explain
+from models.sim.describe.errors import input_error
+from models.sim.describe.explain import explain
 
 T = TypeVar("T")
 

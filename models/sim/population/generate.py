@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F64, I32, Apps, Calls, Population
-from models.sim.config import Cluster
-from models.sim.fitted import Fitted, load_fitted
-from models.sim.population_calls import draw_calls, inflow, reachable
-from models.sim.population_layout import Layout, lay_out
-from models.sim.population_sizes import Pods, draw_pods, peak_replicas
-from models.sim.population_traits import (
+from models.sim.describe.config import Cluster
+from models.sim.population.calls import draw_calls, inflow, reachable
+from models.sim.population.fitted import Fitted, load_fitted
+from models.sim.population.layout import Layout, lay_out
+from models.sim.population.sizes import Pods, draw_pods, peak_replicas
+from models.sim.population.traits import (
     Rhythm,
     draw_rhythm,
     over_peak,
@@ -23,7 +23,7 @@ from models.sim.population_traits import (
     request_mix,
     retry_shares,
 )
-from models.sim.population_work import MemoryUse, Work, draw_memory, draw_work
+from models.sim.population.work import MemoryUse, Work, draw_memory, draw_work
 
 __all__ = ["generate", "reachable"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.sim.apps import F32, F64
-from models.sim.errors import input_error
+from models.sim.describe.errors import input_error
 
 MISSING_COLUMN: Final = "missing"
 _FLAGS: Final = {"0": False, "1": True}

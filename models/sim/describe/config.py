@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from models.sim import yamlfile
+from models.sim.describe import yamlfile
 
-DEFAULT_CLUSTER = Path(__file__).with_name("cluster.yaml")
+DEFAULT_CLUSTER = Path(__file__).parents[1] / "cluster.yaml"
 
 Priority = Literal["P0", "P1", "P2", "P3"]
 PRIORITIES: tuple[Priority, ...] = ("P0", "P1", "P2", "P3")

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F64, I8, I16, I32
-from models.sim.config import Cluster
-from models.sim.fitted import Fitted
-from models.sim.population_draws import from_quantiles, generator, pick
-from models.sim.population_layout import Layout
+from models.sim.describe.config import Cluster
+from models.sim.population.draws import from_quantiles, generator, pick
+from models.sim.population.fitted import Fitted
+from models.sim.population.layout import Layout
 
 _FUNCTIONS_PER_APP: Final = 64
 """Independent sources whose noise an app's traffic averages: the fit is to single functions."""

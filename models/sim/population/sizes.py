@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import CPU_BOUND, F64, I8, I32, IO_BOUND, MEMORY_BOUND
-from models.sim.config import Cluster
-from models.sim.fitted import Fitted
-from models.sim.population_draws import from_quantiles, generator, pick
-from models.sim.population_layout import Layout
+from models.sim.describe.config import Cluster
+from models.sim.population.draws import from_quantiles, generator, pick
+from models.sim.population.fitted import Fitted
+from models.sim.population.layout import Layout
 
 _IO_SHARE: Final = 0.20
 _MEMORY_SHARE: Final = 0.15

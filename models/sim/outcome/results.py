@@ -34,7 +34,7 @@ from models.sim.accounting import (
     UNSCORED,
     WAIT_BINS,
 )
-from models.sim.config import PRIORITIES, Priority
+from models.sim.describe.config import PRIORITIES, Priority
 from models.sim.state import DOMAIN
 from models.sim.world import World
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.sim.apps import F64
-from models.sim.fitted import LogNormal
+from models.sim.population.fitted import LogNormal
 
 _NORMAL = NormalDist()
 

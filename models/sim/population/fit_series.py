@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from models.sim.apps import F64
-from models.sim.fit_tables import AZURE_DAY, AZURE_PROFILES, NASA, WORLDCUP, Table, provenance
-from models.sim.fitted import Autocorrelation, Bursts, Noise, Profile, Profiles
+from models.sim.population.fit_tables import (
+    AZURE_DAY,
+    AZURE_PROFILES,
+    NASA,
+    WORLDCUP,
+    Table,
+    provenance,
+)
+from models.sim.population.fitted import Autocorrelation, Bursts, Noise, Profile, Profiles
 
 Complex = NDArray[np.complex128]
 Mask = NDArray[np.bool_]

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from models.sim.apps import F64
-from models.sim.findings import Episode, FailureName, Finding, Mask, Setting, describe
-from models.sim.recording import Recording
-from models.sim.results import quantile_s
+from models.sim.outcome.findings import Episode, FailureName, Finding, Mask, Setting, describe
+from models.sim.outcome.recording import Recording
+from models.sim.outcome.results import quantile_s
 from models.sim.world import World
 
 

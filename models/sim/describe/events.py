@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from models.sim.config import Count, Name, Positive
-from models.sim.timeline import Lasting, Moment, Span
+from models.sim.describe.config import Count, Name, Positive
+from models.sim.describe.timeline import Lasting, Moment, Span
 
 SomeShare = Annotated[float, Meta(gt=0, le=1)]
 AppIndex = Annotated[int, Meta(ge=0)]

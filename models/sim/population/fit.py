@@ -13,8 +13,8 @@ import numpy as np
 import yaml
 
 from models.sim.apps import F64
-from models.sim.fit_series import even_quantiles, fit_bursts, fit_noise, fit_profiles
-from models.sim.fit_tables import (
+from models.sim.population.fit_series import even_quantiles, fit_bursts, fit_noise, fit_profiles
+from models.sim.population.fit_tables import (
     ALIBABA_EDGES,
     ALIBABA_SERVICES,
     AZURE_DURATIONS,
@@ -24,7 +24,7 @@ from models.sim.fit_tables import (
     Table,
     provenance,
 )
-from models.sim.fitted import (
+from models.sim.population.fitted import (
     BootContention,
     CallStructure,
     Fitted,

@@ -11,11 +11,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim import overlays
 from models.sim.apps import F64, I32
-from models.sim.config import Cluster
-from models.sim.draws import Purpose, uniform
-from models.sim.events import (
+from models.sim.describe import overlays
+from models.sim.describe.config import Cluster
+from models.sim.describe.events import (
     Deploy,
     Event,
     Inventory,
@@ -27,11 +26,12 @@ from models.sim.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.overlays import Overlays
-from models.sim.replay import replay_minutes, replay_series
-from models.sim.scenario import Scenario
-from models.sim.targeting import Grouped, Mask, key_of, select
-from models.sim.timeline import Timeline
+from models.sim.describe.overlays import Overlays
+from models.sim.describe.replay import replay_minutes, replay_series
+from models.sim.describe.scenario import Scenario
+from models.sim.describe.targeting import Grouped, Mask, key_of, select
+from models.sim.describe.timeline import Timeline
+from models.sim.draws import Purpose, uniform
 
 _MODES: Final = {"zero": overlays.OUTAGE_ZERO, "missing": overlays.OUTAGE_MISSING}
 _CHANGES: Final = {"appear": overlays.APPEAR, "vanish": overlays.VANISH, "move": overlays.MOVE}

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from models.sim import yamlfile
-from models.sim.calendar import CalendarEntry
-from models.sim.config import Cluster, Count, Name
-from models.sim.errors import input_error
-from models.sim.events import (
+from models.sim.describe import yamlfile
+from models.sim.describe.calendar import CalendarEntry
+from models.sim.describe.config import Cluster, Count, Name
+from models.sim.describe.errors import input_error
+from models.sim.describe.events import (
     KINDS,
     Event,
     Inventory,
@@ -25,9 +25,9 @@ from models.sim.events import (
     ZoneLoss,
     target_of,
 )
-from models.sim.timeline import Timeline, minute_of_week, timeline
+from models.sim.describe.timeline import Timeline, minute_of_week, timeline
 
-SHIPPED = Path(__file__).with_name("scenarios")
+SHIPPED = Path(__file__).parents[1] / "scenarios"
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

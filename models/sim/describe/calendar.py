@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from models.sim.config import Name, Positive
-from models.sim.timeline import Lasting, Moment, Timeline
+from models.sim.describe.config import Name, Positive
+from models.sim.describe.timeline import Lasting, Moment, Timeline
 
 
 class CalendarEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -104,7 +104,7 @@ def _pools(world: Cluster) -> Table:
         )
         for pool, price in zip(world.pools, _mean_prices(world), strict=True)
     ]
-    return table("Pools: quota over nodes at the start, mean price of a node-hour", columns, rows)
+    return table("Pools: quota over nodes at the peak, mean price of a node-hour", columns, rows)
 
 
 def _machines(world: Cluster) -> Table:

@@ -162,3 +162,22 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: \xff")
     with pytest.raises(InputError, match=r"latin.yaml: expected UTF-8 text"):
         load_cluster(tmp_path / "latin.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("tick_seconds: 10", "tick_seconds: 7", "tick_seconds: expected a divisor of 60, got 7"),
+        ("restart_s: 20", "restart_s: 600", "churn.restart_s: expected at most 15 ticks"),
+        ("hpa_lag_s: 27.5", "hpa_lag_s: 90", "metrics.hpa_lag_s: expected at most 4 ticks"),
+    ],
+)
+def test_times_that_the_world_cannot_remember_are_refused(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    text = DEFAULT_CLUSTER.read_text()
+    assert old in text
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text.replace(old, new))
+    with pytest.raises(InputError, match=complaint):
+        load_cluster(file)

@@ -9,6 +9,7 @@ import numpy as np
 
 from models.sim.apps import F32, I16, I32, Population
 from models.sim.describe.config import MARKETS, PRIORITIES, Cluster, Pool
+from models.sim.layout import domain_pools
 
 
 class Inventory(NamedTuple):
@@ -63,7 +64,7 @@ def declare(population: Population, cluster: Cluster) -> Inventory:
         floor_share=np.array([d.floor_share for d in cluster.domains], np.float32),
         tiers=np.array([len(d.tiers) for d in cluster.domains], np.int32),
         calls=_call_matrix(cluster),
-        domain_pools=_domain_pools(cluster),
+        domain_pools=domain_pools(cluster),
         pool_cpu=np.array([m.cpu_cores - m.reserved_cpu_cores for m in machines], np.float32),
         pool_memory=np.array([m.memory_gib - m.reserved_memory_gib for m in machines], np.float32),
         pool_price=np.array([_price(cluster, pool) for pool in cluster.pools], np.float32),
@@ -78,14 +79,6 @@ def _call_matrix(cluster: Cluster) -> F32:
     for call in cluster.calls:
         matrix[names.index(call.caller), names.index(call.callee)] += call.calls_per_request
     return matrix
-
-
-def _domain_pools(cluster: Cluster) -> I32:
-    width = max(len(domain.pools) for domain in cluster.domains)
-    table = np.full((len(cluster.domains), width), -1, np.int32)
-    for row, domain in enumerate(cluster.domains):
-        table[row, : len(domain.pools)] = [cluster.pool_names.index(p) for p in domain.pools]
-    return table
 
 
 def _price(cluster: Cluster, pool: Pool) -> float:

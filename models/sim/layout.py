@@ -129,7 +129,7 @@ def _rules(cluster: Cluster, first: I32, start: I32, end: I32) -> Rules:
             },
             (len(domains),),
         ),
-        domain_pools=_domain_pools(cluster),
+        domain_pools=domain_pools(cluster),
         node_pool=pool_of.astype(np.int32),
     )
 
@@ -215,7 +215,8 @@ def _living(pods: PodStart, churn: Churn, tick: float) -> dict[str, ArrayLike]:
     }
 
 
-def _domain_pools(cluster: Cluster) -> I32:
+def domain_pools(cluster: Cluster) -> I32:
+    """[D, choices] pools of each domain, preferred first, -1 where there are fewer."""
     width = max(len(domain.pools) for domain in cluster.domains)
     table = np.full((len(cluster.domains), width), -1, np.int32)
     for row, domain in enumerate(cluster.domains):

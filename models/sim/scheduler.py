@@ -30,9 +30,9 @@ from models.sim.state import (
 
 _START = int(Purpose.POD_START)
 CLASSES = 4
-_SPREAD = 8
+SPREAD = 8
 """A batch is spread over at least this many nodes where it is large enough."""
-_START_STRIDE = 7919
+START_STRIDE = 7919
 _PREEMPTIONS_PER_TICK = 400
 _HUGE = 1 << 30
 
@@ -153,9 +153,9 @@ def place_in_pool(
     if roomiest < cpu:
         failed.cpu[pool] = min(failed.cpu[pool], roomiest + 1)
         return 0
-    chunk = max(1, wanted // _SPREAD)
+    chunk = max(1, wanted // SPREAD)
     left = wanted
-    offset = (app * _START_STRIDE) % size
+    offset = (app * START_STRIDE) % size
     for step in range(2 * size):
         if step == size:
             # Once round, evenly; what is left takes any room there is.

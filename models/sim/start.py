@@ -11,6 +11,7 @@ from models.sim.groups import add_group
 from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
+from models.sim.scheduler import SPREAD, START_STRIDE
 from models.sim.state import (
     ACTIVE,
     BOUND,
@@ -26,8 +27,6 @@ from models.sim.state import (
     State,
 )
 from models.sim.traffic import TrafficShape, seasonal_rates
-
-_SPREAD = 16
 
 
 def start_replicas(population: Population, shape: TrafficShape, script: Script) -> I32:
@@ -107,9 +106,9 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
         return 0
     first = rules.pools[pool].first
     size = rules.pools[pool].start_nodes
-    chunk = max(1, wanted // _SPREAD)
+    chunk = max(1, wanted // SPREAD)
     left = wanted
-    offset = (app * 7919) % size
+    offset = (app * START_STRIDE) % size
     for step in range(2 * size):
         if step == size:
             chunk = left

@@ -26,7 +26,10 @@ from models.sim.accounting import (
     OVERSPEND,
     P0_WAIT_TICKS,
     P3_HELD,
+    PENDING_TICKS,
     PREEMPTED,
+    REFUSED,
+    RESIZED,
     REVERSALS,
     STARTED,
     STOPPED,
@@ -85,6 +88,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Bound to a node, whatever for: scaling, deploys, lost nodes."""
     pods_stopped: int
     max_pending_pods: int
+    mean_pending_pods: float
+    resized_in_place: int
+    """Pods whose requests changed where they ran."""
+    resizes_refused: int
+    """Pods that had to restart elsewhere, because their node was full."""
     need_to_ready_p50_s: float
     """From the tick a pod is needed to the tick it is ready, over all pods bound in the
     accounted part, and those still waiting at its end with their wait so far; 0 when there
@@ -160,6 +168,9 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
         pods_started=int(totals[STARTED]),
         pods_stopped=int(totals[STOPPED]),
         max_pending_pods=int(totals[MAX_PENDING]),
+        mean_pending_pods=_ratio(totals[PENDING_TICKS], totals[TICKS]),
+        resized_in_place=int(totals[RESIZED]),
+        resizes_refused=int(totals[REFUSED]),
         need_to_ready_p50_s=quantile_s(waits, 0.5, tick_s),
         need_to_ready_p95_s=quantile_s(waits, 0.95, tick_s),
         budget_overruns=None if overruns is None else int(overruns[e]),

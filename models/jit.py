@@ -71,8 +71,9 @@ def kernel(function: F) -> F:
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether a kernel is in the cache, so that its first call will not take long."""
-    file = Path(cast(Any, function).py_func.__code__.co_filename)
-    return any(_cache_folder(file).rglob(f"{file.stem}.{function.__name__}-*.nbc"))
+    # numba keeps kernels apart by the path of their source, and only the dispatcher knows where.
+    folder = Path(cast(Any, function)._cache.cache_path)  # noqa: SLF001
+    return any(folder.glob(f"*.{function.__name__}-*.nbc"))
 
 
 @kernel

@@ -30,7 +30,7 @@ def figures(result: Result) -> list[tuple[str, str]]:
         ("J = PW + node-hours", f"{result.objective:,.1f}"),
         ("node-hours", f"{result.node_hours:,.1f}"),
         ("money", f"{result.money:,.0f} ({result.spend_cap_share:.1%} of the spend cap)"),
-        ("p99 of P0", f"{result.latency_p99_ms:,.0f} ms"),
+        ("p99 of a P0 app, mean", f"{result.latency_p99_ms:,.0f} ms"),
         ("CPU, memory in use", f"{result.cpu_utilisation:.1%}, {result.memory_utilisation:.1%}"),
         ("scaling actions", f"{result.scaling_actions:,}"),
         ("reversals", f"{result.reversals:,} ({result.oscillation_rate:.2%} of the actions)"),

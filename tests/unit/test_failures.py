@@ -92,7 +92,7 @@ def test_a_bystander_that_waits_while_another_rose_is_a_cascade(calm: Recording)
     # The bystander's failing requests come again; that is no rise of its own.
     calm.rps[SPIKE:, 1] *= 1.5
     calm.retries[SPIKE:, 1] = 500
-    let_wait(calm, 1, pods=80, seconds=150)
+    let_wait(calm, 1, pods=80, seconds=60)
     calm.waits[SPIKE : SPIKE + 30, 1, 30] = 50
     (named,) = found(calm)
     assert named.name == "cascade"
@@ -110,6 +110,13 @@ def test_waiting_without_another_to_blame_is_no_cascade(calm: Recording, factor:
     calm.rps[SPIKE:, 1] *= factor
     let_wait(calm, 1, pods=80, seconds=150)
     assert begun(calm) == []
+
+
+def test_pods_that_waited_before_the_rise_are_no_cascade(calm: Recording) -> None:
+    calm.outside[SPIKE:, 0] *= 2
+    calm.rps[SPIKE:, 0] *= 2
+    let_wait(calm, 1, pods=80, seconds=900)
+    assert found(calm) == []
 
 
 def test_pods_left_behind_by_its_own_rise_make_no_bystander(calm: Recording) -> None:

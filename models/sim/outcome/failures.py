@@ -4,8 +4,8 @@ Only the ticks up to the one looked at count, so that a live view and a report n
 
 - *stampede*: many apps ask for nodes within the same half-minute, and the pods that were bound
   since took minutes from need to ready.
-- *cascade*: pods of a domain whose own traffic did not rise wait, while another domain's traffic
-  rose and both may use the same pool.
+- *cascade*: pods of a domain whose own traffic did not rise wait, since another domain's traffic
+  rose; both may use the same pool, and the other one does not call it.
 - *priority inversion*: P0 pods wait while P3 holds capacity.
 """
 
@@ -61,6 +61,8 @@ _BURST_MEMORY_S: Final = 600
 _BOUND_WITHIN_S: Final = 120
 _MOST: Final = 0.15
 """A domain with this share of the asking apps is part of the stampede."""
+_AT_ONCE_S: Final = 60
+"""Cascade: pods needed this long before a rise shows may still be due to it."""
 _SMOOTH_S: Final = 300
 _BASELINE_S: Final = 3600
 
@@ -73,6 +75,7 @@ class FailureWatch:
         self._limits = thresholds or Thresholds()
         self._burst: int | None = None
         self._rose = np.full(len(setting.domains), -np.inf)
+        self._up = np.full(len(setting.domains), np.inf)
         self._episodes: list[Episode] = []
 
     def look(self, recording: Recording, tick: int) -> list[Finding]:
@@ -134,12 +137,15 @@ class FailureWatch:
         self._rose[own > self._limits.not_risen] = tick
         # Pods that a domain's own rise left behind may wait long after it.
         quiet = tick - self._rose > self._limits.quiet_s / tick_s
-        bystanders = self._waiting(recording, tick) & quiet
-        bystanders &= (self._setting.share_pool & risen[None, :]).any(axis=1)
-        if not bystanders.any():
+        self._up = np.where(risen, np.minimum(self._up, tick), np.inf)
+        # Pods that were missing before the rise have another cause: a lost zone, say.
+        needed = tick - recording.waited_s[tick] / tick_s
+        after = self._up[None, :] <= needed[:, None] + _AT_ONCE_S / tick_s
+        harmed = self._setting.share_pool & after
+        harmed &= (self._waiting(recording, tick) & quiet)[:, None]
+        if not harmed.any():
             return None
-        culprits = risen & (self._setting.share_pool & bystanders[None, :]).any(axis=1)
-        return _Seen(tick, tick, bystanders, culprits)
+        return _Seen(tick, tick, harmed.any(axis=1), harmed.any(axis=0))
 
     def _inversion(self, recording: Recording, tick: int) -> _Seen | None:
         waiting = self._waiting(recording, tick) & (self._setting.priority == 0)
@@ -159,10 +165,14 @@ class FailureWatch:
 def setting_of(world: World) -> Setting:
     """The setting of a world's recordings."""
     uses = [set(domain.pools) for domain in world.cluster.domains]
+    shared = np.array([[bool(a & b) for b in uses] for a in uses])
+    names = world.cluster.domain_names
+    for call in world.cluster.calls:
+        shared[names.index(call.callee), names.index(call.caller)] = False
     return Setting(
         domains=world.cluster.domain_names,
         priority=world.given.rules.domains["priority"],
-        share_pool=np.array([[bool(a & b) for b in uses] for a in uses]),
+        share_pool=shared,
         apps=int(world.given.apps.size),
         tick_s=float(world.cluster.tick_seconds),
         first_tick=world.timeline.warmup_ticks,

@@ -21,7 +21,8 @@ class Setting(NamedTuple):
     priority: I32
     """[D] 0 to 3."""
     share_pool: Mask
-    """[D, D] whether two domains may use the same pool."""
+    """[D, D] whether the first may use a pool of the second and is not called by it, so that
+    only the nodes they share connect them."""
     apps: int
     tick_s: float
     first_tick: int

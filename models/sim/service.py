@@ -6,7 +6,7 @@ The formulas over all apps are functions of plain rows, one per step, so that th
 """
 
 import math
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from models.sim.accounting import (
     VIOLATED,
     Accounts,
 )
-from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I8, I32, Apps, Calls
+from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I32
 from models.sim.draws import Purpose, as_normal, draw, stream
 from models.sim.erlang import U32, LatencyTables, interpolate, locate
 from models.sim.records import Record
+from models.sim.service_rows import CallRows, Traits
 from models.sim.state import (
     ACTIVE,
     BACKLOG,
@@ -68,75 +69,6 @@ _MILLI = np.float32(0.001)
 DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED, LOAD, DOWNWARD, RIGHTWARD = range(10)
 LATE, OWN_FAIL = range(10, 12)
 SCRATCH_ROWS: Final = 12
-
-
-class CallRows(NamedTuple):
-    """The call graph, one row per property; unsigned indices spare numba's wrap-around check."""
-
-    caller: U32
-    callee: U32
-    per_request: F32
-    callees: U32
-    """Apps that are called, the innermost first."""
-    first: I32
-    """[callees + 1] where the calls of each of them begin in the rows below."""
-    back_caller: U32
-    """Callers, sorted by callee as in `callees`."""
-    back_per_request: F32
-    back_guard: I8
-
-
-def call_rows(calls: Calls) -> CallRows:
-    """The rows of a population, forward by caller and backward by callee."""
-    last_call = np.zeros(int(calls.callee.max(initial=-1)) + 1, np.int64)
-    # Edges are sorted by caller, outermost first: an app's last edge tells its depth.
-    np.maximum.at(last_call, calls.callee, np.arange(calls.callee.size))
-    inner_first = np.argsort(-last_call[calls.callee], kind="stable")
-    _, starts = np.unique(-last_call[calls.callee][inner_first], return_index=True)
-    return CallRows(
-        caller=calls.caller.astype(np.uint32),
-        callee=calls.callee.astype(np.uint32),
-        per_request=calls.per_request,
-        callees=calls.callee[inner_first][starts].astype(np.uint32),
-        first=np.append(starts, calls.callee.size).astype(np.int32),
-        back_caller=calls.caller[inner_first].astype(np.uint32),
-        back_per_request=calls.per_request[inner_first],
-        back_guard=calls.guard[inner_first],
-    )
-
-
-class Traits(NamedTuple):
-    """What the service formulas need of each app, one row each."""
-
-    limit_ratio: F32
-    start_limit: F32
-    """CPU limit at the start, at most one core: below it a pod is slower per request."""
-    workers: F32
-    cpu_seconds: F32
-    io_seconds: F32
-    memory_base: F32
-    memory_per_request: F32
-    memory_leak: F32
-    target: F32
-    timeout: F32
-    retry_share: F32
-
-
-def service_traits(apps: Apps) -> Traits:
-    """The rows of a population."""
-    return Traits(
-        limit_ratio=apps.cpu_limit_ratio,
-        start_limit=np.minimum(np.float32(1.0), apps.cpu_request * apps.cpu_limit_ratio),
-        workers=apps.workers_per_core,
-        cpu_seconds=apps.cpu_seconds,
-        io_seconds=apps.io_seconds,
-        memory_base=apps.memory_base,
-        memory_per_request=apps.memory_per_request,
-        memory_leak=apps.memory_leak,
-        target=apps.latency_target,
-        timeout=apps.timeout,
-        retry_share=apps.retry_share,
-    )
 
 
 @kernel

@@ -15,7 +15,8 @@ from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.records import Records
 from models.sim.scheduler import Failed, schedule
-from models.sim.service import CallRows, Traits, serve
+from models.sim.service import serve
+from models.sim.service_rows import CallRows, Traits
 from models.sim.state import State
 from models.sim.traffic import TrafficShape, begin_minute, lay_waves
 

@@ -21,7 +21,8 @@ from models.sim.plan import Plan, empty_plan
 from models.sim.population.fitted import load_fitted
 from models.sim.population.generate import generate
 from models.sim.scheduler import empty_failed
-from models.sim.service import SCRATCH_ROWS, call_rows, service_traits
+from models.sim.service import SCRATCH_ROWS
+from models.sim.service_rows import call_rows, service_traits
 from models.sim.start import fill, hide_late_apps, start_replicas
 from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance

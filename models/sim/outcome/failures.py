@@ -33,7 +33,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Stampede: need-to-ready (95th percentile) of the pods bound in the last two minutes."""
     risen: float = 1.3
     """Cascade: traffic from outside over its lowest five-minute mean of the last hour."""
-    not_risen: float = 1.2
+    not_risen: float = 1.1
     """Cascade: a bystander's, calls included and retries not, is at most this."""
     quiet_s: float = 900.0
     """Cascade: and has been for so long."""

@@ -104,7 +104,7 @@ def _cascade(episode: Episode, recording: Recording, setting: Setting) -> _Told:
     }
     return numbers, (
         f"{_listed(setting, hit)} had up to {numbers['waiting_pods']:.0f} pods without a node"
-        f" although the traffic there did not rise: {_listed(setting, culprits)} rose and held up"
+        f" although the traffic there hardly rose: {_listed(setting, culprits)} rose and held up"
         f" to {numbers['held_by_the_risen']:.0%} of the CPU; 5 % of the bystander's pods took"
         f" {_minutes(numbers)} or more from need to ready."
     )

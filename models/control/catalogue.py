@@ -11,13 +11,14 @@ from models.sim.inventory import declare
 from models.sim.world import World
 
 
-def _hpa(world: World) -> Hpa:
+def hpa_of(world: World) -> Hpa:
+    """A fresh HPA per app of the world."""
     return Hpa(
         declare(world.population, world.cluster), world.layout.pools, world.cluster.tick_seconds
     )
 
 
-CONTROLLERS: dict[str, Callable[[World], Controller[Any]]] = {"hpa": _hpa}
+CONTROLLERS: dict[str, Callable[[World], Controller[Any]]] = {"hpa": hpa_of}
 
 
 def check_controller(name: str) -> None:

@@ -28,7 +28,7 @@ from models.sim.outcome.results import quantile_s
 from models.sim.population.calls import reachable
 from models.sim.population.generate import generate
 from models.sim.world import World
-from services.cli.options import ClusterOption, JsonOption
+from services.cli.options import ClusterOption, ControllerOption, JsonOption
 from services.cli.output import progress, table, write_json
 
 STAMPEDE, CASCADE = "flash-sale-20-min-early", "cascade"
@@ -42,9 +42,6 @@ PerSeed = list[float]
 
 SeedsOption = Annotated[
     int, typer.Option("--seeds", metavar="N", min=1, help="Seeds 0 to N-1, side by side.")
-]
-ControllerOption = Annotated[
-    str, typer.Option("--controller", metavar="C", help="Whose failures to measure.")
 ]
 
 

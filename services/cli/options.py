@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from models.control.catalogue import CONTROLLERS
+
 ClusterOption = Annotated[
     Path | None,
     typer.Option(
@@ -25,4 +27,11 @@ SeedOption = Annotated[
 JsonOption = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the figures to this file as JSON, too."),
+]
+ControllerOption = Annotated[
+    str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(CONTROLLERS)}.")
+]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="DIR", help="Write an HTML report into this folder."),
 ]

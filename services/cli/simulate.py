@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.control.catalogue import CONTROLLERS, check_controller, make_controller
+from models.control.catalogue import check_controller, make_controller
 from models.control.run import run
 from models.jit import is_compiled
 from models.sim.describe.config import load_cluster, with_apps
@@ -19,7 +19,13 @@ from models.sim.outcome.results import summarise
 from models.sim.tick import advance
 from models.sim.world import World
 from services.cli.live import LiveView, PlainView, View
-from services.cli.options import ClusterOption, JsonOption, SeedOption
+from services.cli.options import (
+    ClusterOption,
+    ControllerOption,
+    JsonOption,
+    ReportOption,
+    SeedOption,
+)
 from services.cli.outcome import Outcome, figures
 from services.cli.output import table, write_json
 from services.cli.report import write_report
@@ -39,9 +45,6 @@ ScenarioOption = Annotated[
         help=f"A path to a scenario file, or one of {', '.join(scenario_names())}.",
     ),
 ]
-ControllerOption = Annotated[
-    str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(CONTROLLERS)}.")
-]
 AppsOption = Annotated[
     int | None,
     typer.Option(
@@ -50,10 +53,6 @@ AppsOption = Annotated[
         min=1,
         help="Scale the cluster to so many apps; as the cluster file says when not given.",
     ),
-]
-ReportOption = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="DIR", help="Write an HTML report into this folder."),
 ]
 SpeedOption = Annotated[
     float | None,

@@ -12,7 +12,7 @@ from rich.console import Console
 from models.sim.describe.config import load_cluster
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
-from services.cli.options import JsonOption
+from services.cli.options import JsonOption, ReportOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.validate import (
     conservation,
@@ -31,10 +31,6 @@ EXAMPLES = (
 )
 EXIT_FAILED = 1
 
-ReportOption = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="DIR", help="Write an HTML report with plots here."),
-]
 TracesOption = Annotated[
     Path | None,
     typer.Option(

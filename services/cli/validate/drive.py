@@ -3,20 +3,13 @@
 import hashlib
 from collections.abc import Callable
 
-from models.control.hpa import Hpa, HpaState
+from models.control.catalogue import hpa_of
+from models.control.hpa import HpaState
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
-from models.sim.inventory import declare
 from models.sim.world import World
 
 Watch = Callable[[World], None]
-
-
-def hpa_of(world: World) -> Hpa:
-    """A fresh HPA per app of the world."""
-    return Hpa(
-        declare(world.population, world.cluster), world.layout.pools, world.cluster.tick_seconds
-    )
 
 
 class Driven:

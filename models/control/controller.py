@@ -2,6 +2,7 @@
 
 from typing import Protocol, TypeVar
 
+from models.forecaster.port import Forecast
 from models.sim.observe import Observation, Pipeline
 from models.sim.plan import Plan
 
@@ -18,6 +19,6 @@ class Controller(Protocol[S]):
         """The state before the first step."""
         ...
 
-    def step(self, observation: Observation, forecast: None, state: S) -> tuple[Plan, S]:
+    def step(self, observation: Observation, forecast: Forecast | None, state: S) -> tuple[Plan, S]:
         """Decide one tick for every environment; the plan is valid until the next step."""
         ...

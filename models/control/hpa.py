@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.forecaster.port import Forecast
 from models.jit import copy_row, kernel
 from models.sim.apps import F32, I8, I32
 from models.sim.draws import Purpose, uniform
@@ -83,7 +84,7 @@ class Hpa:
     def step(
         self,
         observation: Observation,
-        forecast: None,  # noqa: ARG002  every controller has this shape; HPA only reacts
+        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape; HPA only reacts
         state: HpaState,
     ) -> tuple[Plan, HpaState]:
         """Sync the HPAs that are due; the others hold."""

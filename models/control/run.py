@@ -1,12 +1,13 @@
 """Drive a world with a controller from its first tick to its last."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.control.controller import Controller
+from models.forecaster.port import Forecast, Forecaster
 from models.sim.observe import Observation
 from models.sim.outcome.results import Decisions
 from models.sim.plan import Plan
@@ -18,17 +19,25 @@ Mask = NDArray[np.bool_]
 
 
 def run(
-    world: World, controller: Controller[S], on_tick: Callable[[World], None] | None = None
+    world: World,
+    controller: Controller[S],
+    forecaster: Forecaster[Any] | None = None,
+    on_tick: Callable[[World], None] | None = None,
 ) -> Decisions:
     """Let the controller decide every tick that is left; `on_tick` is called after each.
 
     Returns what was counted on the way, from the end of the warm-up on.
     """
     decreases = np.zeros(world.environments, np.int64)
-    state = controller.start(world.observe(controller.pipeline))
+    first = world.observe(controller.pipeline)
+    state = controller.start(first)
+    foreseen = forecaster.start(first) if forecaster is not None else None
+    forecast: Forecast | None = None
     while world.tick < world.timeline.total_ticks:
         observation = world.observe(controller.pipeline)
-        plan, state = controller.step(observation, None, state)
+        if forecaster is not None:
+            forecast, foreseen = forecaster.step(observation, foreseen)
+        plan, state = controller.step(observation, forecast, state)
         if world.tick >= world.timeline.warmup_ticks:
             decreases += blind_decreases(observation, plan, without_sample(world, observation))
         world.step(plan)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from models.control.catalogue import check_controller, make_controller
-from models.control.run import run
+from models.control.catalogue import enter, entrant_of
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD
 from models.sim.apps import Calls
 from models.sim.describe.config import Cluster, load_cluster
@@ -75,7 +74,7 @@ def failures(
     json: JsonOption = None,
 ) -> None:
     """Measure stampede, cascade and priority inversion under a controller."""
-    check_controller(controller)
+    entrant_of(controller)
     described = load_cluster(cluster)
     console = Console()
     with progress("stampede, cascade with and without its spike, inversion, calm", 5) as advance:
@@ -92,10 +91,10 @@ def measure(
     population = generate(cluster)
 
     def play(scenario: Scenario) -> World:
-        world = World(cluster, scenario, seeds, population)
-        run(world, make_controller(controller, world))
+        contest = enter(controller, cluster, scenario, seeds, population)
+        contest.play()
         advance(1)
-        return world
+        return contest.world
 
     stampede = play(load_scenario(STAMPEDE, cluster))
     cascade = play(load_scenario(CASCADE, cluster))

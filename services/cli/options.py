@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from models.control.catalogue import CONTROLLERS
+from models.control.catalogue import ENTRANTS
 
 ClusterOption = Annotated[
     Path | None,
@@ -29,7 +29,7 @@ JsonOption = Annotated[
     typer.Option("--json", metavar="FILE", help="Write the figures to this file as JSON, too."),
 ]
 ControllerOption = Annotated[
-    str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(CONTROLLERS)}.")
+    str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(ENTRANTS)}.")
 ]
 ReportOption = Annotated[
     Path | None,

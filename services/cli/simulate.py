@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.control.catalogue import check_controller, make_controller
-from models.control.run import run
+from models.control.catalogue import Contest, enter, entrant_of
 from models.jit import is_compiled
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.errors import InputError
@@ -77,17 +76,18 @@ def simulate(
     speed: SpeedOption = None,
 ) -> None:
     """Run one scenario under one controller and watch it; ends with the table of its figures."""
-    check_controller(controller)
+    entrant_of(controller)
     described = load_cluster(cluster)
     if apps is not None:
         described = with_apps(described, _enough(apps, len(described.domains)))
     chosen = load_scenario(scenario, described)
     console = Console()
     with _preparing(console):
-        world = World(described, chosen, [seed])
-        _compile(world, controller)
+        contest = enter(controller, described, chosen, [seed])
+        _compile(contest)
     command = _command(scenario, controller, cluster, seed, apps)
-    outcome = _run(world, controller, _view(console, world, controller, speed), command)
+    view = _view(console, contest.world, controller, speed)
+    outcome = _run(contest, controller, view, command)
     _show(console, outcome)
     if json is not None:
         write_json(json, _payload(outcome))
@@ -124,10 +124,10 @@ class _Status:
             self._spinner.stop()
 
 
-def _compile(world: World, controller: str) -> None:
+def _compile(contest: Contest) -> None:
     """Take one tick and take it back, so that no kernel is compiled under the live view."""
+    world, brain = contest.world, contest.controller
     before = world.save()
-    brain = make_controller(controller, world)
     seen = world.observe(brain.pipeline)
     plan, _ = brain.step(seen, None, brain.start(seen))
     world.step(plan)
@@ -142,7 +142,8 @@ def _view(console: Console, world: World, controller: str, speed: float | None) 
     return LiveView(console, world, controller, pause, time.monotonic, time.sleep)
 
 
-def _run(world: World, controller: str, view: View, command: str) -> Outcome:
+def _run(contest: Contest, controller: str, view: View, command: str) -> Outcome:
+    world = contest.world
     recorder, watch = Recorder(world), FailureWatch(setting_of(world))
 
     def on_tick(world: World) -> None:
@@ -151,7 +152,7 @@ def _run(world: World, controller: str, view: View, command: str) -> Outcome:
         view.show(recorder.recording, tick, watch.look(recorder.recording, tick))
 
     with view:
-        decisions = run(world, make_controller(controller, world), on_tick)
+        decisions = contest.play(on_tick)
     (result,) = summarise(world, controller, decisions)
     findings = watch.findings(recorder.recording)
     return Outcome(world, world.hash, recorder.recording, findings, result, command)

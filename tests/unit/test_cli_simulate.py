@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from models.control.catalogue import make_controller
+from models.control.catalogue import hpa_of
 from models.control.run import run
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
@@ -120,7 +120,7 @@ def test_on_a_terminal_the_run_is_painted_at_its_pace(scenario: Path) -> None:
         view.show(recorder.recording, world.tick - 1, [])
 
     with live.LiveView(console, world, "hpa", 0.02, lambda: seconds[0], sleep) as view:
-        run(world, make_controller("hpa", world), on_tick)
+        run(world, hpa_of(world), on_tick=on_tick)
     assert seconds[0] == pytest.approx(72 * 0.02)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()

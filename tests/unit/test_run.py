@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.control.catalogue import make_controller
+from models.control.catalogue import hpa_of
 from models.control.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
 from models.sim.describe.config import load_cluster, with_apps
@@ -35,7 +35,7 @@ def make_world(seeds: tuple[int, ...] = (0,)) -> World:
 def recorded() -> tuple[World, Recorder]:
     world = make_world()
     recorder = Recorder(world)
-    run(world, make_controller("hpa", world), recorder)
+    run(world, hpa_of(world), on_tick=recorder)
     return world, recorder
 
 
@@ -59,7 +59,7 @@ def test_the_recording_agrees_with_the_accounts(recorded: tuple[World, Recorder]
 
 def test_recording_changes_nothing(recorded: tuple[World, Recorder]) -> None:
     alone = make_world()
-    run(alone, make_controller("hpa", alone))
+    run(alone, hpa_of(alone))
     assert (alone.accounts.totals == recorded[0].accounts.totals).all()
 
 

@@ -1,0 +1,54 @@
+"""The port of every forecaster: what is said about the next half hour, and in which form.
+
+A value is the mean RPS of the minute that ends h minutes from now, calls between apps and
+retries included, because that is what the apps have to carry. A peak is the highest such minute
+until then. A forecaster knows the past, what it observes and what was announced; only `oracle`
+and its noisy sibling are handed the future.
+"""
+
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from models.sim.apps import F32, I32
+from models.sim.observe import Observation
+
+HORIZONS_MIN: Final = (5, 15, 30)
+QUANTILES: Final = (0.1, 0.5, 0.9)
+LOW, MEDIAN, HIGH = range(3)
+"""Indices into QUANTILES."""
+VALID_MIN: Final = 5
+"""A forecast that is older than its shortest horizon says nothing about the future."""
+
+S = TypeVar("S")
+
+
+class Forecast(NamedTuple):
+    """E environments, D domains, A apps, H horizons, Q quantiles. Read-only."""
+
+    model: str
+    """Name and version of what made it."""
+    made_tick: I32
+    """[E]."""
+    valid_until_tick: I32
+    """[E] the last tick at which it may be used."""
+    domain: F32
+    """[E, D, H, Q] mean RPS of the minute h from now."""
+    domain_peak: F32
+    """[E, D, H] the .9 quantile of the highest minute until then."""
+    app: F32 | None = None
+    """[E, A, H, Q], where the model looks at single apps."""
+    app_peak: F32 | None = None
+    """[E, A, H]."""
+
+
+class Forecaster(Protocol[S]):
+    """Called each tick; the forecast is made anew each minute and handed out in between."""
+
+    name: str
+
+    def start(self, observation: Observation) -> S:
+        """The state before the first step."""
+        ...
+
+    def step(self, observation: Observation, state: S) -> tuple[Forecast, S]:
+        """Take in a tick and say what is to come."""
+        ...

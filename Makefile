@@ -9,8 +9,10 @@ BIN := .venv/bin
 LOCKS := infra/locks
 READY := .venv/.ready
 UV := $(BIN)/uv
+CASES ?= ../shared/reference/hpa-golden
 
-.PHONY: help setup run test lint types layers presubmit format locks bench-sim validate clean
+.PHONY: help setup run test lint types layers presubmit format locks bench-sim validate \
+	hpa-golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +66,9 @@ format: setup ## rewrite the code as lint wants it
 
 bench-sim: setup ## measure the simulator's speed
 	@$(BIN)/hirl bench sim --json .hirl/bench-sim.json
+
+hpa-golden: setup ## compare our HPA with recorded answers of the real one (CASES=DIR)
+	@$(BIN)/hirl hpa golden "$(CASES)"
 
 validate: setup ## check the simulated world against theory and real tables
 	@$(BIN)/hirl world validate

@@ -1,15 +1,25 @@
-"""The entrants of every comparison by name: a controller, its forecaster, and its scheduler."""
+"""The entrants of every comparison by name: a controller, its forecaster, and its scheduler.
+
+`hpa:0.6` is HPA at that target, `heuristic:calendar` ours with that forecaster, and
+`package.module:attribute` anybody's own. `NAME@priority` is an entrant on another scheduler, so
+that what the scheduler does can be told from what the controller does.
+"""
 
 import difflib
 import importlib
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-import msgspec
-
+from models.control.clairvoyant import clairvoyant_of
 from models.control.controller import Controller
+from models.control.families import FAMILIES, HEURISTIC, calibrated, family_of
+from models.control.heuristic.ablation import ABLATIONS, ablated_of
 from models.control.hpa import Hpa
 from models.control.run import run
+from models.control.scheduling import SCHEDULINGS, Scheduling, with_scheduling
+from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
 from models.sim.apps import Population
 from models.sim.describe.config import Cluster
@@ -19,12 +29,9 @@ from models.sim.inventory import declare
 from models.sim.outcome.results import Decisions
 from models.sim.world import World
 
-
-class Scheduling(NamedTuple):
-    """How pods are placed under an entrant."""
-
-    order: Literal["fifo", "priority"] = "fifo"
-    preemption: bool = False
+DEFAULT_TARGET: Final = 0.75
+"""Of saturation: HPA as teams leave it."""
+_AT_TARGET: Final = re.compile(r"hpa:(0\.\d+)")
 
 
 class Entrant(NamedTuple):
@@ -47,28 +54,76 @@ class Contest(NamedTuple):
         return run(self.world, self.controller, self.forecaster, on_tick)
 
 
-def hpa_of(world: World) -> Hpa:
+def hpa_of(world: World, target: float = DEFAULT_TARGET) -> Hpa:
     """A fresh HPA per app of the world."""
-    return Hpa(
-        declare(world.population, world.cluster), world.layout.pools, world.cluster.tick_seconds
-    )
+    inventory = declare(world.population, world.cluster)
+    return Hpa(inventory, world.layout.pools, world.cluster.tick_seconds, target)
 
 
-ENTRANTS: dict[str, Entrant] = {"hpa": Entrant(hpa_of)}
+def _heuristic(forecast: str) -> Entrant:
+    family = family_of(HEURISTIC)
+    return Entrant(calibrated(HEURISTIC), forecaster_of(forecast), family.scheduling)
+
+
+ENTRANTS: dict[str, Entrant] = {
+    "hpa": Entrant(hpa_of),
+    **{
+        name: Entrant(calibrated(name), scheduling=family.scheduling)
+        for name, family in FAMILIES.items()
+        if name != HEURISTIC
+    },
+    **{f"{HEURISTIC}:{forecast}": _heuristic(forecast) for forecast in (*FORECASTERS, NONE)},
+    "clairvoyant": Entrant(clairvoyant_of, scheduling=SCHEDULINGS["priority"]),
+}
+"""The names that a full comparison enters."""
 
 
 def entrant_of(name: str) -> Entrant:
-    """The entrant of that name; `package.module:attribute` names one of somebody's own."""
+    """The entrant of a name, with its suffixes."""
+    plain, at, order = name.partition("@")
+    entrant = _plain(plain)
+    if not at:
+        return entrant
+    if order not in SCHEDULINGS:
+        known = ", ".join(SCHEDULINGS)
+        raise InputError(f"controller: {name}: expected one of {known} after @, got {order!r}")
+    return entrant._replace(scheduling=SCHEDULINGS[order])
+
+
+def _plain(name: str) -> Entrant:
     if name in ENTRANTS:
         return ENTRANTS[name]
-    if ":" in name:
+    at_target = _AT_TARGET.fullmatch(name)
+    if at_target is not None:
+        return _hpa_at(float(at_target[1]))
+    kind, colon, rest = name.partition(":")
+    if kind == HEURISTIC and colon:
+        return _without(*rest.partition("/")[::2])
+    if colon and kind != "hpa":
         return _import(name)
     close = difflib.get_close_matches(name, ENTRANTS, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     known = ", ".join(ENTRANTS)
     raise InputError(
-        f"controller: {name}: {hint}expected one of {known}, or package.module:attribute"
+        f"controller: {name}: {hint}expected one of {known}, hpa:0.6 for another target, "
+        "or package.module:attribute"
     )
+
+
+def _hpa_at(target: float) -> Entrant:
+    if not 0.1 <= target < 1:
+        raise InputError(f"controller: hpa:{target:g}: expected a target from 0.1 to below 1")
+    return Entrant(partial(hpa_of, target=target))
+
+
+def _without(forecast: str, part: str) -> Entrant:
+    """`heuristic:FORECAST/no-PART`: ours without one of its parts."""
+    forecaster = forecaster_of(forecast)
+    entrant = _heuristic(forecast)
+    if part not in ABLATIONS:
+        known = ", ".join(ABLATIONS)
+        raise InputError(f"controller: {HEURISTIC}:{forecast}/{part}: expected one of {known}")
+    return entrant._replace(controller=partial(ablated_of, part), forecaster=forecaster)
 
 
 def enter(
@@ -83,14 +138,6 @@ def enter(
     world = World(with_scheduling(cluster, entrant.scheduling), scenario, seeds, population)
     forecaster = entrant.forecaster(world) if entrant.forecaster is not None else None
     return Contest(world, entrant.controller(world), forecaster)
-
-
-def with_scheduling(cluster: Cluster, scheduling: Scheduling) -> Cluster:
-    """The cluster with another order of placing pods."""
-    scheduler = msgspec.structs.replace(
-        cluster.scheduler, order=scheduling.order, preemption=scheduling.preemption
-    )
-    return msgspec.structs.replace(cluster, scheduler=scheduler)
 
 
 def _import(name: str) -> Entrant:

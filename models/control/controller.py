@@ -1,8 +1,9 @@
 """The shape of every controller: observation and forecast in, plan out, state handed through."""
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from models.forecaster.port import Forecast
+from models.sim.apps import I32
 from models.sim.observe import Observation, Pipeline
 from models.sim.plan import Plan
 
@@ -21,4 +22,13 @@ class Controller(Protocol[S]):
 
     def step(self, observation: Observation, forecast: Forecast | None, state: S) -> tuple[Plan, S]:
         """Decide one tick for every environment; the plan is valid until the next step."""
+        ...
+
+
+@runtime_checkable
+class KeepsBudgets(Protocol):
+    """A controller that works under budgets counts its increases beyond them."""
+
+    def overruns(self, state: Any) -> I32:
+        """[E] so far; none, if all is well."""
         ...

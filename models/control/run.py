@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.control.controller import Controller
+from models.control.controller import Controller, KeepsBudgets
 from models.forecaster.port import Forecast, Forecaster
 from models.sim.observe import Observation
 from models.sim.outcome.results import Decisions
@@ -33,17 +33,28 @@ def run(
     state = controller.start(first)
     foreseen = forecaster.start(first) if forecaster is not None else None
     forecast: Forecast | None = None
+    before = _overruns(controller, state)
     while world.tick < world.timeline.total_ticks:
         observation = world.observe(controller.pipeline)
         if forecaster is not None:
             forecast, foreseen = forecaster.step(observation, foreseen)
+        if world.tick == world.timeline.warmup_ticks:
+            before = _overruns(controller, state)
         plan, state = controller.step(observation, forecast, state)
         if world.tick >= world.timeline.warmup_ticks:
             decreases += blind_decreases(observation, plan, without_sample(world, observation))
         world.step(plan)
         if on_tick is not None:
             on_tick(world)
-    return Decisions(missing_data_decreases=decreases)
+    after = _overruns(controller, state)
+    overruns = None if before is None or after is None else after - before
+    return Decisions(missing_data_decreases=decreases, budget_overruns=overruns)
+
+
+def _overruns(controller: Controller[S], state: S) -> NDArray[np.int64] | None:
+    if not isinstance(controller, KeepsBudgets):
+        return None
+    return controller.overruns(state).astype(np.int64)
 
 
 def without_sample(world: World, observation: Observation) -> Mask:

@@ -19,6 +19,7 @@ class Seen:
     def __init__(self, pool: Records, inventory: Inventory) -> None:
         self.ready = _plausible(pool["ready"], _MOST_NODES)
         self.coming = _plausible(pool["coming"], _MOST_NODES)
+        self.quota = _plausible(pool["quota"], _MOST_NODES)
         self.cpu = self.ready * inventory.pool_cpu
         self.memory = self.ready * inventory.pool_memory
         self.coming_cpu = self.coming * inventory.pool_cpu

@@ -46,6 +46,7 @@ class Pipeline(IntEnum):
 SEEN_POOL: Final = record_type(
     ready=INT,  # nodes
     coming=INT,  # nodes that boot or wait for the cloud
+    quota=INT,  # nodes that the pool may have
     free_cpu=FLOAT,  # cores
     free_memory=FLOAT,  # GiB
 )
@@ -168,6 +169,7 @@ def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
         seen = obs.pool[e, pool]
         seen.ready = st.pool[e, pool].ready
         seen.coming = coming_nodes(st, e, pool)
+        seen.quota = end - first
         seen.free_cpu = _sum_room(st.room[e, ROOM_CPU, first:end]) * 0.001
         seen.free_memory = _sum_room(st.room[e, ROOM_MEMORY, first:end]) / 1024.0
 

@@ -17,6 +17,11 @@ class Reason(IntEnum):
     HOLD_STABILISING = 3
     HOLD_NO_METRICS = 4
     HOLD_NOT_DUE = 5
+    HOLD_COOL_DOWN = 6
+    HOLD_BLAST_RADIUS = 7
+    HOLD_BUDGET = 8
+    YIELD = 9
+    RESIZE = 10
 
 
 class Plan(NamedTuple):

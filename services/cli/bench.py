@@ -1,4 +1,4 @@
-"""`hirl bench`: how fast the simulated cluster is on this machine."""
+"""`hirl bench`: how fast the simulated cluster is, and how controllers compare."""
 
 import resource
 import statistics
@@ -14,11 +14,13 @@ from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services.cli.bench_stages import describe, stage_seconds
 from services.cli.bench_world import busy_world
+from services.cli.contest import command as contest
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.validate.drive import Driven
 
-app = typer.Typer(no_args_is_help=True, help="Measure how fast things are on this machine.")
+app = typer.Typer(no_args_is_help=True, help="Measure speed, and compare controllers.")
+app.command(epilog=contest.EXAMPLES)(contest.control)
 
 SIZES = (155, 1550, 15500)
 _BLOCK = 15

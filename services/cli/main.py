@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from models.sim.describe.errors import InputError
-from services.cli import bench, simulate, world
+from services.cli import bench, calibrate, hpa, simulate, world
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -31,6 +31,8 @@ app = typer.Typer(
 app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 app.add_typer(world.app, name="world")
 app.add_typer(bench.app, name="bench")
+app.add_typer(hpa.app, name="hpa")
+app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,98 @@
+"""Two controllers on the same seeds: ratios and differences with bootstrap intervals.
+
+A seed brings both controllers the same traffic, churn and faults, so whole seeds are drawn
+again, never the two figures of a seed apart: what the seeds differ in cancels out.
+"""
+
+from functools import cache
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+F64 = NDArray[np.float64]
+
+DRAWS: Final = 10_000
+_SEED: Final = 2024
+_TAILS: Final = (0.025, 0.975)
+_DOUBT: Final = 0.05
+"""Above this share of draws without a gap to close, the gap itself is in doubt."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """An estimate with its 95 % interval; nan where the figures do not allow one."""
+
+    value: float
+    low: float
+    high: float
+
+
+NOTHING: Final = Interval(np.nan, np.nan, np.nan)
+
+
+def mean(values: ArrayLike) -> Interval:
+    """The mean over the seeds."""
+    figures = _figures(values)
+    return _interval(float(figures.mean()), _sums(figures) / figures.size, figures.size)
+
+
+def ratio(ours: ArrayLike, theirs: ArrayLike) -> Interval:
+    """Sum over the seeds of ours, over the sum of theirs.
+
+    Of sums and not of each seed's ratio: a seed in which hardly anything happened would count
+    as much as the one that everybody remembers.
+    """
+    mine, reference = _figures(ours), _figures(theirs)
+    whole = float(reference.sum())
+    if whole <= 0:
+        return NOTHING
+    with np.errstate(divide="ignore", invalid="ignore"):
+        draws = _sums(mine) / _sums(reference)
+    return _interval(float(mine.sum()) / whole, draws, mine.size)
+
+
+def relative_difference(ours: ArrayLike, theirs: ArrayLike) -> Interval:
+    """Mean paired difference over their mean; below zero is less of it."""
+    found = ratio(ours, theirs)
+    return Interval(found.value - 1, found.low - 1, found.high - 1)
+
+
+def gap_closed(ours: ArrayLike, theirs: ArrayLike, best: ArrayLike) -> Interval:
+    """How much of the way from theirs to the best that is possible ours has gone; 1 is all."""
+    mine, reference, ideal = _figures(ours), _figures(theirs), _figures(best)
+    won, gap = reference - mine, reference - ideal
+    whole = float(gap.sum())
+    if whole <= 0:
+        return NOTHING
+    value, wins, gaps = float(won.sum()) / whole, _sums(won), _sums(gap)
+    real = gaps > 0
+    if real.mean() < 1 - _DOUBT:
+        return Interval(value, np.nan, np.nan)
+    return _interval(value, wins[real] / gaps[real], gap.size)
+
+
+def _figures(values: ArrayLike) -> F64:
+    return np.asarray(values, np.float64)
+
+
+def _sums(figures: F64) -> F64:
+    """[DRAWS] sums over seeds drawn with replacement."""
+    return _draws(figures.size) @ figures
+
+
+@cache
+def _draws(seeds: int) -> F64:
+    """[DRAWS, seeds] how often each seed was drawn; the same for every figure."""
+    generator = np.random.default_rng(_SEED)
+    return generator.multinomial(seeds, np.full(seeds, 1 / seeds), DRAWS).astype(np.float64)
+
+
+def _interval(value: float, draws: F64, seeds: int) -> Interval:
+    """Percentiles of the draws; one seed has no spread, so it gives no interval."""
+    known = draws[~np.isnan(draws)]
+    if seeds < 2 or known.size == 0:
+        return Interval(value, np.nan, np.nan)
+    # Whole draws and nothing in between: a draw without any violations of theirs is infinite.
+    low, high = np.quantile(known, _TAILS, method="inverted_cdf")
+    return Interval(value, float(low), float(high))

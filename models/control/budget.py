@@ -1,0 +1,146 @@
+"""Budgets: how the capacity of the pools is divided between the domains.
+
+A domain's own pools are its own; what is shared goes to the highest priority first. Whatever is
+left after every need belongs to those whose need weighs most, and a reserve belongs to nobody:
+overdrafts come out of it. Shares and reserve sum to exactly 1.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.sim.accounting import I64
+from models.sim.apps import F64, I32
+
+PRIORITIES: Final = 4
+OVERDRAFT: Final = 0.1
+"""A Soldier may draw this share beyond its budget, as far as the reserve goes."""
+_SLACK_WEIGHT: Final = np.array([10.0, 4.0, 1.0, 0.3])
+"""How the rest is divided: like the objective weighs a violation."""
+_LEAST: Final = 1e-9
+
+
+class Pools(NamedTuple):
+    """The capacity to divide, and who may use it. E environments, P pools, D domains."""
+
+    cores: F64
+    """[E, P] CPU of the nodes that are ready or will be within the budget's minute."""
+    memory: F64
+    """[E, P] GiB of the same."""
+    choices: I32
+    """[D, choices] pools of each domain, preferred first, -1 where there are fewer."""
+
+
+class Budget(NamedTuple):
+    """What the domains may hold until the next one. E environments, D domains, P pools."""
+
+    epoch: I32
+    """[E] rises with each budget; an older one is ignored."""
+    valid_until_tick: I32
+    """[E] from then on it blocks increases above the floor."""
+    share: F64
+    """[E, D] of all cores."""
+    reserve: F64
+    """[E] of all cores; shares and reserve sum to 1."""
+    pool_cores: F64
+    """[E, D, P]."""
+    cores: F64
+    """[E, D] sum over the pools."""
+    memory: F64
+    """[E, D] GiB that go with the cores."""
+    short: F64
+    """[E, D] cores that are essential and were not there to give."""
+    overdraft: F64
+    """[E, D] cores beyond the budget that the reserve stands for."""
+    floor: F64
+    """[E, D] cores that an expired budget still allows."""
+    urgency: F64
+    """[E, D] 0 to 1: how soon the domain needs what it has not."""
+    headroom: F64
+    """[E, D] share to add to every need: how unsure the forecast is."""
+
+
+class Claims(NamedTuple):
+    """What each domain would hold, in cores, [E, D] each, from what it must to what it likes."""
+
+    floor: F64
+    """What it was promised, whoever else needs it."""
+    essential: F64
+    """What carries the work that is there or about to be, at the highest bearable utilisation."""
+    kept: F64
+    """The same, and what its pods on nodes are sized for: nobody moves for another's comfort."""
+    comfort: F64
+    """What it is sized for: with room for what nobody announced."""
+    held: F64
+    """What it holds now, pending pods included."""
+
+
+def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple[F64, F64]:
+    """[E, D, P] cores per domain and pool, and [E] share of the reserve.
+
+    Claim by claim, and within a claim the highest priority first. What is held beyond every
+    claim comes last, so that nobody gives way to nothing; the rest goes by weight.
+    """
+    left = pools.cores - reserve_cores(pools, reserve)
+    grant = np.zeros((*claims.held.shape, pools.cores.shape[1]))
+    steps = (
+        np.minimum(claims.essential, claims.floor),
+        claims.essential,
+        claims.kept,
+        claims.comfort,
+        np.maximum(claims.comfort, claims.held),
+    )
+    for wanted in steps:
+        for level in range(PRIORITIES):
+            _give(grant, left, wanted, np.flatnonzero(priority == level), pools.choices)
+    _spread_rest(grant, left, claims.comfort * _SLACK_WEIGHT[priority], pools.choices)
+    total = np.maximum(pools.cores.sum(axis=1), _LEAST)
+    return grant, 1.0 - grant.sum(axis=(1, 2)) / total
+
+
+def reserve_cores(pools: Pools, reserve: float) -> F64:
+    """[E, P] cores that are nobody's: a share of the whole, kept where several may use it.
+
+    A reserve in a domain's own pool would be of use to nobody else. At most half of what is
+    shared is kept back.
+    """
+    users = (pools.choices[:, :, None] == np.arange(pools.cores.shape[1])).any(axis=1).sum(axis=0)
+    shared = pools.cores * (users > 1)
+    wanted = reserve * pools.cores.sum(axis=1, keepdims=True)
+    there = shared.sum(axis=1, keepdims=True)
+    part: F64 = np.minimum(wanted, 0.5 * there) * shared / np.maximum(there, _LEAST)
+    return part
+
+
+def _give(grant: F64, left: F64, wanted: F64, members: I64, choices: I32) -> None:
+    """Raise domains of one priority towards what they want; a pool that is short is shared."""
+    for choice in range(choices.shape[1]):
+        for pool in np.unique(choices[members, choice]):
+            takers = members[choices[members, choice] == pool]
+            if pool < 0:
+                continue
+            missing = np.maximum(0.0, wanted[:, takers] - grant[:, takers].sum(axis=2))
+            asked = missing.sum(axis=1)
+            part = np.minimum(1.0, left[:, pool] / np.maximum(asked, _LEAST))
+            grant[:, takers, pool] += missing * part[:, None]
+            left[:, pool] -= asked * part
+
+
+def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:
+    """Give what nobody needs now to those who may use it, by weight."""
+    for pool in range(left.shape[1]):
+        takers = np.flatnonzero((choices == pool).any(axis=1))
+        if takers.size == 0:
+            continue
+        share = weight[:, takers] + _LEAST
+        share /= share.sum(axis=1, keepdims=True)
+        grant[:, takers, pool] += share * left[:, [pool]]
+        left[:, pool] = 0.0
+
+
+def overdrafts(cores: F64, reserve_cores: F64, priority: I32) -> F64:
+    """[E, D] what each domain may draw beyond its budget; together no more than the reserve."""
+    weight = cores * _SLACK_WEIGHT[priority] + _LEAST
+    part = weight / weight.sum(axis=1, keepdims=True)
+    drawn: F64 = np.minimum(OVERDRAFT * cores, part * reserve_cores[:, None])
+    return drawn

@@ -1,0 +1,200 @@
+"""The same search for every controller: same scenarios, seeds, budget and objective.
+
+A comparison is only as fair as the care with which its losers were tuned. Whatever enters one
+is tuned here first, on scenarios that are not those it is judged on (`tuning`).
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from models.control.families import Family
+from models.control.journal import Entry, Journal, code_digest, key_of
+from models.control.run import run
+from models.control.scheduling import with_scheduling
+from models.control.search import Point, Tried, batches, best
+from models.control.tuned import Tuned
+from models.sim.apps import Population
+from models.sim.describe.config import Cluster
+from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.outcome.results import summarise
+from models.sim.population.generate import generate
+from models.sim.world import World
+
+FOLDER: Final = Path(__file__).with_name("tuning")
+
+
+class Aggregate(NamedTuple):
+    """How the scenarios' J become the one number that is made small."""
+
+    name: str
+    of: Callable[[Iterable[float]], float]
+
+
+MEAN: Final = Aggregate("mean of J over scenarios", statistics.fmean)
+
+
+class Setting(NamedTuple):
+    """What every family is tuned on."""
+
+    cluster: Cluster
+    scenarios: tuple[Scenario, ...]
+    seeds: tuple[int, ...]
+    aggregate: Aggregate = MEAN
+
+
+class Job(NamedTuple):
+    """One parameter set in one scenario, over all seeds."""
+
+    family: Family
+    point: Point
+    cluster: Cluster
+    scenario: Scenario
+    seeds: tuple[int, ...]
+
+
+Runner: TypeAlias = Callable[[Sequence[Job]], Iterator[tuple[Job, float]]]
+"""Evaluates jobs, in whichever order they finish."""
+
+
+def tuning_scenarios(cluster: Cluster) -> tuple[Scenario, ...]:
+    """The scenarios to tune on, checked against the cluster."""
+    return tuple(load_scenario(file, cluster) for file in sorted(FOLDER.glob("*.yaml")))
+
+
+def calibrate(
+    family: Family,
+    setting: Setting,
+    budget: int,
+    runner: Runner,
+    journal: Journal,
+    search_seed: int = 0,
+    on_done: Callable[[], None] = lambda: None,
+) -> Tuned:
+    """Search the family's ranges; `on_done` is called `budget` x scenarios times."""
+    worlds = {
+        scenario.name: _world_hash(family, setting, scenario) for scenario in setting.scenarios
+    }
+    code = code_digest(family.factory.__module__)
+    found: list[dict[str, float]] = []
+    tried: list[Tried] = []
+    for points in batches(family.defaults(), family.ranges, budget, search_seed, tried):
+        jobs = [
+            Job(family, point, setting.cluster, scenario, setting.seeds)
+            for point in points
+            for scenario in setting.scenarios
+        ]
+        keys = [_key(job, worlds, code) for job in jobs]
+        values = _evaluate(jobs, keys, runner, journal, on_done)
+        for place, point in enumerate(points):
+            mine = range(place * len(setting.scenarios), (place + 1) * len(setting.scenarios))
+            by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in mine}
+            found.append(by_scenario)
+            tried.append(Tried(point, setting.aggregate.of(by_scenario.values())))
+    winner = best(tried)
+    return Tuned(
+        parameters=winner.point,
+        objective=winner.value,
+        default_objective=tried[0].value,
+        by_scenario=found[tried.index(winner)],
+        aggregate=setting.aggregate.name,
+        apps=setting.cluster.apps,
+        seeds=setting.seeds,
+        budget=budget,
+        search_seed=search_seed,
+        worlds=worlds,
+        code=code,
+    )
+
+
+def _evaluate(
+    jobs: Sequence[Job],
+    keys: Sequence[str],
+    runner: Runner,
+    journal: Journal,
+    on_done: Callable[[], None],
+) -> dict[str, float]:
+    """J by key; what the journal knows is not run again."""
+    values: dict[str, float] = {}
+    open_jobs: dict[str, Job] = {}
+    for key, job in zip(keys, jobs, strict=True):
+        known = journal.get(key)
+        if known is not None:
+            values[key] = known
+            on_done()
+        elif key in open_jobs:
+            on_done()
+        else:
+            open_jobs[key] = job
+    named = {id(job): key for key, job in open_jobs.items()}
+    for job, value in runner(list(open_jobs.values())):
+        key = named[id(job)]
+        values[key] = value
+        journal.add(Entry(key, job.family.name, job.scenario.name, job.point, value))
+        on_done()
+    return values
+
+
+def _key(job: Job, worlds: Mapping[str, str], code: str) -> str:
+    return key_of(job.family.name, code, job.point, worlds[job.scenario.name], job.seeds)
+
+
+def _world_hash(family: Family, setting: Setting, scenario: Scenario) -> str:
+    cluster = _scheduled(family, setting.cluster)
+    return World(cluster, scenario, setting.seeds[:1], _population(_encoded(setting.cluster))).hash
+
+
+def _scheduled(family: Family, cluster: Cluster) -> Cluster:
+    return with_scheduling(cluster, family.scheduling)
+
+
+def _encoded(cluster: Cluster) -> bytes:
+    return msgspec.json.encode(cluster)
+
+
+@lru_cache(maxsize=2)
+def _population(cluster: bytes) -> Population:
+    """Drawn once per process: it is the same for all scenarios."""
+    return generate(msgspec.json.decode(cluster, type=Cluster))
+
+
+def objective(job: Job) -> float:
+    """Mean J over the seeds of one job."""
+    cluster = _scheduled(job.family, job.cluster)
+    world = World(cluster, job.scenario, job.seeds, _population(_encoded(job.cluster)))
+    forecaster = job.family.forecaster(world) if job.family.forecaster is not None else None
+    decisions = run(world, job.family.make(world, job.point), forecaster)
+    return statistics.fmean(row.objective for row in summarise(world, job.family.name, decisions))
+
+
+def in_process(jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
+    """One job after the other, here."""
+    for job in jobs:
+        yield job, objective(job)
+
+
+@contextmanager
+def in_processes(workers: int) -> Iterator[Runner]:
+    """So many jobs at a time. Spawned, because forking a process with threads can hang."""
+    if workers == 1:
+        yield in_process
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+    def runner(jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
+        waiting = {pool.submit(objective, job): job for job in jobs}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+
+    try:
+        yield runner
+    finally:
+        # Whoever stops a search does not want to wait for the jobs that have not begun.
+        pool.shutdown(wait=True, cancel_futures=True)

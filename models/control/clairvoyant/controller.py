@@ -1,0 +1,137 @@
+"""The limit that no controller can pass: it knows the future and acts under the same rules.
+
+Everything takes as long and costs as much for it as for the others; only it is never surprised.
+What it does not know: which node a pod lands on, and which single containers crash.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from models.control.clairvoyant.deploys import deploying
+from models.control.clairvoyant.losses import Loss, losses_of, lost_share
+from models.control.clairvoyant.need import needed_pods, pods_for, prices_of
+from models.control.clairvoyant.nodes import due_nodes, short_nodes, supply_of
+from models.forecaster.future import future_of
+from models.forecaster.port import Forecast
+from models.sim.apps import I32
+from models.sim.observe import Observation, Pipeline
+from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, RETRY, RPS, SAMPLE_RING
+from models.sim.world import World
+
+NAME: Final = "clairvoyant"
+_THRIFT: Final = 0.5
+"""Price of a pod over its share of a node: nodes are given back late and in part only."""
+_SPARE: Final = 1.02
+"""For containers that crash and nodes that are drained."""
+_AGAIN: Final = 0.002
+"""Share of the traffic that comes again, from which on it may grow by itself."""
+_MORE: Final = 1.15
+"""Traffic over what was to come, from which on callers are sending again."""
+_POD_TICKS: Final = 9
+"""From wish to ready, for nearly all pods that find a node."""
+_BOOT_TICKS: Final = 5
+_KEEP_TICKS: Final = 66
+"""A node is given back after ten minutes of little use: to scale in for less saves nothing."""
+_AHEAD_MIN: Final = 25
+"""How long before it comes the largest need has to be asked for."""
+
+
+class Clairvoyant:
+    """Made for one world, which it may look into."""
+
+    name = NAME
+    pipeline = Pipeline.OURS
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._per_minute = int(world.given.rules.physics["ticks_per_minute"][0])
+        self._placed = int(world.given.rules.physics["placements_per_tick"][0])
+        future = future_of(world, self._per_minute)
+        busy = deploying(world, future.rps.shape[1], self._per_minute)
+        self._pods = np.ceil(needed_pods(world, future, busy, _THRIFT) * _SPARE).astype(np.int32)
+        surge = float(world.given.rules.physics["max_surge"][0])
+        self._surge = np.ceil(self._pods * surge).astype(np.int32) * busy
+        self._payload = future.payload
+        self._rps = future.rps
+        self._prices = prices_of(world, _THRIFT)
+        self._losses = losses_of(world)
+        self._supply = supply_of(world.given.rules)
+        self._least = world.population.apps.min_replicas
+        self._most = world.population.apps.max_replicas
+
+    def start(self, observation: Observation) -> None:
+        """It has nothing to remember."""
+
+    def step(
+        self,
+        observation: Observation,
+        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape; this one knows
+        state: None,
+    ) -> tuple[Plan, None]:
+        """What the next minutes will need, no earlier than it has to be asked for."""
+        environments, apps = observation.missing.shape
+        plan = empty_plan(environments, apps, self._supply.cpu.size)
+        plan.cpu[:] = observation.known[:, CPU_REQUEST]
+        plan.memory[:] = observation.known[:, MEMORY_REQUEST]
+        for e in range(environments):
+            plan.replicas[e] = self._replicas(observation, e)
+            if int(observation.tick[e]) % self._per_minute == 0:
+                plan.nodes[e, :, 0] = self._nodes(observation, e)
+        change = plan.replicas - observation.known[:, REPLICAS]
+        plan.reason[change > 0] = Reason.SCALE_OUT
+        plan.reason[change < 0] = Reason.SCALE_IN
+        return plan, state
+
+    def _replicas(self, observation: Observation, e: int) -> I32:
+        """[A] out for the next minutes, in only to what the minutes after them need."""
+        tick, current = int(observation.tick[e]), observation.known[e, REPLICAS]
+        soon = self._highest(e, tick, tick + _POD_TICKS)
+        rush = self._highest(e, tick, tick + 3 * _POD_TICKS)
+        wait = math.ceil(np.maximum(0, rush - current).sum() / self._placed)
+        up = self._highest(e, tick, tick + _POD_TICKS + wait) if wait > 1 else soon
+        down = self._highest(e, tick, tick + _KEEP_TICKS)
+        wanted: I32 = np.maximum(up, np.minimum(current, down))
+        wanted = np.maximum(wanted, self._rescue(e, tick))
+        return np.clip(wanted, self._least, self._most).astype(np.int32)
+
+    def _rescue(self, e: int, tick: int) -> I32:
+        """[A] pods for apps that have fallen behind: retries come on top of what was to come."""
+        minute = tick // self._per_minute
+        arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, RPS]
+        again = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
+        behind = (again > _AGAIN * arriving) | (arriving > _MORE * self._rps[e, minute])
+        pods = pods_for(self._prices, arriving, self._payload[e, minute])
+        rescue: I32 = np.where(behind, np.ceil(pods), 0).astype(np.int32)
+        return rescue
+
+    def _highest(self, e: int, first_tick: int, last_tick: int) -> I32:
+        """[A] most pods needed between two ticks, the minute before the first included."""
+        first = max(0, first_tick // self._per_minute - 1)
+        last = last_tick // self._per_minute
+        pods: I32 = self._pods[e, first : last + 1].max(axis=0)
+        for loss in self._losses[e]:
+            if first_tick < loss.tick <= last_tick:
+                pods = self._surviving(e, loss, pods)
+        return pods
+
+    def _surviving(self, e: int, loss: Loss, pods: I32) -> I32:
+        """[A] pods of which enough are left after a loss."""
+        share = lost_share(self._world, e, loss, self._supply.own)
+        left: I32 = np.ceil(pods / (1 - share)).astype(np.int32)
+        return left
+
+    def _nodes(self, observation: Observation, e: int) -> I32:
+        """[P] nodes to ask for now."""
+        tick = int(observation.tick[e])
+        lead = _POD_TICKS + _BOOT_TICKS
+        ahead = np.arange(0, _AHEAD_MIN * self._per_minute, self._per_minute)
+        short = []
+        for ticks in ahead:
+            step = min((tick + int(ticks)) // self._per_minute, self._pods.shape[1] - 1)
+            pods = self._highest(e, tick + int(ticks), tick + int(ticks) + self._per_minute)
+            short.append(short_nodes(self._supply, observation, e, pods + self._surge[e, step]))
+        due = due_nodes(np.array(short), (ahead - lead).astype(np.int32), self._supply.per_tick)
+        return np.ceil(due).astype(np.int32)

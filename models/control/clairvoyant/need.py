@@ -1,0 +1,241 @@
+"""How many pods each app should have in each minute, knowing what comes and what everything costs.
+
+A pod costs its share of a node; too few cost violations, of the app itself and of all that call
+it. Both are known functions here, so each minute is a minimum to be found: apps move by small
+steps to where a pod more would cost more than it saves. What an app's latency does to its
+callers comes back to it along the calls as a price per second of latency.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.forecaster.future import Future
+from models.jit import kernel
+from models.sim.apps import F32, I8, I32
+from models.sim.erlang import LatencyTables, quantiles
+from models.sim.service_rows import CallRows
+from models.sim.tail import tail
+from models.sim.world import World
+
+_BUSIEST: Final = np.float32(0.86)
+"""Load above which one tick of shot noise starts a backlog, which no table describes."""
+_CATCHING_UP: Final = np.float32(0.7)
+"""Load at which a backlog gets shorter."""
+_FIRST_LOAD: Final = np.float32(0.6)
+_NOISE: Final = np.float32(2.0)
+"""Deviations of shot noise that are carried without a thought."""
+_DEPLOYING: Final = np.float32(0.75)
+"""Share of an app's pods that a rolling deploy leaves ready."""
+_DECAY: Final = np.float32(5.643856 * math.log(2.0))
+"""How fast the tail falls, per distance between median and 99th percentile."""
+_COARSE: Final = (0.10,) * 12 + (0.04,) * 10 + (0.015,) * 8
+_FINE: Final = (0.04,) * 4 + (0.015,) * 4
+_TINY: Final = np.float32(1e-9)
+_ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+
+# Rows of the scratch memory.
+_PODS, _DEMAND, _SERVICE, _OWN_P50, _OWN_SPREAD, _P50, _SPREAD, _WORTH = range(8)
+_PER_P50, _PER_SPREAD, _PER_POD = range(8, 11)
+_ROWS: Final = 11
+
+
+class Prices(NamedTuple):
+    """What the minimum is taken over, per app."""
+
+    pod: F32
+    """[A] node-hours of a pod for a minute."""
+    servers: F32
+    """[A] servers of the queue that a pod adds."""
+    stretch: F32
+    """[A] how much slower a request is than its work alone."""
+    cpu_seconds: F32
+    io_seconds: F32
+    workers: F32
+    target: F32
+    least: F32
+    most: F32
+    weight: F32
+    """[D] of a violated minute of a mean app of the domain."""
+
+
+def needed_pods(world: World, future: Future, deploying: I8, thrift: float) -> I32:
+    """[E, S, A] pods that should be ready in each step; `thrift` is a factor on their price."""
+    prices = prices_of(world, thrift)
+    needed = np.zeros(future.rps.shape, np.int32)
+    given = world.given
+
+    def solve(e: int) -> None:
+        scratch = np.zeros((_ROWS, prices.pod.size), np.float32)
+        sums = np.zeros((2, prices.weight.size), np.float32)
+        coarse, fine = np.array(_COARSE, np.float32), np.array(_FINE, np.float32)
+        _solve_all(
+            e, future, deploying, given.calls, given.tables, prices, coarse, fine, scratch, sums,
+            needed[e],
+        )  # fmt: skip
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(solve, range(world.environments)))
+    return needed
+
+
+def pods_for(prices: Prices, rps: F32, payload: F32) -> F32:
+    """[A] pods that work off requests per second without falling behind."""
+    work = prices.cpu_seconds * payload
+    busy = np.maximum(work + prices.io_seconds, prices.workers * work) * prices.stretch
+    pods: F32 = rps * busy / (prices.servers * _CATCHING_UP)
+    return pods
+
+
+def prices_of(world: World, thrift: float) -> Prices:
+    """The prices of a world's apps."""
+    traits, apps, rules = world.given.traits, world.population.apps, world.given.rules
+    pool = rules.domain_pools[apps.domain, 0]
+    cpu = apps.cpu_request * 1000 / rules.pools["cpu"][pool]
+    memory = apps.memory_request * 1024 / rules.pools["memory"][pool]
+    limit = apps.cpu_request * traits.limit_ratio
+    stretch = np.maximum(1, traits.start_limit / limit)
+    return Prices(
+        pod=(thrift * np.maximum(cpu, memory) / 60).astype(np.float32),
+        servers=(traits.workers * limit * stretch).astype(np.float32),
+        stretch=stretch.astype(np.float32),
+        cpu_seconds=traits.cpu_seconds,
+        io_seconds=traits.io_seconds,
+        workers=traits.workers,
+        target=traits.target,
+        least=apps.min_replicas.astype(np.float32),
+        most=apps.max_replicas.astype(np.float32),
+        weight=rules.domains["weight"].astype(np.float32),
+    )
+
+
+@kernel
+def _solve_all(
+    e: int,
+    future: Future,
+    deploying: I8,
+    calls: CallRows,
+    tables: LatencyTables,
+    prices: Prices,
+    coarse: F32,
+    fine: F32,
+    scratch: F32,
+    sums: F32,
+    needed: I32,
+) -> None:
+    """One step after the other, each from where the last one ended."""
+    pods, demand = scratch[_PODS], scratch[_DEMAND]
+    for step in range(needed.shape[0]):
+        _expect(future.rps[e, step], future.payload[e, step], prices, scratch)
+        _weigh(future.domain[e, step], future.active[e, step], demand, prices, sums, scratch)
+        for app in range(pods.size):
+            ready = _DEPLOYING if deploying[e, step, app] == 1 else _ONE
+            scratch[_PER_POD, app] = prices.servers[app] * ready
+            if step == 0:
+                pods[app] = _ZERO
+            floor = _fewest(app, prices, scratch, _FIRST_LOAD if step == 0 else _BUSIEST)
+            pods[app] = max(pods[app], floor)
+        for size in coarse if step == 0 else fine:
+            _look(tables, calls, scratch)
+            _charge(calls, prices, scratch)
+            _move(tables, prices, size, scratch)
+        for app in range(pods.size):
+            needed[step, app] = math.ceil(pods[app] - np.float32(0.02))
+
+
+@kernel
+def _expect(rps: F32, payload: F32, prices: Prices, scratch: F32) -> None:
+    """Demand with its noise, and the time a request takes."""
+    for app in range(rps.size):
+        work = prices.cpu_seconds[app] * payload[app]
+        busy = max(work + prices.io_seconds[app], prices.workers[app] * work)
+        scratch[_SERVICE, app] = busy * prices.stretch[app]
+        noise = _NOISE * np.float32(math.sqrt(rps[app] * np.float32(0.1)))
+        scratch[_DEMAND, app] = rps[app] + noise
+
+
+@kernel
+def _weigh(domain: I32, active: I32, demand: F32, prices: Prices, sums: F32, scratch: F32) -> None:
+    """What it costs when all requests of an app violate for a minute."""
+    sums[:] = 0.0
+    for app in range(demand.size):
+        sums[0, domain[app]] += demand[app]
+        sums[1, domain[app]] += np.float32(active[app])
+    for app in range(demand.size):
+        mean = sums[0, domain[app]] / max(sums[1, domain[app]], _ONE)
+        scratch[_WORTH, app] = prices.weight[domain[app]] * demand[app] / max(mean, _TINY)
+
+
+@kernel
+def _fewest(app: int, prices: Prices, scratch: F32, load: np.float32) -> np.float32:
+    """Pods that carry the demand at a load."""
+    busy = scratch[_DEMAND, app] * scratch[_SERVICE, app]
+    pods = max(prices.least[app], busy / (scratch[_PER_POD, app] * load))
+    return min(prices.most[app], pods)
+
+
+@kernel
+def _respond(
+    app: int, pods: np.float32, tables: LatencyTables, scratch: F32
+) -> tuple[np.float32, np.float32]:
+    """Median and squared distance to the 99th percentile of an app's own latency."""
+    servers = pods * scratch[_PER_POD, app]
+    load = scratch[_DEMAND, app] * scratch[_SERVICE, app] / max(servers, _TINY)
+    p50, p99 = quantiles(tables, servers, load)
+    distance = (p99 - p50) * scratch[_SERVICE, app]
+    return p50 * scratch[_SERVICE, app], distance * distance
+
+
+@kernel
+def _look(tables: LatencyTables, calls: CallRows, scratch: F32) -> None:
+    """The latency of every app, its callees' included."""
+    p50, spread = scratch[_P50], scratch[_SPREAD]
+    for app in range(p50.size):
+        own_p50, own_spread = _respond(app, scratch[_PODS, app], tables, scratch)
+        scratch[_OWN_P50, app] = own_p50
+        scratch[_OWN_SPREAD, app] = own_spread
+        p50[app] = own_p50
+        spread[app] = own_spread
+    for back in range(1, calls.caller.size + 1):
+        edge = calls.caller.size - back
+        caller, callee, often = calls.caller[edge], calls.callee[edge], calls.per_request[edge]
+        p50[caller] += often * p50[callee]
+        spread[caller] += often * spread[callee]
+
+
+@kernel
+def _charge(calls: CallRows, prices: Prices, scratch: F32) -> None:
+    """What a second more of each app's latency would cost, at the app and at its callers."""
+    for app in range(prices.target.size):
+        p50, distance = scratch[_P50, app], np.float32(math.sqrt(scratch[_SPREAD, app]))
+        distance = max(distance, _TINY)
+        target = prices.target[app]
+        slow = tail(p50, p50 + distance, target)
+        room = max(_ZERO, target - p50)
+        steep = scratch[_WORTH, app] * slow * _DECAY / distance if slow > _ZERO else _ZERO
+        scratch[_PER_P50, app] = steep
+        scratch[_PER_SPREAD, app] = steep * room / (_TWO * distance * distance) if steep > 0 else 0
+    for edge in range(calls.caller.size):
+        caller, callee, often = calls.caller[edge], calls.callee[edge], calls.per_request[edge]
+        scratch[_PER_P50, callee] += often * scratch[_PER_P50, caller]
+        scratch[_PER_SPREAD, callee] += often * scratch[_PER_SPREAD, caller]
+
+
+@kernel
+def _move(tables: LatencyTables, prices: Prices, size: np.float32, scratch: F32) -> None:
+    """Each app takes a step up or down where that is cheaper, all others standing still."""
+    for app in range(prices.pod.size):
+        now = scratch[_PODS, app]
+        best, lowest = now, _ZERO
+        for direction in range(2):
+            pods = now * (_ONE + size) if direction == 0 else now / (_ONE + size)
+            pods = min(prices.most[app], max(pods, _fewest(app, prices, scratch, _BUSIEST)))
+            p50, spread = _respond(app, pods, tables, scratch)
+            cost = (pods - now) * prices.pod[app]
+            cost += (p50 - scratch[_OWN_P50, app]) * scratch[_PER_P50, app]
+            cost += (spread - scratch[_OWN_SPREAD, app]) * scratch[_PER_SPREAD, app]
+            if cost < lowest:
+                best, lowest = pods, cost
+        scratch[_PODS, app] = best

@@ -1,0 +1,95 @@
+"""Controllers as families: a factory, its parameters, and the ranges in which to tune them."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from models.control import hpa_calibrated, hpa_vpa, pid, rules, static, vpa
+from models.control.controller import Controller
+from models.control.heuristic import ablation, parameters
+from models.control.scheduling import SCHEDULINGS, Scheduling
+from models.control.tuned import tuned
+from models.forecaster.catalogue import calendar_of
+from models.forecaster.port import Forecaster
+from models.sim.describe.errors import InputError
+from models.sim.world import World
+
+
+class Family(NamedTuple):
+    """What tuning has to know, made of importable parts: it is sent to other processes."""
+
+    name: str
+    factory: Callable[[World, Any], Controller[Any]]
+    parameters: type[Any]
+    """A named tuple of numbers with defaults."""
+    ranges: dict[str, tuple[float, float]]
+    """Fields of it that are tuned, with the smallest and the largest value."""
+    scheduling: Scheduling = Scheduling()
+    """How pods are placed under these controllers."""
+    forecaster: Callable[[World], Forecaster[Any]] | None = None
+    """Whose forecasts they are tuned with."""
+
+    def defaults(self) -> dict[str, float]:
+        """The values of the tuned fields that stand in the code."""
+        every: dict[str, float] = self.parameters._field_defaults
+        return {name: every[name] for name in self.ranges}
+
+    def make(self, world: World, values: Mapping[str, float]) -> Controller[Any]:
+        """A controller with these values, the others as in the code."""
+        unknown = sorted(set(values) - set(self.parameters._fields))
+        if unknown:
+            known = ", ".join(self.parameters._fields)
+            raise InputError(f"{self.name}: {unknown[0]}: expected one of {known}")
+        return self.factory(world, self.parameters(**values))
+
+
+HEURISTIC: Final = ablation.NAME
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family(
+            "hpa-calibrated",
+            hpa_calibrated.hpa_calibrated_of,
+            hpa_calibrated.Parameters,
+            hpa_calibrated.RANGES,
+        ),
+        Family("static", static.static_of, static.Parameters, static.RANGES),
+        Family("pid", pid.pid_of, pid.Parameters, pid.RANGES),
+        Family("vpa", vpa.vpa_of, vpa.Parameters, vpa.RANGES),
+        Family("hpa+vpa", hpa_vpa.hpa_vpa_of, hpa_vpa.Parameters, hpa_vpa.RANGES),
+        Family(
+            "rules",
+            rules.rules_of,
+            rules.Parameters,
+            rules.RANGES,
+            SCHEDULINGS["priority+preemption"],
+        ),
+        Family(
+            HEURISTIC,
+            ablation.heuristic_of,
+            parameters.Parameters,
+            parameters.RANGES,
+            SCHEDULINGS["priority"],
+            calendar_of,
+        ),
+    )
+}
+
+
+def family_of(name: str) -> Family:
+    """The family of that name."""
+    if name in FAMILIES:
+        return FAMILIES[name]
+    close = difflib.get_close_matches(name, FAMILIES, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise InputError(f"controllers: {name}: {hint}expected one of {', '.join(FAMILIES)}")
+
+
+def calibrated(name: str) -> Callable[[World], Controller[Any]]:
+    """A factory with the tuned parameters, read when a controller is made."""
+    return partial(_calibrated, family_of(name))
+
+
+def _calibrated(family: Family, world: World) -> Controller[Any]:
+    return family.make(world, tuned(family.name))

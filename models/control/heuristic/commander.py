@@ -1,0 +1,175 @@
+"""The Commander: every minute a budget per domain and one node request per pool.
+
+It sees domain aggregates only: how much work a domain has, what it holds, what is forecast. Need
+is the larger of now and soon; nodes are asked for ahead, for the forecast's peak, the highest
+priority first.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.control.budget import Budget, Claims, Pools, divide, overdrafts
+from models.control.heuristic.aggregates import Aggregates
+from models.control.heuristic.parameters import Parameters
+from models.features.pools import Seen
+from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
+from models.sim.apps import F64, I32
+from models.sim.inventory import Inventory
+
+VALID_MIN: Final = 3
+"""A budget outlives two missed ones."""
+NODES_PER_MINUTE: Final = 45.0
+"""Nodes that a cloud is expected to deliver within a minute, at most."""
+_PACKING: Final = 0.93
+"""How full nodes get by placing pods one by one."""
+_SOON, _LATER, _HALF_HOUR = range(len(HORIZONS_MIN))
+_MOST_GROWTH: Final = 4.0
+_MOST_HEADROOM: Final = 0.3
+_LEAST: Final = 1e-6
+
+
+class Outlook(NamedTuple):
+    """What a forecast means for the domains, [E, D] each; 1 and 0 without one."""
+
+    soon: F64
+    """Growth within the time that pods take to start, over now."""
+    peak: F64
+    """Growth to prepare nodes for."""
+    headroom: F64
+    """Share to add: the relative distance from the median to the high quantile."""
+
+
+class Orders(NamedTuple):
+    """What the Commander decides in a minute."""
+
+    budget: Budget
+    nodes: I32
+    """[E, P, 4] nodes to ask for, by priority of the need."""
+    release: F64
+    """[E, D] cores that each domain gives back, because others cannot do without."""
+
+
+class Commander:
+    """Decides for all environments of one cluster."""
+
+    def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
+        self._inventory, self._parameters = inventory, parameters
+        self._surge = np.maximum(
+            parameters.surge_target, np.array(parameters.targets())[inventory.priority]
+        )
+
+    def decide(
+        self, tick: I32, seen: Seen, domains: Aggregates, outlook: Outlook, epoch: I32
+    ) -> Orders:
+        """Budgets and node requests from now on."""
+        budget = self._grant(tick, seen, domains, outlook.headroom, epoch)
+        coming = domains.work / self._surge * outlook.peak * (1.0 + outlook.headroom)
+        nodes = self._ask(seen, domains, np.maximum(domains.wanted, coming))
+        return Orders(budget, nodes, self._release(seen, domains, budget))
+
+    def _release(self, seen: Seen, domains: Aggregates, budget: Budget) -> F64:
+        """What the domains give back for distress that neither free nor arriving nodes cover.
+
+        A domain of the highest priority gives its pending pods only; a lower one comes down to
+        its budget; and a domain in distress makes room for its own.
+        """
+        inventory = self._inventory
+        shared = _shared_pools(inventory)
+        free = (seen.free_cpu * shared).sum(axis=1) + (
+            np.minimum(seen.coming, NODES_PER_MINUTE) * inventory.pool_cpu * shared
+        ).sum(axis=1)
+        distress = domains.distress
+        uncovered = np.maximum(0.0, distress.sum(axis=1) - free)[:, None]
+        part = uncovered / np.maximum(distress.sum(axis=1, keepdims=True), _LEAST)
+        above = np.maximum(0.0, domains.held - budget.cores - budget.overdraft)
+        first = inventory.priority == inventory.priority.min()
+        above = np.where(first, np.minimum(above, domains.pending), above)
+        spare = np.maximum(0.0, domains.held - domains.essential)
+        release: F64 = np.minimum(spare, np.minimum(above, 2.0 * uncovered) + distress * part)
+        return release
+
+    def _grant(
+        self, tick: I32, seen: Seen, domains: Aggregates, headroom: F64, epoch: I32
+    ) -> Budget:
+        inventory, part = self._inventory, self._parameters
+        pools = Pools(seen.cpu, seen.memory, inventory.domain_pools)
+        total = pools.cores.sum(axis=1)
+        floor = inventory.floor_share * total[:, None]
+        essential = domains.essential
+        comfort = np.maximum(domains.kept, domains.wanted)
+        claims = Claims(floor, essential, domains.kept, comfort, domains.held)
+        grant, reserve = divide(claims, inventory.priority, pools, part.reserve)
+        cores = grant.sum(axis=2)
+        per_core = pools.memory / np.maximum(pools.cores, _LEAST)
+        missing = np.maximum(0.0, essential - domains.held) / np.maximum(essential, _LEAST)
+        waiting = domains.pending / np.maximum(domains.held, _LEAST)
+        return Budget(
+            epoch=epoch,
+            valid_until_tick=tick + VALID_MIN * 60 // inventory.tick_s,
+            share=cores / np.maximum(total, _LEAST)[:, None],
+            reserve=reserve,
+            pool_cores=grant,
+            cores=cores,
+            memory=(grant * per_core[:, None, :]).sum(axis=2),
+            short=np.maximum(0.0, domains.kept - cores),
+            overdraft=overdrafts(cores, reserve * total, inventory.priority),
+            floor=floor,
+            urgency=np.clip(np.maximum(missing, waiting) + domains.at_risk, 0.0, 1.0),
+            headroom=headroom,
+        )
+
+    def _ask(self, seen: Seen, domains: Aggregates, need: F64) -> I32:
+        """Nodes that are missing for the need, placed like pods: own pools before shared ones."""
+        inventory = self._inventory
+        need = need * (1.0 + self._parameters.node_spare) / _PACKING
+        # Memory binds where pods are heavy for their CPU.
+        per_core = domains.held_memory / np.maximum(domains.held, _LEAST)
+        there = seen.ready + seen.coming
+        asked = np.zeros((*there.shape, 4))
+        placed = np.zeros_like(there)
+        for domain in np.argsort(inventory.priority, kind="stable"):
+            rest = need[:, domain].copy()
+            for pool in inventory.domain_pools[domain]:
+                if pool < 0:
+                    break
+                size = _cores_of_node(inventory, pool, per_core[:, domain])
+                quota = np.maximum(0.0, seen.quota[:, pool] - placed[:, pool])
+                nodes = np.minimum(quota, rest / size)
+                free = np.maximum(0.0, there[:, pool] - placed[:, pool])
+                asked[:, pool, inventory.priority[domain]] += np.maximum(0.0, nodes - free)
+                placed[:, pool] += nodes
+                rest -= nodes * size
+        return np.ceil(asked - _LEAST).astype(np.int32)
+
+
+def _shared_pools(inventory: Inventory) -> F64:
+    """[P] 1 where more than one domain may use the pool."""
+    pools = np.arange(inventory.pool_cpu.size)
+    users = (inventory.domain_pools[:, :, None] == pools).any(axis=1).sum(axis=0)
+    shared: F64 = (users > 1).astype(np.float64)
+    return shared
+
+
+def _cores_of_node(inventory: Inventory, pool: int, memory_per_core: F64) -> F64:
+    """[E] cores of a node that pods of such a shape can fill."""
+    by_memory = inventory.pool_memory[pool] / np.maximum(memory_per_core, _LEAST)
+    cores: F64 = np.minimum(float(inventory.pool_cpu[pool]), by_memory)
+    return cores
+
+
+def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
+    """What the forecast says, relative to now; it never says less than now."""
+    ones = np.ones_like(rps)
+    if forecast is None:
+        return Outlook(ones, ones, np.zeros_like(rps))
+    usable = (tick <= forecast.valid_until_tick)[:, None]
+    now = np.maximum(rps, _LEAST)
+    median = forecast.domain[..., MEDIAN]
+    soon = np.clip(median[..., _SOON] / now, 1.0, _MOST_GROWTH)
+    peak = np.clip(forecast.domain_peak[..., _HALF_HOUR] / now, 1.0, _MOST_GROWTH)
+    high = forecast.domain[..., _SOON, HIGH]
+    width = np.clip(high / np.maximum(median[..., _SOON], _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
+    return Outlook(
+        np.where(usable, soon, 1.0), np.where(usable, peak, 1.0), np.where(usable, width, 0.0)
+    )

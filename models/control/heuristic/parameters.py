@@ -1,0 +1,84 @@
+"""The numbers of the heuristic that may be tuned, each with its unit, meaning and range."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.control.heuristic.soldier import Damping
+
+
+class Parts(NamedTuple):
+    """What can be left out, to see what it is worth."""
+
+    budget: bool = True
+    """Increases are held to budgets, and domains give way."""
+    coordination: bool = True
+    """One node request per pool; without it, pending pods ask for themselves."""
+    at_risk: bool = True
+    """Apps at risk go first, without a dead band."""
+    vertical: bool = True
+    """Pods are resized."""
+    damping: bool = True
+    """Dead bands, filter, window and cool-down."""
+
+
+class Parameters(NamedTuple):
+    """Utilisation is of saturation: the CPU use at which an app's load test found it full."""
+
+    target_p0: float = 0.45
+    """Utilisation that P0 apps are sized for: the rest absorbs what nobody announced."""
+    target_p1: float = 0.58
+    target_p2: float = 0.7
+    target_p3: float = 0.75
+    surge_target: float = 0.75
+    """Utilisation for what comes on top of the usual load: headroom is there to be used."""
+    reserve: float = 0.04
+    """Share of the capacity that belongs to no domain; overdrafts come out of it."""
+    dead_band_out: float = 0.12
+    """An app grows when it needs this share more than it has."""
+    dead_band_in: float = 0.2
+    """An app shrinks when it needed this share less than it has, for the whole window."""
+    margin: float = 0.03
+    """What a change adds to the need, so that the next small rise needs no change."""
+    smoothing: float = 0.35
+    """Weight of a tick in the filtered load; jumps pass unfiltered."""
+    risk: float = 0.8
+    """Utilisation from which an app is at risk: it is served first and without a dead band."""
+    give_way: float = 0.75
+    """Utilisation down to which apps give back pods that others cannot do without."""
+    node_spare: float = 0.01
+    """Nodes kept above the need, as a share of it: churn needs somewhere to go."""
+
+    def targets(self) -> tuple[float, float, float, float]:
+        """By priority."""
+        return self.target_p0, self.target_p1, self.target_p2, self.target_p3
+
+    def damping(self, parts: Parts) -> Damping:
+        """What the Soldiers' kernels need of it."""
+        still = float(parts.damping)
+        return Damping(
+            np.float32(self.dead_band_out * still),
+            np.float32(self.dead_band_in * still),
+            np.float32(self.margin * still),
+            np.float32(self.risk if parts.at_risk else np.inf),
+            np.float32(self.give_way),
+            parts.damping,
+        )
+
+
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "target_p0": (0.3, 0.7),
+    "target_p1": (0.35, 0.8),
+    "target_p2": (0.4, 0.9),
+    "target_p3": (0.4, 0.95),
+    "surge_target": (0.6, 0.9),
+    "reserve": (0.02, 0.1),
+    "dead_band_out": (0.05, 0.25),
+    "dead_band_in": (0.1, 0.4),
+    "margin": (0.0, 0.15),
+    "smoothing": (0.1, 1.0),
+    "risk": (0.65, 0.95),
+    "give_way": (0.6, 0.85),
+    "node_spare": (0.0, 0.1),
+}
+"""Where the calibration searches."""

@@ -1,0 +1,200 @@
+"""The Soldier: every tick the replicas each app of a domain should have, before any limit.
+
+Scaling out follows need beyond a dead band; apps at risk have none and come first. Scaling in
+follows the highest need of a window, and never where data is missing, traffic broke off
+abruptly, or the domain is in need itself.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.features.table import APP
+from models.jit import kernel
+from models.sim.apps import F32, F64, I32
+from models.sim.plan import Reason
+
+WINDOW_MIN: Final = 5
+"""Minutes whose highest need an app keeps."""
+MODEST_S: Final = 360
+"""How long an app that gave way grows only when it is at risk."""
+_GIVEN_SHARE: Final = 0.1
+"""Less than this share of an app is not worth a change."""
+_STRIDE: Final = 131
+_TREND, _SATURATION = APP.at("rps_trend"), APP.at("saturation")
+_ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
+_ABRUPT: Final = np.float32(-0.3)
+"""Traffic this far below its mean of five minutes has not gone, it has failed to arrive."""
+_FAILING: Final = np.float32(0.01)
+_URGENT: Final = np.float32(0.25)
+"""A domain this urgent gives nothing away."""
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+_OUT, _IN = int(Reason.SCALE_OUT), int(Reason.SCALE_IN)
+_IN_TOLERANCE, _STABILISING = int(Reason.HOLD_IN_TOLERANCE), int(Reason.HOLD_STABILISING)
+_NO_METRICS, _YIELD = int(Reason.HOLD_NO_METRICS), int(Reason.YIELD)
+
+
+class Stance(NamedTuple):
+    """What a domain goes by until the next budget. E environments, D domains."""
+
+    per_target: F32
+    """[E, D] pods per fully used pod of the usual load: (1 + headroom) / target."""
+    per_surge: F32
+    """[E, D] the same for a load beyond the usual."""
+    urgency: F32
+    """[E, D]."""
+
+
+class Damping(NamedTuple):
+    """Numbers of the parameters as the kernels take them."""
+
+    dead_band_out: np.float32
+    dead_band_in: np.float32
+    margin: np.float32
+    risk: np.float32
+    give_way: np.float32
+    window: bool
+    """Whether the needs of the last minutes are kept."""
+
+
+class Memory(NamedTuple):
+    """E environments, A apps."""
+
+    foreseen: F32
+    """[E, A] load that the forecast of the last minute prepares for."""
+    need: F32
+    """[E, A] pods needed now."""
+    highest: F32
+    """[E, WINDOW_MIN, A] highest need of each of the last minutes."""
+    modest_until: I32
+    """[E, A] tick until which an app that gave way grows only when it is at risk."""
+
+
+def start_soldiers(environments: int, apps: int) -> Memory:
+    """Nothing foreseen, nothing needed yet."""
+    shape = (environments, apps)
+    return Memory(
+        foreseen=np.zeros(shape, np.float32),
+        need=np.zeros(shape, np.float32),
+        highest=np.zeros((environments, WINDOW_MIN, apps), np.float32),
+        modest_until=np.zeros(shape, np.int32),
+    )
+
+
+@kernel
+def foresee(load: F32, domain: I32, growth: F32, foreseen: F32) -> None:
+    """What the apps of growing domains will have to carry, if each grows like its domain."""
+    for app in range(load.size):
+        foreseen[app] = load[app] * growth[domain[app]]
+
+
+@kernel
+def need_pods(
+    load: F32, usual: F32, foreseen: F32, domain: I32, per_target: F32, per_surge: F32, need: F32
+) -> None:
+    """Room for a surge beside the usual load, or a surge that fills it.
+
+    A forecast may raise the need; it never lowers it below what is needed now.
+    """
+    for app in range(load.size):
+        place = domain[app]
+        usually = min(usual[app], load[app]) * per_target[place]
+        need[app] = max(usually, max(load[app], foreseen[app]) * per_surge[place])
+
+
+@kernel
+def remember_need(need: F32, slot: F32, first: bool) -> None:
+    """Keep the highest need of the minute."""
+    for app in range(need.size):
+        slot[app] = need[app] if first else max(slot[app], need[app])
+
+
+@kernel
+def want(
+    seen: F32,
+    need: F32,
+    highest: F32,
+    modest_until: I32,
+    domain: I32,
+    current: I32,
+    urgency: F32,
+    damping: Damping,
+    tick: int,
+    wanted: I32,
+    reason: I32,
+) -> None:
+    """Replicas and reason of each app of one environment."""
+    for app in range(need.size):
+        now = np.float32(current[app])
+        top = need[app]
+        for minute in range(highest.shape[0] if damping.window else 0):
+            top = max(top, highest[minute, app])
+        exposed = is_exposed(seen, app, damping.risk)
+        band = _ZERO if exposed else damping.dead_band_out
+        free_to_grow = exposed or modest_until[app] <= tick
+        kept = top * (_ONE + damping.margin)
+        spare = kept < now * (_ONE - damping.dead_band_in)
+        if need[app] > now * (_ONE + band) and free_to_grow:
+            wanted[app], reason[app] = math.ceil(need[app] * (_ONE + damping.margin)), _OUT
+        elif spare and is_steady(seen, app) and urgency[domain[app]] < _URGENT:
+            wanted[app], reason[app] = math.ceil(kept), _IN
+        else:
+            held = _STABILISING if spare else _IN_TOLERANCE
+            reason[app] = _NO_METRICS if seen[_MISSING, app] != _ZERO else held
+            wanted[app] = current[app]
+
+
+@kernel
+def is_exposed(seen: F32, app: int, risk: np.float32) -> bool:
+    """Whether an app is so full, or fails so often, that it cannot wait."""
+    failing = (seen[_ERRORS, app] > _FAILING) & np.isfinite(risk)
+    return bool((seen[_SATURATION, app] > risk) | failing)
+
+
+@kernel
+def is_steady(seen: F32, app: int) -> bool:
+    """Whether less can be believed: there is data, and traffic did not break off or fail."""
+    known = (seen[_MISSING, app] == _ZERO) & (seen[_ERRORS, app] <= _FAILING)
+    return bool(known & (seen[_TREND, app] > _ABRUPT))
+
+
+@kernel
+def give_way(
+    seen: F32,
+    load: F32,
+    pending: I32,
+    size: I32,
+    domain: I32,
+    current: I32,
+    damping: Damping,
+    tick: int,
+    modest_ticks: int,
+    release: F64,
+    modest_until: I32,
+    wanted: I32,
+    reason: I32,
+) -> None:
+    """Give back what the Commander asked of each domain, `release` [D] in millicores.
+
+    Apps with room to spare go down to a utilisation that is still comfortable: first those whose
+    pods wait for a node, because nothing runs there that could be missed. Who comes first within
+    a round changes by tick.
+    """
+    for waiting in (True, False):
+        for step in range(wanted.size):
+            app = (step + tick * _STRIDE) % wanted.size
+            place = domain[app]
+            if release[place] <= 0.0 or seen[_MISSING, app] != _ZERO:
+                continue
+            if is_exposed(seen, app, damping.give_way) or reason[app] == _YIELD:
+                continue
+            spare = current[app] - math.ceil(load[app] / damping.give_way)
+            fewer = min(spare, int(release[place] / max(1, size[app])) + 1)
+            fewer = min(fewer, pending[app]) if waiting else fewer
+            least = 0.0 if waiting else _GIVEN_SHARE * current[app]
+            if fewer > least:
+                wanted[app], reason[app] = current[app] - fewer, _YIELD
+                modest_until[app] = tick + modest_ticks
+                release[place] -= float(fewer) * size[app]

@@ -1,0 +1,171 @@
+"""The `behavior` field: stabilisation windows, then policies that limit the rate.
+
+Both directions have a window and policies of their own. Recommendations and scale events are
+kept per app with their times, because what a window or a period spans differs from app to app.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.control.hpa.gate import ABSENT, OUTSIDE, bounded, is_sync
+from models.control.hpa.settings import (
+    DISABLED,
+    DOWN,
+    KIND,
+    MAX,
+    PERCENT,
+    PERIOD,
+    UP,
+    VALUE,
+    Rules,
+)
+from models.control.hpa.window import I64
+from models.jit import kernel
+
+_AMOUNT, _TIME = range(2)
+_LOWEST: Final = -(1 << 31)
+_HIGHEST: Final = (1 << 31) - 1
+
+
+class Memory(NamedTuple):
+    """What HPAs with a behaviour remember."""
+
+    recommended: I64
+    """[K, 2, A] replicas and time; a ring."""
+    recommendations: I64
+    """[A] how many were ever written; none before the first sync."""
+    changed: I64
+    """[2, N, 2, A] replicas added or removed, and when; a list."""
+    changes: I64
+    """[2, A] length of the list."""
+
+
+def empty_memory(recommendations: int, events: int, apps: int) -> Memory:
+    """Nothing remembered, with room for what falls within the longest window and period."""
+    return Memory(
+        recommended=np.zeros((recommendations, 2, apps), np.int64),
+        recommendations=np.zeros(apps, np.int64),
+        changed=np.zeros((2, events, 2, apps), np.int64),
+        changes=np.zeros((2, apps), np.int64),
+    )
+
+
+@kernel
+def behave(
+    rules: Rules, memory: Memory, app: int, wanted: int, current: int,
+    least: int, most: int, now: int,
+) -> int:  # fmt: skip
+    """Replicas after one sync of one app. What comes of it is reported with `store_change`."""
+    if wanted == ABSENT:
+        memory.recommendations[app] = 0
+        memory.changes[UP, app] = memory.changes[DOWN, app] = 0
+    if not is_sync(wanted):
+        return current
+    if memory.recommendations[app] == 0:
+        _store(memory, app, current, now)
+    if wanted == OUTSIDE:
+        return bounded(current, least, most)
+    if wanted < 0:
+        return current
+    stable = _stabilise(rules, memory, app, wanted, current, now)
+    _store(memory, app, wanted, now)
+    if stable > current:
+        return min(stable, most, _ceiling(rules, memory, app, current, now))
+    if stable < current:
+        return max(stable, least, _floor(rules, memory, app, current, now))
+    return current
+
+
+@kernel
+def _store(memory: Memory, app: int, replicas: int, now: int) -> None:
+    place = memory.recommendations[app] % memory.recommended.shape[0]
+    memory.recommended[place, _AMOUNT, app] = replicas
+    memory.recommended[place, _TIME, app] = now
+    memory.recommendations[app] += 1
+
+
+@kernel
+def _stabilise(rules: Rules, memory: Memory, app: int, wanted: int, current: int, now: int) -> int:
+    """The current replicas, moved only as far as the whole of a window agrees."""
+    up = down = wanted
+    for place in range(min(memory.recommendations[app], memory.recommended.shape[0])):
+        past, age = (
+            memory.recommended[place, _AMOUNT, app],
+            now - memory.recommended[place, _TIME, app],
+        )
+        if age < rules.window[UP, app]:
+            up = min(up, past)
+        if age < rules.window[DOWN, app]:
+            down = max(down, past)
+    return min(max(current, up), down)
+
+
+@kernel
+def _start_of_period(memory: Memory, app: int, current: int, period: int, now: int) -> int:
+    """The replicas before the changes of a period; those of both directions count."""
+    start = current
+    for event in range(memory.changes[UP, app]):
+        if now - memory.changed[UP, event, _TIME, app] < period:
+            start -= memory.changed[UP, event, _AMOUNT, app]
+    for event in range(memory.changes[DOWN, app]):
+        if now - memory.changed[DOWN, event, _TIME, app] < period:
+            start += memory.changed[DOWN, event, _AMOUNT, app]
+    return start
+
+
+@kernel
+def _ceiling(rules: Rules, memory: Memory, app: int, current: int, now: int) -> int:
+    """Replicas that the policies allow on the way up."""
+    select = rules.select[UP, app]
+    if select == DISABLED:
+        return current
+    found = _LOWEST if select == MAX else _HIGHEST
+    for index in range(rules.policies.shape[1]):
+        policy = rules.policies[UP, index, :, app]
+        if policy[KIND] < 0:
+            continue
+        start = _start_of_period(memory, app, current, policy[PERIOD], now)
+        proposed = start + policy[VALUE]
+        if policy[KIND] == PERCENT:
+            proposed = math.ceil(start * (1.0 + policy[VALUE] / 100.0))
+        found = max(found, proposed) if select == MAX else min(found, proposed)
+    return max(found, current)
+
+
+@kernel
+def _floor(rules: Rules, memory: Memory, app: int, current: int, now: int) -> int:
+    """Replicas that the policies allow on the way down: the lowest when the most is allowed."""
+    select = rules.select[DOWN, app]
+    if select == DISABLED:
+        return current
+    found = _HIGHEST if select == MAX else _LOWEST
+    for index in range(rules.policies.shape[1]):
+        policy = rules.policies[DOWN, index, :, app]
+        if policy[KIND] < 0:
+            continue
+        start = _start_of_period(memory, app, current, policy[PERIOD], now)
+        proposed = start - policy[VALUE]
+        if policy[KIND] == PERCENT:
+            proposed = int(start * (1.0 - policy[VALUE] / 100.0))
+        found = min(found, proposed) if select == MAX else max(found, proposed)
+    return min(found, current)
+
+
+@kernel
+def store_change(rules: Rules, memory: Memory, app: int, before: int, after: int, now: int) -> None:
+    """Remember a change that was made.
+
+    It takes the place of the last entry that is too old for the policies of its direction, even
+    if the other direction looks further back: that is how the controller saves memory.
+    """
+    way = UP if after > before else DOWN
+    place, length = memory.changes[way, app], memory.changed.shape[1]
+    for event in range(memory.changes[way, app]):
+        if now - memory.changed[way, event, _TIME, app] > rules.longest[way, app]:
+            place = event
+    place = min(place, length - 1)
+    memory.changed[way, place, _AMOUNT, app] = abs(after - before)
+    memory.changed[way, place, _TIME, app] = now
+    memory.changes[way, app] = max(memory.changes[way, app], place + 1)

@@ -1,0 +1,192 @@
+"""Cases whose answers came from the real controller: how they are written and checked.
+
+A case is one JSON object in a line. It is either one call of the replica calculator, or one HPA
+over a list of moments; which of the two, its fields tell.
+"""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from models.control.hpa.pods import Pod, Readiness
+from models.control.hpa.recommend import Failure, Target, recommend
+from models.control.hpa.replay import Moments, Spec, replay
+from models.control.hpa.settings import Behaviour
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """How a case ended: `got` differs from `expected` where it failed."""
+
+    id: str
+    expected: str
+    got: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer is the real one."""
+        return self.expected == self.got
+
+
+class _Stray(msgspec.Struct, frozen=True):
+    usage_millis: int
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    error: bool
+    error_kind: str | None = None
+    replicas: int | None = None
+    utilization_pct: int | None = None
+    average_value_millis: int | None = None
+
+
+class CalculatorCase(msgspec.Struct, frozen=True):
+    """One call of the replica calculator."""
+
+    id: str
+    function: Literal["resource_utilization", "resource_average_value", "pods_metric_average_value"]
+    resource: Literal["cpu", "memory"] | None
+    current_replicas: int
+    target_utilization_pct: int | None
+    target_average_value_millis: int | None
+    tolerance_up: float
+    tolerance_down: float
+    cpu_initialization_period_s: float
+    delay_of_initial_readiness_status_s: float
+    pods: tuple[Pod, ...]
+    metrics_without_pod: tuple[_Stray, ...]
+    expected: _Answer
+
+    def __post_init__(self) -> None:
+        by_utilisation = self.function == "resource_utilization"
+        target = self.target_utilization_pct if by_utilisation else self.target_average_value_millis
+        if target is None or target <= 0:
+            raise ValueError("expected the target of the function, above 0")
+
+
+class _Override(msgspec.Struct, frozen=True):
+    step: int
+    replicas: int
+
+
+class SequenceCase(msgspec.Struct, frozen=True):
+    """One HPA over a list of moments."""
+
+    id: str
+    min_replicas: int
+    max_replicas: int
+    initial_replicas: int
+    behavior: Behaviour | None
+    downscale_stabilization_window_s: int
+    scale_to_zero_enabled: bool
+    update_latency_millis: int
+    overrides: tuple[_Override, ...]
+    time_millis: tuple[int, ...]
+    raw_desired: tuple[int | None, ...]
+    current: tuple[int, ...]
+    final: tuple[int, ...]
+    rescaled: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        lists = (self.raw_desired, self.current, self.final, self.rescaled)
+        steps = len(self.time_millis)
+        if any(len(values) != steps for values in lists):
+            raise ValueError("expected lists of one length")
+        if any(not 0 <= override.step < steps for override in self.overrides):
+            raise ValueError("expected overrides at steps of the sequence")
+
+
+Case = CalculatorCase | SequenceCase
+
+
+class _Kind(msgspec.Struct):
+    function: str | None = None
+
+
+_KIND = msgspec.json.Decoder(_Kind)
+_CALCULATOR = msgspec.json.Decoder(CalculatorCase)
+_SEQUENCE = msgspec.json.Decoder(SequenceCase)
+
+
+def read_case(line: bytes) -> Case:
+    """Decode a line; msgspec.DecodeError says what is wrong with it."""
+    if _KIND.decode(line).function is not None:
+        return _CALCULATOR.decode(line)
+    return _SEQUENCE.decode(line)
+
+
+def check(case: Case) -> Verdict:
+    """Compute a case anew and compare."""
+    if isinstance(case, CalculatorCase):
+        return _check_calculator(case)
+    return _check_sequence(case)
+
+
+def _check_calculator(case: CalculatorCase) -> Verdict:
+    utilisation = case.function == "resource_utilization"
+    of_resource = case.function != "pods_metric_average_value"
+    found = recommend(
+        case.pods,
+        [stray.usage_millis for stray in case.metrics_without_pod],
+        case.current_replicas,
+        Target(
+            by_cpu=of_resource and case.resource == "cpu",
+            percent=case.target_utilization_pct if utilisation else None,
+            average_millis=case.target_average_value_millis or 0,
+            tolerance_up=case.tolerance_up,
+            tolerance_down=case.tolerance_down,
+        ),
+        Readiness(
+            cpu_initialization_period_s=case.cpu_initialization_period_s,
+            delay_of_initial_readiness_status_s=case.delay_of_initial_readiness_status_s,
+        ),
+    )
+    if isinstance(found, Failure):
+        got = f"error {found.value}"
+    else:
+        got = _shown(found.replicas, found.utilisation_percent, found.average_millis)
+    return Verdict(id=case.id, expected=_expected(case.expected), got=got)
+
+
+def _expected(answer: _Answer) -> str:
+    if answer.error:
+        return f"error {answer.error_kind}"
+    return _shown(answer.replicas, answer.utilization_pct, answer.average_value_millis)
+
+
+def _shown(replicas: int | None, percent: int | None, average: int | None) -> str:
+    share = "" if percent is None else f", {percent} %"
+    return f"{replicas} replicas{share}, {average} millis a pod"
+
+
+def _check_sequence(case: SequenceCase) -> Verdict:
+    steps = len(case.time_millis)
+    overrides = np.full(steps, -1, np.int32)
+    for override in case.overrides:
+        overrides[override.step] = override.replicas
+    raw = [-1 if value is None else value for value in case.raw_desired]
+    spec = Spec(
+        least=case.min_replicas,
+        most=case.max_replicas,
+        behaviour=case.behavior,
+        downscale_window_s=case.downscale_stabilization_window_s,
+        to_zero=case.scale_to_zero_enabled,
+        latency_millis=case.update_latency_millis,
+    )
+    moments = Moments(np.array(case.time_millis, np.int64), np.array(raw, np.int32), overrides)
+    found = replay(spec, moments, case.initial_replicas)
+    expected = list(zip(case.current, case.final, case.rescaled, strict=True))
+    current, final = found.current.tolist(), found.final.tolist()
+    got = [(c, f, int(c != f)) for c, f in zip(current, final, strict=True)]
+    for step in range(steps):
+        if got[step] != expected[step]:
+            place = f"tick {step} at {case.time_millis[step]} ms: "
+            return Verdict(
+                id=case.id, expected=place + _moved(expected[step]), got=place + _moved(got[step])
+            )
+    return Verdict(id=case.id, expected=f"{steps} ticks", got=f"{steps} ticks")
+
+
+def _moved(tick: tuple[int, int, int]) -> str:
+    current, final, rescaled = tick
+    return f"{current} to {final}{', rescaled' if rescaled else ''}"

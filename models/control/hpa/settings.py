@@ -1,0 +1,125 @@
+"""How an HPA is set: targets, bounds and the `behavior` field with the API's defaults."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from models.control.hpa.window import I64
+from models.sim.apps import F64, I32
+
+UP, DOWN = range(2)
+"""Directions, the first axis of every array of rules."""
+KIND, VALUE, PERIOD = range(3)
+"""Columns of `Rules.policies`; the period in milliseconds."""
+PODS, PERCENT = range(2)
+MAX, MIN, DISABLED = range(3)
+_NO_POLICY: Final = -1
+_KINDS: Final = {"Pods": PODS, "Percent": PERCENT}
+_SELECTS: Final = {"Max": MAX, "Min": MIN, "Disabled": DISABLED}
+
+DOWNSCALE_WINDOW_S: Final = 300
+"""The controller's flag --horizontal-pod-autoscaler-downscale-stabilization."""
+
+_Seconds = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `value` pods, or percent of the pods at its beginning, within a period."""
+
+    type: Literal["Pods", "Percent"]
+    value: int
+    period_s: _Seconds
+
+
+class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):
+    """One direction of `behavior`; None is filled with the API's default."""
+
+    stabilization_window_s: _Seconds | None = None
+    select_policy: Literal["Max", "Min", "Disabled"] | None = None
+    policies: tuple[Policy, ...] | None = None
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """The `behavior` field of an HPA. A field with nothing in it is not the same as no field."""
+
+    scale_up: ScalingRules | None = None
+    scale_down: ScalingRules | None = None
+
+
+_FOUR_PODS = Policy(type="Pods", value=4, period_s=15)
+_DOUBLE = Policy(type="Percent", value=100, period_s=15)
+
+
+class Rules(NamedTuple):
+    """Behaviours of A apps with up to P policies a direction; times in milliseconds."""
+
+    set: I32
+    """[A] 1 for an HPA that has the field."""
+    window: I64
+    """[2, A]."""
+    select: I32
+    """[2, A] MAX, MIN or DISABLED."""
+    policies: I64
+    """[2, P, 3, A]; a negative kind is no policy."""
+    longest: I64
+    """[2, A] the longest period."""
+
+
+class Bounds(NamedTuple):
+    """Per app: what utilisation is held at and between which numbers of replicas."""
+
+    target: F64
+    """[A] percent of the request; whole."""
+    low: F64
+    """[A] ratio of use and target from which on all is well: 1 - tolerance."""
+    high: F64
+    """[A] ratio up to which all is well: 1 + tolerance."""
+    least: I32
+    """[A]."""
+    most: I32
+    """[A]."""
+
+
+def rules_of(
+    behaviours: Sequence[Behaviour | None], downscale_window_s: int = DOWNSCALE_WINDOW_S
+) -> Rules:
+    """Fill what is not given, field by field, and lay the behaviours side by side."""
+    apps = len(behaviours)
+    filled = [_filled(behaviour or Behaviour(), downscale_window_s) for behaviour in behaviours]
+    most = max((len(side.policies or ()) for pair in filled for side in pair), default=0)
+    rules = Rules(
+        set=np.array([behaviour is not None for behaviour in behaviours], np.int32),
+        window=np.zeros((2, apps), np.int64),
+        select=np.zeros((2, apps), np.int32),
+        policies=np.full((2, most, 3, apps), _NO_POLICY, np.int64),
+        longest=np.zeros((2, apps), np.int64),
+    )
+    for app, pair in enumerate(filled):
+        for way, side in enumerate(pair):
+            _lay(rules, way, app, side)
+    return rules
+
+
+def _filled(behaviour: Behaviour, window_s: int) -> tuple[ScalingRules, ScalingRules]:
+    up, down = behaviour.scale_up or ScalingRules(), behaviour.scale_down or ScalingRules()
+    return _with_defaults(up, 0, (_FOUR_PODS, _DOUBLE)), _with_defaults(down, window_s, (_DOUBLE,))
+
+
+def _with_defaults(side: ScalingRules, window_s: int, policies: tuple[Policy, ...]) -> ScalingRules:
+    given = side.stabilization_window_s
+    return ScalingRules(
+        stabilization_window_s=window_s if given is None else given,
+        select_policy=side.select_policy or "Max",
+        policies=policies if side.policies is None else side.policies,
+    )
+
+
+def _lay(rules: Rules, way: int, app: int, side: ScalingRules) -> None:
+    rules.window[way, app] = 1000 * (side.stabilization_window_s or 0)
+    rules.select[way, app] = _SELECTS[side.select_policy or "Max"]
+    for index, policy in enumerate(side.policies or ()):
+        period = 1000 * policy.period_s
+        rules.policies[way, index, :, app] = _KINDS[policy.type], policy.value, period
+        rules.longest[way, app] = max(rules.longest[way, app], period)

@@ -1,0 +1,271 @@
+"""A Horizontal Pod Autoscaler per app of a world: one metric, CPU utilisation of the request.
+
+An HPA is created without a `behavior` field unless one is given, because that is what most users
+write and the API does not fill it in: then the highest recommendation of the last 300 s holds,
+and a step goes up to twice the replicas, or to four.
+
+The controller syncs every 15 s, the world ticks every 10 s. Each HPA has a phase of its own and
+syncs in the ticks in which a multiple of 15 s since that phase falls, two out of three, with what
+is known in that tick. To the rules of `behavior` these syncs are 15 s apart, as to the real
+controller; to the window without it they are as old as their ticks, which for whole multiples of
+30 s is the same.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.control.hpa.behaviour import Memory, behave, empty_memory, store_change
+from models.control.hpa.gate import ABSENT, NO_METRIC, NOT_DUE
+from models.control.hpa.observed import FORGET, REFILL, Seen, look, look_again
+from models.control.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Bounds, Rules, rules_of
+from models.control.hpa.window import (
+    Window,
+    empty_window,
+    forget,
+    limit,
+    open_step,
+    stabilise,
+)
+from models.forecaster.port import Forecast
+from models.jit import copy_row, kernel
+from models.sim.apps import F64, I32
+from models.sim.draws import Purpose, uniform
+from models.sim.inventory import Inventory
+from models.sim.observe import Observation, Pipeline
+from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.state import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    MEMORY_REQUEST,
+    NONE,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    STARTING,
+)
+
+SYNC_S: Final = 15
+TOLERANCE: Final = 0.1
+_SYNC_MILLIS: Final = 1000 * SYNC_S
+
+_IN_TOLERANCE = int(Reason.HOLD_IN_TOLERANCE)
+_OUT = int(Reason.SCALE_OUT)
+_IN = int(Reason.SCALE_IN)
+_STABILISING = int(Reason.HOLD_STABILISING)
+_NO_METRICS = int(Reason.HOLD_NO_METRICS)
+_NOT_DUE = int(Reason.HOLD_NOT_DUE)
+
+
+Integers = NDArray[Any]
+"""Of 32 or 64 bits, as in the tuples they belong to."""
+
+
+class HpaState(NamedTuple):
+    """What the controller remembers between ticks: a Window and a Memory per environment.
+
+    The arrays of the latter are empty unless an HPA has a behaviour.
+    """
+
+    highest_from: Integers
+    highest: Integers
+    millis: Integers
+    marks: Integers
+    recommended: Integers
+    recommendations: Integers
+    changed: Integers
+    changes: Integers
+
+
+class Clock(NamedTuple):
+    """When which HPA syncs."""
+
+    schedule: I32
+    """[ticks of a cycle, A] see `sync_schedule`."""
+    syncs_per_cycle: int
+    tick_millis: int
+    window_millis: int
+    """The controller's downscale window."""
+
+
+class Hpa:
+    """One HPA per app; the target is a share of the CPU at which the app saturates.
+
+    `target` and `tolerance` (up, down) may be arrays over the apps, `behaviour` a sequence.
+    """
+
+    name = "hpa"
+    pipeline = Pipeline.HPA
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        pools: int,
+        tick_s: int,
+        target: float | F64 = 0.75,
+        tolerance: tuple[float | F64, float | F64] = (TOLERANCE, TOLERANCE),
+        behaviour: Behaviour | Sequence[Behaviour | None] | None = None,
+        downscale_window_s: int = DOWNSCALE_WINDOW_S,
+    ) -> None:
+        apps = inventory.domain.size
+        each = [behaviour] * apps if not isinstance(behaviour, Sequence) else list(behaviour)
+        up, down = tolerance
+        self._pools = pools
+        self._bounds = Bounds(
+            target=np.maximum(1.0, np.round(100.0 * target * inventory.saturation)).astype(float),
+            low=np.broadcast_to(1.0 - np.asarray(down, float), apps).copy(),
+            high=np.broadcast_to(1.0 + np.asarray(up, float), apps).copy(),
+            least=inventory.min_replicas,
+            most=inventory.max_replicas,
+        )
+        self._rules = rules_of(each, downscale_window_s)
+        self._clock = Clock(
+            schedule=sync_schedule(apps, tick_s),
+            syncs_per_cycle=math.lcm(tick_s, SYNC_S) // SYNC_S,
+            tick_millis=1000 * tick_s,
+            window_millis=1000 * downscale_window_s,
+        )
+        self._plan = empty_plan(0, apps, pools)
+
+    def start(self, observation: Observation) -> HpaState:
+        """Nothing is remembered; the first sync begins with the replicas that it finds."""
+        environments, apps = observation.missing.shape
+        # The window's end counts, and the present.
+        steps = self._clock.window_millis // self._clock.tick_millis + 2
+        behaving = apps if self._rules.set.any() else 0
+        # A first sync stores two recommendations, and a period that is over is still listed.
+        longest = (int(self._rules.window.max()), int(self._rules.longest.max()))
+        recommendations, events = (length // _SYNC_MILLIS + 3 for length in longest)
+        memory = empty_memory(recommendations, events, behaving)
+        parts: tuple[Integers, ...] = (*empty_window(steps, apps), *memory)
+        return HpaState(*(np.repeat(part[None], environments, axis=0) for part in parts))
+
+    def step(
+        self,
+        observation: Observation,
+        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape; HPA only reacts
+        state: HpaState,
+    ) -> tuple[Plan, HpaState]:
+        """Sync the HPAs that are due; the others hold."""
+        environments, apps = observation.missing.shape
+        if self._plan.replicas.shape[0] != environments:
+            self._plan = empty_plan(environments, apps, self._pools)
+        _sync(observation, state, self._plan, self._bounds, self._rules, self._clock)
+        return self._plan, state
+
+
+def sync_schedule(apps: int, tick_s: int) -> I32:
+    """[ticks of a cycle, A] number of the sync within the cycle, NONE where none is due.
+
+    A cycle is the least common multiple of tick and sync period: 3 ticks, 2 syncs.
+    """
+    cycle = math.lcm(tick_s, SYNC_S) // tick_s
+    schedule = np.full((cycle, apps), NONE, np.int32)
+    for app in range(apps):
+        phase = int(SYNC_S * uniform(0, Purpose.HPA_PHASE, app, 0, 0))
+        before = (phase - tick_s) // SYNC_S
+        for tick in range(cycle):
+            sync = (tick * tick_s + phase) // SYNC_S
+            if sync != before:
+                schedule[tick, app] = sync
+            before = sync
+    return schedule
+
+
+@kernel
+def _sync(
+    obs: Observation, state: HpaState, plan: Plan, bounds: Bounds, rules: Rules, clock: Clock
+) -> None:
+    """All rules over all apps at once; the row of reasons holds what is wanted until the end."""
+    for e in range(obs.tick.size):
+        known, measured, tick = obs.known[e], obs.measured[e], obs.tick[e]
+        current, wanted, replicas = known[REPLICAS], plan.reason[e], plan.replicas[e]
+        cycle = tick // clock.schedule.shape[0]
+        due = clock.schedule[tick - cycle * clock.schedule.shape[0]]
+        window = Window(
+            state.highest_from[e], state.highest[e], state.millis[e],
+            state.marks[e],
+        )  # fmt: skip
+        seen = Seen(
+            obs.missing[e], measured[CPU], measured[PODS], known[ACTIVE], current, known[READY],
+            known[STARTING], known[PENDING], known[CPU_REQUEST],
+        )  # fmt: skip
+        copy_row(known[CPU_REQUEST], plan.cpu[e])
+        copy_row(known[MEMORY_REQUEST], plan.memory[e])
+        look(seen, bounds, due, window.highest, wanted, replicas)
+        _finish(seen, bounds, window, replicas, wanted)
+        open_step(window, tick * clock.tick_millis, clock.window_millis)
+        stabilise(window, wanted, current, replicas)
+        limit(wanted, current, bounds.least, bounds.most, replicas)
+        if state.recommendations.shape[1] > 0:
+            memory = Memory(
+                state.recommended[e], state.recommendations[e], state.changed[e], state.changes[e]
+            )
+            first = cycle * clock.syncs_per_cycle
+            _behave(rules, memory, bounds, wanted, current, due, first, replicas)
+        _explain(wanted, current, bounds.most, replicas)
+
+
+@kernel
+def _finish(seen: Seen, bounds: Bounds, window: Window, left: I32, wanted: I32) -> None:
+    """The few apps that need more than the first look, searched for eight at a time."""
+    whole = left.size - left.size % 8
+    for start in range(0, whole, 8):
+        if _any_of_eight(left, start):
+            for app in range(start, start + 8):
+                _finish_app(seen, bounds, window, left, wanted, app)
+    for app in range(whole, left.size):
+        _finish_app(seen, bounds, window, left, wanted, app)
+
+
+@kernel
+def _any_of_eight(left: I32, i: int) -> bool:
+    # Written out: a loop this short is not vectorised.
+    low = left[i] | left[i + 1] | left[i + 2] | left[i + 3]
+    high = left[i + 4] | left[i + 5] | left[i + 6] | left[i + 7]
+    return bool((low | high) != 0)
+
+
+@kernel
+def _finish_app(
+    seen: Seen, bounds: Bounds, window: Window, left: I32, wanted: I32, app: int
+) -> None:
+    if left[app] == REFILL:
+        wanted[app] = look_again(seen, bounds, app)
+    elif left[app] == FORGET:
+        forget(window, app)
+
+
+@kernel
+def _behave(
+    rules: Rules, memory: Memory, bounds: Bounds, wanted: I32, current: I32, due: I32, first: int,
+    replicas: I32,
+) -> None:  # fmt: skip
+    """Replace the decisions of HPAs that have a behaviour."""
+    for app in range(replicas.size):
+        if rules.set[app] == 0:
+            continue
+        now, before = (first + due[app]) * _SYNC_MILLIS, current[app]
+        replicas[app] = behave(
+            rules, memory, app, wanted[app], before, bounds.least[app], bounds.most[app], now
+        )
+        if replicas[app] != before:
+            store_change(rules, memory, app, before, replicas[app], now)
+
+
+@kernel
+def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
+    """`wanted` comes in as the recommendation and goes out as the reason of the decision."""
+    for app in range(wanted.size):
+        now, asked = current[app], wanted[app]
+        waits = 0 <= asked < now or (asked > now and now < most[app])
+        held = _STABILISING if waits else _IN_TOLERANCE
+        held = _NO_METRICS if asked in (NO_METRIC, ABSENT) else held
+        held = _NOT_DUE if asked == NOT_DUE else held
+        moved = _OUT if replicas[app] > now else _IN
+        wanted[app] = held if replicas[app] == now else moved

@@ -1,0 +1,77 @@
+"""HPA and VPA on the same app and both on CPU, which their documentation warns of.
+
+VPA sizes a request to use plus a margin, so utilisation rises towards 1 / (1 + margin); HPA
+answers utilisation above its target with more pods, so each uses less, and VPA sizes them
+down again: many tiny pods. Neither sees the other.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.control.hpa import Hpa, HpaState
+from models.control.vpa import Parameters as VpaParameters
+from models.control.vpa import Vpa, VpaState
+from models.forecaster.port import Forecast
+from models.sim.inventory import Inventory, declare
+from models.sim.observe import Observation, Pipeline
+from models.sim.plan import Plan, Reason
+from models.sim.world import World
+
+
+class Parameters(NamedTuple):
+    """Of both, what is worth choosing."""
+
+    target: float = 0.75
+    """HPA's target, as a share of the CPU use at which the app saturates."""
+    margin: float = 0.15
+    """VPA's margin over the percentiles."""
+    half_life_h: float = 24.0
+    """Hours after which a sample weighs half in VPA's histograms: the pace of the conflict."""
+
+
+RANGES: Final[dict[str, tuple[float, float]]] = {"target": (0.4, 0.95), "margin": (0.05, 1.0)}
+
+
+class HpaVpaState(NamedTuple):
+    """Each controller's own."""
+
+    hpa: HpaState
+    vpa: VpaState
+
+
+class HpaVpa:
+    """Replicas from HPA, CPU requests from VPA."""
+
+    name = "hpa+vpa"
+    pipeline = Pipeline.HPA
+
+    def __init__(
+        self, inventory: Inventory, pools: int, parameters: Parameters | None = None
+    ) -> None:
+        chosen = parameters or Parameters()
+        self._hpa = Hpa(inventory, pools, inventory.tick_s, target=chosen.target)
+        vertical = VpaParameters(margin=chosen.margin, half_life_h=chosen.half_life_h)
+        self._vpa = Vpa(inventory, pools, vertical, Pipeline.HPA)
+
+    def start(self, observation: Observation) -> HpaVpaState:
+        """Both begin with what runs."""
+        return HpaVpaState(self._hpa.start(observation), self._vpa.start(observation))
+
+    def step(
+        self,
+        observation: Observation,
+        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape
+        state: HpaVpaState,
+    ) -> tuple[Plan, HpaVpaState]:
+        """Two plans from one observation, put together; a change tells its reason first."""
+        out, hpa = self._hpa.step(observation, None, state.hpa)
+        up, vpa = self._vpa.step(observation, None, state.vpa)
+        moved = (out.reason == int(Reason.SCALE_OUT)) | (out.reason == int(Reason.SCALE_IN))
+        reason = np.where(moved, out.reason, up.reason)
+        return up._replace(replicas=out.replicas, reason=reason), HpaVpaState(hpa, vpa)
+
+
+def hpa_vpa_of(world: World, parameters: Parameters | None = None) -> HpaVpa:
+    """A fresh pair per app of the world."""
+    return HpaVpa(declare(world.population, world.cluster), world.layout.pools, parameters)

@@ -1,0 +1,88 @@
+"""Fit what a domain wants into what it may hold.
+
+Scarcity is shared by load: every app of the domain is raised to the same utilisation, so that
+none is served whole while another stands in its queue. Nothing is taken from an app here.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from models.jit import kernel
+from models.sim.apps import F32, F64, I32
+
+_STEPS: Final = 12
+"""Halvings of the interval of utilisation: a part in four thousand of it."""
+_MOST: Final = np.float32(8.0)
+"""Utilisation beyond which an app is given nothing more."""
+
+
+@kernel
+def hold_of(replicas: I32, size: I32, domain: I32, held: F64) -> None:
+    """[D] sums of replicas x size."""
+    for place in range(held.size):
+        held[place] = 0.0
+    for app in range(replicas.size):
+        held[domain[app]] += np.float64(replicas[app]) * np.float64(size[app])
+
+
+@kernel
+def project(
+    wanted: I32,
+    current: I32,
+    load: F32,
+    size: I32,
+    domain: I32,
+    limit: F64,
+    held: F64,
+    low: F32,
+    high: F32,
+) -> None:
+    """Cut the increases of each domain so that it holds no more than `limit` [D].
+
+    A wish is raised from `current` towards `wanted` until its utilisation load / replicas falls
+    to a level that is common to the domain; the lowest level that fits is found by bisection.
+    `held`, `low` and `high` [D] are scratch.
+    """
+    hold_of(wanted, size, domain, held)
+    short = False
+    for place in range(limit.size):
+        low[place] = np.float32(0.0)
+        high[place] = _MOST if held[place] > limit[place] else np.float32(0.0)
+        short |= held[place] > limit[place]
+    if not short:
+        return
+    for _ in range(_STEPS):
+        _hold_at(wanted, current, load, size, domain, low, high, held)
+        for place in range(limit.size):
+            middle = np.float32(0.5) * (low[place] + high[place])
+            if held[place] > limit[place]:
+                low[place] = middle
+            else:
+                high[place] = middle
+    for app in range(wanted.size):
+        level = high[domain[app]]
+        if level > 0.0:
+            wanted[app] = _at_level(wanted[app], current[app], load[app], level)
+
+
+@kernel
+def _hold_at(
+    wanted: I32, current: I32, load: F32, size: I32, domain: I32, low: F32, high: F32, held: F64
+) -> None:
+    for place in range(held.size):
+        held[place] = 0.0
+    for app in range(wanted.size):
+        level = np.float32(0.5) * (low[domain[app]] + high[domain[app]])
+        replicas = _at_level(wanted[app], current[app], load[app], level)
+        held[domain[app]] += np.float64(replicas) * np.float64(size[app])
+
+
+@kernel
+def _at_level(wanted: int, current: int, load: np.float32, level: np.float32) -> int:
+    """Replicas at which the app runs at `level`, between what it has and what it wants."""
+    if wanted <= current:
+        return wanted
+    enough = math.floor(load / max(level, np.float32(1e-6)))
+    return min(wanted, max(current, enough))

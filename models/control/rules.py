@@ -1,0 +1,257 @@
+"""What practitioners run before they plan: HPA, priority classes with preemption, and rules.
+
+Each priority has an HPA target of its own, and P0's HPAs act on small deviations. A small
+rules engine looks at who waits for nodes:
+
+| who waits | rule |
+|---|---|
+| P0 in a domain | the domain's scale-outs are made larger, so that one step is enough |
+| a higher priority | P2 and P3 stop growing |
+| P0 | P3 gives replicas back in steps, down to a floor |
+| nobody | spare nodes are kept in the shared pool, by priority, before pods need them |
+
+Node requests are batched by the world's node autoscaler; pods are placed by class, with
+preemption, which whoever enters this controller has to ask for. Like HPA it believes zeros.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.control.hpa import Hpa, HpaState
+from models.forecaster.port import Forecast
+from models.sim.apps import F64, I32
+from models.sim.inventory import Inventory, declare
+from models.sim.observe import Observation, Pipeline
+from models.sim.plan import Plan, Reason
+from models.sim.state import (
+    ACTIVE,
+    CPU_REQUEST,
+    DOMAIN,
+    PENDING,
+    READY,
+    REPLICAS,
+    STARTING,
+)
+from models.sim.world import World
+
+_P0, _P2, _P3 = 0, 2, 3
+_PRIORITIES: Final = 4
+_TOLERANCE: Final = 0.1
+_NEVER: Final = -(1 << 20)
+"""A tick so long ago that nothing that followed it still counts."""
+_MILLI: Final = 0.001
+
+Mask = NDArray[np.bool_]
+
+
+class Parameters(NamedTuple):
+    """Targets, thresholds and steps."""
+
+    target_p0: float = 0.6
+    """CPU use over what saturates the app, wanted of P0 apps; likewise below."""
+    target_p1: float = 0.7
+    target_p2: float = 0.75
+    target_p3: float = 0.8
+    tolerance_p0: float = 0.05
+    """Deviation above the target from which P0 scales out; others have HPA's tenth."""
+    patience_s: float = 20.0
+    """Seconds that pods have waited before the rules take notice."""
+    pressing_share: float = 0.002
+    """Waiting pods over the pods of their priority below which nobody has to yield."""
+    release_s: float = 300.0
+    """Seconds after the last pressure until a stopped priority may grow again."""
+    boost: float = 1.1
+    """Scale-out steps of P0 apps whose domain waits are multiplied by this."""
+    shed_step: float = 0.1
+    """Share of its replicas that a P3 app gives back per minute."""
+    shed_floor: float = 0.8
+    """Share of the replicas at the beginning of the pressure that it keeps."""
+    headroom_p0: float = 0.03
+    """Spare cores over the cores that pods of the priority hold; likewise below."""
+    headroom_p1: float = 0.01
+
+
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "target_p0": (0.4, 0.85),
+    "target_p1": (0.45, 0.9),
+    "target_p2": (0.5, 0.95),
+    "target_p3": (0.5, 0.95),
+    "tolerance_p0": (0.0, 0.1),
+    "patience_s": (10.0, 120.0),
+    "pressing_share": (0.0001, 0.02),
+    "release_s": (30.0, 900.0),
+    "boost": (1.0, 2.0),
+    "shed_step": (0.02, 0.4),
+    "shed_floor": (0.2, 1.0),
+    "headroom_p0": (0.0, 0.1),
+    "headroom_p1": (0.0, 0.05),
+}
+
+
+class RulesState(NamedTuple):
+    """E environments, A apps, D domains."""
+
+    hpa: HpaState
+    waiting: I32
+    """[E, D] ticks in a row in which a domain has had pods without a node."""
+    pressed: I32
+    """[E, 4] last tick in which pods of the priority were waiting in earnest."""
+    before: I32
+    """[E, A] replicas at the last tick without P0 pressure: what the floor is a share of."""
+
+
+class Rules:
+    """HPA with targets by priority, and rules for who yields to whom."""
+
+    name = "rules"
+    pipeline = Pipeline.HPA
+
+    def __init__(
+        self, inventory: Inventory, pools: int, parameters: Parameters | None = None
+    ) -> None:
+        self._inventory = inventory
+        self._pools = pools
+        p = self._parameters = parameters or Parameters()
+        priority = inventory.priority[inventory.domain]
+        target = np.array([p.target_p0, p.target_p1, p.target_p2, p.target_p3])[priority]
+        up = np.where(priority == _P0, p.tolerance_p0, _TOLERANCE)
+        self._hpa = Hpa(inventory, pools, inventory.tick_s, target, (up, _TOLERANCE))
+        self._headroom = np.array([p.headroom_p0, p.headroom_p1, 0.0, 0.0])[inventory.priority]
+        self._overflow = overflow_pools(inventory)
+
+    def start(self, observation: Observation) -> RulesState:
+        """Nobody waits."""
+        environments = observation.tick.size
+        return RulesState(
+            hpa=self._hpa.start(observation),
+            waiting=np.zeros((environments, self._inventory.priority.size), np.int32),
+            pressed=np.full((environments, _PRIORITIES), _NEVER, np.int32),
+            before=observation.known[:, REPLICAS].copy(),
+        )
+
+    def step(
+        self,
+        observation: Observation,
+        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape; rules only react
+        state: RulesState,
+    ) -> tuple[Plan, RulesState]:
+        """HPA's plan, corrected by the rules in the order of the table."""
+        plan, hpa = self._hpa.step(observation, None, state.hpa)
+        state = self._watch(observation, state._replace(hpa=hpa))
+        domain = observation.known[:, DOMAIN]
+        priority = self._inventory.priority[domain]
+        replicas = self._boosted(observation, plan.replicas, priority, state)
+        replicas = self._frozen(observation, replicas, priority, state)
+        replicas = self._shed(observation, replicas, priority, state)
+        bounded = np.clip(replicas, self._inventory.min_replicas, self._inventory.max_replicas)
+        plan = _explained(observation, plan, np.where(replicas > 0, bounded, replicas))
+        return plan._replace(nodes=self._spare_nodes(observation)), state
+
+    def _watch(self, observation: Observation, state: RulesState) -> RulesState:
+        """Who waits, for how long, and since when it matters."""
+        known = observation.known
+        live = known[:, ACTIVE] * (known[:, READY] + known[:, STARTING] + known[:, PENDING])
+        pods = self._by_domain(observation, live.astype(np.float64))
+        pending = self._by_domain(observation, known[:, PENDING].astype(np.float64))
+        waiting = np.where(pending > 0, state.waiting + 1, 0).astype(np.int32)
+        late = np.where(self._is_late(waiting), pending, 0.0)
+        share = self._by_priority(late) / np.maximum(1.0, self._by_priority(pods))
+        pressing = share > self._parameters.pressing_share
+        pressed = np.where(pressing, observation.tick[:, None], state.pressed).astype(np.int32)
+        calm = ~self._yields(observation, pressed, _P0)[:, None]
+        before = np.where(calm, known[:, REPLICAS], state.before).astype(np.int32)
+        return state._replace(waiting=waiting, pressed=pressed, before=before)
+
+    def _is_late(self, waiting: I32) -> Mask:
+        late: Mask = waiting * self._inventory.tick_s > self._parameters.patience_s
+        return late
+
+    def _yields(self, observation: Observation, pressed: I32, to: int) -> Mask:
+        """[E] whether priorities up to `to` have been pressed until just now."""
+        ago_s = (observation.tick - pressed[:, : to + 1].max(axis=1)) * self._inventory.tick_s
+        recent: Mask = ago_s < self._parameters.release_s
+        return recent
+
+    def _by_domain(self, observation: Observation, values: F64) -> F64:
+        """[E, D] sums of [E, A]; apps count where they are now."""
+        domains = self._inventory.priority.size
+        rows = zip(observation.known[:, DOMAIN], values, strict=True)
+        return np.array([np.bincount(domain, row, domains) for domain, row in rows])
+
+    def _by_priority(self, values: F64) -> F64:
+        """[E, 4] sums of [E, D]."""
+        priority = self._inventory.priority
+        return np.array([np.bincount(priority, row, _PRIORITIES) for row in values])
+
+    def _boosted(
+        self, observation: Observation, replicas: I32, priority: I32, state: RulesState
+    ) -> I32:
+        current = observation.known[:, REPLICAS]
+        late = np.take_along_axis(
+            self._is_late(state.waiting), observation.known[:, DOMAIN].astype(np.int64), axis=1
+        )
+        step = np.ceil((replicas - current) * self._parameters.boost).astype(np.int32)
+        applies = late & (priority == _P0) & (replicas > current)
+        return np.where(applies, current + step, replicas)
+
+    def _frozen(
+        self, observation: Observation, replicas: I32, priority: I32, state: RulesState
+    ) -> I32:
+        """P2 yields to P0 and P1, P3 to all others."""
+        current = observation.known[:, REPLICAS]
+        stopped = np.zeros(replicas.shape, np.bool_)
+        for own in (_P2, _P3):
+            yields = self._yields(observation, state.pressed, own - 1)
+            stopped |= (priority == own) & yields[:, None]
+        return np.where(stopped, np.minimum(replicas, current), replicas)
+
+    def _shed(
+        self, observation: Observation, replicas: I32, priority: I32, state: RulesState
+    ) -> I32:
+        """Each minute of P0 pressure P3 goes a step towards its floor."""
+        p, tick = self._parameters, observation.tick
+        minute = tick * self._inventory.tick_s % 60 < self._inventory.tick_s
+        pressing = (tick == state.pressed[:, _P0]) & minute
+        current = observation.known[:, REPLICAS]
+        floor = np.ceil(p.shed_floor * state.before)
+        less = np.maximum(floor, np.floor((1 - p.shed_step) * current)).astype(np.int32)
+        applies = pressing[:, None] & (priority == _P3)
+        return np.where(applies, np.minimum(replicas, less), replicas)
+
+    def _spare_nodes(self, observation: Observation) -> I32:
+        """[E, P, 4] what is short of the headroom, asked for in each domain's last pool."""
+        known, inventory = observation.known, self._inventory
+        cores = known[:, CPU_REQUEST] * _MILLI * (known[:, READY] + known[:, STARTING])
+        spare = self._by_domain(observation, cores) * self._headroom
+        pool = observation.pool
+        there = pool["free_cpu"] + pool["coming"] * inventory.pool_cpu
+        nodes = np.zeros((observation.tick.size, self._pools, _PRIORITIES), np.int32)
+        for domain in np.argsort(inventory.priority, kind="stable"):
+            last, own = self._overflow[domain], inventory.priority[domain]
+            short = np.maximum(0.0, spare[:, domain] - there[:, last])
+            nodes[:, last, own] += np.ceil(short / inventory.pool_cpu[last]).astype(np.int32)
+            # What is spare for one domain is not spare for the next.
+            there[:, last] += short - spare[:, domain]
+        return nodes
+
+
+def _explained(observation: Observation, plan: Plan, replicas: I32) -> Plan:
+    """The reason belongs to what is left of HPA's wish; who was stopped or shrunk yields."""
+    current = observation.known[:, REPLICAS]
+    out = np.where(replicas > current, int(Reason.SCALE_OUT), plan.reason)
+    reason = np.where(replicas < plan.replicas, int(Reason.YIELD), out).astype(np.int32)
+    return plan._replace(replicas=replicas.astype(np.int32), reason=reason)
+
+
+def overflow_pools(inventory: Inventory) -> I32:
+    """[D] the last pool that a domain may use: where it goes when its own is full."""
+    there = inventory.domain_pools >= 0
+    last = there.sum(axis=1) - 1
+    return np.take_along_axis(inventory.domain_pools, last[:, None], axis=1)[:, 0]
+
+
+def rules_of(world: World, parameters: Parameters | None = None) -> Rules:
+    """A fresh rules engine for the world."""
+    return Rules(declare(world.population, world.cluster), world.layout.pools, parameters)

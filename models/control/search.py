@@ -1,0 +1,107 @@
+"""Where to look for better parameters: first spread evenly, then around the best found.
+
+Pure and deterministic: which points come next follows from the seed and from the values of
+those before, never from who computed them or when.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Point = dict[str, float]
+Ranges = Mapping[str, tuple[float, float]]
+
+_SPREAD_SHARE: Final = 0.6
+"""Of the budget for looking everywhere; the rest refines."""
+BATCH: Final = 4
+"""Refining points that are chosen together. Fixed, so that the number of processes does not
+change the result."""
+_FIRST_STEP: Final = 0.2
+_LAST_STEP: Final = 0.03
+"""Standard deviation of refining steps, as a share of a range."""
+_WIDE: Final = 10.0
+"""Ranges over more than such a factor are searched by order of magnitude."""
+_DIGITS: Final = 4
+
+
+class Tried(NamedTuple):
+    """A point and what it was worth; less is better."""
+
+    point: Point
+    value: float
+
+
+def batches(
+    defaults: Point, ranges: Ranges, budget: int, seed: int, tried: Sequence[Tried]
+) -> Iterator[list[Point]]:
+    """Batches of points, `budget` in all; whoever evaluates appends to `tried` in between.
+
+    The first point is the defaults, so that the result is never worse than no search.
+    """
+    spread = max(1, round(_SPREAD_SHARE * budget))
+    yield [defaults, *latin_hypercube(ranges, spread - 1, seed)]
+    left = budget - spread
+    rounds = math.ceil(left / BATCH)
+    for number in range(rounds):
+        count = min(BATCH, left - number * BATCH)
+        yield around(best(tried).point, ranges, count, _step(number, rounds), (seed, number))
+
+
+def best(tried: Sequence[Tried]) -> Tried:
+    """The lowest value; of equals the first."""
+    return min(tried, key=lambda one: one.value)
+
+
+def latin_hypercube(ranges: Ranges, count: int, seed: int) -> list[Point]:
+    """Points of which every slice of every range holds exactly one."""
+    rng = np.random.default_rng([seed, 0])
+    columns = [(rng.permutation(count) + rng.random(count)) / max(1, count) for _ in ranges]
+    return [from_unit(np.array(row), ranges) for row in zip(*columns, strict=True)]
+
+
+def around(
+    centre: Point, ranges: Ranges, count: int, step: float, seed: tuple[int, int]
+) -> list[Point]:
+    """Points near a centre; what falls outside a range is put on its edge."""
+    rng = np.random.default_rng([*seed, 1])
+    unit = to_unit(centre, ranges)
+    steps = step * rng.standard_normal((count, len(ranges)))
+    return [from_unit(np.clip(unit + one, 0.0, 1.0), ranges) for one in steps]
+
+
+def from_unit(unit: NDArray[np.float64], ranges: Ranges) -> Point:
+    """A point of the unit cube in the units of the ranges, with few digits."""
+    point = {}
+    for share, (name, (low, high)) in zip(unit.tolist(), ranges.items(), strict=True):
+        point[name] = float(f"{_value(share, low, high):.{_DIGITS}g}")
+    return point
+
+
+def to_unit(point: Point, ranges: Ranges) -> NDArray[np.float64]:
+    """The inverse of `from_unit`; what lies outside is put on the edge."""
+    return np.array([_share(point[name], low, high) for name, (low, high) in ranges.items()])
+
+
+def _value(share: float, low: float, high: float) -> float:
+    if _by_magnitude(low, high):
+        return float(low * (high / low) ** share)
+    return low + share * (high - low)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    inside = min(max(value, low), high)
+    if _by_magnitude(low, high):
+        return math.log(inside / low) / math.log(high / low)
+    return (inside - low) / (high - low)
+
+
+def _by_magnitude(low: float, high: float) -> bool:
+    return low > 0 and high / low > _WIDE
+
+
+def _step(number: int, rounds: int) -> float:
+    share = number / max(1, rounds - 1)
+    return float(_FIRST_STEP * (_LAST_STEP / _FIRST_STEP) ** share)

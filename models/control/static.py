@@ -1,0 +1,97 @@
+"""A team that provisions once: replicas for yesterday's peak times a factor, and never again.
+
+What autoscaling is worth is the distance to this. It knows what such a team would know: the
+requests of the day before, and from load tests how many replicas carry how many requests.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.control.hold import hold
+from models.forecaster.port import Forecast
+from models.sim.apps import F32, I32
+from models.sim.describe.timeline import DAY_MINUTES
+from models.sim.history import app_history
+from models.sim.inventory import Inventory, declare
+from models.sim.observe import Observation, Pipeline
+from models.sim.plan import Plan, Reason
+from models.sim.state import REPLICAS
+from models.sim.world import World
+
+_MEAN_MINUTES: Final = 5
+"""Dashboards show peaks of five-minute means; shorter ones are noise."""
+
+
+class Parameters(NamedTuple):
+    """What the team may choose."""
+
+    peak_factor: float = 1.2
+    """Replicas over what yesterday's peak needed."""
+
+
+RANGES: Final[dict[str, tuple[float, float]]] = {"peak_factor": (0.6, 3.0)}
+
+
+class StaticState(NamedTuple):
+    """What was decided once."""
+
+    replicas: I32
+    """[E, A]."""
+
+
+class Static:
+    """The same replicas from the first tick to the last."""
+
+    name = "static"
+    pipeline = Pipeline.OURS
+
+    def __init__(
+        self, inventory: Inventory, pools: int, peak: F32, parameters: Parameters | None = None
+    ) -> None:
+        """`peak` is [E, A], the replicas that yesterday's peak needed."""
+        chosen = parameters or Parameters()
+        wanted = np.ceil(peak * chosen.peak_factor)
+        self._wanted: NDArray[np.int32] = np.clip(
+            wanted, inventory.min_replicas, inventory.max_replicas
+        ).astype(np.int32)
+        self._pools = pools
+
+    def start(self, observation: Observation) -> StaticState:  # noqa: ARG002  provisioned blindly
+        """Everything is decided here."""
+        return StaticState(self._wanted)
+
+    def step(
+        self,
+        observation: Observation,
+        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape
+        state: StaticState,
+    ) -> tuple[Plan, StaticState]:
+        """Say the same again; only the first time does it change anything."""
+        plan = hold(observation, self._pools, Reason.HOLD_NOT_DUE)
+        known = observation.known[:, REPLICAS]
+        moved = np.where(state.replicas > known, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
+        reason = np.where(state.replicas == known, plan.reason, moved).astype(np.int32)
+        return plan._replace(replicas=state.replicas, reason=reason), state
+
+
+def daily_peak_replicas(world: World) -> F32:
+    """[E, A] replicas that the highest five minutes of the day before needed."""
+    apps = world.population.apps
+    per_rps = apps.start_replicas / np.maximum(apps.mean_rps, 1e-9)
+    peaks = [_daily_peak(world, e) for e in range(world.environments)]
+    return (np.array(peaks) * per_rps).astype(np.float32)
+
+
+def _daily_peak(world: World, environment: int) -> NDArray[np.float64]:
+    by_minute = app_history(world, environment, DAY_MINUTES)
+    means = by_minute.reshape(DAY_MINUTES // _MEAN_MINUTES, _MEAN_MINUTES, -1).mean(axis=1)
+    highest: NDArray[np.float64] = means.max(axis=0).astype(np.float64)
+    return highest
+
+
+def static_of(world: World, parameters: Parameters | None = None) -> Static:
+    """What the owners of the world's apps would provision."""
+    inventory = declare(world.population, world.cluster)
+    return Static(inventory, world.layout.pools, daily_peak_replicas(world), parameters)

@@ -1,0 +1,61 @@
+"""Tuned parameters with where they come from: written by calibration, read by the catalogue."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from models.sim.describe.errors import InputError
+
+FILE: Final = Path(__file__).with_name("tuned.json")
+
+
+class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The best of a controller's search, and all that it takes to repeat the search."""
+
+    parameters: dict[str, float]
+    objective: float
+    """Of these parameters, over the tuning scenarios."""
+    default_objective: float
+    """Of the parameters in the code: what tuning was worth."""
+    by_scenario: dict[str, float]
+    """J, mean over the seeds."""
+    aggregate: str
+    """How the scenarios' J become one number."""
+    apps: int
+    seeds: tuple[int, ...]
+    budget: int
+    """Parameter sets tried."""
+    search_seed: int
+    worlds: dict[str, str]
+    """Fingerprint of the world of each scenario."""
+    code: str
+    """Fingerprint of the controller's code."""
+
+
+def tuned(name: str, file: Path = FILE) -> dict[str, float]:
+    """The tuned parameters of a controller; none where it has not been tuned."""
+    found = load_tuned(file).get(name)
+    return {} if found is None else found.parameters
+
+
+def load_tuned(file: Path = FILE) -> dict[str, Tuned]:
+    """Everything that has been tuned, by name."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Tuned])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def store_tuned(results: dict[str, Tuned], file: Path = FILE) -> None:
+    """Put results beside those of other controllers, in the order of their names."""
+    merged = load_tuned(file) | results
+    text = msgspec.json.encode(dict(sorted(merged.items())))
+    try:
+        file.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror})") from None

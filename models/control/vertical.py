@@ -1,0 +1,95 @@
+"""Where more replicas cannot help: bigger pods for apps at their maximum, memory before it ends.
+
+CPU goes up in place when an app needs more than its declared maximum of replicas, and back to
+its first size when it does not. Memory goes up before the limit kills, and stays.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.features.table import APP
+from models.jit import kernel
+from models.sim.apps import F32, F64, I32
+from models.sim.plan import Reason
+
+_MEMORY, _MISSING = APP.at("memory_use"), APP.at("missing")
+_MOST_CPU: Final = 2.0
+"""Times its first size that a pod's CPU may become."""
+_CPU_STEP: Final = 50
+"""Millicores to which sizes are rounded up: fewer, larger changes."""
+_FULL: Final = np.float32(0.92)
+"""Memory used over requested at which a pod is given more."""
+_MEMORY_STEP: Final = 1.25
+_MOST_MEMORY: Final = 4.0
+_BACK: Final = np.float32(0.75)
+"""Need at the first size, over the maximum of replicas, at which an app goes back to it."""
+_RESIZE = int(Reason.RESIZE)
+
+
+class FirstSizes(NamedTuple):
+    """E environments, A apps."""
+
+    cpu: I32
+    """[E, A] millicores per pod when the app was first seen."""
+    memory: I32
+    """[E, A] MiB."""
+
+
+@kernel
+def resize(
+    seen: F32,
+    need: F32,
+    replicas: I32,
+    most: I32,
+    cpu: I32,
+    memory: I32,
+    domain: I32,
+    first_cpu: I32,
+    first_memory: I32,
+    room: F64,
+    blast: F64,
+    spent: F64,
+    wanted_cpu: I32,
+    wanted_memory: I32,
+    reason: I32,
+    allowed: bool,
+) -> None:
+    """Sizes of one environment's pods.
+
+    `room` [D] millicores are left of the budgets and `blast` [D] of what may be resized in this
+    window; both go down by what is used, and `spent` [D] notes it for the ticks to come.
+    """
+    for app in range(replicas.size):
+        wanted_cpu[app], wanted_memory[app] = cpu[app], memory[app]
+        if seen[_MISSING, app] > 0.0 or not allowed:
+            continue
+        place, pods = domain[app], np.float64(replicas[app])
+        size = _cpu_for(need[app], most[app], cpu[app], first_cpu[app])
+        more = (size - cpu[app]) * pods
+        if size != cpu[app] and pods * cpu[app] <= blast[place] and more <= room[place]:
+            wanted_cpu[app], reason[app] = size, _RESIZE
+            _spend(place, pods * cpu[app], blast, spent)
+            room[place] -= max(0.0, more)
+        larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _MOST_MEMORY)
+        if seen[_MEMORY, app] > _FULL and larger > memory[app] and pods * cpu[app] <= blast[place]:
+            wanted_memory[app], reason[app] = math.ceil(larger), _RESIZE
+            _spend(place, pods * cpu[app], blast, spent)
+
+
+@kernel
+def _spend(place: int, lot: float, blast: F64, spent: F64) -> None:
+    blast[place] -= lot
+    spent[place] += lot
+
+
+@kernel
+def _cpu_for(need: np.float32, most: int, cpu: int, first: int) -> int:
+    """Millicores per pod with which `most` pods carry the need; the first size where they can."""
+    if need > most and cpu < _MOST_CPU * first:
+        exact = cpu * (need / most)
+        return min(int(_MOST_CPU * first), math.ceil(exact / _CPU_STEP) * _CPU_STEP)
+    if cpu > first and need * cpu < _BACK * most * first:
+        return first
+    return cpu

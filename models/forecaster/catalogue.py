@@ -1,0 +1,76 @@
+"""The forecasters by name, each made for a world.
+
+Only here a world is taken apart: those who may not know the future are handed the past, the
+calendar and the time, and cannot see more. The oracles are handed the future.
+"""
+
+import difflib
+from collections.abc import Callable
+from typing import Any, Final
+
+from models.forecaster.calendar import Calendar
+from models.forecaster.future import future_of
+from models.forecaster.issue import ticks_per_minute
+from models.forecaster.noisy import Noisy
+from models.forecaster.oracle import Oracle
+from models.forecaster.past import past_of
+from models.forecaster.persistence import persistence
+from models.forecaster.port import Forecaster
+from models.forecaster.scaled import Scaled
+from models.forecaster.seasonal import seasonal
+from models.sim.describe.calendar import announcements
+from models.sim.describe.errors import InputError
+from models.sim.world import World
+
+
+def persistence_of(world: World) -> Scaled:
+    """Now continues."""
+    return persistence(past_of(world), world.cluster.tick_seconds)
+
+
+def seasonal_of(world: World) -> Scaled:
+    """The days before, at today's level."""
+    return seasonal(past_of(world), world.cluster.tick_seconds)
+
+
+def calendar_of(world: World) -> Calendar:
+    """The season and what was announced."""
+    told = announcements(world.scenario.calendar, world.cluster.domain_names, world.timeline)
+    return Calendar(past_of(world), told, world.cluster.tick_seconds)
+
+
+def oracle_of(world: World) -> Oracle:
+    """What really comes."""
+    tick_s = world.cluster.tick_seconds
+    return Oracle(future_of(world, ticks_per_minute(tick_s)), world.layout.domains, tick_s)
+
+
+def noisy_of(world: World) -> Noisy:
+    """What really comes, with errors."""
+    tick_s = world.cluster.tick_seconds
+    future = future_of(world, ticks_per_minute(tick_s))
+    seeds = [int(seed) for seed in world.state.env["seed"]]
+    return Noisy(future, seeds, world.layout.domains, tick_s)
+
+
+FORECASTERS: Final[dict[str, Callable[[World], Forecaster[Any]]]] = {
+    "calendar": calendar_of,
+    "seasonal": seasonal_of,
+    "persistence": persistence_of,
+    "noisy": noisy_of,
+    "oracle": oracle_of,
+}
+NONE: Final = "none"
+"""The name under which there is no forecaster."""
+
+
+def forecaster_of(name: str) -> Callable[[World], Forecaster[Any]] | None:
+    """What makes the forecaster of that name; None for `none`."""
+    if name == NONE:
+        return None
+    if name in FORECASTERS:
+        return FORECASTERS[name]
+    names = (NONE, *FORECASTERS)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise InputError(f"forecaster: {name}: {hint}expected one of {', '.join(names)}")

@@ -1,0 +1,103 @@
+"""`hirl calibrate`: tune every controller by the same search, and keep what was found."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from models.control.calibrate import Setting, calibrate, in_processes, tuning_scenarios
+from models.control.families import FAMILIES, Family, family_of
+from models.control.journal import Journal
+from models.control.tuned import FILE, Tuned, store_tuned
+from models.sim.describe.config import load_cluster, with_apps
+from services.cli.options import ClusterOption, JsonOption
+from services.cli.output import Cell, progress, table, write_json
+
+EXAMPLES = (
+    "Examples: [bold]hirl calibrate --controllers pid,rules --budget 60[/bold], "
+    "[bold]hirl calibrate --apps 155 --budget 3 --out tuned.json[/bold]"
+)
+_FIRST_SEED = 1000
+"""Tuning seeds are not those that comparisons use, which begin at 0."""
+_ALL = ",".join(FAMILIES)
+_CORES = os.cpu_count() or 1
+
+ControllersOption = Annotated[
+    str,
+    typer.Option("--controllers", metavar="A,B", help=f"Some of {_ALL}; all when not given."),
+]
+BudgetOption = Annotated[
+    int, typer.Option("--budget", min=1, metavar="N", help="Parameter sets tried per controller.")
+]
+AppsOption = Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Apps of the cluster.")]
+SeedsOption = Annotated[
+    int, typer.Option("--seeds", min=1, metavar="N", help="Seeds of each scenario.")
+]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=1, metavar="N", help="Processes; one per core by default.")
+]
+JournalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Keep evaluations here, and go on from those there."
+    ),
+]
+OutOption = Annotated[
+    Path, typer.Option("--out", metavar="FILE", help="Where tuned parameters are kept.")
+]
+
+
+def calibrate_command(
+    controllers: ControllersOption = _ALL,
+    budget: BudgetOption = 60,
+    apps: AppsOption = 155,
+    seeds: SeedsOption = 3,
+    workers: WorkersOption = _CORES,
+    cluster: ClusterOption = None,
+    journal: JournalOption = None,
+    out: OutOption = FILE,
+    json: JsonOption = None,
+) -> None:
+    """Tune controllers on scenarios of their own, all by the same search and objective.
+
+    The objective is the mean of J over the tuning scenarios. A run that was stopped goes on
+    from its journal.
+    """
+    families = [family_of(name.strip()) for name in controllers.split(",")]
+    described = with_apps(load_cluster(cluster), apps)
+    numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
+    setting = Setting(described, tuning_scenarios(described), numbers)
+    found = _search(families, setting, budget, workers, Journal(journal))
+    store_tuned(found, out)
+    _show(Console(), found, out)
+    if json is not None:
+        write_json(json, found)
+
+
+def _search(
+    families: list[Family], setting: Setting, budget: int, workers: int, journal: Journal
+) -> dict[str, Tuned]:
+    found, runs = {}, budget * len(setting.scenarios)
+    with in_processes(workers) as runner:
+        for family in families:
+            with progress(f"tuning {family.name}", runs) as advance:
+                found[family.name] = calibrate(
+                    family, setting, budget, runner, journal, on_done=lambda: advance(1)
+                )
+    return found
+
+
+def _show(console: Console, found: dict[str, Tuned], out: Path) -> None:
+    rows: list[tuple[Cell, ...]] = [
+        (name, one.default_objective, one.objective, _listed(one.parameters))
+        for name, one in found.items()
+    ]
+    columns = ("controller", "J before", "J tuned", "parameters")
+    console.print(table("Tuned", columns, rows))
+    console.print(f"kept in {out}", soft_wrap=True, highlight=False)
+
+
+def _listed(parameters: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in parameters.items())

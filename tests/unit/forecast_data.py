@@ -1,0 +1,57 @@
+"""A past without surprises and observations that say exactly what they are told to."""
+
+import numpy as np
+
+from models.forecaster.past import DAYS, LEAD_MIN, Past
+from models.sim.apps import F32
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.observe import SEEN_POOL, Observation
+from models.sim.population.generate import generate
+from models.sim.state import ACTIVE, DOMAIN, KNOWN, MEMORY, PODS, READY, RPS, SAMPLES
+from models.sim.world import World
+
+CLUSTER = with_apps(load_cluster(), 40)
+POPULATION = generate(CLUSTER)
+TICK_S = CLUSTER.tick_seconds
+PER_MINUTE = 6
+MINUTES = 120
+USUAL = 100.0
+"""Requests per second of each domain of the level past."""
+
+
+def world_of(scenario: str | Scenario, seeds: tuple[int, ...] = (3, 4)) -> World:
+    if isinstance(scenario, str):
+        scenario = load_scenario(scenario, CLUSTER)
+    return World(CLUSTER, scenario, list(seeds), POPULATION)
+
+
+def level_past(environments: int = 1, domains: int = 2) -> Past:
+    """Every minute of every day was the same."""
+    shape = (environments, domains, DAYS, LEAD_MIN + MINUTES)
+    return Past(
+        days=np.full(shape, USUAL, np.float32),
+        recent=np.full((environments, domains, LEAD_MIN), USUAL, np.float32),
+        start_minute_of_week=2 * 1440 + 600,
+        minutes=MINUTES,
+    )
+
+
+def seen(tick: int, rps: F32, pods: int = 2) -> Observation:
+    """`rps` [E, A] measured of apps of which app i belongs to domain i."""
+    environments, apps = rps.shape
+    measured = np.zeros((environments, SAMPLES, apps), np.float32)
+    measured[:, RPS] = rps
+    measured[:, MEMORY] = 1.0
+    measured[:, PODS] = pods
+    known = np.zeros((environments, KNOWN, apps), np.int32)
+    known[:, ACTIVE] = 1
+    known[:, DOMAIN] = np.arange(apps)
+    known[:, READY] = pods
+    return Observation(
+        tick=np.full(environments, tick, np.int32),
+        measured=measured,
+        missing=np.zeros((environments, apps), np.int8),
+        known=known,
+        pool=np.zeros((environments, 1), SEEN_POOL),
+    )

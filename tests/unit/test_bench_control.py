@@ -1,0 +1,307 @@
+"""`hirl bench control` runs what was asked, once, and tells the same on however many cores."""
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.control.catalogue import ENTRANTS, entrant_of
+from models.control.scheduling import Scheduling
+from services.cli import main
+from services.cli.contest import command, hashes, jobs, pool, request
+from services.cli.contest.request import Asked, parse_seeds, request_of
+
+Capture = pytest.CaptureFixture[str]
+Bench = Callable[..., dict[str, Any]]
+
+SCENARIO = """
+name: {name}
+shows: Checkout traffic triples for three minutes.
+start: Mon 10:00
+length_minutes: 8
+warmup_minutes: 2
+events:
+  - kind: traffic
+    name: spike
+    target: {{domains: [payments]}}
+    at_minute: 2
+    factor: 3.0
+    hold_minutes: 3
+"""
+ENTRANTS_OF_OURS = """
+from models.control.catalogue import Entrant
+from models.control.hpa import Hpa
+from models.sim.inventory import declare
+
+def _at(target):
+    def build(world):
+        inventory = declare(world.population, world.cluster)
+        return Hpa(inventory, world.layout.pools, world.cluster.tick_seconds, target=target)
+    return build
+
+eager = Entrant(_at(0.4))
+"""
+ROW = {
+    *("scenario", "controller", "seed", "apps", "violation_minutes", "pw", "objective"),
+    *("node_hours", "money", "scaling_actions", "pods_started", "reversals", "max_pending_pods"),
+    *("need_to_ready_p95_s", "budget_overruns", "missing_data_decreases", "latency_p99_ms"),
+    *("loops_per_day", "p3_share_while_p0_waits", "cpu_utilisation", "memory_utilisation"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are kept below the working folder; a pool is started where a test asks for it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "cores", lambda: 1)
+    (tmp_path / "entrants_of_ours.py").write_text(ENTRANTS_OF_OURS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "entrants_of_ours", raising=False)
+    monkeypatch.setattr(request, "FRONTIER", ("hpa:0.5", "hpa:0.75"))
+    for name in ("spike", "spike-too"):
+        (tmp_path / f"{name}.yaml").write_text(SCENARIO.format(name=name))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    def run(*arguments: str, controllers: str = "hpa,entrants_of_ours:eager") -> dict[str, Any]:
+        file = tmp_path / "out.json"
+        given = ["--controllers", controllers, "--apps", "40", "--seeds", "0-2"]
+        usual = ["--scenarios", "spike.yaml", "--json", str(file)]
+        assert main.run(["bench", "control", *given, *usual, *arguments]) == 0
+        payload: dict[str, Any] = json.loads(file.read_text())
+        return payload
+
+    return run
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Labels of the jobs that really ran."""
+    labels: list[str] = []
+
+    def play(job: jobs.Job) -> jobs.Finished:
+        labels.append(job.label)
+        return jobs.play(job)
+
+    monkeypatch.setattr(pool, "play", play)
+    return labels
+
+
+def test_the_json_has_a_row_per_scenario_controller_and_seed(bench: Bench) -> None:
+    payload = bench("--scenarios", "spike.yaml,spike-too.yaml")
+    rows = payload["rows"]
+    assert [(row["scenario"], row["controller"], row["seed"]) for row in rows] == [
+        (scenario, controller, seed)
+        for scenario in ("spike", "spike-too")
+        for controller in ("hpa", "entrants_of_ours:eager")
+        for seed in range(3)
+    ]
+    assert all(set(row) >= ROW for row in rows)
+    assert set(rows[0]["violation_minutes"]) == {"P0", "P1", "P2", "P3"}
+    assert len(payload["world_hash"]) == 16
+    assert set(payload["world_hashes"]) == {"spike", "spike-too"}
+    assert payload["reference"] == "hpa"
+    names = {(row["scenario"], row["controller"]) for row in payload["standings"]}
+    assert ("all scenarios", "entrants_of_ours:eager") in names
+
+
+def test_ratios_are_of_the_rows_of_the_same_seeds(bench: Bench) -> None:
+    payload = bench()
+    hours = {
+        name: sum(row["node_hours"] for row in payload["rows"] if row["controller"] == name)
+        for name in ("hpa", "entrants_of_ours:eager")
+    }
+    (_, eager) = payload["standings"]
+    expected = hours["entrants_of_ours:eager"] / hours["hpa"]
+    assert eager["node_hours_ratio"]["value"] == pytest.approx(expected)
+    assert eager["node_hours_ratio"]["low"] <= expected <= eager["node_hours_ratio"]["high"]
+
+
+def test_what_is_done_is_not_run_again(bench: Bench, played: list[str], capsys: Capture) -> None:
+    first = bench()
+    assert len(played) == 2
+    capsys.readouterr()
+    second = bench()
+    assert len(played) == 2
+    assert "2 of 2 jobs are done already" in capsys.readouterr().out
+    assert second["rows"] == first["rows"]
+    bench("--fresh")
+    assert len(played) == 4
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(bench: Bench, played: list[str]) -> None:
+    bench(controllers="hpa")
+    bench()
+    assert [label.split(",")[0] for label in played] == ["hpa", "entrants_of_ours:eager"]
+
+
+def test_results_of_another_world_or_other_code_are_run_again(
+    bench: Bench, played: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bench()
+    text = (tmp_path / "spike.yaml").read_text()
+    (tmp_path / "spike.yaml").write_text(text.replace("factor: 3.0", "factor: 2.5"))
+    after = bench()
+    assert len(played) == 4
+    assert after["world_hash"] != before["world_hash"]
+    monkeypatch.setattr(command, "code_hashes", lambda names: dict.fromkeys(names, "other"))
+    bench()
+    assert len(played) == 6
+
+
+def test_the_code_hash_covers_modules_of_the_users_own(tmp_path: Path) -> None:
+    name = "entrants_of_ours:eager"
+    before = hashes.code_hashes(["hpa", name, f"{name}@priority", "hpa:0.6"])
+    assert before[name] == before[f"{name}@priority"] != before["hpa"] == before["hpa:0.6"]
+    (tmp_path / "entrants_of_ours.py").write_text(ENTRANTS_OF_OURS.replace("0.4", "0.3"))
+    after = hashes.code_hashes(["hpa", name])
+    assert after["hpa"] == before["hpa"]
+    assert after[name] != before[name]
+
+
+def test_a_torn_file_is_run_again(bench: Bench, played: list[str], tmp_path: Path) -> None:
+    bench()
+    torn = next((tmp_path / ".hirl" / "bench-control").iterdir())
+    torn.write_bytes(torn.read_bytes()[:100])
+    bench()
+    assert len(played) == 3
+
+
+def test_on_several_cores_the_figures_are_the_same_bit_for_bit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serial = bench("--seeds", "0-5")
+    monkeypatch.setattr(pool, "cores", lambda: 2)
+    parallel = bench("--seeds", "0-5", "--fresh")
+    assert parallel["rows"] == serial["rows"]
+    assert parallel["standings"] == serial["standings"]
+
+
+def test_a_seed_does_not_depend_on_the_seeds_beside_it(bench: Bench) -> None:
+    alone = bench("--seeds", "2")
+    assert [row for row in bench()["rows"] if row["seed"] == 2] == alone["rows"]
+
+
+def test_another_scheduler_is_another_world(bench: Bench) -> None:
+    payload = bench(controllers="hpa,hpa@priority,hpa@fifo")
+    by = payload["world_hashes"]["spike"]
+    assert by["hpa"] == by["hpa@fifo"] != by["hpa@priority"]
+    assert entrant_of("hpa@priority+preemption").scheduling == Scheduling(
+        "priority", preemption=True
+    )
+
+
+def test_the_frontier_runs_beside_the_controllers(bench: Bench) -> None:
+    payload = bench("--frontier", "--seeds", "0")
+    assert [point["controller"] for point in payload["frontier"]] == ["hpa:0.5", "hpa:0.75"]
+    assert {row["controller"] for row in payload["standings"]} == {"hpa", "entrants_of_ours:eager"}
+    hpa = payload["standings"][0]
+    as_dear = [p for p in payload["frontier"] if p["node_hours"] == hpa["node_hours"]]
+    best = min(point["p0_minutes"] for point in as_dear)
+    assert hpa["hpa_p0_at_equal_node_hours"] == pytest.approx(best)
+
+
+def test_the_gap_is_closed_between_the_reference_and_the_clairvoyant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENTRANTS, "clairvoyant", entrant_of("hpa:0.3"))
+    payload = bench(controllers="hpa,hpa:0.5,clairvoyant")
+    gaps = [row["p0_gap_closed"]["value"] for row in payload["standings"]]
+    assert (gaps[0], gaps[2]) == (0, 1)
+    assert payload["standings"][1]["objective_gap_closed"] is not None
+
+
+def test_the_csv_has_the_same_rows(bench: Bench, tmp_path: Path) -> None:
+    rows = bench("--csv", str(tmp_path / "out.csv"))["rows"]
+    with (tmp_path / "out.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [float(line["violation_minutes_P0"]) for line in lines] == [
+        row["violation_minutes"]["P0"] for row in rows
+    ]
+    assert [line["controller"] for line in lines] == [row["controller"] for row in rows]
+
+
+def test_the_report_explains_every_picture_and_needs_nothing_but_itself(
+    bench: Bench, tmp_path: Path, capsys: Capture
+) -> None:
+    payload = bench("--report", str(tmp_path / "report"), "--frontier", "--seeds", "0,1")
+    report = tmp_path / "report" / "control.html"
+    assert f"report: {report}" in capsys.readouterr().out
+    html = report.read_text()
+    for title in (
+        "One spike, side by side",
+        "Who violates, by priority",
+        "Nodes against violations",
+        "Oscillation",
+        "Who held capacity while P0 waited",
+        "Is J no worse?",
+        "Scenario by scenario",
+    ):
+        assert f"<h2>{title}</h2>" in html
+    assert html.count("<svg") == 5
+    assert payload["world_hash"] in html
+    assert "--controllers hpa,entrants_of_ours:eager" in html
+    assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", html)
+    identifiers = re.findall(r"\bid=\"([^\"]+)\"", html)
+    assert len(set(identifiers)) == len(identifiers), "two drawings share an id"
+
+
+def test_the_reference_can_be_chosen_and_runs_too(bench: Bench) -> None:
+    payload = bench("--against", "hpa:0.6")
+    assert payload["reference"] == "hpa:0.6"
+    assert payload["standings"][-1]["p0_ratio"]["value"] == 1
+
+
+def test_a_quick_run_says_what_it_leaves_out() -> None:
+    quick = request_of(Asked(quick=True))
+    assert (quick.seeds, quick.cluster.apps, quick.frontier) == ((0, 1, 2), 310, ())
+    assert quick.reduced[0] == "seeds 0-2 instead of 0-9"
+    assert not request_of(Asked(quick=True, seeds="0-9")).reduced[0].startswith("seeds")
+    full = request_of(Asked())
+    assert (len(full.seeds), len(full.frontier), full.reduced) == (10, 2, ())
+    assert full.controllers == tuple(ENTRANTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0-3", (0, 1, 2, 3)), ("3", (3,)), ("5,0,2", (0, 2, 5)), ("0-2, 1-3", (0, 1, 2, 3))],
+)
+def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--controllers", "hpaa"], "controller: hpaa: did you mean hpa? "),
+        (["--controllers", "hpa@lifo"], "controller: hpa@lifo: expected one of fifo, priority"),
+        (["--controllers", "hpa:0.05"], "controller: hpa:0.05: expected a target from 0.1"),
+        (["--controllers", ","], "controllers: expected at least one name, got ','"),
+        (["--against", "hpaa"], "controller: hpaa: did you mean hpa? "),
+        (["--scenarios", "clam"], "scenario: clam: did you mean calm? "),
+        (["--scenarios", "calm,./spike.yaml,spike.yaml"], "another scenario is called spike too"),
+        (["--seeds", "9-0"], "seeds: 9-0: expected the lower seed first"),
+        (["--seeds", "a-b"], "seeds: expected such as 0-9, 3 or 0,2,5, got 'a-b'"),
+        (["--seeds", "-1"], "seeds: expected such as 0-9, 3 or 0,2,5, got '-1'"),
+        (["--seeds", "0-99999"], "seeds: 0-99999: expected at most 1,000 seeds"),
+        (["--apps", "4"], "apps: expected at least 5, one per domain, got 4"),
+        (["--json", "spike.yaml/out.json"], "cannot be written (spike.yaml is no folder)"),
+        (["--csv", "."], "cannot be written (is a folder)"),
+        (["--report", "spike.yaml"], "cannot be written (spike.yaml is no folder)"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_before_anything_runs(
+    capsys: Capture, played: list[str], arguments: list[str], expected: str
+) -> None:
+    assert main.run(["bench", "control", *arguments]) == main.EXIT_BAD_INPUT
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert expected in line
+    assert captured.out == ""
+    assert played == []

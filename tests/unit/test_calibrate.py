@@ -1,0 +1,191 @@
+"""Calibration: the same for all, repeatable, resumable, and apart from what is judged."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from models.control.calibrate import (
+    Aggregate,
+    Job,
+    Setting,
+    calibrate,
+    in_process,
+    in_processes,
+    tuning_scenarios,
+)
+from models.control.families import FAMILIES, calibrated, family_of
+from models.control.journal import Journal, code_digest
+from models.control.search import Tried, batches, from_unit, latin_hypercube, to_unit
+from models.control.tuned import load_tuned, store_tuned, tuned
+from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.errors import InputError
+from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
+from models.sim.world import World
+
+PID = FAMILIES["pid"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return with_apps(load_cluster(), 20)
+
+
+@pytest.fixture(scope="module")
+def setting(cluster: Cluster) -> Setting:
+    return Setting(cluster, tuning_scenarios(cluster)[:2], (7,))
+
+
+class Bowl:
+    """Stands in for the world: J grows with the distance from a known best."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
+        self.jobs.extend(jobs)
+        for job in reversed(jobs):
+            away = abs(job.point["setpoint"] - 0.5) + abs(job.point["deadband"] - 0.2)
+            yield job, 100 * away + len(job.scenario.name)
+
+
+def test_a_search_improves_on_the_defaults_and_stays_in_its_ranges(setting: Setting) -> None:
+    bowl = Bowl()
+    found = calibrate(PID, setting, 40, bowl, Journal())
+    assert found.objective < 0.6 * found.default_objective
+    assert len(bowl.jobs) == 80
+    for job in bowl.jobs[2:]:
+        for name, (low, high) in PID.ranges.items():
+            assert low <= job.point[name] <= high
+
+
+def test_the_same_search_finds_the_same(setting: Setting) -> None:
+    first, second = (calibrate(PID, setting, 12, Bowl(), Journal()) for _ in range(2))
+    other = calibrate(PID, setting, 12, Bowl(), Journal(), search_seed=1)
+    assert first == second
+    assert first.parameters != other.parameters
+
+
+def test_the_result_is_never_worse_than_the_defaults(setting: Setting) -> None:
+    found = calibrate(PID, setting, 1, Bowl(), Journal())
+    assert found.parameters == PID.defaults()
+    assert found.objective == found.default_objective
+
+
+def test_a_journal_spares_what_was_evaluated(setting: Setting, tmp_path: Path) -> None:
+    file, first, second, done = tmp_path / "journal.jsonl", Bowl(), Bowl(), []
+    before = calibrate(PID, setting, 12, first, Journal(file))
+    text = file.read_bytes()
+    file.write_bytes(text[: len(text) // 2])  # stopped half-way, in the middle of a line
+    after = calibrate(PID, setting, 12, second, Journal(file), on_done=lambda: done.append(1))
+    assert after == before
+    assert 0 < len(second.jobs) < len(first.jobs)
+    assert len(done) == 24
+
+
+def test_other_seeds_are_other_evaluations(setting: Setting, tmp_path: Path) -> None:
+    file, again = tmp_path / "journal.jsonl", Bowl()
+    calibrate(PID, setting, 3, Bowl(), Journal(file))
+    calibrate(PID, setting._replace(seeds=(8,)), 3, again, Journal(file))
+    assert len(again.jobs) == 6
+
+
+def test_the_aggregate_is_the_callers_and_is_written_down(setting: Setting) -> None:
+    worst = Aggregate("worst scenario", max)
+    found = calibrate(PID, setting._replace(aggregate=worst), 3, Bowl(), Journal())
+    assert found.aggregate == "worst scenario"
+    assert found.objective == max(found.by_scenario.values())
+
+
+def test_results_say_where_they_come_from(setting: Setting, tmp_path: Path) -> None:
+    found = calibrate(PID, setting, 3, Bowl(), Journal())
+    assert set(found.worlds) == set(found.by_scenario) == {one.name for one in setting.scenarios}
+    file = tmp_path / "tuned.json"
+    store_tuned({"pid": found}, file)
+    store_tuned({"static": msgspec.structs.replace(found, parameters={"peak_factor": 2.0})}, file)
+    assert load_tuned(file)["pid"] == found
+    assert tuned("static", file) == {"peak_factor": 2.0}
+    assert tuned("vpa", file) == {}
+
+
+def test_a_broken_file_of_results_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    file.write_text('{"pid": 3}')
+    with pytest.raises(InputError, match=r"tuned\.json"):
+        tuned("pid", file)
+
+
+@pytest.mark.parametrize("name", ["pit", "", "heuristic-9"])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="expected one of"):
+        family_of(name)
+    with pytest.raises(InputError, match="expected one of"):
+        calibrated(name)
+
+
+def test_unknown_parameters_are_refused(setting: Setting) -> None:
+    world = World(setting.cluster, setting.scenarios[0], [0])
+    with pytest.raises(InputError, match="pid: gain: expected one of"):
+        PID.make(world, {"gain": 1.0})
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_declares_ranges_around_its_defaults(name: str) -> None:
+    family = FAMILIES[name]
+    for field, value in family.defaults().items():
+        low, high = family.ranges[field]
+        assert low <= value <= high
+        assert low < high
+
+
+def test_a_world_is_evaluated_alike_here_and_in_other_processes(cluster: Cluster) -> None:
+    scenario = Scenario(
+        name="tiny", shows="Nothing.", start="Mon 10:00", length_minutes=2, warmup_minutes=1
+    )
+    jobs = [
+        Job(FAMILIES[name], FAMILIES[name].defaults(), cluster, scenario, (0, 1))
+        for name in ("static", "hpa-calibrated")
+    ]
+    here = {job.family.name: value for job, value in in_process(jobs)}
+    with in_processes(2) as runner:
+        there = {job.family.name: value for job, value in runner(jobs)}
+    assert here == there
+    assert all(value > 0 for value in here.values())
+
+
+def test_tuning_scenarios_are_not_those_of_the_comparisons(cluster: Cluster) -> None:
+    shipped = [load_scenario(name, cluster) for name in scenario_names()]
+    for mine in tuning_scenarios(cluster):
+        for theirs in shipped:
+            assert mine.name != theirs.name
+            assert mine.start != theirs.start
+            assert not _events(mine) & _events(theirs)
+
+
+def _events(scenario: Scenario) -> set[bytes]:
+    encode: Callable[[object], bytes] = msgspec.json.encode
+    return {encode(msgspec.structs.replace(event, name="")) for event in scenario.events}
+
+
+def test_points_survive_the_unit_cube() -> None:
+    point = PID.defaults()
+    assert from_unit(to_unit(point, PID.ranges), PID.ranges) == pytest.approx(point, rel=1e-3)
+
+
+def test_a_hypercube_has_one_point_in_every_slice() -> None:
+    points = latin_hypercube({"x": (0.0, 8.0)}, 8, seed=3)
+    assert sorted(int(point["x"]) for point in points) == list(range(8))
+
+
+@pytest.mark.parametrize("budget", [1, 2, 5, 20])
+def test_a_budget_is_used_to_the_point(budget: int) -> None:
+    tried: list[Tried] = []
+    for points in batches(PID.defaults(), PID.ranges, budget, 0, tried):
+        tried.extend(Tried(point, 1.0) for point in points)
+    assert len(tried) == budget
+
+
+def test_a_changed_controller_has_another_fingerprint() -> None:
+    assert code_digest("models.control.pid") != code_digest("models.control.static")
+    assert code_digest("models.control.pid") == code_digest("models.control.pid")

@@ -1,0 +1,78 @@
+"""The one that knows the future: prepared in time, cheap, and bound by everybody's rules."""
+
+import numpy as np
+import pytest
+
+from models.control.catalogue import hpa_of
+from models.control.clairvoyant import clairvoyant_of
+from models.control.clairvoyant.deploys import deploying
+from models.control.clairvoyant.nodes import due_nodes
+from models.control.controller import Controller
+from models.control.run import run
+from models.sim.describe.events import Deploy, Target, Traffic
+from models.sim.describe.scenario import Scenario
+from models.sim.outcome.results import Result, summarise
+from models.sim.state import CPU_REQUEST, MEMORY_REQUEST
+from models.sim.world import World
+from tests.unit.forecast_data import PER_MINUTE, world_of
+
+SPIKE = Traffic(
+    name="spike", target=Target(domains=("payments",)), at_minute=10, jitter_minutes=2,
+    factor=1.8, ramp_minutes=1, hold_minutes=6, decay_minutes=2,
+)  # fmt: skip
+RELEASE = Deploy(name="release", target=Target(apps=(0, 1)), at_minute=3)
+SCENARIO = Scenario(
+    name="surprise", shows="Nobody announced it.", start="Tue 10:00", length_minutes=22,
+    warmup_minutes=4, events=(SPIKE, RELEASE),
+)  # fmt: skip
+
+
+def _played(controller: Controller[None], world: World) -> list[Result]:
+    return summarise(world, controller.name, run(world, controller))
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    world = world_of(SCENARIO, (0, 1))
+    return _played(clairvoyant_of(world), world)
+
+
+def test_a_spike_that_nobody_announced_does_far_less_harm(results: list[Result]) -> None:
+    reacting = world_of(SCENARIO, (0, 1))
+    others = summarise(reacting, "hpa", run(reacting, hpa_of(reacting)))
+    for mine, other in zip(results, others, strict=True):
+        assert mine.objective < other.objective
+        assert mine.violation_minutes["P0"] < 0.6 * other.violation_minutes["P0"]
+
+
+def test_it_depends_on_nothing_but_the_seed(results: list[Result]) -> None:
+    world = world_of(SCENARIO, (1,))
+    alone = _played(clairvoyant_of(world), world)
+    assert alone[0].objective == results[1].objective
+
+
+def test_it_resizes_nothing_and_keeps_to_the_bounds() -> None:
+    world = world_of(SCENARIO, (0,))
+    controller, apps = clairvoyant_of(world), world.population.apps
+    observation = world.observe(controller.pipeline)
+    plan, _ = controller.step(observation, None, None)
+    np.testing.assert_array_equal(plan.cpu, observation.known[:, CPU_REQUEST])
+    np.testing.assert_array_equal(plan.memory, observation.known[:, MEMORY_REQUEST])
+    assert (plan.replicas >= apps.min_replicas).all()
+    assert (plan.replicas <= apps.max_replicas).all()
+
+
+def test_deploys_of_the_script_are_foreseen() -> None:
+    world = world_of(SCENARIO, (0,))
+    found = deploying(world, 26, PER_MINUTE)[0]
+    begins = world.given.script.deploy_tick[0, :2] // PER_MINUTE
+    for app, minute in enumerate(begins):
+        assert found[minute + 1 : minute + 2, app].all()
+
+
+def test_nodes_are_asked_for_when_the_cloud_would_otherwise_be_late() -> None:
+    short = np.array([[0.0, 0.0], [0.0, 2.0], [60.0, 2.0]])
+    ahead = np.array([0, 6, 12], np.int32)
+    assert due_nodes(short, ahead, per_tick=10.0).tolist() == [0, 0]
+    assert due_nodes(short, ahead, per_tick=5.0).tolist() == [60, 2]
+    assert due_nodes(short, ahead - 6, per_tick=10.0).tolist() == [60, 2]

@@ -1,0 +1,118 @@
+"""The future that is computed is the one that comes, and the oracles say it."""
+
+import numpy as np
+import pytest
+
+from models.forecaster.catalogue import noisy_of, oracle_of
+from models.forecaster.future import future_of
+from models.forecaster.noisy import ERRORS
+from models.forecaster.oracle import by_domain
+from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
+from models.sim.describe.events import Inventory, Payload, Target, Traffic
+from models.sim.describe.scenario import Scenario
+from models.sim.state import ACTIVE, DOMAIN, PAYLOAD, REPLICAS, RPS, SAMPLE_RING
+from models.sim.world import World
+from tests.unit.forecast_data import PER_MINUTE, POPULATION, world_of
+
+LEAF = int(np.setdiff1d(np.flatnonzero(POPULATION.apps.domain == 0), POPULATION.calls.caller)[0])
+"""A payments app that calls nobody and is not sent a request twice: it may appear without pods."""
+SCENARIO = Scenario(
+    name="all-kinds",
+    shows="Everything that changes what arrives.",
+    start="Mon 03:00",
+    length_minutes=12,
+    warmup_minutes=2,
+    events=(
+        Traffic(
+            name="rise", target=Target(domains=("payments",)), at_minute=4, jitter_minutes=1,
+            factor=1.3, ramp_minutes=1, hold_minutes=3, decay_minutes=1,
+        ),
+        Payload(
+            name="heavier", target=Target(domains=("merchant",)), at_minute=2, factor=1.2,
+            hold_minutes=4,
+        ),
+        Inventory(name="new", target=Target(apps=(LEAF,)), at_minute=5, change="appear"),
+        Inventory(name="gone", target=Target(apps=(39,)), at_minute=6, change="vanish"),
+        Inventory(
+            name="moved", target=Target(apps=(30,)), at_minute=7, change="move",
+            to_domain="merchant",
+        ),
+    ),
+)  # fmt: skip
+
+
+def _lived(world: World) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Requests per second and payload of every tick, with so many pods that nothing waits."""
+    plan = world.hold()
+    plan.replicas[:] = np.ceil(1.3 * world.state.known[:, REPLICAS])
+    arrived, heavier = [], []
+    while world.tick < world.timeline.total_ticks:
+        tick = world.tick
+        world.step(plan)
+        arrived.append(world.state.samples[:, tick % SAMPLE_RING, RPS].copy())
+        heavier.append(world.state.flow[:, PAYLOAD].copy())
+    return arrived, heavier
+
+
+def test_the_future_is_what_comes_up_to_noise() -> None:
+    world = world_of(SCENARIO)
+    future = future_of(world, 1)
+    arrived, heavier = (np.stack(rows, axis=1) for rows in _lived(world))
+    ticks = arrived.shape[1]
+    np.testing.assert_allclose(future.payload[:, :ticks], heavier, rtol=1e-5)
+    expected = future.rps[:, :ticks]
+    silent = (expected == 0).all(axis=1)
+    assert (arrived.sum(axis=1)[silent] == 0).all()
+    by_app = arrived.sum(axis=1)[~silent] / expected.sum(axis=1)[~silent]
+    assert by_app == pytest.approx(1.0, abs=0.05)
+    by_tick = arrived.sum(axis=2) / expected.sum(axis=2)
+    assert by_tick == pytest.approx(1.0, abs=0.01)
+    np.testing.assert_array_equal(future.domain[:, ticks - 1], world.state.known[:, DOMAIN])
+    np.testing.assert_array_equal(future.active[:, ticks - 1], world.state.known[:, ACTIVE])
+
+
+def test_minutes_of_the_future_are_means_of_its_ticks() -> None:
+    world = world_of(SCENARIO)
+    by_tick, by_minute = future_of(world, 1).rps, future_of(world, PER_MINUTE).rps
+    environments, minutes, apps = by_minute.shape
+    means = by_tick.reshape(environments, minutes, PER_MINUTE, apps).mean(axis=2)
+    np.testing.assert_allclose(by_minute, means, rtol=1e-4, atol=1e-4)
+
+
+def test_the_future_can_be_asked_for_at_any_tick() -> None:
+    world = world_of(SCENARIO)
+    before = future_of(world, PER_MINUTE)
+    _lived(world)
+    for first, second in zip(before[1:], future_of(world, PER_MINUTE)[1:], strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_the_oracle_says_the_truth_at_every_quantile() -> None:
+    world = world_of(SCENARIO)
+    truth = future_of(world, PER_MINUTE)
+    domains, oracle = by_domain(truth, world.layout.domains), oracle_of(world)
+    observation = world.observe()
+    said, _ = oracle.step(observation, oracle.start(observation))
+    for place, horizon in enumerate(HORIZONS_MIN):
+        for quantile in (LOW, MEDIAN, HIGH):
+            np.testing.assert_array_equal(
+                said.domain[:, :, place, quantile], domains[:, horizon - 1]
+            )
+        assert said.app is not None
+        assert said.app_peak is not None
+        np.testing.assert_array_equal(said.app[:, :, place, MEDIAN], truth.rps[:, horizon - 1])
+        np.testing.assert_array_equal(
+            said.app_peak[:, :, place], truth.rps[:, :horizon].max(axis=1)
+        )
+
+
+def test_the_noisy_oracle_errs_more_the_further_it_looks() -> None:
+    world = world_of("calm", tuple(range(40)))
+    oracle, noisy, observation = oracle_of(world), noisy_of(world), world.observe()
+    truth, said = oracle.step(observation, None)[0], noisy.step(observation, None)[0]
+    errors = np.log(said.domain[..., MEDIAN] / truth.domain[..., MEDIAN]).std(axis=(0, 1))
+    assert errors == pytest.approx(ERRORS, rel=0.2)
+    inside = (said.domain[..., LOW] <= truth.domain[..., LOW]) & (
+        truth.domain[..., HIGH] <= said.domain[..., HIGH]
+    )
+    assert 0.7 < inside.mean() < 0.9

@@ -1,0 +1,83 @@
+"""Two controllers on one resource: who decides what, and the known way in which it goes wrong."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from models.control.hpa import Hpa
+from models.control.hpa_vpa import HpaVpa, Parameters, hpa_vpa_of
+from models.control.run import run
+from models.control.vpa import Parameters as VpaParameters
+from models.control.vpa import Vpa
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import Scenario
+from models.sim.inventory import declare
+from models.sim.observe import Pipeline
+from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
+from models.sim.world import World
+
+TARGET = 0.6
+QUICK_H = 0.2
+"""A half-life of 12 minutes shows in hours what takes days with VPA's own."""
+
+
+def make_world(minutes: int) -> World:
+    scenario = Scenario(
+        name="long", shows="Nothing.", start="Mon 10:00", length_minutes=minutes, warmup_minutes=0
+    )
+    return World(with_apps(load_cluster(), 40), scenario, [0])
+
+
+class Pods(NamedTuple):
+    """Of the apps that VPA sizes."""
+
+    replicas: int
+    cpu: float
+    """Median request over that of the start."""
+
+
+@cache
+def after(minutes: int, together: bool) -> Pods:
+    world = make_world(minutes)
+    inventory = declare(world.population, world.cluster)
+    first = world.state.known[0, CPU_REQUEST].copy()
+    both = hpa_vpa_of(world, Parameters(target=TARGET, half_life_h=QUICK_H))
+    alone = Hpa(inventory, world.layout.pools, inventory.tick_s, target=TARGET)
+    if together:
+        run(world, both)
+    else:
+        run(world, alone)
+    sized = inventory.saturation >= VpaParameters().least_saturation
+    known = world.state.known[0][:, sized]
+    return Pods(int(known[REPLICAS].sum()), float(np.median(known[CPU_REQUEST] / first[sized])))
+
+
+def test_replicas_are_hpas_and_requests_are_vpas() -> None:
+    world = make_world(5)
+    inventory, pools = declare(world.population, world.cluster), world.layout.pools
+    both = HpaVpa(inventory, pools)
+    hpa, vpa = Hpa(inventory, pools, inventory.tick_s), Vpa(inventory, pools, None, Pipeline.HPA)
+    seen = world.observe(both.pipeline)
+    states = both.start(seen), hpa.start(seen), vpa.start(seen)
+    for _ in range(20):
+        seen = world.observe(both.pipeline)
+        plan, joint = both.step(seen, None, states[0])
+        out, horizontal = hpa.step(seen, None, states[1])
+        up, vertical = vpa.step(seen, None, states[2])
+        states = joint, horizontal, vertical
+        assert (plan.replicas == out.replicas).all()
+        assert (plan.cpu == up.cpu).all()
+        assert (plan.memory == seen.known[:, MEMORY_REQUEST]).all()
+        world.step(plan)
+
+
+def test_both_on_cpu_end_in_many_tiny_pods() -> None:
+    hour, hours = after(60, together=True), after(240, together=True)
+    assert hours.cpu < hour.cpu < 1.0
+    assert hours.cpu < 0.6
+    assert hours.replicas > 1.5 * after(240, together=False).replicas
+
+
+def test_hpa_alone_leaves_requests_as_they_were() -> None:
+    assert after(240, together=False).cpu == 1.0

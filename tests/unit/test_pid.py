@@ -1,0 +1,130 @@
+"""The PID loop: settles, does not wind up, stays in its bounds and holds when it sees nothing."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from models.control.pid import Parameters, Pid, PidState
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.inventory import Inventory, declare
+from models.sim.observe import Observation, empty_observation
+from models.sim.plan import Reason
+from models.sim.state import (
+    CPU,
+    CPU_REQUEST,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    STARTING,
+)
+from models.sim.world import World
+
+APPS = 40
+CORES = 1.0
+
+
+class Plant(NamedTuple):
+    """One observation that a test fills; every app has pods of one core."""
+
+    inventory: Inventory
+    seen: Observation
+    pools: int
+
+    def shows(self, replicas: int, ready: int, utilisation: float) -> None:
+        known, inventory = self.seen.known, self.inventory
+        known[:, REPLICAS], known[:, READY] = replicas, ready
+        known[:, STARTING], known[:, PENDING] = 0, replicas - ready
+        known[:, CPU_REQUEST] = 1000 * CORES
+        self.seen.measured[:, PODS] = ready
+        self.seen.measured[:, CPU] = utilisation * ready * CORES * inventory.saturation
+        self.seen.missing[:] = 0
+
+
+@pytest.fixture
+def plant() -> Plant:
+    cluster = with_apps(load_cluster(), APPS)
+    world = World(cluster, load_scenario("calm", cluster), [0])
+    inventory = declare(world.population, cluster)._replace(
+        min_replicas=np.full(APPS, 2, np.int32), max_replicas=np.full(APPS, 1000, np.int32)
+    )
+    blank = empty_observation(world.state)
+    seen = blank._replace(known=world.state.known.copy())
+    return Plant(inventory, seen, world.layout.pools)
+
+
+def follow(plant: Plant, pid: Pid, demand: list[float], delay: int = 6) -> list[int]:
+    """Replicas over time of a plant whose pods are ready `delay` ticks later."""
+    plant.shows(100, 100, demand[0] / 100)
+    state = pid.start(plant.seen)
+    wanted = [100] * delay
+    for load in demand:
+        ready = min(wanted[-delay:])
+        plant.shows(wanted[-1], min(ready, wanted[-1]), min(1.0, load / ready))
+        plan, state = pid.step(plant.seen, None, state)
+        wanted.append(int(plan.replicas[0, 0]))
+    return wanted[delay:]
+
+
+def test_after_a_step_the_loop_settles_near_its_setpoint(plant: Plant) -> None:
+    pid = Pid(plant.inventory, plant.pools)
+    replicas = follow(plant, pid, [63.0] * 10 + [100.0] * 300)
+    settled = replicas[-60:]
+    assert len(set(settled)) == 1
+    assert 100.0 / settled[0] == pytest.approx(Parameters().setpoint, rel=0.15)
+    assert max(replicas) < 1.35 * settled[0]
+
+
+def test_steady_load_within_the_deadband_is_left_alone(plant: Plant) -> None:
+    pid = Pid(plant.inventory, plant.pools)
+    assert set(follow(plant, pid, [100 * Parameters().setpoint * 1.05] * 200)) == {100}
+
+
+def test_waiting_for_pods_winds_nothing_up(plant: Plant) -> None:
+    pid = Pid(plant.inventory, plant.pools)
+    plant.shows(100, 100, 1.0)
+    state = pid.start(plant.seen)
+    plant.shows(120, 100, 1.0)
+    first, state = pid.step(plant.seen, None, state)
+    integral = state.integral.copy()
+    for _ in range(200):
+        last, state = pid.step(plant.seen, None, state)
+    assert (state.integral == integral).all()
+    assert (last.replicas <= first.replicas).all()
+
+
+def test_a_loop_at_its_bound_leaves_it_at_once(plant: Plant) -> None:
+    pid = Pid(plant.inventory, plant.pools)
+    plant.shows(1000, 1000, 1.0)
+    state = pid.start(plant.seen)
+    for _ in range(500):
+        plan, state = pid.step(plant.seen, None, state)
+        assert (plan.replicas == 1000).all()
+    plant.shows(1000, 1000, 0.3)
+    plan, _ = pid.step(plant.seen, None, state)
+    assert (plan.replicas < 1000).all()
+
+
+@pytest.mark.parametrize(("utilisation", "bound"), [(0.0, 2), (1.0, 1000)])
+def test_replicas_stay_within_the_declared_bounds(
+    plant: Plant, utilisation: float, bound: int
+) -> None:
+    pid = Pid(plant.inventory, plant.pools)
+    plant.shows(bound, bound, utilisation)
+    state: PidState = pid.start(plant.seen)
+    for _ in range(50):
+        plan, state = pid.step(plant.seen, None, state)
+        assert (plan.replicas == bound).all()
+
+
+def test_without_a_sample_the_loop_holds_and_remembers_nothing(plant: Plant) -> None:
+    pid = Pid(plant.inventory, plant.pools)
+    plant.shows(100, 100, 0.95)
+    state = pid.start(plant.seen)
+    plant.seen.missing[:] = 1
+    plan, after = pid.step(plant.seen, None, state)
+    assert (plan.replicas == 100).all()
+    assert (plan.reason == int(Reason.HOLD_NO_METRICS)).all()
+    assert (after.integral == state.integral).all()

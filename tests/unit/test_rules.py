@@ -1,0 +1,201 @@
+"""The rules engine: who yields to whom, how far, and for how long."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from models.control.hpa import Hpa
+from models.control.rules import Parameters, Rules, RulesState, overflow_pools
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.inventory import Inventory, declare
+from models.sim.observe import Observation, Pipeline, empty_observation
+from models.sim.plan import Plan
+from models.sim.state import (
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    STARTING,
+)
+from models.sim.world import World
+
+APPS = 40
+BUSY, IDLE = 1.0, 0.05
+
+
+class Bench(NamedTuple):
+    """Rules and an observation that a test fills: 40 apps of 20 pods of one core."""
+
+    rules: Rules
+    inventory: Inventory
+    seen: Observation
+
+    @property
+    def priority(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        return self.inventory.priority[self.inventory.domain]
+
+    def shows(self, utilisation: float) -> None:
+        known = self.seen.known
+        for row in (REPLICAS, READY):
+            known[:, row] = 20
+        known[:, (STARTING, PENDING)] = 0
+        known[:, CPU_REQUEST], known[:, DOMAIN] = 1000, self.inventory.domain
+        self.seen.measured[:, PODS] = 20
+        self.seen.measured[:, CPU] = 20 * utilisation * self.inventory.saturation
+        self.seen.missing[:] = 0
+        self.seen.pool["free_cpu"] = 1e6
+
+    def waits(self, priority: int, pods: int = 1) -> None:
+        self.seen.known[:, PENDING] = np.where(self.priority == priority, pods, 0)
+
+    def steps(self, state: RulesState, first: int, last: int) -> tuple[Plan, RulesState]:
+        """Apply every plan; the last one is returned."""
+        for tick in range(first, last):
+            self.seen.tick[:] = tick
+            plan, state = self.rules.step(self.seen, None, state)
+            self.seen.known[:, REPLICAS] = plan.replicas
+        return plan, state
+
+
+def bench(**values: float) -> Bench:
+    cluster = with_apps(load_cluster(), APPS)
+    world = World(cluster, load_scenario("calm", cluster), [0])
+    inventory = declare(world.population, cluster)._replace(
+        min_replicas=np.full(APPS, 4, np.int32), max_replicas=np.full(APPS, 400, np.int32)
+    )
+    blank = empty_observation(world.state)
+    seen = blank._replace(known=world.state.known.copy())
+    made = Bench(Rules(inventory, world.layout.pools, Parameters(**values)), inventory, seen)
+    made.shows(BUSY)
+    return made
+
+
+def grown(test: Bench, waiting: int | None) -> list[bool]:
+    """By priority: whether all of its busy apps have grown after three minutes."""
+    state = test.rules.start(test.seen)
+    if waiting is not None:
+        test.waits(waiting)
+        test.seen.measured[:, CPU] = 20 * IDLE
+        _, state = test.steps(state, 0, 6)
+        test.shows(BUSY)
+        test.waits(waiting)
+    plan, _ = test.steps(state, 6, 24)
+    more = plan.replicas[0] > 20
+    return [bool(more[test.priority == own].all()) for own in range(4)]
+
+
+def test_everybody_grows_while_nobody_waits() -> None:
+    assert grown(bench(), None) == [True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "grow"),
+    [
+        (0, [True, True, False, False]),
+        (1, [True, True, False, False]),
+        (2, [True, True, True, False]),
+        (3, [True, True, True, True]),
+    ],
+)
+def test_p2_and_p3_stop_growing_while_a_higher_priority_waits(
+    waiting: int, grow: list[bool]
+) -> None:
+    assert grown(bench(shed_step=0.0), waiting) == grow
+
+
+def test_p3_gives_back_in_steps_down_to_its_floor_while_p0_waits() -> None:
+    test = bench(shed_step=0.1, shed_floor=0.5)
+    state = test.rules.start(test.seen)
+    test.shows(Parameters().target_p3)
+    test.waits(0)
+    lowest = []
+    for minute in range(12):
+        plan, state = test.steps(state, 6 * minute, 6 * minute + 6)
+        lowest.append(int(plan.replicas[0][test.priority == 3].min()))
+    assert lowest[0] == 20  # patience
+    assert lowest[1:4] == [18, 16, 14]
+    assert lowest[-1] == 10
+    assert (plan.replicas[0][test.priority == 2] == 20).all()
+
+
+def test_a_few_waiting_pods_press_nobody() -> None:
+    test = bench(pressing_share=0.5)
+    state = test.rules.start(test.seen)
+    test.waits(0)
+    plan, _ = test.steps(state, 0, 24)
+    assert (plan.replicas[0][test.priority == 3] > 20).all()
+
+
+def test_after_the_pressure_p3_may_grow_again_when_released() -> None:
+    test = bench(release_s=60.0, shed_step=0.0)
+    state = test.rules.start(test.seen)
+    test.waits(0)
+    _, state = test.steps(state, 0, 6)
+    test.shows(BUSY)
+    held, state = test.steps(state, 6, 10)
+    assert (held.replicas[0][test.priority == 3] <= 20).all()
+    freed, _ = test.steps(state, 10, 24)
+    assert (freed.replicas[0][test.priority == 3] > 20).all()
+
+
+def test_p0_takes_larger_steps_while_its_domain_waits() -> None:
+    plain, boosted = bench(boost=1.0), bench(boost=2.0)
+    most = []
+    for test in (plain, boosted):
+        state = test.rules.start(test.seen)
+        test.shows(0.62)
+        test.waits(0)
+        _, state = test.steps(state, 0, 4)
+        test.shows(0.9)
+        test.waits(0)
+        plan, _ = test.steps(state, 4, 7)
+        most.append(plan.replicas[0][test.priority == 0])
+    assert (most[1] >= most[0]).all()
+    assert (most[1] > most[0]).any()
+
+
+def test_lower_targets_give_p0_more_replicas_than_p3() -> None:
+    test = bench()
+    plan, _ = test.steps(test.rules.start(test.seen), 0, 3)
+    p0, p3 = (plan.replicas[0][test.priority == own] for own in (0, 3))
+    assert p0.min() > p3.max()
+
+
+def test_spare_nodes_are_asked_for_once_in_the_overflow_pool() -> None:
+    test = bench(headroom_p0=0.5, headroom_p1=0.0)
+    state = test.rules.start(test.seen)
+    test.seen.pool["free_cpu"] = 0
+    plan, state = test.steps(state, 0, 1)
+    shared = int(overflow_pools(test.inventory)[0])
+    wanted = int(plan.nodes[0, shared, 0])
+    assert wanted > 0
+    assert plan.nodes.sum() == wanted
+    test.seen.pool["coming"][0, shared] = wanted
+    plan, _ = test.steps(state, 1, 2)
+    assert plan.nodes.sum() == 0
+
+
+def test_replicas_stay_within_the_declared_bounds() -> None:
+    test = bench(boost=2.0, shed_floor=0.2, shed_step=0.4)
+    state = test.rules.start(test.seen)
+    for level in (BUSY, IDLE):
+        test.seen.measured[:, CPU] = 20 * level
+        test.waits(0)
+        plan, state = test.steps(state, int(state.pressed.max(initial=0)), 120)
+        assert plan.replicas.min() >= 4
+        assert plan.replicas.max() <= 400
+
+
+def test_zeros_are_believed_as_by_hpa() -> None:
+    test = bench()
+    plain = Hpa(test.inventory, test.inventory.pool_cpu.size, test.inventory.tick_s)
+    assert test.rules.pipeline == plain.pipeline == Pipeline.HPA
+    state = test.rules.start(test.seen)
+    test.seen.measured[:, CPU] = 0.0
+    plan, _ = test.steps(state, 0, 60)
+    assert (plan.replicas == 4).all()

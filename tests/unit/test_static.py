@@ -1,0 +1,63 @@
+"""The team that provisions once: enough for yesterday's peak, and then nothing."""
+
+import numpy as np
+import pytest
+
+from models.control.run import run
+from models.control.static import Parameters, Static, daily_peak_replicas, static_of
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import Scenario
+from models.sim.inventory import declare
+from models.sim.outcome.results import summarise
+from models.sim.state import REPLICAS
+from models.sim.world import World
+
+
+def make_world(minutes: int = 10) -> World:
+    scenario = Scenario(
+        name="short", shows="Nothing.", start="Mon 10:00", length_minutes=minutes, warmup_minutes=2
+    )
+    return World(with_apps(load_cluster(), 40), scenario, (0, 1))
+
+
+def test_static_never_acts_after_its_first_plan() -> None:
+    world = make_world()
+    seen = []
+    decisions = run(
+        world,
+        static_of(world),
+        on_tick=lambda now: seen.append(now.state.known[:, REPLICAS].copy()),
+    )
+    assert all((replicas == seen[0]).all() for replicas in seen)
+    assert [row.scaling_actions for row in summarise(world, "static", decisions)] == [0, 0]
+
+
+def test_static_holds_what_the_peak_needed_times_the_factor() -> None:
+    world = make_world()
+    inventory = declare(world.population, world.cluster)
+    peak = np.full((2, 40), 10.0, np.float32)
+    controller = Static(inventory, world.layout.pools, peak, Parameters(peak_factor=1.25))
+    seen = world.observe()
+    plan, _ = controller.step(seen, None, controller.start(seen))
+    wanted = np.clip(13, inventory.min_replicas, inventory.max_replicas)
+    assert (plan.replicas == wanted).all()
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e6])
+def test_static_stays_within_the_declared_bounds(factor: float) -> None:
+    world = make_world()
+    inventory = declare(world.population, world.cluster)
+    controller = static_of(world, Parameters(peak_factor=factor))
+    seen = world.observe()
+    plan, _ = controller.step(seen, None, controller.start(seen))
+    assert (plan.replicas >= inventory.min_replicas).all()
+    assert (plan.replicas <= inventory.max_replicas).all()
+
+
+def test_the_peak_of_a_day_is_no_less_than_the_need_of_its_mean() -> None:
+    world = make_world()
+    apps = world.population.apps
+    peak = daily_peak_replicas(world)
+    assert peak.shape == (2, 40)
+    assert (peak > 0.9 * apps.start_replicas * (apps.mean_rps > 0.1)).mean() > 0.9
+    assert np.median(peak / apps.start_replicas) > 1.0

@@ -12,14 +12,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F32, I32, Apps
-from models.sim.describe.config import LONGEST_LAG_TICKS, LONGEST_RESTART_TICKS, MARKETS
+from models.sim.describe.config import (
+    LONGEST_BACK_OFF_TICKS,
+    LONGEST_LAG_TICKS,
+    LONGEST_RESTART_TICKS,
+    MARKETS,
+)
 from models.sim.layout import Layout
 from models.sim.records import FLOAT, INT, LONG, Records, record_type
 
 NONE: Final = -1
 READY_RING: Final = 64
 """Ticks ahead that a starting pod may become ready; longer starts are cut to this."""
-RESTART_RING: Final = LONGEST_RESTART_TICKS + 1
+RESTART_RING: Final = LONGEST_RESTART_TICKS + LONGEST_BACK_OFF_TICKS + 1
 SAMPLE_RING: Final = LONGEST_LAG_TICKS + 2
 """Ticks of measurements kept, so that pipelines of different lag can look back."""
 
@@ -101,6 +106,11 @@ POOL: Final = record_type(
 
 LAUNCH: Final = record_type(pool=INT, count=INT, priority=INT)
 
+LOOP: Final = record_type(
+    level=FLOAT,  # deaths of an app's mean container since it was last healthy
+    died=INT,  # tick of the last death
+)
+
 
 class State(NamedTuple):
     """E environments, A apps, P pools, N node slots, G groups, Q queue entries, L launches."""
@@ -131,6 +141,8 @@ class State(NamedTuple):
     """[E, READY_RING, A] pods that become ready in a tick to come."""
     restart_ring: I32
     """[E, RESTART_RING, A] containers that are back in a tick to come."""
+    loop: Records
+    """[E, A] of LOOP: how often containers died of late."""
     samples: F32
     """[E, SAMPLE_RING, SAMPLES, A] true measurements of the last ticks."""
 
@@ -152,6 +164,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         launch=np.zeros((e, layout.launches), LAUNCH),
         ready_ring=np.zeros((e, READY_RING, a), np.int32),
         restart_ring=np.zeros((e, RESTART_RING, a), np.int32),
+        loop=np.zeros((e, a), LOOP),
         samples=np.zeros((e, SAMPLE_RING, SAMPLES, a), np.float32),
     )
     state.env["seed"] = seeds

@@ -23,6 +23,8 @@ MARKETS: tuple[Market, ...] = ("on_demand", "reserved", "spot")
 LONGEST_LAG_TICKS = 6
 """Older samples are not kept."""
 LONGEST_RESTART_TICKS = 15
+LONGEST_BACK_OFF_TICKS = 30
+"""What a crash loop adds at most to a restart: the kubelet's 300 s in ticks of 10 s."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Share = Annotated[float, Meta(ge=0, le=1)]

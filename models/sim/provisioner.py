@@ -15,12 +15,14 @@ from models.sim.plan import Plan
 from models.sim.state import (
     CPU_REQUEST,
     DOMAIN,
+    HEARD,
     MEMORY_REQUEST,
     NODE_ABSENT,
     NODE_READY,
     NONE,
     ROOM_CPU,
     ROOM_MEMORY,
+    SPOKEN_FOR,
     State,
 )
 
@@ -66,12 +68,13 @@ def _hear_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
     for entry in range(st.env[e].queue_length):
         app = st.queue[e, entry].app
         pool = _pool_with_room(st, e, st.known[e, DOMAIN, app], rules)
-        spoken_for = pool != NONE and plan.coordinated[e, pool] == 1
-        if st.queue[e, entry].asked == 0 and not spoken_for:
+        if pool != NONE and plan.coordinated[e, pool] == 1:
+            st.queue[e, entry].asked = SPOKEN_FOR
+        elif st.queue[e, entry].asked != HEARD:
             waited = st.env[e].tick - st.queue[e, entry].since
             if budget == 0 or waited < rules.physics[0].batch_ticks:
                 continue
-            st.queue[e, entry].asked = 1
+            st.queue[e, entry].asked = HEARD
             budget -= 1
         if pool != NONE:
             count = st.queue[e, entry].count

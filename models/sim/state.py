@@ -80,11 +80,15 @@ GROUP: Final = record_type(
     left=INT,
 )
 
+NOT_HEARD, HEARD, SPOKEN_FOR = range(3)
+"""Whether the provisioner knows of pending pods: not yet, from themselves, or from a plan that
+coordinates their pool."""
+
 ENTRY: Final = record_type(
     app=INT,
     count=INT,
     since=INT,  # tick at which the pods were needed
-    asked=INT,  # 1 when the provisioner knows
+    asked=INT,  # NOT_HEARD, HEARD or SPOKEN_FOR
 )
 
 NODE: Final = record_type(

@@ -9,6 +9,7 @@ import pytest
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import ZoneLoss
+from models.sim.outcome.recording import Recorder
 from models.sim.population.generate import generate
 from models.sim.state import (
     BOUND,
@@ -162,6 +163,20 @@ def test_pods_ask_again_when_the_coordination_ends() -> None:
     for _ in range(12):
         world.step(world.hold())
     assert world.state.known[0, PENDING, 0] == 0
+
+
+@pytest.mark.parametrize(("coordinated", "asking"), [(0, 1), (1, 0)])
+def test_apps_of_a_coordinated_pool_are_not_recorded_as_asking(
+    coordinated: int, asking: int
+) -> None:
+    world = crowded_world()
+    recorder = Recorder(world)
+    plan = world.hold()
+    plan.replicas[0, 0] += 8
+    plan.coordinated[:] = coordinated
+    world.step(plan)
+    recorder(world)
+    assert recorder.recording.asking[0].sum() == asking
 
 
 def test_no_node_of_a_coordinated_pool_is_drained_while_pods_wait_for_it() -> None:

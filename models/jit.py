@@ -2,13 +2,17 @@
 
 numba's own cache looks only at the file a kernel stands in: a changed helper in another
 file would leave a stale kernel behind. Here each file's cache folder is named after the
-contents of that file and of all files it imports from here.
+contents of that file and of all files it imports from here. Folders that nobody has used for
+long belong to sources of the past and are removed when new ones are compiled.
 """
 
 import hashlib
 import os
 import re
+import shutil
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -49,7 +53,34 @@ def _cache_folder(file: Path) -> Path:
     for source in _sources(file):
         digest.update(_text(source).encode())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "hirl" / "kernels" / digest.hexdigest()[:16]
+    folder = root / "hirl" / "kernels" / digest.hexdigest()[:16]
+    _keep_house(folder)
+    return folder
+
+
+_KEPT_DAYS = 14
+
+
+def _keep_house(folder: Path) -> None:
+    """Note that a folder is used; where it is new, something is compiled and the old can go."""
+    # A cache that cannot be written to is read all the same.
+    with suppress(OSError):
+        if folder.exists():
+            os.utime(folder)
+        else:
+            _prune_once(folder.parent)
+
+
+@cache
+def _prune_once(kernels: Path) -> None:
+    prune(kernels, time.time())
+
+
+def prune(kernels: Path, now: float) -> None:
+    """Remove folders that were last used more than `_KEPT_DAYS` before `now`."""
+    for folder in kernels.iterdir():
+        if now - folder.stat().st_mtime > _KEPT_DAYS * 24 * 3600:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # Untyped: numba's stubs know neither the settings nor the options used below.

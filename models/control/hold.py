@@ -17,4 +17,6 @@ def hold(observation: Observation, pools: int, reason: Reason = Reason.HOLD_IN_T
         memory=known[:, MEMORY_REQUEST].copy(),
         reason=np.full((environments, apps), int(reason), np.int32),
         nodes=np.zeros((environments, pools, 4), np.int32),
+        coordinated=np.zeros((environments, pools), np.int8),
+        keep=np.zeros((environments, pools), np.int32),
     )

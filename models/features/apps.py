@@ -45,6 +45,8 @@ _PENDING: Final = APP.at("pending")
 _RESTARTS: Final = APP.at("restarts")
 _MISSING: Final = APP.at("missing")
 _AGE: Final = APP.at("sample_age")
+_INTERACTIVE: Final = APP.at("interactive")
+_BATCH: Final = APP.at("batch")
 
 _ZERO, _ONE, _MOST, _LEAST = np.float32(0), np.float32(1), np.float32(5), np.float32(-5)
 _CORES: Final = np.float32(0.001)
@@ -65,6 +67,10 @@ class Declared(NamedTuple):
     """[A] 1 / saturation."""
     per_most: F32
     """[A] 1 / maximum of replicas."""
+    interactive: F32
+    """[A] share of the requests that somebody waits for."""
+    batch: F32
+    """[A] share of the requests that are batches."""
     tier: I32
     """[A]."""
     tiers: I32
@@ -109,6 +115,8 @@ def encode_apps(st: FeatureState, e: int, count: I32, declared: Declared, rows: 
     _restarts(live, count[RESTARTS], oldest, count[READY], rows[_RESTARTS])
     tick_s = np.float32(declared.tick_s)
     _staleness(live, st.fresh[e], age, tick_s, rows[_MISSING], rows[_AGE])
+    _where_live(live, declared.interactive, rows[_INTERACTIVE])
+    _where_live(live, declared.batch, rows[_BATCH])
 
 
 @kernel
@@ -210,3 +218,9 @@ def _staleness(
     for app in range(live.size):
         missing[app] = _ZERO if fresh[app] == 1 else live[app]
         seconds[app] = live[app] * np.float32(age[app]) * tick_s
+
+
+@kernel
+def _where_live(live: F32, declared: F32, out: F32) -> None:
+    for app in range(live.size):
+        out[app] = live[app] * declared[app]

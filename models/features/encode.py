@@ -17,7 +17,7 @@ from models.features.memory import FeatureState, elapsed_ticks, start_memory, tr
 from models.features.normalise import Features, by_feature, empty_features
 from models.features.pools import Seen, cluster_columns, pool_columns, spend
 from models.features.table import CLUSTER, DOMAIN, POOL, Level
-from models.sim.apps import F32, F64
+from models.sim.apps import F32, F64, REQUEST_TYPES, RequestType
 from models.sim.inventory import Inventory
 from models.sim.observe import Observation
 
@@ -107,6 +107,8 @@ def _compile(inventory: Inventory) -> Declared:
         per_target=np.float32(1.0) / inventory.latency_target,
         per_saturation=np.float32(1.0) / inventory.saturation,
         per_most=(1.0 / np.maximum(inventory.max_replicas, 1)).astype(np.float32),
+        interactive=_mix_share(inventory, "api") + _mix_share(inventory, "web"),
+        batch=_mix_share(inventory, "batch"),
         tier=inventory.tier.astype(np.int32),
         tiers=inventory.tiers,
         first=first,
@@ -116,6 +118,10 @@ def _compile(inventory: Inventory) -> Declared:
         tick_s=float(inventory.tick_s),
         gain=trend_gain(inventory.tick_s),
     )
+
+
+def _mix_share(inventory: Inventory, kind: RequestType) -> F32:
+    return np.ascontiguousarray(inventory.request_mix[:, REQUEST_TYPES.index(kind)])
 
 
 def _write(level: Level, columns: Mapping[str, F64], out: F32) -> None:

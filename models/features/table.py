@@ -92,6 +92,8 @@ APP: Final = Level(
         _ratio("restarts", "container restarts of the last five minutes per ready pod"),
         _share("missing", "1 when this tick brought no valid sample", "flag"),
         _age("time since the last valid sample"),
+        _share("interactive", "declared share of API and web requests: somebody waits for them"),
+        _share("batch", "declared share of batch requests: few of them are much work"),
     ),
 )
 

@@ -8,7 +8,7 @@ from models.forecaster.scaled import Scaled
 
 NAME: Final = "seasonal"
 _WINDOW_MIN: Final = 3
-"""On ordinary days 15 minutes are no better than 3, and a level that has jumped is seen sooner."""
+"""On ordinary days 15 minutes err up to a tenth less; a level that has jumped is seen sooner."""
 
 
 def seasonal(past: Past, tick_s: int) -> Scaled:

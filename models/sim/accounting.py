@@ -1,8 +1,9 @@
 """What a run is judged by, in one place: the same sums for tuning, training and reports.
 
 A request violates when it fails, times out or is slower than its app's target. An app-minute
-counts its violating share times the app's traffic over the mean app traffic of its domain;
-PW weighs that by priority, and J = PW + node-hours. Nodes are billed while they exist, booting
+counts its violating share times the app's traffic over the mean app traffic of its domain, and
+stays with the domain in which the app was when the minute ended; PW weighs that by priority, and
+J = PW + node-hours. Nodes are billed while they exist, booting
 included, and reserved ones whether they exist or not.
 """
 
@@ -12,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.jit import kernel
-from models.sim.apps import F32, F64
+from models.sim.apps import F32, F64, I8, I32
 from models.sim.describe.config import MARKETS
+from models.sim.holding import held_share, held_share_of_pools, ready_capacity
 from models.sim.layout import Layout, Rules
 from models.sim.records import INT, Records, record_type
 from models.sim.state import (
     ACTIVE,
-    BOUND,
     CPU,
-    CPU_REQUEST,
     DOMAIN,
     MEMORY,
+    NONE,
     P99,
     RPS,
     SAMPLE_RING,
@@ -55,6 +56,7 @@ RESERVED: Final = MARKETS.index("reserved")
     MAX_PENDING,
     P0_WAIT_TICKS,
     P3_HELD,
+    P3_HELD_OF_P0_POOLS,
     CPU_USED,
     CPU_THERE,
     MEMORY_USED,
@@ -66,8 +68,8 @@ RESERVED: Final = MARKETS.index("reserved")
     EVICTED,
     CRASHED,
     OOM_KILLED,
-) = range(23)
-TOTALS: Final = 23
+) = range(24)
+TOTALS: Final = 24
 WAIT_BINS: Final = 128
 """Ticks of need-to-ready told apart."""
 _LONG_AGO: Final = -(1 << 20)
@@ -84,6 +86,8 @@ class Accounts(NamedTuple):
     """[E, BOOKS, A] ARRIVED, SERVED, FAILED and VIOLATED requests of the current minute."""
     violation_minutes: F64
     """[E, A] traffic-weighted, not priority-weighted."""
+    domain_minutes: F64
+    """[E, D] the same by the domain in which the app was in that minute."""
     totals: F64
     """[E, TOTALS]."""
     waits: I64
@@ -92,23 +96,27 @@ class Accounts(NamedTuple):
     """[E, D, 2] sums over minutes of requests x p99 seconds, and of requests."""
     minute: F64
     """[E, D, 2] requests of the last closed minute, and apps that were there."""
+    waited_for: I8
+    """[E, P] 1 where a P0 pod that waits in this tick could run."""
     last: Records
     """[E, A, DIMENSIONS] tick and direction of the last change."""
 
 
 def empty_accounts(environments: int, apps: int, layout: Layout) -> Accounts:
     """Accounts with nothing in them."""
-    e, d = environments, layout.domains
+    e, d, p = environments, layout.domains, layout.pools
     last = np.zeros((e, apps, DIMENSIONS), LAST_CHANGE)
     last["tick"] = _LONG_AGO
     return Accounts(
         domains=np.zeros((e, d, FLOWS)),
         books=np.zeros((e, BOOKS, apps), np.float32),
         violation_minutes=np.zeros((e, apps)),
+        domain_minutes=np.zeros((e, d)),
         totals=np.zeros((e, TOTALS)),
         waits=np.zeros((e, d, WAIT_BINS), np.int64),
         latency=np.zeros((e, d, 2)),
         minute=np.zeros((e, d, 2)),
+        waited_for=np.zeros((e, p), np.int8),
         last=last,
     )
 
@@ -145,7 +153,7 @@ def close_tick(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     totals = acc.totals[e]
     totals[TICKS] += 1
     _bill(st, e, rules, totals)
-    _count_waiting(st, e, rules, totals)
+    _count_waiting(st, e, rules, acc.waited_for[e], totals)
     if (st.env[e].tick + 1) % rules.physics[0].ticks_per_minute == 0:
         _close_minute(st, acc, e, rules)
 
@@ -167,43 +175,33 @@ def _bill(st: State, e: int, rules: Rules, totals: F64) -> None:
 
 
 @kernel
-def _count_waiting(st: State, e: int, rules: Rules, totals: F64) -> None:
+def _count_waiting(st: State, e: int, rules: Rules, waited_for: I8, totals: F64) -> None:
     """Pending pods, and what the lowest priority holds while the highest waits."""
     pending = 0
     p0_waits = False
+    waited_for[:] = 0
     for entry in range(st.env[e].queue_length):
         count = st.queue[e, entry].count
         pending += count
         domain = st.known[e, DOMAIN, st.queue[e, entry].app]
         # A pod that was asked for in this very tick does not wait yet.
-        if count > 0 and rules.domains[domain].priority == 0:
-            p0_waits |= st.queue[e, entry].since < st.env[e].tick
+        waits = count > 0 and st.queue[e, entry].since < st.env[e].tick
+        if waits and rules.domains[domain].priority == 0:
+            p0_waits = True
+            _mark_pools(rules.domain_pools[domain], waited_for)
     totals[PENDING_TICKS] += pending
     totals[MAX_PENDING] = max(totals[MAX_PENDING], pending)
     if p0_waits:
         totals[P0_WAIT_TICKS] += 1
-        totals[P3_HELD] += _held_share(st, e, rules, 3)
+        totals[P3_HELD] += held_share(st, e, rules, 3)
+        totals[P3_HELD_OF_P0_POOLS] += held_share_of_pools(st, e, rules, 3, waited_for)
 
 
 @kernel
-def _held_share(st: State, e: int, rules: Rules, priority: int) -> float:
-    """Share of the ready allocatable CPU that pods of a priority are bound to."""
-    held = 0.0
-    for app in range(st.known.shape[2]):
-        if rules.domains[st.known[e, DOMAIN, app]].priority == priority:
-            held += st.hidden[e, BOUND, app] * st.known[e, CPU_REQUEST, app]
-    return held / max(1.0, ready_capacity(st, e, rules)[0])
-
-
-@kernel
-def ready_capacity(st: State, e: int, rules: Rules) -> tuple[float, float]:
-    """Allocatable millicores and MiB of all ready nodes."""
-    cpu = 0.0
-    memory = 0.0
-    for pool in range(rules.pools.size):
-        cpu += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
-        memory += float(st.pool[e, pool].ready) * rules.pools[pool].memory
-    return cpu, memory
+def _mark_pools(choices: I32, marked: I8) -> None:
+    for pool in choices:
+        if pool != NONE:
+            marked[pool] = 1
 
 
 @kernel
@@ -223,6 +221,7 @@ def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
         if minute[where, REQUESTS] > 0.0:
             mean = minute[where, REQUESTS] / minute[where, PRESENT]
             minutes[app] += books[VIOLATED, app] / mean
+            acc.domain_minutes[e, where] += books[VIOLATED, app] / mean
     books[:] = 0.0
     _sum_use(st, acc, e, rules)
 

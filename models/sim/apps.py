@@ -4,7 +4,7 @@ Named tuples of arrays, because numba kernels take them as they are. The values 
 once per cluster file (`population.generate`), so all environments share them.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ GUARD_NONE: Final = 0
 GUARD_FAIL_OPEN: Final = 1
 GUARD_QUEUE: Final = 2
 
-REQUEST_TYPES: Final = ("api", "web", "batch", "stream", "event")
+RequestType = Literal["api", "web", "batch", "stream", "event"]
+REQUEST_TYPES: Final[tuple[RequestType, ...]] = ("api", "web", "batch", "stream", "event")
 
 
 class Apps(NamedTuple):
@@ -87,7 +88,7 @@ class Apps(NamedTuple):
     boot: F32
     """Relative boot and warm-up time: 1 is the cluster's median."""
     request_mix: F32
-    """[apps, request types], rows sum to 1."""
+    """[apps, request types] as declared, rows sum to 1; `cpu_seconds` is the mean over it."""
     day_profiles: F32
     """[profiles, 1440]: traffic of a minute of the day over the day's mean."""
 

@@ -8,12 +8,13 @@ import math
 
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
+from models.sim.back_off import die
 from models.sim.describe.overlays import APPEAR, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.layout import MIB_PER_GIB, Rules
 from models.sim.nodes import SPOT, lose, zone_is_lost
 from models.sim.pods import begin_deploy
-from models.sim.records import Records
+from models.sim.records import Record, Records
 from models.sim.state import (
     ACTIVE,
     BOUND,
@@ -35,7 +36,7 @@ _CRASH = int(Purpose.CRASH)
 _EVICTION = int(Purpose.EVICTION)
 _SPOT = int(Purpose.SPOT)
 _OOM_SHARE = 0.2
-"""Share of an app's pods that a minute above the memory limit kills."""
+"""Share of an app's pods that a minute above the memory limit kills, while a fresh pod fits it."""
 
 
 @kernel
@@ -77,7 +78,8 @@ def _touch_apps(
     for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
         # Before a deploy changes the number of pods that the last measurement belongs to.
-        too_much = _memory_per_pod(st, e, app) > st.known[e, MEMORY_REQUEST, app]
+        limit = st.known[e, MEMORY_REQUEST, app]
+        too_much = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
         if forced or as_uniform(draw(deploys, app, 0, tick)) < physics.deploy_chance:
@@ -87,10 +89,11 @@ def _touch_apps(
             continue
         # At most one crash a minute and app: more would be a fault, which scenarios bring.
         if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
-            _restart(st, acc, e, app, 1, physics.restart_ticks, CRASHED)
+            _restart(st, acc, e, app, 1, physics, CRASHED)
         if too_much:
-            killed = math.ceil(ready * _OOM_SHARE)
-            _restart(st, acc, e, app, killed, physics.restart_ticks, OOM_KILLED)
+            hopeless = apps[app].memory_base * MIB_PER_GIB > limit
+            killed = ready if hopeless else math.ceil(ready * _OOM_SHARE)
+            _restart(st, acc, e, app, killed, physics, OOM_KILLED)
 
 
 @kernel
@@ -102,13 +105,15 @@ def _memory_per_pod(st: State, e: int, app: int) -> float:
 
 @kernel
 def _restart(
-    st: State, acc: Accounts, e: int, app: int, count: int, ticks: int, total: int
+    st: State, acc: Accounts, e: int, app: int, count: int, physics: Record, total: int
 ) -> None:
     """Containers restart in place: their pods keep their nodes and lose their leak."""
+    tick, share = st.env[e].tick, count / max(1, st.hidden[e, BOUND, app])
+    back = tick + physics.restart_ticks + die(st.loop[e, app], share, tick, physics.tick_s)
     st.hidden[e, DOWN, app] += count
     st.known[e, RESTARTS, app] += count
-    st.restart_ring[e, (st.env[e].tick + ticks) % RESTART_RING, app] += count
-    st.flow[e, LEAK_HOURS, app] *= 1.0 - count / max(1, st.hidden[e, BOUND, app])
+    st.restart_ring[e, back % RESTART_RING, app] += count
+    st.flow[e, LEAK_HOURS, app] *= 1.0 - share
     acc.totals[e, total] += count
 
 

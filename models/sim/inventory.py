@@ -27,6 +27,9 @@ class Inventory(NamedTuple):
     """[A] seconds; infinite for best-effort apps."""
     saturation: F32
     """[A] CPU use over request at which the app's load tests found its pods saturated."""
+    request_mix: F32
+    """[A, request types] share of each of REQUEST_TYPES in the app's requests, as declared; what
+    arrives may shift and then shows only in the CPU per request."""
     priority: I32
     """[D] 0 for P0 to 3 for P3."""
     floor_share: F32
@@ -60,6 +63,7 @@ def declare(population: Population, cluster: Cluster) -> Inventory:
         max_replicas=apps.max_replicas,
         latency_target=apps.latency_target,
         saturation=(apps.workers_per_core * apps.cpu_limit_ratio * busy).astype(np.float32),
+        request_mix=apps.request_mix,
         priority=np.array([PRIORITIES.index(d.priority) for d in cluster.domains], np.int32),
         floor_share=np.array([d.floor_share for d in cluster.domains], np.float32),
         tiers=np.array([len(d.tiers) for d in cluster.domains], np.int32),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.apps import I32
+from models.sim.apps import I8, I32
 
 
 class Reason(IntEnum):
@@ -36,8 +36,13 @@ class Plan(NamedTuple):
     reason: I32
     """[E, A] a Reason."""
     nodes: I32
-    """[E, P, 4] nodes wanted beyond those ready, booting and queued, by priority of the need.
-    Pods that are pending all the same ask on their own for what is not coming already."""
+    """[E, P, 4] nodes wanted beyond those ready, booting and queued, by priority of the need."""
+    coordinated: I8
+    """[E, P] 1 where nodes of a pool come from this plan's request alone; 0 where pending pods ask
+    on their own, beside any request, for what is not coming already. It holds for one tick: where
+    a coordinating controller falls silent, the pods ask again."""
+    keep: I32
+    """[E, P] nodes that are not scaled down below, however idle: they wait for what is coming."""
 
 
 def empty_plan(environments: int, apps: int, pools: int) -> Plan:
@@ -49,4 +54,6 @@ def empty_plan(environments: int, apps: int, pools: int) -> Plan:
         memory=np.zeros(shape, np.int32),
         reason=np.zeros(shape, np.int32),
         nodes=np.zeros((environments, pools, 4), np.int32),
+        coordinated=np.zeros((environments, pools), np.int8),
+        keep=np.zeros((environments, pools), np.int32),
     )

@@ -1,9 +1,9 @@
 """The node autoscaler and the cloud behind it.
 
-Pods that do not fit ask for nodes, one request per app, worked off at a limited rate; or a
-controller places one coordinated request per pool, ordered by priority. Either way the cloud
-starts only so many nodes per second, and a boot takes longer the more nodes boot. A request
-that was accepted cannot be taken back.
+Pods that do not fit ask for nodes, one request per app, worked off at a limited rate; or, in the
+pools a plan coordinates, a controller places one request by priority and the pods do not ask.
+Either way the cloud starts only so many nodes per second, and a boot takes longer the more nodes
+boot. A request that was accepted cannot be taken back.
 """
 
 from models.jit import kernel
@@ -15,12 +15,14 @@ from models.sim.plan import Plan
 from models.sim.state import (
     CPU_REQUEST,
     DOMAIN,
+    HEARD,
     MEMORY_REQUEST,
     NODE_ABSENT,
     NODE_READY,
     NONE,
     ROOM_CPU,
     ROOM_MEMORY,
+    SPOKEN_FOR,
     State,
 )
 
@@ -37,11 +39,11 @@ def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script
     """One tick of the provisioner."""
     finish_boots(st, e, rules)
     _accept_coordinated(st, plan, e, rules)
-    _hear_pending(st, e, rules)
-    _ask_for_shortage(st, e, rules)
+    _hear_pending(st, plan, e, rules)
+    _ask_for_shortage(st, plan, e, rules)
     _launch_queued(st, e, rules, script)
     if st.env[e].tick % rules.physics[0].ticks_per_minute == 0:
-        _scale_down(st, acc, e, rules)
+        _scale_down(st, acc, plan, e, rules)
 
 
 @kernel
@@ -53,21 +55,27 @@ def _accept_coordinated(st: State, plan: Plan, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _hear_pending(st: State, e: int, rules: Rules) -> None:
-    """Sum what pending pods need per pool; new entries are heard at a limited rate."""
+def _hear_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
+    """Sum what pending pods need per pool; new entries are heard at a limited rate.
+
+    In a coordinated pool nobody has to be heard: the pods count only as a reason not to scale
+    it down, and stand in line as before when the coordination ends.
+    """
     for pool in range(rules.pools.size):
         st.pool[e, pool].asked_cpu = 0
         st.pool[e, pool].asked_memory = 0
     budget = rules.physics[0].requests_per_tick
     for entry in range(st.env[e].queue_length):
         app = st.queue[e, entry].app
-        if st.queue[e, entry].asked == 0:
+        pool = _pool_with_room(st, e, st.known[e, DOMAIN, app], rules)
+        if pool != NONE and plan.coordinated[e, pool] == 1:
+            st.queue[e, entry].asked = SPOKEN_FOR
+        elif st.queue[e, entry].asked != HEARD:
             waited = st.env[e].tick - st.queue[e, entry].since
             if budget == 0 or waited < rules.physics[0].batch_ticks:
                 continue
-            st.queue[e, entry].asked = 1
+            st.queue[e, entry].asked = HEARD
             budget -= 1
-        pool = _pool_with_room(st, e, st.known[e, DOMAIN, app], rules)
         if pool != NONE:
             count = st.queue[e, entry].count
             st.pool[e, pool].asked_cpu += count * st.known[e, CPU_REQUEST, app]
@@ -98,9 +106,9 @@ def coming_nodes(st: State, e: int, pool: int) -> int:
 
 
 @kernel
-def _ask_for_shortage(st: State, e: int, rules: Rules) -> None:
+def _ask_for_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
     for pool in range(rules.pools.size):
-        if st.pool[e, pool].asked_cpu == 0:
+        if st.pool[e, pool].asked_cpu == 0 or plan.coordinated[e, pool] == 1:
             continue
         nodes = max(
             st.pool[e, pool].asked_cpu / (rules.pools[pool].cpu * _PACKING),
@@ -181,7 +189,7 @@ def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
 
 
 @kernel
-def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+def _scale_down(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules) -> None:
     """Remove nodes that were under-used for long, where nothing waits and others have room."""
     drains = rules.physics[0].drains_per_minute
     for pool in range(rules.pools.size):
@@ -196,7 +204,8 @@ def _scale_down(st: State, acc: Accounts, e: int, rules: Rules) -> None:
             used = rules.pools[pool].cpu - free
             fits_elsewhere = used == 0 or used * _DRAIN_MARGIN < spare - free
             due = _low_for_long(st, e, node, busy, rules)
-            if due and fits_elsewhere and drains > 0:
+            kept = st.pool[e, pool].ready <= plan.keep[e, pool]
+            if due and fits_elsewhere and drains > 0 and not kept:
                 lose(st, acc, e, node, rules)
                 spare -= free + used
                 drains -= 1

@@ -12,14 +12,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.sim.apps import F32, I32, Apps
-from models.sim.describe.config import LONGEST_LAG_TICKS, LONGEST_RESTART_TICKS, MARKETS
+from models.sim.describe.config import (
+    LONGEST_BACK_OFF_TICKS,
+    LONGEST_LAG_TICKS,
+    LONGEST_RESTART_TICKS,
+    MARKETS,
+)
 from models.sim.layout import Layout
 from models.sim.records import FLOAT, INT, LONG, Records, record_type
 
 NONE: Final = -1
 READY_RING: Final = 64
 """Ticks ahead that a starting pod may become ready; longer starts are cut to this."""
-RESTART_RING: Final = LONGEST_RESTART_TICKS + 1
+RESTART_RING: Final = LONGEST_RESTART_TICKS + LONGEST_BACK_OFF_TICKS + 1
 SAMPLE_RING: Final = LONGEST_LAG_TICKS + 2
 """Ticks of measurements kept, so that pipelines of different lag can look back."""
 
@@ -75,11 +80,15 @@ GROUP: Final = record_type(
     left=INT,
 )
 
+NOT_HEARD, HEARD, SPOKEN_FOR = range(3)
+"""Whether the provisioner knows of pending pods: not yet, from themselves, or from a plan that
+coordinates their pool."""
+
 ENTRY: Final = record_type(
     app=INT,
     count=INT,
     since=INT,  # tick at which the pods were needed
-    asked=INT,  # 1 when the provisioner knows
+    asked=INT,  # NOT_HEARD, HEARD or SPOKEN_FOR
 )
 
 NODE: Final = record_type(
@@ -100,6 +109,11 @@ POOL: Final = record_type(
 )
 
 LAUNCH: Final = record_type(pool=INT, count=INT, priority=INT)
+
+LOOP: Final = record_type(
+    level=FLOAT,  # deaths of an app's mean container since it was last healthy
+    died=INT,  # tick of the last death
+)
 
 
 class State(NamedTuple):
@@ -131,6 +145,8 @@ class State(NamedTuple):
     """[E, READY_RING, A] pods that become ready in a tick to come."""
     restart_ring: I32
     """[E, RESTART_RING, A] containers that are back in a tick to come."""
+    loop: Records
+    """[E, A] of LOOP: how often containers died of late."""
     samples: F32
     """[E, SAMPLE_RING, SAMPLES, A] true measurements of the last ticks."""
 
@@ -152,6 +168,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         launch=np.zeros((e, layout.launches), LAUNCH),
         ready_ring=np.zeros((e, READY_RING, a), np.int32),
         restart_ring=np.zeros((e, RESTART_RING, a), np.int32),
+        loop=np.zeros((e, a), LOOP),
         samples=np.zeros((e, SAMPLE_RING, SAMPLES, a), np.float32),
     )
     state.env["seed"] = seeds

@@ -6,6 +6,7 @@ from models.sim.describe.events import (
     Event,
     Inventory,
     MetricsOutage,
+    Mix,
     Payload,
     SpotReclaim,
     Target,
@@ -41,9 +42,11 @@ def _events(cluster: Cluster) -> tuple[Event, ...]:
     return (
         Traffic(name="spike", target=first, factor=2.0, at_minute=10.0, hold_minutes=5.0),
         Payload(name="slow", target=few, factor=2.0, at_minute=12.0, hold_minutes=5.0),
+        Mix(name="export", target=few, from_type="api", to_type="batch", share=0.3,
+            at_minute=14.0, hold_minutes=5.0),
         Deploy(name="release", target=last, at_minute=15.0, over_minutes=10.0),
         MetricsOutage(name="zero", target=few, mode="zero", at_minute=18.0, length_minutes=10.0),
         SpotReclaim(name="spot", share=0.5, at_minute=20.0),
         ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=35.0, length_minutes=5.0),
         Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=22.0),
-    )
+    )  # fmt: skip

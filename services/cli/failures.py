@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from models.control.catalogue import enter, entrant_of
-from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD
+from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
 from models.sim.apps import Calls
 from models.sim.describe.config import Cluster, load_cluster
 from models.sim.describe.events import Deploy, Traffic
@@ -64,6 +64,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     unrelated_calm_minutes: PerSeed
     """The same three for the bystanders that do not call the spiking apps."""
     p3_share_while_p0_waits: PerSeed
+    """Of the whole cluster's ready CPU."""
+    p3_share_of_p0_pools_while_p0_waits: PerSeed
+    """Of the ready CPU in the pools that the waiting pods may use."""
     p0_wait_ticks: PerSeed
 
 
@@ -104,7 +107,6 @@ def measure(
     spiking = spiking_apps(cascade)
     bystander = ~reachable(population.calls, spiking.size, spiking)
     unrelated = bystander & ~reachable(_reversed(population.calls), spiking.size, spiking)
-    totals = inversion.accounts.totals
     return Figures(
         controller=controller,
         seeds=len(seeds),
@@ -117,8 +119,9 @@ def measure(
         unrelated_apps=int(unrelated.sum()),
         unrelated_minutes=(_hourly(cascade, unrelated) - _hourly(without, unrelated)).tolist(),
         unrelated_calm_minutes=_hourly(calm, unrelated).tolist(),
-        p3_share_while_p0_waits=(totals[:, P3_HELD] / totals[:, P0_WAIT_TICKS].clip(1)).tolist(),
-        p0_wait_ticks=totals[:, P0_WAIT_TICKS].tolist(),
+        p3_share_while_p0_waits=_while_p0_waits(inversion, P3_HELD),
+        p3_share_of_p0_pools_while_p0_waits=_while_p0_waits(inversion, P3_HELD_OF_P0_POOLS),
+        p0_wait_ticks=inversion.accounts.totals[:, P0_WAIT_TICKS].tolist(),
     )
 
 
@@ -164,6 +167,13 @@ def _hourly(world: World, apps: Mask) -> NDArray[np.float64]:
     return minutes / hours
 
 
+def _while_p0_waits(world: World, total: int) -> PerSeed:
+    """Mean over the ticks in which P0 waits."""
+    totals = world.accounts.totals
+    means: PerSeed = (totals[:, total] / totals[:, P0_WAIT_TICKS].clip(1)).tolist()
+    return means
+
+
 def _table(found: Figures) -> Table:
     rows = [
         _row("stampede: need to ready, p95, s", found.stampede_s, "180 to 240"),
@@ -176,7 +186,16 @@ def _table(found: Figures) -> Table:
         _ratio(
             "cascade over calm, unrelated", found.unrelated_minutes, found.unrelated_calm_minutes
         ),
-        _row("inversion: P3's share while P0 waits, %", _percent(found), "about 18"),
+        _row(
+            "inversion: P3's share of the cluster while P0 waits, %",
+            _percent(found.p3_share_while_p0_waits),
+            "about 18",
+        ),
+        _row(
+            "inversion: P3's share of the pools P0 waits for, %",
+            _percent(found.p3_share_of_p0_pools_while_p0_waits),
+            "",
+        ),
         _row("inversion: ticks in which P0 waits", found.p0_wait_ticks, "above 0"),
     ]
     title = f"{found.controller}, seeds 0 to {found.seeds - 1}, {found.bystander_apps} bystanders"
@@ -191,5 +210,5 @@ def _ratio(label: str, spike: PerSeed, calm: PerSeed) -> tuple[str, str, str, st
     return label, f"{np.mean(spike) / max(1e-9, float(np.mean(calm))):.1f}", "", "at least 5"
 
 
-def _percent(found: Figures) -> PerSeed:
-    return [100 * share for share in found.p3_share_while_p0_waits]
+def _percent(shares: PerSeed) -> PerSeed:
+    return [100 * share for share in shares]

@@ -6,23 +6,30 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
 from models.sim.population.fitted import FITTED
+from services.cli.targets import tables_folder, writable_file
 
 EXAMPLES = "Example: [bold]hirl world fit --traces ../shared/traces[/bold]"
 
 TracesOption = Annotated[
-    Path, typer.Option("--traces", metavar="DIR", help="Folder with the tables, in sim/ and dev/.")
+    Path,
+    typer.Option(
+        "--traces",
+        metavar="DIR",
+        callback=tables_folder,
+        help="Folder with the tables, in sim/ and dev/.",
+    ),
 ]
 OutOption = Annotated[
-    Path, typer.Option("--out", metavar="FILE", help="Where to write the parameters.")
+    Path,
+    typer.Option(
+        "--out", metavar="FILE", callback=writable_file, help="Where to write the parameters."
+    ),
 ]
 
 
 def fit(traces: TracesOption, out: OutOption = FITTED) -> None:
     """Fit sizes, service times, profiles, noise and calls, and write them with provenance."""
-    if not (traces / "sim").is_dir() or not (traces / "dev").is_dir():
-        raise InputError(f"{traces}: expected a folder with the folders sim and dev in it")
     # Only here: the tables need libraries that nothing else needs.
     from models.sim.population import fit as fitting  # noqa: PLC0415
 

@@ -39,7 +39,11 @@ def figures(result: Result) -> list[tuple[str, str]]:
         ("most pods pending", f"{result.max_pending_pods:,}"),
         ("need to ready, median", f"{result.need_to_ready_p50_s:,.0f} s"),
         ("need to ready, p95", f"{result.need_to_ready_p95_s:,.0f} s"),
-        ("CPU held by P3 while P0 waits", _p3_share(result)),
+        ("CPU held by P3 while P0 waits", _p3_share(result, result.p3_share_while_p0_waits)),
+        (
+            "the same, of the pools P0 waits for",
+            _p3_share(result, result.p3_share_of_p0_pools_while_p0_waits),
+        ),
         ("unscored transactions", f"{result.unscored_transactions:,.0f}"),
         ("evictions, preemptions", f"{result.evictions:,}, {result.preemptions:,}"),
         ("restarts", f"{result.restarts:,}"),
@@ -48,7 +52,7 @@ def figures(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-def _p3_share(result: Result) -> str:
+def _p3_share(result: Result, share: float) -> str:
     if result.p0_wait_ticks == 0:
         return "P0 never waited"
-    return f"{result.p3_share_while_p0_waits:.1%} (over {result.p0_wait_ticks} ticks)"
+    return f"{share:.1%} (over {result.p0_wait_ticks} ticks)"

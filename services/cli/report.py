@@ -3,39 +3,31 @@
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from string import Template
 
-from models.sim.describe.errors import InputError
 from models.sim.outcome.findings import Finding
 from models.sim.world import World
 from services.cli.outcome import Outcome, figures
+from services.cli.page import page, write_page
 
-_TEMPLATE = Path(__file__).with_name("report.html")
+_BODY = Path(__file__).with_name("report.html")
 
 
 def write_report(folder: Path, outcome: Outcome) -> Path:
     """Write the report into `folder`, named after the run; returns the file."""
     result = outcome.result
     file = folder / f"{result.scenario}-{result.controller}-{result.seed}.html"
-    text = render(outcome)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
-    return file
+    return write_page(file, render(outcome))
 
 
 def render(outcome: Outcome) -> str:
     """The report as HTML."""
-    try:
-        # Only reports need plots; a serving installation has no matplotlib.
-        from services.cli.report_plots import timeline_svg, waits_svg  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise InputError(f"report: needs {error.name}, install the extra `report`") from None
+    # Only reports need plots; a serving installation has no matplotlib.
+    from services.cli.report_plots import timeline_svg, waits_svg  # noqa: PLC0415
+
     world, result = outcome.world, outcome.result
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=escape(f"{result.scenario} under {result.controller}"),
+    return page(
+        escape(f"{result.scenario} under {result.controller}"),
+        _BODY,
         shows=escape(world.scenario.shows),
         run=escape(
             f"{world.cluster.name}, {result.apps:,} apps, seed {result.seed}, "

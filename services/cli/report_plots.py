@@ -1,9 +1,6 @@
 """The plots of a report, as SVG that takes its ink from the page, so that dark pages work too."""
 
-import io
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import matplotlib as mpl
@@ -17,17 +14,15 @@ from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recording
 from models.sim.outcome.spans import Span, event_spans
 from models.sim.world import World
+from services.cli.page import INK, PLOT_STYLE, drawing
 
-_STYLE: Final = Path(__file__).with_name("report.mplstyle")
-_INK: Final = "#010203"
-"""Stands for the colour of the page's text."""
 _LANES: Final = (("announced", "#8b93a1"), ("events", "#d9a514"), ("failures", "#e5484d"))
 _FIRST_MINUTES: Final = 5
 
 
 def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]) -> str:
     """What happened, panel above panel over one time axis."""
-    with mpl.rc_context({"svg.hashsalt": "timeline"}, str(_STYLE)):
+    with mpl.rc_context({"svg.hashsalt": "timeline"}, str(PLOT_STYLE)):
         figure = Figure(figsize=(10.5, 15.5))
         figure.subplots_adjust(left=0.08, right=0.99, top=0.985, bottom=0.035, hspace=0.26)
         heights = [1.5, 2, 2, 2, 2, 2, 2, 2]
@@ -42,7 +37,7 @@ def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]
         _lines(axes[2], world, recording.p99_over_target)
         axes[2].set_yscale("log")
         axes[2].autoscale(axis="y")
-        axes[2].axhline(1, color=_INK, linewidth=0.8, linestyle=":")
+        axes[2].axhline(1, color=INK, linewidth=0.8, linestyle=":")
         axes[3].set_title("violating requests, %")
         _lines(axes[3], world, 100 * recording.violating)
         axes[4].set_title("pods without a node")
@@ -54,19 +49,19 @@ def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]
         axes[7].set_title("CPU of the ready nodes: held by each domain's pods, and in use, %")
         _lines(axes[7], world, 100 * recording.held)
         used = 100 * recording.cpu_use
-        axes[7].plot(_minutes(world), used, color=_INK, linestyle="--", label="in use, all")
+        axes[7].plot(_minutes(world), used, color=INK, linestyle="--", label="in use, all")
         axes[7].set_ylim(0, 105)
         axes[7].legend(loc="upper left")
         for axis in axes[1:]:
             _mark(axis, world, findings)
         axes[-1].set_xlabel("minutes from the accounted start (warm-up before 0)")
         axes[0].set_xlim(*_minutes(world)[[0, -1]])
-        return _svg(figure)
+        return drawing(figure)
 
 
 def waits_svg(world: World, environment: int = 0) -> str:
     """How long the accounted pods took from need to ready, per domain."""
-    with mpl.rc_context({"svg.hashsalt": "waits"}, str(_STYLE)):
+    with mpl.rc_context({"svg.hashsalt": "waits"}, str(PLOT_STYLE)):
         figure = Figure(figsize=(10.5, 2.9))
         figure.subplots_adjust(left=0.08, right=0.99, top=0.9, bottom=0.18, wspace=0.28)
         waits = world.accounts.waits[environment]
@@ -82,7 +77,7 @@ def waits_svg(world: World, environment: int = 0) -> str:
             axis.set_title(name)
             axis.set_xlabel("seconds")
         columns[0].set_ylabel("pods")
-        return _svg(figure)
+        return drawing(figure)
 
 
 def _minutes(world: World) -> F64:
@@ -148,15 +143,3 @@ def _mark(axis: Axes, world: World, findings: Sequence[Finding]) -> None:
     for found in findings:
         at = _to_minutes(world, (found.tick,))[0]
         axis.axvline(at, color=_LANES[2][1], linewidth=0.9, linestyle="--")
-
-
-def _svg(figure: Figure) -> str:
-    """The drawing alone, without the prologue of a file of its own.
-
-    Names of groups are dropped: two drawings in one page would share them.
-    """
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    drawing = re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :])
-    return drawing.replace(_INK, "currentColor")

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.sim.apps import I16
+from models.sim.apps import F32, I16
 from models.sim.describe.compile import compile_scenario
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Target
@@ -66,13 +66,15 @@ AXES = {
 class Groups(NamedTuple):
     domain: I16
     tier: I16
+    request_mix: F32
 
 
 def groups_of(cluster: Cluster) -> Groups:
     """Apps in domain order, their tiers in turn."""
     domain = np.repeat(np.arange(len(cluster.domains)), [d.apps for d in cluster.domains])
     tier = np.concatenate([np.arange(d.apps) % len(d.tiers) for d in cluster.domains])
-    return Groups(domain.astype(np.int16), tier.astype(np.int16))
+    mix = np.full((domain.size, 5), 0.2, np.float32)
+    return Groups(domain.astype(np.int16), tier.astype(np.int16), mix)
 
 
 def compiled(scenario: Scenario, seeds: list[int], cluster: Cluster = CLUSTER) -> Overlays:
@@ -160,11 +162,11 @@ def test_a_step_takes_one_tick_so_that_kernels_may_divide_by_it() -> None:
 
 def test_a_regime_goes_from_high_to_low_and_back() -> None:
     overlays = compiled(load_scenario("payload-shift", CLUSTER), [0])
-    assert overlays.what.tolist() == [PAYLOAD] * 2 + [TRAFFIC] * 4
-    factors = overlays.factor[0, 2:]
+    assert overlays.what.tolist() == [PAYLOAD] * 3 + [TRAFFIC] * 4
+    factors = overlays.factor[0, 3:]
     assert (factors > 1).tolist() == [True, False, True, False]
-    ends = overlays.start[0, 2:] + overlays.ramp[2:] + overlays.hold[2:]
-    np.testing.assert_allclose(ends[:-1], overlays.start[0, 3:])
+    ends = overlays.start[0, 3:] + overlays.ramp[3:] + overlays.hold[3:]
+    np.testing.assert_allclose(ends[:-1], overlays.start[0, 4:])
 
 
 def test_a_share_takes_that_many_apps_and_at_least_one() -> None:

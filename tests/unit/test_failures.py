@@ -32,6 +32,7 @@ def calm() -> Recording:
         outside=np.full(by_domain, 800.0),
         ready=np.full(by_domain, 1000, np.int32),
         held=np.full(by_domain, 0.18),
+        nodes_ready=np.full(by_domain, 100, np.int32),
         waits=np.zeros((*by_domain, WAIT_BINS), np.int32),
     )
     recording.waits[:, :, 4] = 5
@@ -63,12 +64,15 @@ def test_nothing_is_named_on_a_calm_day(calm: Recording) -> None:
 
 def test_many_apps_asking_at_once_and_slow_pods_are_a_stampede(calm: Recording) -> None:
     calm.asking[SPIKE : SPIKE + 3] = [40, 10, 0]
+    calm.nodes_booting[SPIKE + 3 : SPIKE + 10, 0] = 10
+    calm.nodes_asked[SPIKE + 3 : SPIKE + 10, 0] = 20
     calm.waits[SPIKE + 15 : SPIKE + 25, 0, 21] = 500
     ((tick, named),) = begun(calm)
     assert named.name == "stampede"
     assert (named.tick, tick) == (SPIKE, SPIKE + 15)
     assert named.domains == ("payments", "merchant")
     assert named.numbers["asking_apps"] == 50
+    assert named.numbers["nodes_on_the_way"] == 30
     assert named.numbers["need_to_ready_p95_s"] == 210
     assert "50 apps" in named.explanation
     assert "3.5 min" in named.explanation
@@ -76,11 +80,20 @@ def test_many_apps_asking_at_once_and_slow_pods_are_a_stampede(calm: Recording) 
 
 def test_asking_at_once_without_a_delay_is_no_stampede(calm: Recording) -> None:
     calm.asking[SPIKE : SPIKE + 3] = 50
+    calm.nodes_booting[SPIKE : SPIKE + 10] = 30
+    assert begun(calm) == []
+
+
+def test_pods_that_wait_for_a_used_up_quota_are_no_stampede(calm: Recording) -> None:
+    calm.asking[SPIKE : SPIKE + 3] = [40, 10, 0]
+    calm.nodes_booting[SPIKE + 3 : SPIKE + 10, 0] = 1
+    calm.waits[SPIKE + 15 : SPIKE + 25, 0, 21] = 500
     assert begun(calm) == []
 
 
 def test_slow_pods_of_a_few_apps_are_no_stampede(calm: Recording) -> None:
     calm.asking[SPIKE : SPIKE + 3] = 1
+    calm.nodes_booting[SPIKE + 3 : SPIKE + 10, 0] = 30
     calm.waits[SPIKE + 15 : SPIKE + 25, 0, 21] = 500
     assert begun(calm) == []
 

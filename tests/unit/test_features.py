@@ -12,7 +12,7 @@ from models.features.memory import copy_memory
 from models.features.normalise import normalise
 from models.features.table import APP, CALLS, CLUSTER, DOMAIN, GROUP, LEVELS, POOL, markdown
 from models.sim.observe import Observation
-from models.sim.state import CPU_REQUEST, P99, PENDING, READY, RPS, STARTING
+from models.sim.state import ACTIVE, CPU_REQUEST, P99, PENDING, READY, RPS, STARTING
 from models.sim.state import DOMAIN as DOMAIN_ROW
 from tests.unit.features_data import (
     APPS,
@@ -65,7 +65,8 @@ def test_the_order_of_apps_inside_a_domain_does_not_matter(seed: int) -> None:
         )
         for seen in ticks
     ]
-    columns = ("domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation")
+    columns = ("domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation",
+               "request_mix")  # fmt: skip
     moved = INVENTORY._replace(**{name: getattr(INVENTORY, name)[order] for name in columns})
     ours, theirs = encoded(*ticks)[0], encoded(*shuffled, inventory=moved)[0]
     np.testing.assert_array_equal(ours.app[:, order], theirs.app)
@@ -186,3 +187,13 @@ def test_the_table_is_consistent() -> None:
 def test_the_documentation_is_up_to_date() -> None:
     file = Path(__file__).parents[2] / "docs" / "features.md"
     assert file.read_text(encoding="utf-8") == markdown()
+
+
+def test_the_declared_mix_of_requests_is_seen_while_the_app_is_declared() -> None:
+    seen = observation(np.random.default_rng(0), 1)
+    features, _ = encoded(with_known(seen, {ACTIVE: np.arange(APPS) % 2}))
+    mix, odd = INVENTORY.request_mix, np.arange(APPS) % 2 == 1
+    np.testing.assert_allclose(app(features, "interactive")[0, odd], mix[odd, :2].sum(axis=1))
+    np.testing.assert_array_equal(app(features, "batch")[0, odd], mix[odd, 2])
+    assert (app(features, "interactive")[0, ~odd] == 0).all()
+    assert (app(features, "batch")[0, ~odd] == 0).all()

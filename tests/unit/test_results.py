@@ -7,7 +7,6 @@ from models.sim import accounting
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Decisions, Result, priority_weighted, quantile_s, summarise
-from models.sim.state import DOMAIN
 from models.sim.world import World
 
 BENCHMARK_FIELDS = {
@@ -36,13 +35,13 @@ def row(world: World) -> Result:
     totals[accounting.MONEY] = world.cluster.spend_cap_per_hour / 4
     totals[accounting.ACTIONS], totals[accounting.REVERSALS] = 200, 10
     totals[accounting.P0_WAIT_TICKS], totals[accounting.P3_HELD] = 20, 3.6
+    totals[accounting.P3_HELD_OF_P0_POOLS] = 0.8
     totals[accounting.CPU_USED], totals[accounting.CPU_THERE] = 65, 100
     totals[accounting.CRASHED], totals[accounting.OOM_KILLED] = 2, 3
     accounts.waits[1, 0, 3], accounts.waits[1, 4, 24] = 90, 10
     accounts.latency[1, :, :] = [[20, 100], [10, 100], [500, 100], [0, 0], [0, 0]]
     accounts.domains[1, :2, accounting.UNSCORED] = 5, 7
-    domain = world.state.known[1, DOMAIN]
-    accounts.violation_minutes[1] = np.where(domain == 1, 2, np.where(domain == 4, 1, 0))
+    accounts.domain_minutes[1] = [0.5, 2, 0, 0, 1]
     return summarise(world, "hpa", Decisions(np.array([5, 6])))[1]
 
 
@@ -50,9 +49,8 @@ def test_a_row_has_every_field_of_the_benchmark() -> None:
     assert not BENCHMARK_FIELDS.difference(Result.__struct_fields__)
 
 
-def test_violation_minutes_are_by_the_priority_of_the_domain(world: World, row: Result) -> None:
-    apps = np.bincount(world.state.known[1, DOMAIN])
-    assert row.violation_minutes == {"P0": 2.0 * apps[1], "P1": 0.0, "P2": 0.0, "P3": apps[4]}
+def test_violation_minutes_are_by_the_priority_of_the_domain(row: Result) -> None:
+    assert row.violation_minutes == {"P0": 2.5, "P1": 0.0, "P2": 0.0, "P3": 1.0}
 
 
 def test_the_objective_is_weighted_violations_plus_node_hours(row: Result) -> None:
@@ -76,6 +74,7 @@ def test_the_other_figures_are_those_of_the_accounts(row: Result) -> None:
     assert (row.seed, row.apps, row.controller, row.scenario) == (4, 40, "hpa", "hour")
     assert row.spend_cap_share == pytest.approx(0.25)
     assert row.p3_share_while_p0_waits == pytest.approx(0.18)
+    assert row.p3_share_of_p0_pools_while_p0_waits == pytest.approx(0.04)
     assert row.p0_wait_ticks == 20
     assert (row.need_to_ready_p50_s, row.need_to_ready_p95_s) == (30, 240)
     assert row.cpu_utilisation == pytest.approx(0.65)

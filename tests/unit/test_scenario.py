@@ -1,6 +1,7 @@
 """Scenario files: what ships loads, what is wrong gets a line, what is announced stays apart."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,10 +9,10 @@ import msgspec
 import pytest
 import yaml
 
-from models.sim.describe.calendar import Announcement, announcements
+from models.sim.describe.calendar import Announcement, CalendarEntry, announcements
 from models.sim.describe.config import load_cluster
 from models.sim.describe.errors import InputError
-from models.sim.describe.events import KINDS, Event, Traffic
+from models.sim.describe.events import KINDS, Event, Replay, Target, Traffic
 from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
 
 CLUSTER = load_cluster()
@@ -200,3 +201,47 @@ def test_broken_yaml_and_other_values_get_one_line(tmp_path: Path) -> None:
             load_scenario(file, CLUSTER)
     with pytest.raises(InputError, match="cannot be read"):
         load_scenario(tmp_path / "absent.yaml", CLUSTER)
+
+
+SECTIONS = {"calendar", "target", "replay", *KINDS}
+
+
+def described() -> dict[str, set[tuple[str, str]]]:
+    """Fields and defaults in the README's tables, by the words in backticks before each table."""
+    tables: dict[str, set[tuple[str, str]]] = {}
+    heads: list[str] = []
+    for line in (SHIPPED / "README.md").read_text().splitlines():
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.split("|")[1:-1]]
+            if cells[0].startswith("`"):
+                for head in heads:
+                    tables.setdefault(head, set()).add((cells[0].strip("`"), cells[2]))
+        elif line in ("## The file", "Every event:"):
+            heads = [line]
+        elif named := [word for word in re.findall(r"`([a-z-]+)`", line) if word in SECTIONS]:
+            heads = named
+    return tables
+
+
+def fields(kind: type[msgspec.Struct]) -> set[tuple[str, str]]:
+    """Names of a struct's fields with their defaults as the README writes them."""
+
+    def default(value: object) -> str:
+        if value is msgspec.NODEFAULT:
+            return ""
+        if value is None:
+            return "none"
+        return "empty" if value == () else f"{value:g}"
+
+    return {(f.name, default(f.default)) for f in msgspec.structs.fields(kind)}
+
+
+def test_the_readme_lists_every_field_with_its_default() -> None:
+    tables = described()
+    assert tables["## The file"] == fields(Scenario)
+    assert tables["calendar"] == fields(CalendarEntry)
+    assert tables["target"] == fields(Target)
+    assert tables["replay"] == fields(Replay)
+    for kind in get_args(Event):
+        name = str(kind.__struct_config__.tag)
+        assert tables[name] | tables["Every event:"] == fields(kind) | {("kind", "")}, name

@@ -1,12 +1,9 @@
 """Deploys, memory, inventory and overload behave as a cluster's do."""
 
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from models import jit
 from models.sim.accounting import CRASHED, OOM_KILLED
 from models.sim.apps import GUARD_NONE
 from models.sim.describe.events import Deploy, Inventory, Target, Traffic
@@ -95,9 +92,3 @@ def test_no_pod_waits_beside_a_node_that_has_room_for_it() -> None:
     plan.replicas[0, 0] += room - 1
     world.step(plan)
     assert world.state.known[0, PENDING, 0] == 0
-
-
-def test_kernels_are_compiled_anew_when_a_module_imported_by_name_changes() -> None:
-    sources = jit._sources(Path(jit.__file__).parent / "features" / "summary.py")
-    assert "kinds.py" in {source.name for source in sources}
-    assert np.unique([str(source) for source in sources]).size == len(sources)

@@ -68,6 +68,7 @@ def random_plan(world: World, rng: np.random.Generator) -> Plan:
     shake(plan.cpu, 0.1, 10)
     shake(plan.memory, 0.1, 16)
     plan.nodes[:] = rng.poisson(0.1, plan.nodes.shape)
+    plan.coordinated[:] = rng.random(plan.coordinated.shape) < 0.5
     return plan
 
 

@@ -9,6 +9,7 @@ import pytest
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import ZoneLoss
+from models.sim.outcome.recording import Recorder
 from models.sim.population.generate import generate
 from models.sim.state import (
     BOUND,
@@ -125,6 +126,67 @@ def test_a_node_request_is_cut_to_the_pools_quota() -> None:
     for _ in range(60):
         world.step(plan)
     assert world.state.pool_market[0, 2].sum() == pool["end"] - pool["first"]
+
+
+def crowded_world() -> World:
+    """One pool of full nodes, with quota for as many again."""
+    population = plain_apps(1, cpu_request=30, start_replicas=32)
+    return World(still_cluster(64, headroom=0.0, max_nodes=2.0), still_scenario(), [1], population)
+
+
+def test_pods_of_a_coordinated_pool_ask_for_nothing_and_get_what_the_plan_asks_for() -> None:
+    world = crowded_world()
+    nodes = world.state.pool["ready"][0, 0]
+    plan = world.hold()
+    plan.replicas[0, 0] += 8
+    plan.coordinated[:] = 1
+    for _ in range(12):
+        world.step(plan)
+    assert world.state.pool_market[0].sum() == nodes, "eight pods wait, and no node comes"
+    assert world.observe().known[0, PENDING, 0] == 8, "the controller sees them"
+    plan.nodes[0, 0, 0] = 3
+    world.step(plan)
+    plan.nodes[:] = 0
+    for _ in range(12):
+        world.step(plan)
+    assert world.state.pool_market[0].sum() == nodes + 3
+    assert world.state.known[0, PENDING, 0] == 2
+
+
+def test_pods_ask_again_when_the_coordination_ends() -> None:
+    world = crowded_world()
+    plan = world.hold()
+    plan.replicas[0, 0] += 8
+    plan.coordinated[:] = 1
+    for _ in range(12):
+        world.step(plan)
+    for _ in range(12):
+        world.step(world.hold())
+    assert world.state.known[0, PENDING, 0] == 0
+
+
+@pytest.mark.parametrize(("coordinated", "asking"), [(0, 1), (1, 0)])
+def test_apps_of_a_coordinated_pool_are_not_recorded_as_asking(
+    coordinated: int, asking: int
+) -> None:
+    world = crowded_world()
+    recorder = Recorder(world)
+    plan = world.hold()
+    plan.replicas[0, 0] += 8
+    plan.coordinated[:] = coordinated
+    world.step(plan)
+    recorder(world)
+    assert recorder.recording.asking[0].sum() == asking
+
+
+def test_no_node_of_a_coordinated_pool_is_drained_while_pods_wait_for_it() -> None:
+    world = crowded_world()
+    plan = world.hold()
+    plan.replicas[0, 0] += 8
+    plan.coordinated[:] = 1
+    for _ in range(2):
+        world.step(plan)
+    assert world.state.pool["asked_cpu"][0, 0] == 8 * 30_000
 
 
 def test_zone_loss_kills_the_nodes_of_that_zone_and_starts_none_there() -> None:

@@ -1,4 +1,4 @@
-"""The limit that no controller can pass, and the world it is made for."""
+"""An estimate of how good a controller could be that knew the future."""
 
 from models.control.clairvoyant.controller import Clairvoyant
 from models.sim.world import World

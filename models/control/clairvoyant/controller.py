@@ -1,4 +1,4 @@
-"""The limit that no controller can pass: it knows the future and acts under the same rules.
+"""An estimate of the limit for controllers: it knows the future and acts under the same rules.
 
 Everything takes as long and costs as much for it as for the others; only it is never surprised.
 What it does not know: which node a pod lands on, and which single containers crash.
@@ -74,6 +74,7 @@ class Clairvoyant:
         """What the next minutes will need, no earlier than it has to be asked for."""
         environments, apps = observation.missing.shape
         plan = empty_plan(environments, apps, self._supply.cpu.size)
+        plan.coordinated[:] = 1
         plan.cpu[:] = observation.known[:, CPU_REQUEST]
         plan.memory[:] = observation.known[:, MEMORY_REQUEST]
         for e in range(environments):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.control.budget import Budget, Claims, Pools, divide, overdrafts
+from models.control.budget import PRIORITIES, Budget, Claims, Pools, divide, overdrafts
 from models.control.heuristic.aggregates import Aggregates
 from models.control.heuristic.parameters import Parameters
 from models.features.pools import Seen
@@ -46,6 +46,8 @@ class Orders(NamedTuple):
     budget: Budget
     nodes: I32
     """[E, P, 4] nodes to ask for, by priority of the need."""
+    keep: I32
+    """[E, P] nodes that are not to be scaled down: they wait for what is coming."""
     release: F64
     """[E, D] cores that each domain gives back, because others cannot do without."""
 
@@ -65,8 +67,13 @@ class Commander:
         """Budgets and node requests from now on."""
         budget = self._grant(tick, seen, domains, outlook.headroom, epoch)
         coming = domains.work / self._surge * outlook.peak * (1.0 + outlook.headroom)
-        nodes = self._ask(seen, domains, np.maximum(domains.wanted, coming))
-        return Orders(budget, nodes, self._release(seen, domains, budget))
+        placed = self._place(seen, domains, np.maximum(domains.wanted, coming))
+        return Orders(
+            budget=budget,
+            nodes=missing_nodes(placed, seen),
+            keep=np.ceil(placed.sum(axis=2)).astype(np.int32),
+            release=self._release(seen, domains, budget),
+        )
 
     def _release(self, seen: Seen, domains: Aggregates, budget: Budget) -> F64:
         """What the domains give back for distress that neither free nor arriving nodes cover.
@@ -119,28 +126,32 @@ class Commander:
             headroom=headroom,
         )
 
-    def _ask(self, seen: Seen, domains: Aggregates, need: F64) -> I32:
-        """Nodes that are missing for the need, placed like pods: own pools before shared ones."""
+    def _place(self, seen: Seen, domains: Aggregates, need: F64) -> F64:
+        """[E, P, 4] nodes for the need, placed like pods: own pools before shared ones."""
         inventory = self._inventory
         need = need * (1.0 + self._parameters.node_spare) / _PACKING
         # Memory binds where pods are heavy for their CPU.
         per_core = domains.held_memory / np.maximum(domains.held, _LEAST)
-        there = seen.ready + seen.coming
-        asked = np.zeros((*there.shape, 4))
-        placed = np.zeros_like(there)
+        placed = np.zeros((*seen.ready.shape, PRIORITIES))
         for domain in np.argsort(inventory.priority, kind="stable"):
             rest = need[:, domain].copy()
             for pool in inventory.domain_pools[domain]:
                 if pool < 0:
                     break
                 size = _cores_of_node(inventory, pool, per_core[:, domain])
-                quota = np.maximum(0.0, seen.quota[:, pool] - placed[:, pool])
+                quota = np.maximum(0.0, seen.quota[:, pool] - placed[:, pool].sum(axis=1))
                 nodes = np.minimum(quota, rest / size)
-                free = np.maximum(0.0, there[:, pool] - placed[:, pool])
-                asked[:, pool, inventory.priority[domain]] += np.maximum(0.0, nodes - free)
-                placed[:, pool] += nodes
+                placed[:, pool, inventory.priority[domain]] += nodes
                 rest -= nodes * size
-        return np.ceil(asked - _LEAST).astype(np.int32)
+        return placed
+
+
+def missing_nodes(placed: F64, seen: Seen) -> I32:
+    """[E, P, 4] nodes to ask for: what is there goes to the highest priority first."""
+    before = np.cumsum(placed, axis=2) - placed
+    there = np.maximum(0.0, (seen.ready + seen.coming)[:, :, None] - before)
+    asked: I32 = np.ceil(np.maximum(0.0, placed - there) - _LEAST).astype(np.int32)
+    return asked
 
 
 def _shared_pools(inventory: Inventory) -> F64:

@@ -158,7 +158,8 @@ class Heuristic:
             )
             release = _MILLI * orders.release * float(self._parts.budget)
             state = state._replace(orders=orders, release=release)
-            plan.nodes[:] = orders.nodes * int(self._parts.coordination)
+            if self._parts.coordination:
+                plan.nodes[:], plan.keep[:] = orders.nodes, orders.keep
         else:
             apps, memory = self._encoder.encode_apps(observation, state.features)
             seen = by_feature(apps)
@@ -182,6 +183,7 @@ class Heuristic:
         environments, apps = observation.missing.shape
         if self._plan.replicas.shape[0] != environments:
             self._plan = empty_plan(environments, apps, self._pools)
+            self._plan.coordinated[:] = int(self._parts.coordination)
         return self._plan
 
     def _stance(self, state: HeuristicState) -> Stance:

@@ -19,6 +19,7 @@ from models.sim.describe.events import (
     Event,
     Inventory,
     MetricsOutage,
+    Mix,
     Payload,
     Regime,
     SpotReclaim,
@@ -26,6 +27,7 @@ from models.sim.describe.events import (
     Traffic,
     ZoneLoss,
 )
+from models.sim.describe.mix import work_change
 from models.sim.describe.overlays import Overlays
 from models.sim.describe.replay import replay_minutes, replay_series
 from models.sim.describe.scenario import Scenario
@@ -67,6 +69,11 @@ class _Job(NamedTuple):
         jitter = event.factor_jitter * self._signed(event, Purpose.EVENT_SIZE)
         return np.maximum(1 + (factor - 1) * (1 + jitter), 0)
 
+    def share(self, event: Mix) -> F64:
+        """[environments] the share that is moved, jittered; no more than all can be."""
+        jitter = event.share_jitter * self._signed(event, Purpose.EVENT_SIZE)
+        return np.minimum(event.share * (1 + jitter), 1)
+
     def _signed(self, event: Event, purpose: Purpose) -> F64:
         """[environments] a draw from -1 to 1."""
         draws = [_draw(seed, purpose, event, 0) for seed in self.seeds]
@@ -82,7 +89,8 @@ class _Wave(NamedTuple):
     hold: float
     decay: float
     factor: F64
-    touched: Mask
+    weight: F64
+    """[apps] how much of the factor's change each app gets."""
 
 
 def compile_scenario(
@@ -103,7 +111,7 @@ def compile_scenario(
 
 def _waves(job: _Job) -> Columns:
     waves = [wave for event in job.scenario.events for wave in _waves_of(job, event)]
-    touched = [wave.touched for wave in waves]
+    weights = np.array([wave.weight for wave in waves], dtype=np.float32)
     return {
         "what": np.array([wave.what for wave in waves], dtype=np.int8),
         "start": _by_environment(job, [wave.start for wave in waves]).astype(np.float32),
@@ -111,32 +119,42 @@ def _waves(job: _Job) -> Columns:
         "hold": np.array([wave.hold for wave in waves], dtype=np.float32),
         "decay": _at_least_a_tick([wave.decay for wave in waves]),
         "factor": _by_environment(job, [wave.factor for wave in waves]).astype(np.float32),
-        "app_weight": _by_app(job, touched).astype(np.float32),
+        "app_weight": weights.reshape(len(waves), len(job.apps.domain)),
     }
 
 
 def _waves_of(job: _Job, event: Event) -> list[_Wave]:
     if isinstance(event, Regime):
         return _regime(job, event)
-    if not isinstance(event, Traffic | Payload):
+    if not isinstance(event, Traffic | Payload | Mix):
         return []
     return [
         _Wave(
-            what=overlays.PAYLOAD if isinstance(event, Payload) else overlays.TRAFFIC,
+            what=overlays.TRAFFIC if isinstance(event, Traffic) else overlays.PAYLOAD,
             start=job.begin(event),
             ramp=job.times.ticks(event.ramp_minutes),
             hold=job.times.ticks(event.hold_minutes),
             decay=job.times.ticks(event.decay_minutes),
-            factor=job.size(event, event.factor),
-            touched=job.mask(event.target, event.name),
+            factor=1 + job.share(event)
+            if isinstance(event, Mix)
+            else job.size(event, event.factor),
+            weight=_weight(job, event),
         )
     ]
+
+
+def _weight(job: _Job, event: Traffic | Payload | Mix) -> F64:
+    touched = job.mask(event.target, event.name).astype(np.float64)
+    if not isinstance(event, Mix):
+        return touched
+    work = job.cluster.population.request_work
+    return touched * work_change(job.apps.request_mix, work, event.from_type, event.to_type)
 
 
 def _regime(job: _Job, event: Regime) -> list[_Wave]:
     """High and low by turns; one level's way back to 1 overlaps the next one's way there."""
     start = job.begin(event)
-    touched = job.mask(event.target, event.name)
+    touched = job.mask(event.target, event.name).astype(np.float64)
     ramp = job.times.ticks(event.ramp_minutes)
     waves: list[_Wave] = []
     for _ in range(event.cycles):

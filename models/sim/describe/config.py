@@ -23,6 +23,8 @@ MARKETS: tuple[Market, ...] = ("on_demand", "reserved", "spot")
 LONGEST_LAG_TICKS = 6
 """Older samples are not kept."""
 LONGEST_RESTART_TICKS = 15
+LONGEST_BACK_OFF_TICKS = 30
+"""What a crash loop adds at most to a restart: the kubelet's 300 s in ticks of 10 s."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -198,6 +200,19 @@ class Metrics(_Spec, frozen=True, kw_only=True):
     missing_share: Share = 0.004
 
 
+class RequestWork(_Spec, frozen=True, kw_only=True):
+    """CPU time of a request of each type, relative to the others.
+
+    Apps are calibrated by their mean request, so this matters only where a mix shifts.
+    """
+
+    api: Positive = 1.0
+    web: Positive = 1.5
+    batch: Positive = 6.0
+    stream: Positive = 0.5
+    event: Positive = 0.7
+
+
 class Population(_Spec, frozen=True, kw_only=True):
     """How the apps are generated from the fitted tables."""
 
@@ -206,6 +221,7 @@ class Population(_Spec, frozen=True, kw_only=True):
     cpu_use: Annotated[float, Meta(gt=0, lt=1)] = 0.675
     """Average used over allocatable CPU that initial sizes aim at."""
     wrong_class_share: Share = 0.07
+    request_work: RequestWork = RequestWork()
 
 
 class Cluster(_Spec, frozen=True, kw_only=True):

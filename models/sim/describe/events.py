@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from models.sim.apps import RequestType
 from models.sim.describe.config import Count, Name, Positive
 from models.sim.describe.timeline import Lasting, Moment, Span
 
@@ -69,6 +70,25 @@ class Payload(_Wave, frozen=True, kw_only=True, tag="payload"):
     """The work per request is multiplied."""
 
 
+class Mix(_Event, frozen=True, kw_only=True, tag="mix"):
+    """Part of the requests of one type becomes requests of another; the number stays the same."""
+
+    target: Target
+    from_type: RequestType
+    to_type: RequestType
+    share: SomeShare
+    """Of the requests of `from_type` as each app declares them."""
+    share_jitter: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Relative: 0.15 makes 0.4 a share of 0.34 to 0.46."""
+    ramp_minutes: Span = 0.0
+    hold_minutes: Span
+    decay_minutes: Span = 0.0
+
+    def __post_init__(self) -> None:
+        if self.from_type == self.to_type:
+            raise ValueError("expected from_type and to_type to differ")
+
+
 class Regime(_Event, frozen=True, kw_only=True, tag="regime"):
     """Traffic goes from high to low and back, `cycles` times."""
 
@@ -126,11 +146,12 @@ class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
 
 
 Event: TypeAlias = (
-    Traffic | Payload | Regime | Deploy | ZoneLoss | SpotReclaim | MetricsOutage | Inventory
+    Traffic | Payload | Mix | Regime | Deploy | ZoneLoss | SpotReclaim | MetricsOutage | Inventory
 )
 KINDS = (
     "traffic",
     "payload",
+    "mix",
     "regime",
     "deploy",
     "zone-loss",

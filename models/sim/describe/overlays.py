@@ -42,7 +42,7 @@ class Overlays(NamedTuple):
     factor: F32
     """[E, K]."""
     app_weight: F32
-    """[K, A] 0 untouched, 1 fully touched."""
+    """[K, A] how much of `factor` - 1 an app gets: 0 is untouched, 1 fully touched."""
 
     deploy_tick: I32
     """[E, A] tick at which a rolling deploy starts, -1 for none."""

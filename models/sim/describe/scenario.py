@@ -25,6 +25,7 @@ from models.sim.describe.events import (
     ZoneLoss,
     target_of,
 )
+from models.sim.describe.replay import replay_series
 from models.sim.describe.timeline import Timeline, minute_of_week, timeline
 
 SHIPPED = Path(__file__).parents[1] / "scenarios"
@@ -89,6 +90,9 @@ def load_scenario(name_or_path: str | Path, cluster: Cluster) -> Scenario:
         msgspec.structs.replace(entry, file=str(file.parent / entry.file))
         for entry in scenario.replay
     )
+    for entry in replay:
+        # Read again when the scenario is compiled: what is wrong in a trace is said at once.
+        replay_series(entry, scenario.timeline(cluster.tick_seconds))
     return msgspec.structs.replace(scenario, replay=replay)
 
 

@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import I16
+from models.sim.apps import F32, I16
 from models.sim.describe.config import Cluster
 from models.sim.describe.events import Target
 from models.sim.draws import Purpose, uniform
@@ -19,7 +19,7 @@ _APPS = int(Purpose.EVENT_APPS)
 
 
 class Grouped(Protocol):
-    """All that a target needs to know about the apps; `apps.Apps` has it."""
+    """All that events need to know about the apps; `apps.Apps` has it."""
 
     @property
     def domain(self) -> I16:
@@ -28,6 +28,10 @@ class Grouped(Protocol):
     @property
     def tier(self) -> I16:
         """[apps] index into the domain's tiers."""
+
+    @property
+    def request_mix(self) -> F32:
+        """[apps, request types] declared shares."""
 
 
 def key_of(name: str) -> int:

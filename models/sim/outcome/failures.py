@@ -2,8 +2,8 @@
 
 Only the ticks up to the one looked at count, so that a live view and a report name the same.
 
-- *stampede*: many apps ask for nodes within the same half-minute, and the pods that were bound
-  since took minutes from need to ready.
+- *stampede*: many apps ask for nodes within the same half-minute, many nodes are on their way at
+  once, and the pods that were bound since took minutes from need to ready.
 - *cascade*: pods of a domain whose own traffic did not rise wait, since another domain's traffic
   rose; both may use the same pool, and the other one does not call it.
 - *priority inversion*: P0 pods wait while P3 holds capacity.
@@ -29,6 +29,9 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Stampede: apps that ask within half a minute, of all apps."""
     asking_apps: int = 5
     """Stampede: and at least so many, so that a tiny cluster does not always stampede."""
+    coming_share: float = 0.03
+    """Stampede: nodes booting or asked of the cloud at once, of the ready ones; where hardly any
+    come, pods wait for a quota that is used up, and not for the provisioner."""
     slow_s: float = 150.0
     """Stampede: need-to-ready (95th percentile) of the pods bound in the last two minutes."""
     risen: float = 1.3
@@ -124,6 +127,8 @@ class FailureWatch:
         bound = recording.waits[bound_from : tick + 1]
         if quantile_s(bound.sum(axis=(0, 1)), 0.95, tick_s) < limits.slow_s:
             return None
+        if _most_coming(recording, self._burst, tick) < limits.coming_share:
+            return None
         burst = recording.asking[self._burst : tick + 1]
         asked = burst[burst.sum(axis=1).argmax()]
         most = asked >= _MOST * asked.sum()
@@ -188,6 +193,13 @@ def traffic_rise(rps: F64, tick: int, tick_s: float) -> F64:
     sums = np.cumsum(recent, axis=0)
     means = (sums[width:] - sums[:-width]) / width
     return np.asarray(recent[-1] / np.maximum(means.min(axis=0), 1e-9))
+
+
+def _most_coming(recording: Recording, first: int, last: int) -> float:
+    """Most nodes on their way within these ticks, over those ready at the first."""
+    during = slice(first, last + 1)
+    coming = (recording.nodes_booting[during] + recording.nodes_asked[during]).sum(axis=1)
+    return float(coming.max() / max(1, recording.nodes_ready[first].sum()))
 
 
 def _since(tick: int, seconds: float, tick_s: float) -> int:

@@ -25,13 +25,15 @@ from models.sim.state import (
     RETRY,
     RPS,
     SAMPLE_RING,
+    SPOKEN_FOR,
     STARTING,
     THROUGHPUT,
 )
 from models.sim.world import World
 
 ASKING_S = 30
-"""An app asks when it has pods without a node that were needed within this time."""
+"""An app asks when it has pods without a node that were needed within this time, unless a plan
+coordinates their pool."""
 
 
 class Recording(NamedTuple):
@@ -60,7 +62,8 @@ class Recording(NamedTuple):
     pending: I32
     """[T, D] pods without a node."""
     asking: I32
-    """[T, D] apps with pods without a node that were needed within the last half-minute."""
+    """[T, D] apps with pods without a node that were needed within the last half-minute and
+    ask for one themselves."""
     waited_s: F64
     """[T, D] how long the pod that waits longest has waited for a node."""
     held: F64
@@ -148,7 +151,8 @@ class Recorder:
         domain = state.known[self._e, DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
-        asking = np.unique(queue["app"][seconds < ASKING_S])
+        itself = (seconds < ASKING_S) & (queue["asked"] != SPOKEN_FOR)
+        asking = np.unique(queue["app"][itself])
         record.asking[tick] = np.bincount(domain[asking], minlength=self._violated.size)
 
     def _record_nodes(self, world: World, tick: int) -> None:

@@ -26,6 +26,7 @@ from models.sim.accounting import (
     OVERSPEND,
     P0_WAIT_TICKS,
     P3_HELD,
+    P3_HELD_OF_P0_POOLS,
     PENDING_TICKS,
     PREEMPTED,
     REFUSED,
@@ -38,7 +39,6 @@ from models.sim.accounting import (
     WAIT_BINS,
 )
 from models.sim.describe.config import PRIORITIES, Priority
-from models.sim.state import DOMAIN
 from models.sim.world import World
 
 _DAY_S = 24 * 3600
@@ -62,8 +62,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     apps: int
     violation_minutes: dict[Priority, float]
-    """By priority of the app's domain at the end: violating share of each app-minute x the app's
-    traffic over the mean app traffic of its domain."""
+    """By priority of the domain in which the app was in that minute: violating share of each
+    app-minute x the app's traffic over the mean app traffic of that domain."""
     pw: float
     """The same, each priority times its weight."""
     objective: float
@@ -107,6 +107,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     p3_share_while_p0_waits: float
     """Mean share of ready CPU that P3 pods are bound to, over the ticks in which a P0 pod had
     waited for a node since an earlier tick; 0 when there was none."""
+    p3_share_of_p0_pools_while_p0_waits: float
+    """The same over the pools that the waiting P0 pods may use: what P3 could make room for."""
     p0_wait_ticks: int
     """Those ticks."""
     cpu_utilisation: float
@@ -177,6 +179,9 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
         missing_data_decreases=int(decisions.missing_data_decreases[e]),
         latency_p99_ms=_latency_ms(world, e),
         p3_share_while_p0_waits=_ratio(totals[P3_HELD], totals[P0_WAIT_TICKS]),
+        p3_share_of_p0_pools_while_p0_waits=_ratio(
+            totals[P3_HELD_OF_P0_POOLS], totals[P0_WAIT_TICKS]
+        ),
         p0_wait_ticks=int(totals[P0_WAIT_TICKS]),
         cpu_utilisation=_ratio(totals[CPU_USED], totals[CPU_THERE]),
         memory_utilisation=_ratio(totals[MEMORY_USED], totals[MEMORY_THERE]),
@@ -197,8 +202,8 @@ def _still_waiting(world: World, e: int) -> I64:
 
 
 def _violation_minutes(world: World, e: int) -> dict[Priority, float]:
-    priority = world.given.rules.domains["priority"][world.state.known[e, DOMAIN]]
-    sums = np.bincount(priority, world.accounts.violation_minutes[e], minlength=len(PRIORITIES))
+    priority = world.given.rules.domains["priority"]
+    sums = np.bincount(priority, world.accounts.domain_minutes[e], minlength=len(PRIORITIES))
     return {name: float(value) for name, value in zip(PRIORITIES, sums, strict=True)}
 
 

@@ -10,6 +10,7 @@ from models.sim.describe.events import (
     Event,
     Inventory,
     MetricsOutage,
+    Mix,
     Payload,
     Regime,
     SpotReclaim,
@@ -33,7 +34,7 @@ def event_spans(world: World, environment: int = 0) -> list[Span]:
     rows: dict[type, int] = {}
     spans = []
     for event in world.scenario.events:
-        kind = Traffic if isinstance(event, Traffic | Payload | Regime) else type(event)
+        kind = Traffic if isinstance(event, Traffic | Payload | Mix | Regime) else type(event)
         row = rows.get(kind, 0)
         start, end, used = _span(world, environment, event, row)
         rows[kind] = row + used
@@ -45,7 +46,7 @@ def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, i
     """Start, end, and how many rows of its kind the event takes in the compiled script."""
     script = world.given.script
     match event:
-        case Traffic() | Payload() | Regime():
+        case Traffic() | Payload() | Mix() | Regime():
             count = 2 * event.cycles if isinstance(event, Regime) else 1
             waves = script.waves[e, row : row + count]
             end = waves["start"] + waves["ramp"] + waves["hold"] + waves["decay"]

@@ -10,7 +10,7 @@ from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.drive import Driven, copy_memory
 
-_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring")
+_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring", "loop")
 """Parts of the state that no API answers."""
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from models.sim.describe.config import load_cluster
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
-from services.cli.options import JsonOption, ReportOption
+from services.cli.options import JsonOption, ReportOption, TracesOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.validate import (
     conservation,
@@ -31,15 +31,6 @@ EXAMPLES = (
 )
 EXIT_FAILED = 1
 
-TracesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--traces",
-        metavar="DIR",
-        envvar="HIRL_TRACES",
-        help="The real tables, to compare with them and not only with their fit.",
-    ),
-]
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer seeds and sizes: under a minute.")
 ]
@@ -53,6 +44,7 @@ def validate(
 ) -> None:
     """Check the simulated cluster against theory, real tables and its own promises.
 
+    With the real tables it compares with them, and not only with their fit.
     Takes about two minutes, and two or three more when kernels have to be compiled first.
     The exit code is 1 when a check fails.
     """

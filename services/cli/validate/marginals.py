@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from models.sim.apps import F64, Apps
 from models.sim.describe.config import Cluster, load_cluster
-from models.sim.describe.errors import InputError
 from models.sim.population.fitted import Fitted, load_fitted
 from models.sim.population.generate import generate
 from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section
@@ -123,11 +122,9 @@ def _refit(fitted: Fitted, traces: Path | None) -> list[Check]:
     """Whether the tables still give the committed parameters."""
     if traces is None:
         return []
-    try:
-        # Only fitting needs pyarrow and scipy.
-        from models.sim.population.fit import fit  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise InputError(f"traces: needs {error.name}, install the extra `fit`") from None
+    # Only fitting needs pyarrow and scipy.
+    from models.sim.population.fit import fit  # noqa: PLC0415
+
     same = fit(traces) == fitted
     return [Check("the tables give the committed parameters",
                   "all equal" if same else "different", "all equal", same)]  # fmt: skip

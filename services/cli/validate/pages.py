@@ -1,37 +1,27 @@
 """The report of a validation: one HTML file that needs nothing but itself."""
 
-import io
-import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from string import Template
 
-from models.sim.describe.errors import InputError
 from services.cli.output import Cell, shown
+from services.cli.page import PLOT_STYLE, drawing, page, write_page
 from services.cli.validate.section import Listing, Plot, Section
 
-_TEMPLATE = Path(__file__).with_name("report.html")
-_STYLE = Path(__file__).parent.parent / "report.mplstyle"
-_INK = "#010203"
-"""Stands for the colour of the page's text in the style of the plots."""
+_BODY = Path(__file__).with_name("report.html")
 
 
 def write_report(folder: Path, sections: Sequence[Section], world_hash: str, run: str) -> Path:
     """Write the report into `folder`; returns the file."""
-    file = folder / "validation.html"
-    text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+    text = page(
+        "Can the simulated cluster be believed?",
+        _BODY,
         summary=_checks(sections),
         sections="".join(_section(section) for section in sections),
         world_hash=world_hash,
         run=escape(run),
     )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
-    return file
+    return write_page(folder / "validation.html", text)
 
 
 def _checks(sections: Sequence[Section]) -> str:
@@ -47,7 +37,7 @@ def _checks(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> str:
     plots = "".join(f"<figure>{_svg(plot)}</figure>" for plot in section.plots)
     return (
-        f"<h2>{escape(section.title)}</h2><p>{escape(section.says)}</p>"
+        f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.says)}</p>'
         f"{_listing(section.listing) if section.listing else ''}"
         f'<div class="plots">{plots}</div>'
     )
@@ -64,20 +54,13 @@ def _cell(cell: Cell) -> str:
 
 
 def _svg(plot: Plot) -> str:
-    """The drawing alone; names of groups are dropped, since drawings in one page share them."""
-    try:
-        # Only reports need plots; a serving installation has no matplotlib.
-        import matplotlib as mpl  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise InputError(f"report: needs {error.name}, install the extra `report`") from None
-    with mpl.rc_context({"svg.hashsalt": plot.title}, str(_STYLE)):
+    # Only reports need plots; a serving installation has no matplotlib.
+    import matplotlib as mpl  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context({"svg.hashsalt": plot.title}, str(PLOT_STYLE)):
         figure = Figure(figsize=(5.2, 3.1), layout="constrained")
         axis = figure.subplots()
         axis.set_title(plot.title)
         plot.draw(axis)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    drawing = re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :])
-    return drawing.replace(_INK, "currentColor")
+        return drawing(figure)

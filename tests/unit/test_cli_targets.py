@@ -1,0 +1,90 @@
+"""What a command cannot write or read is said before it begins, not after minutes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from models.sim.describe.errors import InputError
+from services.cli import main, targets
+from services.cli.validate import command
+
+Capture = pytest.CaptureFixture[str]
+SIMULATE = ("simulate", "--scenario", "calm", "--apps", "20")
+WITH_JSON = (
+    SIMULATE,
+    ("world", "show"),
+    ("world", "failures"),
+    ("world", "validate"),
+    ("bench", "sim"),
+)
+
+
+def refused(capsys: Capture, *arguments: str) -> str:
+    """The one line of a command that printed nothing else."""
+    assert main.run(arguments) == main.EXIT_BAD_INPUT
+    captured = capsys.readouterr()
+    assert captured.out == "", "it had begun"
+    (line,) = captured.err.splitlines()
+    return line.removeprefix("hirl: error: ")
+
+
+@pytest.mark.parametrize("arguments", WITH_JSON, ids=" ".join)
+def test_a_json_file_that_cannot_be_made_is_refused_first(
+    capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "new" / "x.json"
+    message = refused(capsys, *arguments, "--json", str(target))
+    assert message == f"{target}: cannot be written ({tmp_path / 'file'} is no folder)"
+
+
+def test_a_folder_is_no_json_file(capsys: Capture, tmp_path: Path) -> None:
+    message = refused(capsys, "world", "show", "--json", str(tmp_path))
+    assert message == f"{tmp_path}: cannot be written (is a folder)"
+
+
+@pytest.mark.parametrize("arguments", [SIMULATE, ("world", "validate")], ids=" ".join)
+def test_a_report_folder_that_cannot_be_made_is_refused_first(
+    capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    message = refused(capsys, *arguments, "--report", str(tmp_path / "file"))
+    assert "report.html: cannot be written (" in message
+
+
+def test_a_report_without_plots_is_refused_first(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "find_spec", lambda _name: None)
+    message = refused(capsys, *SIMULATE, "--report", str(tmp_path))
+    assert message == "report: needs matplotlib, install the extra `report`"
+
+
+def test_a_place_without_permission_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests may be allowed everything, so the answer is made up."""
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.F_OK)
+    with pytest.raises(InputError, match="no permission to write to"):
+        targets.writable_file(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("arguments", [("validate",), ("fit",)])
+def test_a_folder_without_tables_is_refused_first(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(command, "_parts", lambda *_: pytest.fail("it had begun"))
+    message = refused(capsys, "world", *arguments, "--traces", str(tmp_path))
+    assert message == f"{tmp_path}: expected a folder with the folders sim and dev in it"
+
+
+def test_a_bad_trace_is_refused_before_the_world_is_built(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("minute,rps\n0,1\n5,none\n10,3\n")
+    scenario = tmp_path / "mine.yaml"
+    scenario.write_text(
+        "{name: mine, shows: A trace., start: 'Mon 10:00', length_minutes: 10,"
+        " replay: [{file: trace.csv, target: {domains: [payments]}}]}"
+    )
+    message = refused(capsys, "simulate", "--scenario", str(scenario))
+    assert message.startswith(f"{tmp_path / 'trace.csv'}: line 3: ")

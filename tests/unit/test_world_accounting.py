@@ -1,0 +1,56 @@
+"""What is booked, and to whom."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from models.sim.accounting import P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
+from models.sim.describe.config import Cluster
+from models.sim.describe.events import Inventory, Target
+from models.sim.outcome.results import Decisions, summarise
+from models.sim.world import World
+from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
+
+PAYMENTS, INTERNAL = 0, 4
+
+
+def test_an_app_that_moves_leaves_its_violation_minutes_where_they_happened() -> None:
+    """Every request is slower than the target; after five of ten minutes the app is moved."""
+    move = Inventory(
+        name="move", target=Target(apps=(0,)), change="move", to_domain="payments", at_minute=5
+    )
+    population = plain_apps(1, domain=INTERNAL, start_replicas=10, latency_target=1e-6)
+    world = World(still_cluster(100), still_scenario([move]), [1], population)
+    for _ in range(60):
+        world.step(world.hold())
+    row = summarise(world, "none", Decisions(np.zeros(1, np.int64)))[0]
+    assert row.violation_minutes == pytest.approx({"P0": 5, "P1": 0, "P2": 0, "P3": 5}, rel=0.02)
+    assert world.accounts.violation_minutes[0].sum() == pytest.approx(10, rel=0.02)
+
+
+def test_what_p3_holds_is_counted_in_the_pools_that_p0_waits_for() -> None:
+    """P3 fills its own ten nodes and half of twenty shared ones, which are all P0 may use."""
+    population = plain_apps(2, domain=[PAYMENTS, INTERNAL], cpu_request=60, start_replicas=[10, 20])
+    world = World(two_pools(), still_scenario(), [1], population)
+    more = world.hold()
+    more.replicas[0, 0] += 10
+    for _ in range(2):
+        world.step(more)
+    totals, full = world.accounts.totals[0], 60 / 62.5
+    assert totals[P0_WAIT_TICKS] == 1, "not yet in the tick that asked"
+    assert totals[P3_HELD] == pytest.approx(full * 20 / 30)
+    assert totals[P3_HELD_OF_P0_POOLS] == pytest.approx(full * 10 / 20)
+
+
+def two_pools() -> Cluster:
+    """A pool that only internal uses, and one for everybody with half of internal's pods."""
+    cluster = still_cluster(30, headroom=0.0)
+    own = msgspec.structs.replace(cluster.pools[0], name="own")
+    shared = msgspec.structs.replace(own, name="shared", pod_share=0.5)
+    domains = tuple(
+        msgspec.structs.replace(
+            domain, pools=("own", "shared") if domain.name == "internal" else ("shared",)
+        )
+        for domain in cluster.domains
+    )
+    return msgspec.structs.replace(cluster, pools=(own, shared), domains=domains)

@@ -152,6 +152,7 @@ def test_utilisation(
         pytest.param(4, pods((2, 900), (1, PENDING)), 2, (), id="unready use nothing"),
         pytest.param(3, pods((2, 500)), 2, (1000,), id="stray samples are in the average"),
         pytest.param(1, pods((1, PENDING)), 1, (500,), id="and can stand alone"),
+        pytest.param(6, pods((2, 900), (1, MISSING)), 3, (900,), id="also after a refill"),
         pytest.param(2, pods((2, {"request_millis": None})), 2, (), id="requests do not matter"),
     ],
 )

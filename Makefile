@@ -84,8 +84,8 @@ locks: setup ## resolve infra/locks/*.txt from pyproject.toml again
 	@$(COMPILE) --group bootstrap -o $(LOCKS)/bootstrap.txt
 	@$(COMPILE) pyproject.toml --all-extras -o $(LOCKS)/training.txt
 	@$(COMPILE) pyproject.toml --extra serve $(AGREED) -o $(LOCKS)/serving.txt
-	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra dev $(AGREED) \
-		-o $(LOCKS)/dev.txt
+	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra gym --extra dev \
+		$(AGREED) -o $(LOCKS)/dev.txt
 
 clean: ## remove the environment, results and caches
 	rm -rf $${XDG_CACHE_HOME:-$$HOME/.cache}/hirl/kernels

@@ -17,7 +17,7 @@ BLAST_SHARE: Final = 0.1
 """Of what a domain holds: that much may be decreased within a window."""
 BLAST_WINDOW_S: Final = 60
 COOL_DOWN_S: Final = 360
-"""From any change of an app to its next decrease."""
+"""From any change of an app to its next decrease; longer than what counts as turning back."""
 _LONG_AGO: Final = -(1 << 20)
 _ROUNDING: Final = 1e-6
 
@@ -25,7 +25,7 @@ _NO_METRICS = int(Reason.HOLD_NO_METRICS)
 _RESTING = int(Reason.HOLD_COOL_DOWN)
 _BLAST = int(Reason.HOLD_BLAST_RADIUS)
 _BUDGET = int(Reason.HOLD_BUDGET)
-_OUT = int(Reason.SCALE_OUT)
+_OUT, _YIELD = int(Reason.SCALE_OUT), int(Reason.YIELD)
 
 
 class Allowed(NamedTuple):
@@ -112,14 +112,17 @@ def _keep_bounds(
     least: I32,
     most: I32,
 ) -> None:
-    """Declared minima and maxima; and nothing is taken from an app that is unseen or unrested."""
+    """Declared minima and maxima; and nothing is taken from an app that is unseen or unrested.
+
+    Only what others cannot do without is given before an app has rested.
+    """
     for app in range(wanted.size):
         wanted[app] = min(max(wanted[app], least[app]), most[app])
         if wanted[app] >= current[app]:
             continue
         if missing[app] > 0.0:
             wanted[app], reason[app] = current[app], _NO_METRICS
-        elif tick - changed[app] < cool_down:
+        elif tick - changed[app] < cool_down and reason[app] != _YIELD:
             wanted[app], reason[app] = current[app], _RESTING
 
 

@@ -15,7 +15,7 @@ from models.sim.apps import F32, F64, I32
 _STEPS: Final = 12
 """Halvings of the interval of utilisation: a part in four thousand of it."""
 _MOST: Final = np.float32(8.0)
-"""Utilisation beyond which an app is given nothing more."""
+"""Where not even this utilisation fits, nothing is added at all."""
 
 
 @kernel
@@ -82,7 +82,7 @@ def _hold_at(
 @kernel
 def _at_level(wanted: int, current: int, load: np.float32, level: np.float32) -> int:
     """Replicas at which the app runs at `level`, between what it has and what it wants."""
-    if wanted <= current:
-        return wanted
+    if wanted <= current or level >= _MOST:
+        return min(wanted, current)
     enough = math.floor(load / max(level, np.float32(1e-6)))
     return min(wanted, max(current, enough))

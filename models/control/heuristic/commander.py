@@ -19,8 +19,8 @@ from models.sim.inventory import Inventory
 
 VALID_MIN: Final = 3
 """A budget outlives two missed ones."""
-NODES_PER_MINUTE: Final = 45.0
-"""Nodes that a cloud is expected to deliver within a minute, at most."""
+_ARRIVING: Final = 0.03
+"""Nodes that a cloud is expected to deliver within a minute, at most, as a share of those ready."""
 _PACKING: Final = 0.93
 """How full nodes get by placing pods one by one."""
 _SOON, _LATER, _HALF_HOUR = range(len(HORIZONS_MIN))
@@ -83,9 +83,9 @@ class Commander:
         """
         inventory = self._inventory
         shared = _shared_pools(inventory)
-        free = (seen.free_cpu * shared).sum(axis=1) + (
-            np.minimum(seen.coming, NODES_PER_MINUTE) * inventory.pool_cpu * shared
-        ).sum(axis=1)
+        most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
+        arriving = np.minimum(seen.coming, most) * inventory.pool_cpu
+        free = ((seen.free_cpu + arriving) * shared).sum(axis=1)
         distress = domains.distress
         uncovered = np.maximum(0.0, distress.sum(axis=1) - free)[:, None]
         part = uncovered / np.maximum(distress.sum(axis=1, keepdims=True), _LEAST)

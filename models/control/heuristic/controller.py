@@ -20,6 +20,14 @@ from models.control.heuristic.aggregates import aggregate
 from models.control.heuristic.commander import Commander, Orders, look_ahead
 from models.control.heuristic.demand import Demand, gains, start_demand, update_demand
 from models.control.heuristic.parameters import Parameters, Parts
+from models.control.heuristic.residual import (
+    Residual,
+    neutral,
+    scale_need,
+    with_distress,
+    with_headroom,
+    with_urgency,
+)
 from models.control.heuristic.soldier import (
     MODEST_S,
     WINDOW_MIN,
@@ -129,10 +137,18 @@ class Heuristic:
         )
 
     def step(
-        self, observation: Observation, forecast: Forecast | None, state: HeuristicState
+        self,
+        observation: Observation,
+        forecast: Forecast | None,
+        state: HeuristicState,
+        residual: Residual | None = None,
     ) -> tuple[Plan, HeuristicState]:
-        """Soldiers decide each tick, the Commander at the beginning of each minute."""
+        """Soldiers decide each tick, the Commander at the beginning of each minute.
+
+        Of a policy's `residual` the Commander's part counts for the minute that begins.
+        """
         plan = self._fit(observation)
+        residual = residual or neutral(observation.tick.size)
         begins = int(observation.tick[0]) % self._every == 0 or state.orders is None
         if begins:
             features, memory = self._encoder.encode(observation, state.features)
@@ -141,6 +157,7 @@ class Heuristic:
             outlook = look_ahead(
                 observation.tick, features.domain[..., _RPS].astype(np.float64), forecast
             )
+            outlook = with_headroom(outlook, residual.headroom)
             _foresee_all(
                 state.demand.load, observation.known, outlook.soon.astype(np.float32),
                 state.memory.foreseen,
@@ -152,10 +169,11 @@ class Heuristic:
             orders = self._commander.decide(
                 observation.tick,
                 Seen(observation.pool, self._inventory),
-                domains,
+                with_distress(domains, residual.urgency),
                 outlook,
                 observation.tick // self._every,
             )
+            orders = orders._replace(budget=with_urgency(orders.budget, residual.urgency))
             release = _MILLI * orders.release * float(self._parts.budget)
             state = state._replace(orders=orders, release=release)
             if self._parts.coordination:
@@ -171,7 +189,7 @@ class Heuristic:
             self._stance(state), state.demand.load, state.demand.usual, state.memory,
             state.restraint, state.first, state.release, state.wanted, state.overruns,
             int(observation.tick[0]) // self._every % WINDOW_MIN, begins, self._settled,
-            self._work, plan,
+            self._work, residual.need, plan,
         )  # fmt: skip
         return plan, state
 
@@ -230,6 +248,7 @@ def _decide_all(
     begins: bool,
     settled: Settled,
     work: Workspace,
+    factor: F32,
     plan: Plan,
 ) -> None:
     """One tick of the Soldiers and of the actuator's rules, one environment after the other."""
@@ -242,6 +261,7 @@ def _decide_all(
             load[e], usual[e], memory.foreseen[e], domain, stance.per_target[e],
             stance.per_surge[e], need,
         )  # fmt: skip
+        scale_need(need, factor[e])
         remember_need(need, memory.highest[e, slot], begins)
         want(
             seen[e], need, memory.highest[e], memory.modest_until[e], domain, current,

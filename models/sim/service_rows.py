@@ -48,7 +48,7 @@ class Traits(NamedTuple):
 
     limit_ratio: F32
     start_limit: F32
-    """CPU limit at the start, at most one core: below it a pod is slower per request."""
+    """CPU limit at the start, at most one core: a pod with a lower limit is slower per request."""
     workers: F32
     cpu_seconds: F32
     io_seconds: F32

@@ -44,6 +44,7 @@ def fill(
     st: State, cluster: Cluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod, ready since before tick 0."""
+    st.node["pool"] = rules.node_pool
     st.known[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
     st.known[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
     st.known[:, REPLICAS] = replicas
@@ -58,7 +59,7 @@ def fill(
 
 def _container_ages(apps: Apps, seed: int, cluster: Cluster) -> F32:
     """[A] hours since the last deploy, or since memory growth last killed the containers."""
-    room = apps.memory_request - apps.memory_base
+    room = apps.memory_request * apps.memory_limit_ratio - apps.memory_base
     until_full = np.where(apps.memory_leak > 0, room / np.maximum(apps.memory_leak, 1e-9), np.inf)
     between_deploys = 24 / max(cluster.churn.deploys_per_app_per_day, 1e-3)
     share = [uniform(seed, Purpose.CONTAINER_AGE, app, 0, 0) for app in range(room.size)]

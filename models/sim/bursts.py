@@ -1,10 +1,10 @@
 """CPU above the request: pods may go up to their limit on cores that others leave idle.
 
-Requests come first: what an app uses up to its requests nobody can take from it. What apps want
-beyond that, up to their limits, is added up per pool and compared with the pool's idle cores;
-where these do not suffice, everybody there gets the same share of the wish. Pods of an app share
-its load evenly, so the fullest of the pools that they are in decides for all of them. With that
-a pool never uses more than its ready nodes have.
+Requests come first: what an app uses up to its requests nobody can take from it. A pool's idle
+cores then go to what apps want beyond their requests, the same share to each, and what is left
+of them stands ready, again in equal shares, for what limits allow beyond that. What all pods of
+a pool may use together is therefore never more than its ready nodes have. Load goes where the
+capacity is: pods in a full pool burst less than pods of the same app elsewhere.
 """
 
 import numpy as np
@@ -15,11 +15,13 @@ from models.sim.layout import Rules
 from models.sim.service_rows import Traits
 from models.sim.state import BACKLOG, BOUND, PAYLOAD, State
 
-_MILLI = np.float32(1000.0)
+_CENTI = np.float32(100.0)
+_MILLI_PER_CENTI = 10
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _ROUND_UP = np.float32(0.999)
+_TINY = np.float32(1e-12)
 
-BEYOND, USE, MORE, SHARE = range(4)
+USE, WISH, SPARE, GAINED = range(4)
 BURST_ROWS = 4
 """Rows of scratch memory."""
 
@@ -36,92 +38,82 @@ def burst(
     rows: F32,
 ) -> None:
     """Add to the servers that requests guarantee those that run on idle cores."""
-    seconds = rules.physics[0].tick_s
-    backlog, beyond, share = st.flow[e, BACKLOG], rows[BEYOND], rows[SHARE]
-    wishes = _wish(demand, backlog, service, servers, traits.limit_ratio, _ONE / seconds, beyond)
-    share[:] = _ONE
-    if wishes > 0:
-        _use_per_pod(
-            demand, backlog, service, servers, beyond, st.flow[e, PAYLOAD], traits.cpu_seconds,
-            st.hidden[e, BOUND], _ONE / seconds, rows[USE], rows[MORE],
-        )  # fmt: skip
-        _share_pools(st, e, rules, rows[USE], rows[MORE], share)
-    _extend(servers, traits.limit_ratio, beyond, share)
+    flow, use, wish, spare = st.flow[e], rows[USE], rows[WISH], rows[SPARE]
+    gained = rows[GAINED]
+    _look_at_pods(
+        demand, flow[BACKLOG], service, servers, traits.limit_ratio, flow[PAYLOAD],
+        traits.cpu_seconds, st.hidden[e, BOUND], _ONE / rules.physics[0].tick_s,
+        use, wish, spare, gained,
+    )  # fmt: skip
+    for pool in range(rules.pools.size):
+        placed = st.placed[e, pool]
+        used, wishes, limits = _sum_pool(placed, use, wish, spare)
+        if limits + wishes > 0:
+            there = int(st.pool[e, pool].ready) * int(rules.pools[pool].cpu) // _MILLI_PER_CENTI
+            idle = max(0, there - used)
+            granted = min(1.0, idle / max(1, wishes))
+            left = min(1.0, max(0, idle - wishes) / max(1, limits))
+            _gain(placed, wish, spare, np.float32(granted), np.float32(left), gained)
+    _extend(service, flow[PAYLOAD], traits.cpu_seconds, gained, servers)
 
 
 @kernel
-def _wish(
+def _look_at_pods(
     demand: F32,
     backlog: F32,
     service: F32,
     servers: F32,
     limit_ratio: F32,
-    per_second: np.float32,
-    beyond: F32,
-) -> int:
-    """Servers that apps would keep busy beyond their requests; returns how many apps would."""
-    wishes = 0
-    for app in range(beyond.size):
-        busy = (demand[app] + backlog[app]) * service[app] * per_second
-        more = min(busy, servers[app] * limit_ratio[app]) - servers[app]
-        beyond[app] = max(_ZERO, more)
-        wishes += 1 if more > _ZERO else 0
-    return wishes
-
-
-@kernel
-def _use_per_pod(
-    demand: F32,
-    backlog: F32,
-    service: F32,
-    servers: F32,
-    beyond: F32,
     payload: F32,
     cpu_seconds: F32,
     bound: I32,
     per_second: np.float32,
     use: F32,
-    more: F32,
+    wish: F32,
+    spare: F32,
+    gained: F32,
 ) -> None:
-    """Millicores of each pod up to its request, and wanted beyond it."""
+    """A pod's use of its request, its wish beyond it and the rest of its limit, in 1/100 core."""
     for app in range(use.size):
         busy = (demand[app] + backlog[app]) * service[app] * per_second
-        of_server = _MILLI * payload[app] * cpu_seconds[app] / service[app]
+        of_server = _CENTI * payload[app] * cpu_seconds[app] / service[app]
         of_pod = of_server / np.float32(max(np.int32(1), bound[app]))
+        beyond = servers[app] * (limit_ratio[app] - _ONE)
+        wanted = min(max(busy - servers[app], _ZERO), beyond)
         use[app] = min(busy, servers[app]) * of_pod
-        more[app] = beyond[app] * of_pod
+        wish[app] = wanted * of_pod
+        spare[app] = (beyond - wanted) * of_pod
+        gained[app] = _ZERO
 
 
 @kernel
-def _share_pools(st: State, e: int, rules: Rules, use: F32, more: F32, share: F32) -> None:
-    """Lower the share of the apps with pods in pools whose idle cores do not suffice."""
-    for pool in range(rules.pools.size):
-        placed = st.placed[e, pool]
-        wanted = _millicores(placed, more)
-        there = int(st.pool[e, pool].ready) * int(rules.pools[pool].cpu)
-        idle = max(0, there - _millicores(placed, use))
-        if wanted > idle:
-            _narrow(placed, np.float32(idle / wanted), share)
+def _sum_pool(placed: I32, use: F32, wish: F32, spare: F32) -> tuple[int, int, int]:
+    """Hundredths of a core in a pool, rounded up app by app.
 
-
-@kernel
-def _millicores(placed: I32, per_pod: F32) -> int:
-    """Whole millicores of a pool, rounded up app by app: a sum of integers has no order."""
-    total = 0
+    Integers, because a sum of them is the same in any order and can be vectorised; 32 bits wide
+    for the same reason, which hundredths of a core do not overflow.
+    """
+    used, wishes, limits = np.int32(0), np.int32(0), np.int32(0)
     for app in range(placed.size):
-        total += int(np.float32(placed[app]) * per_pod[app] + _ROUND_UP)
-    return total
+        pods = np.float32(placed[app])
+        used = np.int32(used + np.int32(pods * use[app] + _ROUND_UP))
+        wishes = np.int32(wishes + np.int32(pods * wish[app] + _ROUND_UP))
+        limits = np.int32(limits + np.int32(pods * spare[app] + _ROUND_UP))
+    return int(used), int(wishes), int(limits)
 
 
 @kernel
-def _narrow(placed: I32, granted: np.float32, share: F32) -> None:
-    for app in range(share.size):
-        share[app] = min(share[app], granted if placed[app] > 0 else _ONE)
+def _gain(
+    placed: I32, wish: F32, spare: F32, granted: np.float32, left: np.float32, gained: F32
+) -> None:
+    for app in range(gained.size):
+        of_pod = wish[app] * granted + spare[app] * left
+        gained[app] += np.float32(placed[app]) * of_pod
 
 
 @kernel
-def _extend(servers: F32, limit_ratio: F32, beyond: F32, share: F32) -> None:
-    """All of the limit where cores are left over, else a share of what is wanted."""
+def _extend(service: F32, payload: F32, cpu_seconds: F32, gained: F32, servers: F32) -> None:
+    """From cores back to servers."""
     for app in range(servers.size):
-        scarce = servers[app] + share[app] * beyond[app]
-        servers[app] = scarce if share[app] < _ONE else servers[app] * limit_ratio[app]
+        work = _CENTI * payload[app] * cpu_seconds[app]
+        servers[app] += gained[app] * service[app] / max(work, _TINY)

@@ -1,5 +1,7 @@
 """Pods burst up to their limits, but only on cores that nobody else uses."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from models.sim.apps import F64, Population
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Payload, Target, Traffic
 from models.sim.population.generate import generate
-from models.sim.state import BOUND, CPU, CPU_REQUEST, P99, SAMPLE_RING
+from models.sim.state import BOUND, CPU, CPU_REQUEST, P99, PAYLOAD, READY, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.drive import Driven
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
@@ -39,13 +41,35 @@ def cores_used(population: Population, headroom: float, ticks: int = 12) -> F64:
     return np.asarray(world.state.samples[0, (world.tick - 1) % SAMPLE_RING, CPU], np.float64)
 
 
-def pool_use(world: World) -> tuple[F64, F64]:
-    """[E, P] cores used and cores of the ready nodes; an app's pods use the same each."""
+def cores_by_app(world: World) -> tuple[F64, F64]:
+    """[E, A] cores that each app used up to its requests, and beyond them."""
+    state, traits = world.state, world.given.traits
+    cpu = np.asarray(state.samples[:, (world.tick - 1) % SAMPLE_RING, CPU], np.float64)
+    work = traits.cpu_seconds * state.flow[:, PAYLOAD]
+    longest = np.maximum(work + traits.io_seconds, traits.workers * work)
+    of_request = traits.workers * work / longest
+    requested = state.known[:, READY] * state.known[:, CPU_REQUEST] / 1000.0 * of_request
+    return np.minimum(cpu, requested), np.maximum(cpu - requested, 0.0)
+
+
+def most_in_pools(world: World) -> float:
+    """How full the fullest set of pools must be, however the bursts are spread over pools.
+
+    Requests are used evenly by all pods of an app, bursts by any of them. They fit into the
+    pools exactly when, for every set of pools, what can run nowhere else fits into that set.
+    """
     state, rules = world.state, world.given.rules
-    cpu = state.samples[:, (world.tick - 1) % SAMPLE_RING, CPU].astype(np.float64)
-    per_pod = cpu / np.maximum(1, state.hidden[:, BOUND])
-    used = (state.placed * per_pod[:, None]).sum(axis=2)
-    return used, np.asarray(state.pool["ready"] * rules.pools["cpu"] / 1000.0)
+    there = state.pool["ready"] * rules.pools["cpu"] / 1000.0
+    guaranteed, beyond = cores_by_app(world)
+    share = state.placed / np.maximum(1, state.hidden[:, BOUND])[:, None]
+    pools = range(rules.pools.size)
+    fullest = 0.0
+    for count in range(1, rules.pools.size + 1):
+        for chosen in map(list, combinations(pools, count)):
+            only_there = share[:, chosen].sum(axis=1) > 1 - 1e-9
+            used = (guaranteed * share[:, chosen].sum(axis=1) + beyond * only_there).sum(axis=1)
+            fullest = max(fullest, float((used / there[:, chosen].sum(axis=1)).max()))
+    return fullest
 
 
 def test_an_app_may_use_idle_cores_up_to_its_limit() -> None:
@@ -107,7 +131,7 @@ def spiking(cluster: Cluster, seed: int, factor: float, ratio: float) -> World:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 1 << 30),
     factor=st.floats(1.2, 4.0),
@@ -117,26 +141,22 @@ def test_a_pool_never_uses_more_cores_than_its_ready_nodes_have(
     seed: int, factor: float, ratio: float
 ) -> None:
     run = Driven(spiking(with_apps(load_cluster(), 60), seed, factor, ratio))
-    for _ in range(30):
+    for _ in range(20):
         run.run(1)
-        used, there = pool_use(run.world)
-        assert (used <= there * (1 + ROUNDING)).all()
+        assert most_in_pools(run.world) <= 1 + ROUNDING
 
 
 def test_a_spike_fills_pools_and_goes_beyond_requests() -> None:
     """The test above means something: bursts happen, and they do run out of cores."""
     run = Driven(spiking(with_apps(load_cluster(), 60), 1, 3.0, 2.0))
-    fullest, beyond = 0.0, False
+    fullest, beyond = 0.0, 0.0
     for _ in range(18):
         run.run(1)
-        used, there = pool_use(run.world)
-        fullest = max(fullest, float((used / there).max()))
-        state = run.world.state
-        requested = state.hidden[:, BOUND] * state.known[:, CPU_REQUEST] / 1000.0
-        cpu = state.samples[:, (run.world.tick - 1) % SAMPLE_RING, CPU]
-        beyond |= bool((cpu > 1.1 * requested).any())
+        fullest = max(fullest, most_in_pools(run.world))
+        guaranteed, more = cores_by_app(run.world)
+        beyond = max(beyond, float((more / np.maximum(guaranteed, 0.1)).max()))
     assert fullest > 0.99
-    assert beyond
+    assert beyond > 0.1
 
 
 def test_domains_that_must_answer_have_guaranteed_cpu_in_the_example_cluster() -> None:

@@ -21,7 +21,7 @@ from models.sim.accounting import (
 )
 from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I32
 from models.sim.bursts import BURST_ROWS, burst
-from models.sim.draws import Purpose, as_normal, draw, stream
+from models.sim.draws import Purpose, as_normal_32, draw_in_row, row_key, stream
 from models.sim.erlang import U32, LatencyTables, interpolate, locate
 from models.sim.layout import Rules
 from models.sim.service_rows import CallRows, Traits
@@ -95,9 +95,11 @@ def serve(
     within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
     _arrive(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
-        within, seconds, stream(st.env[e].seed, _SHOT), tick, demand,
+        within, seconds, row_key(stream(st.env[e].seed, _SHOT), 0, tick), demand,
     )  # fmt: skip
-    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], known[ACTIVE], demand)
+    _limit_to(known[ACTIVE], flow[PASSED])
+    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
+    _limit_to(known[ACTIVE], demand)
     _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
     _find_capacity(
         known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
@@ -109,15 +111,16 @@ def serve(
         scratch[LOAD],
     )  # fmt: skip
     locate(servers, scratch[LOAD], cells, scratch[DOWNWARD], scratch[RIGHTWARD])
-    interpolate(tables.p50, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50])
-    interpolate(tables.p99, cells, scratch[DOWNWARD], scratch[RIGHTWARD], spread)
+    interpolate(tables, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50], spread)
     late, own_fail = scratch[LATE], scratch[OWN_FAIL]
     _take_time(service, traits.timeout, waited, sample[P50], spread, late)
     failing = _answer(
         demand, done, late, fail, own_fail, flow[PASSED],
         books[ARRIVED], books[SERVED], books[FAILED], sample[THROUGHPUT],
     )  # fmt: skip
-    _bring_latency_home(calls.caller, calls.callee, calls.per_request, sample[P50], spread)
+    _bring_latency_home(
+        calls.home_caller, calls.home_callee, calls.home_per_request, sample[P50], spread
+    )
     if failing > 0:
         _bring_failures_home(
             calls, traits.timeout, known[DOMAIN], fail, sample[THROUGHPUT], scratch[HELD],
@@ -145,26 +148,29 @@ def _arrive(
     within: np.float32,
     seconds: np.float32,
     shots: np.uint64,
-    tick: int,
     demand: F32,
 ) -> None:
     """Requests of this tick: from outside with the shot noise of a Poisson process, and retries."""
     for app in range(demand.size):
         now = rate[app] + within * (rate_next[app] - rate[app])
         mean = now * boost[app] * seconds * np.float32(active[app])
-        noise = np.float32(as_normal(draw(shots, app, 0, tick)))
+        noise = as_normal_32(draw_in_row(shots, app))
         demand[app] = max(_ZERO, mean + noise * np.float32(math.sqrt(mean))) + retry[app]
 
 
 @kernel
-def call_forward(
-    callers: U32, callees: U32, per_request: F32, passed: F32, active: I32, demand: F32
-) -> None:
-    """What a caller got through last tick is what it passes on now, to apps that exist."""
+def _limit_to(active: I32, row: F32) -> None:
+    """Apps that do not exist are called by nobody and pass nothing on."""
+    for app in range(row.size):
+        row[app] *= np.float32(active[app])
+
+
+@kernel
+def call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, demand: F32) -> None:
+    """What a caller got through last tick is what it passes on now."""
     for edge in range(callers.size):
-        caller, callee = callers[edge], callees[edge]
-        share = passed[caller] * per_request[edge] * np.float32(active[callee])
-        demand[callee] += demand[caller] * share
+        caller = callers[edge]
+        demand[callees[edge]] += demand[caller] * passed[caller] * per_request[edge]
 
 
 @kernel
@@ -347,8 +353,7 @@ def _bring_latency_home(
     callers: U32, callees: U32, per_request: F32, p50: F32, spread: F32
 ) -> None:
     """Add the callees' latency to their callers, the innermost first."""
-    for back in range(1, callers.size + 1):
-        edge = callers.size - back
+    for edge in range(callers.size):
         caller, callee, often = callers[edge], callees[edge], per_request[edge]
         p50[caller] += often * p50[callee]
         spread[caller] += often * spread[callee]

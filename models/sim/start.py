@@ -11,7 +11,7 @@ from models.sim.groups import add_group
 from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
-from models.sim.scheduler import SPREAD, START_STRIDE
+from models.sim.scheduler import START_STRIDE, pods_per_node
 from models.sim.state import (
     ACTIVE,
     BOUND,
@@ -107,7 +107,7 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
         return 0
     first = rules.pools[pool].first
     size = rules.pools[pool].start_nodes
-    chunk = max(1, wanted // SPREAD)
+    chunk = pods_per_node(wanted)
     left = wanted
     offset = (app * START_STRIDE) % size
     for step in range(2 * size):

@@ -47,7 +47,9 @@ class Apps(NamedTuple):
     cpu_limit_ratio: F32
     """CPU limit over request, at least 1."""
     memory_request: F32
-    """GiB per pod at the start; also the limit."""
+    """GiB per pod at the start."""
+    memory_limit_ratio: F32
+    """Memory limit over request, at least 1."""
     min_replicas: I32
     max_replicas: I32
     start_replicas: I32
@@ -57,7 +59,7 @@ class Apps(NamedTuple):
     io_seconds: F32
     """Time one request waits for disks and networks while holding its worker."""
     workers_per_core: F32
-    """Requests a pod works on at once, per core of its CPU limit."""
+    """Requests a pod works on at once, per core that it gets."""
     memory_base: F32
     """GiB a fresh idle pod holds."""
     memory_per_request: F32

@@ -78,7 +78,7 @@ def _touch_apps(
     for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
         # Before a deploy changes the number of pods that the last measurement belongs to.
-        limit = st.known[e, MEMORY_REQUEST, app]
+        limit = st.known[e, MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
         too_much = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick

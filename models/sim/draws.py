@@ -2,7 +2,9 @@
 
 Nothing is consumed by drawing: a controller that starts more pods cannot shift the traffic,
 the churn or the faults of the same seed. The hash is the finaliser of splitmix64, applied
-once per ingredient, which passes for independence between neighbours.
+once per ingredient, which passes for independence between neighbours. Where all apps draw at
+once, everything but the app is hashed into a key for the row and 32-bit arithmetic does the
+rest: processors multiply eight such numbers at a time.
 """
 
 from enum import IntEnum
@@ -19,6 +21,14 @@ _FIELD = np.uint64(0xFFFF)
 _S16, _S48 = np.uint64(16), np.uint64(48)
 _UNIT = 1.0 / (1 << 53)
 _NORMAL_SCALE = 1.0 / (65536.0 * (4.0 / 12.0) ** 0.5)
+_WHOLE_ROW = 0x7FFFFFFF
+"""No entity has this number."""
+_MIX_C, _MIX_D = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
+_T8, _T15, _T16 = np.uint32(8), np.uint32(15), np.uint32(16)
+_BYTES, _LOW_HALF = np.uint32(0x00FF00FF), np.uint32(0xFFFF)
+_UNIT_32 = np.float32(1.0 / (1 << 24))
+_BYTES_MEAN = np.float32(4 * 127.5)
+_BYTES_SCALE = np.float32(1.0 / (4 * (256.0**2 - 1) / 12.0) ** 0.5)
 
 
 class Purpose(IntEnum):
@@ -78,6 +88,41 @@ def as_normal(word: np.uint64) -> float:
     """
     total = (word & _FIELD) + ((word >> _S16) & _FIELD) + ((word >> _S32) & _FIELD)
     return (np.float64(total + (word >> _S48)) - 131070.0) * _NORMAL_SCALE
+
+
+@kernel
+def row_key(from_stream: np.uint64, ordinal: int, tick: int) -> np.uint64:
+    """What the draws of all entities for one ordinal and tick have in common."""
+    return draw(from_stream, _WHOLE_ROW, ordinal, tick)
+
+
+@kernel
+def draw_in_row(key: np.uint64, entity: int) -> np.uint32:
+    """32 random bits of an entity. Both halves of the key count, so rows are no permutations."""
+    value = _mix_32(np.uint32(np.uint32(entity) + np.uint32(key)))
+    return _mix_32(np.uint32(value ^ np.uint32(key >> _S32)))
+
+
+@kernel
+def _mix_32(value: np.uint32) -> np.uint32:
+    """`lowbias32` of C. Wellons. The casts keep numba from widening to 64 bits."""
+    value = np.uint32(np.uint32(value ^ (value >> _T16)) * _MIX_C)
+    value = np.uint32(np.uint32(value ^ (value >> _T15)) * _MIX_D)
+    return np.uint32(value ^ (value >> _T16))
+
+
+@kernel
+def as_uniform_32(word: np.uint32) -> np.float32:
+    """A number in [0, 1) from 32 bits."""
+    return np.float32(np.int32(word >> _T8)) * _UNIT_32
+
+
+@kernel
+def as_normal_32(word: np.uint32) -> np.float32:
+    """Nearly standard normal, as `as_normal`, from the sum of four bytes."""
+    pairs = np.uint32((word & _BYTES) + ((word >> _T8) & _BYTES))
+    total = np.int32((pairs & _LOW_HALF) + (pairs >> _T16))
+    return (np.float32(total) - _BYTES_MEAN) * _BYTES_SCALE
 
 
 @kernel

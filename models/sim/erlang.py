@@ -30,7 +30,9 @@ _SLACK_OCTAVES: Final = 6
 _COLUMNS: Final = _SLACK_OCTAVES * _STEPS + 2
 _STRIDE: Final = np.uint64(_COLUMNS)
 _ORIGIN: Final = np.uint64(127 * _STEPS * _COLUMNS + (127 - _SLACK_OCTAVES) * _STEPS)
-_NEXT: Final = np.uint64(1)
+_TERMS: Final = np.uint64(8)
+_OTHER: Final = np.uint64(4)
+_RIGHT, _BELOW, _ACROSS = np.uint64(1), np.uint64(2), np.uint64(3)
 _CELL_SHIFT: Final = np.uint32(20)
 _CELL_MASK: Final = np.uint32((1 << 20) - 1)
 _CELL_WIDTH: Final = np.float32(2.0**-20)
@@ -102,10 +104,11 @@ def _tail_given_waits(waits: F64, drain: F64, t: F64) -> F64:
 
 
 class LatencyTables(NamedTuple):
-    """Quantiles of the response time, flattened from [servers, slack = 1 - utilisation]."""
+    """Quantiles of the response time over [servers, slack = 1 - utilisation]."""
 
-    p50: F32
-    p99: F32
+    cells: F32
+    """Flattened from [cells, 2, 4]: all that a place in a cell needs for p50 and p99, side by
+    side in half a cache line. See `_bilinear`."""
 
 
 @cache
@@ -116,12 +119,21 @@ def build_tables() -> LatencyTables:
     whole = np.floor(servers)
     part = servers - whole
 
-    def table(q: float) -> F32:
+    def corners(q: float) -> F64:
         at_floor = response_quantile(whole, utilisation, q)
         at_ceiling = response_quantile(np.ceil(servers), utilisation, q)
-        return (at_floor + part * (at_ceiling - at_floor)).astype(np.float32).ravel()
+        return _cell_terms(np.asarray(at_floor + part * (at_ceiling - at_floor)))
 
-    return LatencyTables(p50=table(0.5), p99=table(0.99))
+    both = np.stack([corners(0.5), corners(0.99)], axis=2)
+    return LatencyTables(cells=both.astype(np.float32).ravel())
+
+
+def _cell_terms(grid: F64) -> F64:
+    """[rows, columns, 4] a value at the upper left corner and its changes over the cell."""
+    below = np.vstack([grid[1:], grid[-1:]])
+    right = np.hstack([grid[:, 1:], grid[:, -1:]])
+    across = np.hstack([below[:, 1:], below[:, -1:]])
+    return np.stack([grid, right - grid, below - grid, across - below - right + grid], axis=2)
 
 
 def _grid(first_octave: int, last_octave: int) -> F64:
@@ -144,7 +156,9 @@ def quantiles(
     row, down = _cell(count)
     column, right = _cell(slack)
     at = row * _STRIDE + column - _ORIGIN
-    return _bilinear(tables.p50, at, down, right), _bilinear(tables.p99, at, down, right)
+    start = at * _TERMS
+    p50 = _bilinear(tables.cells, start, down, right)
+    return p50, _bilinear(tables.cells, start + _OTHER, down, right)
 
 
 @kernel
@@ -159,10 +173,14 @@ def locate(servers: F32, utilisation: F32, cell: U32, down: F32, right: F32) -> 
 
 
 @kernel
-def interpolate(table: F32, cell: U32, down: F32, right: F32, out: F32) -> None:
-    """The table's values at many places found by `locate`."""
+def interpolate(
+    tables: LatencyTables, cell: U32, down: F32, right: F32, p50: F32, p99: F32
+) -> None:
+    """The quantiles at many places found by `locate`."""
     for app in range(cell.size):
-        out[app] = _bilinear(table, np.uint64(cell[app]), down[app], right[app])
+        start = np.uint64(cell[app]) * _TERMS
+        p50[app] = _bilinear(tables.cells, start, down[app], right[app])
+        p99[app] = _bilinear(tables.cells, start + _OTHER, down[app], right[app])
 
 
 @kernel
@@ -173,9 +191,7 @@ def _cell(value: Real) -> tuple[np.uint64, np.float32]:
 
 
 @kernel
-def _bilinear(table: F32, at: np.uint64, down: np.float32, right: np.float32) -> np.float32:
+def _bilinear(cells: F32, at: np.uint64, down: np.float32, right: np.float32) -> np.float32:
     """Between the four corners of a cell. Unsigned indices spare numba's wrap-around check."""
-    below = at + _STRIDE
-    upper = table[at] + right * (table[at + _NEXT] - table[at])
-    lower = table[below] + right * (table[below + _NEXT] - table[below])
-    return np.float32(upper + down * (lower - upper))
+    upper = cells[at] + right * cells[at + _RIGHT]
+    return np.float32(upper + down * (cells[at + _BELOW] + right * cells[at + _ACROSS]))

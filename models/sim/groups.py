@@ -120,6 +120,7 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
 @kernel
 def _occupy(st: State, e: int, app: int, node: int, count: int) -> None:
     st.hidden[e, BOUND, app] += count
+    st.placed[e, st.node[e, node].pool, app] += count
     st.node[e, node].pods += count
     st.room[e, ROOM_CPU, node] -= count * st.known[e, CPU_REQUEST, app]
     st.room[e, ROOM_MEMORY, node] -= count * st.known[e, MEMORY_REQUEST, app]

@@ -35,16 +35,15 @@ def app_history(world: World, environment: int, minutes: int = HISTORY_MINUTES) 
     domain = world.population.apps.domain.astype(np.int32)
     seed = int(world.state.env["seed"][environment])
     everything = np.ones_like(rates[0])
-    active = np.ones(domain.size, np.int32)
-    _fill(world.given, domain, seed, everything, active, rates)
+    _fill(world.given, domain, seed, everything, rates)
     return rates
 
 
 @kernel
-def _fill(given: Given, domain: I32, seed: int, passed: F32, active: I32, rates: F32) -> None:
+def _fill(given: Given, domain: I32, seed: int, passed: F32, rates: F32) -> None:
     """Everything gets through: in the past nothing was overloaded."""
     calls = given.calls
     for row in range(rates.shape[0]):
         minute = row - rates.shape[0]
         base_rates(given.apps, domain, given.shape, given.script, seed, minute, rates[row])
-        call_forward(calls.caller, calls.callee, calls.per_request, passed, active, rates[row])
+        call_forward(calls.caller, calls.callee, calls.per_request, passed, rates[row])

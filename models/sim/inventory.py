@@ -26,7 +26,8 @@ class Inventory(NamedTuple):
     latency_target: F32
     """[A] seconds; infinite for best-effort apps."""
     saturation: F32
-    """[A] CPU use over request at which the app's load tests found its pods saturated."""
+    """[A] CPU use over request at which the app's load tests, on full nodes, found its pods
+    saturated: nobody counts on idle cores."""
     request_mix: F32
     """[A, request types] share of each of REQUEST_TYPES in the app's requests, as declared; what
     arrives may shift and then shows only in the CPU per request."""
@@ -62,7 +63,7 @@ def declare(population: Population, cluster: Cluster) -> Inventory:
         min_replicas=apps.min_replicas,
         max_replicas=apps.max_replicas,
         latency_target=apps.latency_target,
-        saturation=(apps.workers_per_core * apps.cpu_limit_ratio * busy).astype(np.float32),
+        saturation=(apps.workers_per_core * busy).astype(np.float32),
         request_mix=apps.request_mix,
         priority=np.array([PRIORITIES.index(d.priority) for d in cluster.domains], np.int32),
         floor_share=np.array([d.floor_share for d in cluster.domains], np.float32),

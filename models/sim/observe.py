@@ -12,7 +12,7 @@ import numpy as np
 from models.jit import copy_row, kernel
 from models.sim.apps import F32, I8, I32
 from models.sim.describe.overlays import OUTAGE_ZERO, Script
-from models.sim.draws import Purpose, as_uniform, draw, stream, uniform
+from models.sim.draws import Purpose, as_uniform_32, draw_in_row, row_key, stream, uniform
 from models.sim.layout import Rules
 from models.sim.provisioner import coming_nodes
 from models.sim.records import FLOAT, INT, Records, record_type
@@ -31,7 +31,7 @@ _NOISE = int(Purpose.METRIC_NOISE)
 _PHASE = int(Purpose.METRIC_PHASE)
 _SCRAPE_TICKS: Final = 3
 """metrics-server scrapes every 30 s: the age of what it answers grows until the next scrape."""
-_FIELD = np.uint64(0xFFFF)
+_RING = np.uint32(SAMPLE_RING)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 _UNIFORM_TO_STD = 12.0**0.5
 
@@ -126,22 +126,26 @@ def observe(
 
 @kernel
 def _look_back(ring: F32, kind: int, ages: I32, tick: int, out: F32) -> None:
+    last = np.uint32(tick - 1)
     for app in range(out.size):
-        out[app] = ring[(tick - 1 - ages[app]) % SAMPLE_RING, kind, app]
+        # Unsigned, so that the remainder is a mask and no index is checked for its sign.
+        place = np.uint32(last - np.uint32(ages[app])) % _RING
+        out[app] = ring[place, kind, app]
 
 
 @kernel
 def _lose_samples(noises: np.uint64, tick: int, share: np.float32, missing: I8) -> None:
-    limit = np.uint64(share * np.float32(65536.0))
+    key = row_key(noises, SAMPLES, tick)
     for app in range(missing.size):
-        missing[app] = 1 if (draw(noises, app, SAMPLES, tick) & _FIELD) < limit else 0
+        missing[app] = 1 if as_uniform_32(draw_in_row(key, app)) < share else 0
 
 
 @kernel
 def _add_noise(noises: np.uint64, tick: int, kind: int, spread: np.float32, row: F32) -> None:
     """Uniform noise: relative, of a given width."""
+    key = row_key(noises, kind, tick)
     for app in range(row.size):
-        unit = np.float32(as_uniform(draw(noises, app, kind, tick))) - _HALF
+        unit = as_uniform_32(draw_in_row(key, app)) - _HALF
         row[app] *= _ONE + spread * unit
 
 

@@ -33,16 +33,29 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
     known, hidden = st.known[e], st.hidden[e]
     _let_ready(known[STARTING], st.ready_ring[e, tick % READY_RING])
     _let_return(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
-    deploy_left = hidden[DEPLOY_LEFT]
-    for app in range(deploy_left.size):
-        if deploy_left[app] > 0:
-            _move_deploy_on(st, acc, e, app, rules)
     _compare(known[REPLICAS], hidden[SURGE], known[ACTIVE], hidden[BOUND], known[PENDING], missing)
+    _note_deploys(hidden[DEPLOY_LEFT], missing)
     for app in range(missing.size):
-        if missing[app] > 0:
-            enqueue(st, e, app, missing[app])
-        elif missing[app] < 0:
-            _stop(st, acc, e, app, -missing[app])
+        if missing[app] != 0:
+            _settle(st, acc, e, app, rules)
+
+
+@kernel
+def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+    if st.hidden[e, DEPLOY_LEFT, app] > 0:
+        _move_deploy_on(st, acc, e, app, rules)
+    missing = _missing_pods(st, e, app) - st.known[e, PENDING, app]
+    if missing > 0:
+        enqueue(st, e, app, missing)
+    elif missing < 0:
+        _stop(st, acc, e, app, -missing)
+
+
+@kernel
+def _missing_pods(st: State, e: int, app: int) -> int:
+    """Wanted pods that are not on nodes."""
+    wanted = st.known[e, REPLICAS, app] + st.hidden[e, SURGE, app]
+    return int(wanted * st.known[e, ACTIVE, app] - st.hidden[e, BOUND, app])
 
 
 @kernel
@@ -64,9 +77,17 @@ def _let_return(down: I32, bound: I32, returning: I32) -> None:
 def _compare(
     replicas: I32, surge: I32, active: I32, bound: I32, pending: I32, missing: I32
 ) -> None:
+    """Mark the few apps that need a closer look: their counts disagree."""
     for app in range(missing.size):
         wanted = (replicas[app] + surge[app]) * active[app]
         missing[app] = wanted - bound[app] - pending[app]
+
+
+@kernel
+def _note_deploys(deploy_left: I32, missing: I32) -> None:
+    """Apps that are being deployed need one as well."""
+    for app in range(missing.size):
+        missing[app] |= deploy_left[app]
 
 
 @kernel
@@ -84,10 +105,8 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
 @kernel
 def _move_deploy_on(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     """The next batch goes when all pods of the last one are ready."""
-    wanted = st.known[e, REPLICAS, app] + st.hidden[e, SURGE, app]
-    missing = wanted * st.known[e, ACTIVE, app] - st.hidden[e, BOUND, app]
     # Replacements of this very tick are not even queued yet: they are missing.
-    if missing > 0 or st.known[e, STARTING, app] > 0:
+    if _missing_pods(st, e, app) > 0 or st.known[e, STARTING, app] > 0:
         return
     unavailable = math.floor(st.known[e, REPLICAS, app] * rules.physics[0].max_unavailable)
     _replace(st, acc, e, app, max(1, st.hidden[e, SURGE, app] + unavailable))

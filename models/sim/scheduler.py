@@ -27,11 +27,14 @@ from models.sim.state import (
     ROOM_MEMORY,
     State,
 )
+from models.sim.tail import exponential
 
 _START = int(Purpose.POD_START)
 CLASSES = 4
 SPREAD = 8
-"""A batch is spread over at least this many nodes where it is large enough."""
+"""A batch is spread over this many nodes where it is large enough."""
+_BLOCK = 16
+"""Nodes that are passed over together when none of them has room."""
 START_STRIDE = 7919
 _PREEMPTIONS_PER_TICK = 400
 _HUGE = 1 << 30
@@ -147,35 +150,64 @@ def place_in_pool(
         return 0
     first, end = rules.pools[pool].first, rules.pools[pool].end
     size = end - first
-    free_cpu, free_memory = st.room[e, ROOM_CPU], st.room[e, ROOM_MEMORY]
     # Far quicker than the search: most pods that fit nowhere are refused here.
-    roomiest = _highest(free_cpu[first:end])
+    roomiest = _highest(st.room[e, ROOM_CPU, first:end])
     if roomiest < cpu:
         failed.cpu[pool] = min(failed.cpu[pool], roomiest + 1)
         return 0
-    chunk = max(1, wanted // SPREAD)
-    left = wanted
-    offset = (app * START_STRIDE) % size
-    for step in range(2 * size):
-        if step == size:
-            # Once round, evenly; what is left takes any room there is.
-            if left == wanted:
-                break
-            chunk = left
-        node = first + offset
-        offset = offset + 1 if offset + 1 < size else 0
-        if free_cpu[node] < cpu:
-            continue
-        there = min(free_cpu[node] // cpu, free_memory[node] // memory)
-        fits = min(left, chunk, there, rules.pools[pool].max_pods - st.node[e, node].pods)
-        if fits > 0 and st.env[e].free_group != NONE:
-            bind(st, acc, e, app, node, fits, since, apps, rules)
-            left -= fits
-            if left == 0:
-                return wanted
+    start = first + (app * START_STRIDE) % size
+    # Once round, evenly; what is left takes any room there is.
+    chunk = pods_per_node(wanted)
+    left = wanted - _fill(st, acc, e, app, wanted, chunk, since, start, end, apps, rules)
+    left -= _fill(st, acc, e, app, left, chunk, since, first, start, apps, rules)
     if left == wanted:
         failed.both[pool, ROOM_CPU] = cpu
         failed.both[pool, ROOM_MEMORY] = memory
+        return 0
+    left -= _fill(st, acc, e, app, left, left, since, start, end, apps, rules)
+    left -= _fill(st, acc, e, app, left, left, since, first, start, apps, rules)
+    return wanted - left
+
+
+@kernel
+def pods_per_node(wanted: int) -> int:
+    """Pods of a batch that go to one node where it is spread."""
+    return (wanted + SPREAD - 1) // SPREAD
+
+
+@kernel
+def _fill(
+    st: State,
+    acc: Accounts,
+    e: int,
+    app: int,
+    wanted: int,
+    chunk: int,
+    since: int,
+    begin: int,
+    stop: int,
+    apps: Records,
+    rules: Rules,
+) -> int:
+    """Bind up to `chunk` pods to each node of a range, in order; returns how many."""
+    free_cpu, free_memory = st.room[e, ROOM_CPU], st.room[e, ROOM_MEMORY]
+    cpu, memory = st.known[e, CPU_REQUEST, app], st.known[e, MEMORY_REQUEST, app]
+    left = wanted
+    node = begin
+    while node < stop and left > 0:
+        if node + _BLOCK <= stop and _highest(free_cpu[node : node + _BLOCK]) < cpu:
+            node += _BLOCK
+            continue
+        for candidate in range(node, min(node + _BLOCK, stop)):
+            if free_cpu[candidate] < cpu:
+                continue
+            slots = rules.pools[rules.node_pool[candidate]].max_pods - st.node[e, candidate].pods
+            there = min(free_cpu[candidate] // cpu, free_memory[candidate] // memory, slots)
+            fits = min(left, chunk, there)
+            if fits > 0 and st.env[e].free_group != NONE:
+                bind(st, acc, e, app, candidate, fits, since, apps, rules)
+                left -= fits
+        node += _BLOCK
     return wanted - left
 
 
@@ -219,20 +251,16 @@ def bind(
 @kernel
 def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: Rules) -> int:
     """Ticks from bound to ready: image, boot and warm-up, the next readiness probe."""
-    starts = stream(st.env[e].seed, _START)
-    word = draw(starts, app, 3 * node, st.env[e].tick)
-    seconds = as_uniform(word) * rules.physics[0].readiness_s
-    other = draw(starts, app, 3 * node + 1, st.env[e].tick)
-    seconds += (
-        rules.physics[0].pod_boot_s
-        * apps[app].boot
-        * math.exp(rules.physics[0].start_sigma * as_normal(other))
-    )
-    third = draw(starts, app, 3 * node + 2, st.env[e].tick)
-    if as_uniform(third) >= rules.physics[0].image_cached_share:
-        slow = math.exp(rules.physics[0].start_sigma * as_normal(mix(third)))
-        seconds += rules.physics[0].image_pull_s * apps[app].image_pull * slow
-    return min(READY_RING - 1, max(1, math.ceil(seconds / rules.physics[0].tick_s)))
+    physics = rules.physics[0]
+    word = draw(stream(st.env[e].seed, _START), app, node, st.env[e].tick)
+    other = mix(word)
+    slow_boot = exponential(physics.start_sigma * as_normal(other))
+    seconds = physics.pod_boot_s * apps[app].boot * slow_boot
+    seconds += as_uniform(word) * physics.readiness_s
+    if as_uniform(mix(other)) >= physics.image_cached_share:
+        slow_pull = exponential(physics.start_sigma * as_normal(mix(~other)))
+        seconds += physics.image_pull_s * apps[app].image_pull * slow_pull
+    return min(READY_RING - 1, max(1, math.ceil(seconds / physics.tick_s)))
 
 
 @kernel

@@ -20,9 +20,10 @@ from models.sim.accounting import (
     Accounts,
 )
 from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I32
-from models.sim.draws import Purpose, as_normal, draw, stream
+from models.sim.bursts import BURST_ROWS, burst
+from models.sim.draws import Purpose, as_normal_32, draw_in_row, row_key, stream
 from models.sim.erlang import U32, LatencyTables, interpolate, locate
-from models.sim.records import Record
+from models.sim.layout import Rules
 from models.sim.service_rows import CallRows, Traits
 from models.sim.state import (
     ACTIVE,
@@ -67,8 +68,8 @@ _MILLI = np.float32(0.001)
 
 # Rows of the scratch memory.
 DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED, LOAD, DOWNWARD, RIGHTWARD = range(10)
-LATE, OWN_FAIL = range(10, 12)
-SCRATCH_ROWS: Final = 12
+LATE, OWN_FAIL, HELD, BURSTS = range(10, 14)
+SCRATCH_ROWS: Final = BURSTS + BURST_ROWS
 
 
 @kernel
@@ -78,12 +79,13 @@ def serve(
     e: int,
     traits: Traits,
     calls: CallRows,
-    physics: Record,
+    rules: Rules,
     tables: LatencyTables,
     scratch: F32,
     cells: U32,
 ) -> None:
     """Serve one tick of environment `e` and write its true measurements."""
+    physics = rules.physics[0]
     tick, seconds = st.env[e].tick, physics.tick_s
     sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
     known, hidden, books = st.known[e], st.hidden[e], acc.books[e]
@@ -93,33 +95,38 @@ def serve(
     within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
     _arrive(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
-        within, seconds, stream(st.env[e].seed, _SHOT), tick, demand,
+        within, seconds, row_key(stream(st.env[e].seed, _SHOT), 0, tick), demand,
     )  # fmt: skip
-    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], known[ACTIVE], demand)
+    _limit_to(known[ACTIVE], flow[PASSED])
+    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
+    _limit_to(known[ACTIVE], demand)
     _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
     _find_capacity(
         known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
         traits.workers, traits.cpu_seconds, traits.io_seconds, servers, service,
     )  # fmt: skip
+    burst(st, e, traits, rules, demand, service, servers, scratch[BURSTS:])
     _work(
         demand, servers, service, traits.timeout, seconds, flow[BACKLOG], done, fail, waited,
         scratch[LOAD],
     )  # fmt: skip
     locate(servers, scratch[LOAD], cells, scratch[DOWNWARD], scratch[RIGHTWARD])
-    interpolate(tables.p50, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50])
-    interpolate(tables.p99, cells, scratch[DOWNWARD], scratch[RIGHTWARD], spread)
+    interpolate(tables, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50], spread)
     late, own_fail = scratch[LATE], scratch[OWN_FAIL]
     _take_time(service, traits.timeout, waited, sample[P50], spread, late)
     failing = _answer(
         demand, done, late, fail, own_fail, flow[PASSED],
         books[ARRIVED], books[SERVED], books[FAILED], sample[THROUGHPUT],
     )  # fmt: skip
-    _bring_latency_home(calls.caller, calls.callee, calls.per_request, sample[P50], spread)
+    _bring_latency_home(
+        calls.home_caller, calls.home_callee, calls.home_per_request, sample[P50], spread
+    )
     if failing > 0:
         _bring_failures_home(
-            calls, traits.timeout, known[DOMAIN], sample[P50], fail, sample[THROUGHPUT],
+            calls, traits.timeout, known[DOMAIN], fail, sample[THROUGHPUT], scratch[HELD],
             acc.domains[e, :, UNSCORED],
         )  # fmt: skip
+        _add(scratch[HELD], sample[P50])
     _judge(
         demand, fail, own_fail, late, waited, spread, sample[P50], traits.target,
         traits.retry_share,
@@ -141,26 +148,29 @@ def _arrive(
     within: np.float32,
     seconds: np.float32,
     shots: np.uint64,
-    tick: int,
     demand: F32,
 ) -> None:
     """Requests of this tick: from outside with the shot noise of a Poisson process, and retries."""
     for app in range(demand.size):
         now = rate[app] + within * (rate_next[app] - rate[app])
         mean = now * boost[app] * seconds * np.float32(active[app])
-        noise = np.float32(as_normal(draw(shots, app, 0, tick)))
+        noise = as_normal_32(draw_in_row(shots, app))
         demand[app] = max(_ZERO, mean + noise * np.float32(math.sqrt(mean))) + retry[app]
 
 
 @kernel
-def call_forward(
-    callers: U32, callees: U32, per_request: F32, passed: F32, active: I32, demand: F32
-) -> None:
-    """What a caller got through last tick is what it passes on now, to apps that exist."""
+def _limit_to(active: I32, row: F32) -> None:
+    """Apps that do not exist are called by nobody and pass nothing on."""
+    for app in range(row.size):
+        row[app] *= np.float32(active[app])
+
+
+@kernel
+def call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, demand: F32) -> None:
+    """What a caller got through last tick is what it passes on now."""
     for edge in range(callers.size):
-        caller, callee = callers[edge], callees[edge]
-        share = passed[caller] * per_request[edge] * np.float32(active[callee])
-        demand[callee] += demand[caller] * share
+        caller = callers[edge]
+        demand[callees[edge]] += demand[caller] * passed[caller] * per_request[edge]
 
 
 @kernel
@@ -182,17 +192,18 @@ def _find_capacity(
     servers: F32,
     service: F32,
 ) -> None:
-    """Servers of each app's queue and the time one of them takes for a request.
+    """Servers that requests guarantee to each app's queue, and the time one takes for a request.
 
-    Below one core, and below its first size, a pod is slower per request, not only smaller.
+    With a limit below one core and below its first size a pod is slower per request, not only
+    smaller.
     """
     for app in range(servers.size):
-        limit = np.float32(cpu_request[app]) * _MILLI * limit_ratio[app]
-        stretch = max(_ONE, start_limit[app] / limit)
+        request = np.float32(cpu_request[app]) * _MILLI
+        stretch = max(_ONE, start_limit[app] / (request * limit_ratio[app]))
         work = cpu_seconds[app] * payload[app]
-        # However small the wait for disks, all workers together get no more than the limit.
+        # However small the wait for disks, all workers together get no more than their CPU.
         service[app] = max(work + io_seconds[app], workers[app] * work) * stretch
-        servers[app] = np.float32(ready[app]) * workers[app] * limit * stretch
+        servers[app] = np.float32(ready[app]) * workers[app] * request * stretch
 
 
 @kernel
@@ -303,6 +314,12 @@ def _as_float(row: I32, out: F32) -> None:
 
 
 @kernel
+def _add(row: F32, out: F32) -> None:
+    for app in range(row.size):
+        out[app] += row[app]
+
+
+@kernel
 def _scale(row: F32, factor: np.float32, out: F32) -> None:
     for app in range(row.size):
         out[app] = row[app] * factor
@@ -336,8 +353,7 @@ def _bring_latency_home(
     callers: U32, callees: U32, per_request: F32, p50: F32, spread: F32
 ) -> None:
     """Add the callees' latency to their callers, the innermost first."""
-    for back in range(1, callers.size + 1):
-        edge = callers.size - back
+    for edge in range(callers.size):
         caller, callee, often = callers[edge], callees[edge], per_request[edge]
         p50[caller] += often * p50[callee]
         spread[caller] += often * spread[callee]
@@ -348,23 +364,28 @@ def _bring_failures_home(
     calls: CallRows,
     timeout: F32,
     domain: I32,
-    p50: F32,
     fail: F32,
     served: F32,
+    held: F32,
     unscored: F64,
 ) -> None:
-    """A failed call fails its caller, lets it go on unscored, or makes it wait."""
+    """A failed call fails its caller, lets it go on unscored, or makes it wait.
+
+    `held` is the time that such waiting takes; it comes home to the callers' callers as well.
+    """
+    held[:] = _ZERO
     for place in range(calls.callees.size):
         callee = calls.callees[place]
-        if fail[callee] <= _UNNOTICED:
+        if fail[callee] <= _UNNOTICED and held[callee] == _ZERO:
             continue
         for edge in range(calls.first[place], calls.first[place + 1]):
-            caller = calls.back_caller[edge]
-            lost = min(_ONE, calls.back_per_request[edge] * fail[callee])
+            caller, often = calls.back_caller[edge], calls.back_per_request[edge]
+            lost = min(_ONE, often * fail[callee])
+            held[caller] += often * held[callee]
             if calls.back_guard[edge] == GUARD_FAIL_OPEN:
                 unscored[domain[caller]] += lost * served[caller]
             elif calls.back_guard[edge] == GUARD_QUEUE:
-                p50[caller] += lost * timeout[callee]
+                held[caller] += lost * timeout[callee]
             else:
                 fail[caller] += lost * (_ONE - fail[caller])
 

@@ -12,8 +12,13 @@ class CallRows(NamedTuple):
     """The call graph, one row per property; unsigned indices spare numba's wrap-around check."""
 
     caller: U32
+    """Of the walk forward, the outermost callers first."""
     callee: U32
     per_request: F32
+    home_caller: U32
+    """Of the walk backward, the innermost callers first."""
+    home_callee: U32
+    home_per_request: F32
     callees: U32
     """Apps that are called, the innermost first."""
     first: I32
@@ -29,12 +34,20 @@ def call_rows(calls: Calls) -> CallRows:
     last_call = np.zeros(int(calls.callee.max(initial=-1)) + 1, np.int64)
     # Edges are sorted by caller, outermost first: an app's last edge tells its depth.
     np.maximum.at(last_call, calls.callee, np.arange(calls.callee.size))
+    depth = call_depth(calls)[calls.caller]
+    # Side by side stand calls that add to different apps: an addition to a number in memory
+    # takes several times as long when it has to wait for the last one to the same number.
+    forth = np.lexsort((_turns(calls.callee), depth))
+    home = np.lexsort((_turns(calls.caller), -depth))
     inner_first = np.argsort(-last_call[calls.callee], kind="stable")
     _, starts = np.unique(-last_call[calls.callee][inner_first], return_index=True)
     return CallRows(
-        caller=calls.caller.astype(np.uint32),
-        callee=calls.callee.astype(np.uint32),
-        per_request=calls.per_request,
+        caller=calls.caller[forth].astype(np.uint32),
+        callee=calls.callee[forth].astype(np.uint32),
+        per_request=calls.per_request[forth],
+        home_caller=calls.caller[home].astype(np.uint32),
+        home_callee=calls.callee[home].astype(np.uint32),
+        home_per_request=calls.per_request[home],
         callees=calls.callee[inner_first][starts].astype(np.uint32),
         first=np.append(starts, calls.callee.size).astype(np.int32),
         back_caller=calls.caller[inner_first].astype(np.uint32),
@@ -43,12 +56,30 @@ def call_rows(calls: Calls) -> CallRows:
     )
 
 
+def call_depth(calls: Calls) -> I32:
+    """[apps that call or are called] calls on the longest way from outside to each app."""
+    apps = 1 + max(int(calls.caller.max(initial=-1)), int(calls.callee.max(initial=-1)))
+    depth = np.zeros(apps, np.int32)
+    for caller, callee in zip(calls.caller, calls.callee, strict=True):
+        depth[callee] = max(depth[callee], depth[caller] + 1)
+    return depth
+
+
+def _turns(apps: I32) -> I32:
+    """[calls] how many calls of the same app come before each."""
+    order = np.argsort(apps, kind="stable")
+    _, first, counts = np.unique(apps[order], return_index=True, return_counts=True)
+    turns = np.zeros(apps.size, np.int32)
+    turns[order] = np.arange(apps.size) - np.repeat(first, counts)
+    return turns
+
+
 class Traits(NamedTuple):
     """What the service formulas need of each app, one row each."""
 
     limit_ratio: F32
     start_limit: F32
-    """CPU limit at the start, at most one core: below it a pod is slower per request."""
+    """CPU limit at the start, at most one core: a pod with a lower limit is slower per request."""
     workers: F32
     cpu_seconds: F32
     io_seconds: F32

@@ -11,7 +11,7 @@ from models.sim.groups import add_group
 from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
-from models.sim.scheduler import SPREAD, START_STRIDE
+from models.sim.scheduler import START_STRIDE, pods_per_node
 from models.sim.state import (
     ACTIVE,
     BOUND,
@@ -44,6 +44,7 @@ def fill(
     st: State, cluster: Cluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod, ready since before tick 0."""
+    st.node["pool"] = rules.node_pool
     st.known[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
     st.known[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
     st.known[:, REPLICAS] = replicas
@@ -58,7 +59,7 @@ def fill(
 
 def _container_ages(apps: Apps, seed: int, cluster: Cluster) -> F32:
     """[A] hours since the last deploy, or since memory growth last killed the containers."""
-    room = apps.memory_request - apps.memory_base
+    room = apps.memory_request * apps.memory_limit_ratio - apps.memory_base
     until_full = np.where(apps.memory_leak > 0, room / np.maximum(apps.memory_leak, 1e-9), np.inf)
     between_deploys = 24 / max(cluster.churn.deploys_per_app_per_day, 1e-3)
     share = [uniform(seed, Purpose.CONTAINER_AGE, app, 0, 0) for app in range(room.size)]
@@ -106,7 +107,7 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
         return 0
     first = rules.pools[pool].first
     size = rules.pools[pool].start_nodes
-    chunk = max(1, wanted // SPREAD)
+    chunk = pods_per_node(wanted)
     left = wanted
     offset = (app * START_STRIDE) % size
     for step in range(2 * size):

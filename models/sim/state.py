@@ -98,6 +98,7 @@ NODE: Final = record_type(
     low=INT,  # tick since which the node is under-used, NONE when it is not
     market=INT,
     zone=INT,
+    pool=INT,
     group=INT,  # first group on the node
 )
 
@@ -125,6 +126,8 @@ class State(NamedTuple):
     """[E, KNOWN, A]."""
     hidden: I32
     """[E, HIDDEN, A]."""
+    placed: I32
+    """[E, P, A] pods of an app on the nodes of a pool; over all pools they are BOUND."""
     flow: F32
     """[E, FLOWS, A]."""
     group: Records
@@ -158,6 +161,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         env=np.zeros(e, ENVIRONMENT),
         known=np.zeros((e, KNOWN, a), np.int32),
         hidden=np.zeros((e, HIDDEN, a), np.int32),
+        placed=np.zeros((e, layout.pools, a), np.int32),
         flow=np.zeros((e, FLOWS, a), np.float32),
         group=np.zeros((e, layout.groups), GROUP),
         queue=np.zeros((e, layout.queue), ENTRY),

@@ -65,7 +65,7 @@ def _advance_one(
         begin_minute(st, e, apps, given.shape, script, every)
     lay_waves(st, e, script)
     serve(
-        st, acc, e, given.traits, given.calls, rules.physics[0], given.tables,
+        st, acc, e, given.traits, given.calls, rules, given.tables,
         scratch.per_app, scratch.cells,
     )  # fmt: skip
     close_tick(st, acc, e, rules)

@@ -13,7 +13,16 @@ from models.jit import copy_row, kernel
 from models.sim.apps import F32, F64, I32
 from models.sim.describe.overlays import TRAFFIC, Script
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
-from models.sim.draws import Purpose, as_normal, as_uniform, draw, stream
+from models.sim.draws import (
+    Purpose,
+    as_normal_32,
+    as_uniform,
+    as_uniform_32,
+    draw,
+    draw_in_row,
+    row_key,
+    stream,
+)
 from models.sim.records import Record, Records
 from models.sim.state import BOOST, DOMAIN, PAYLOAD, RATE, RATE_NEXT, State
 from models.sim.tail import exponential
@@ -43,6 +52,8 @@ class TrafficShape(NamedTuple):
     """[A] mean requests per second from outside."""
     noise: F32
     """[A] log standard deviation of the slow noise."""
+    bursts_per_hour: F32
+    """[A]."""
     day_profiles: F32
     """[profiles, 1440] traffic of a minute of the day over the day's mean."""
 
@@ -90,22 +101,19 @@ def add_octave(
     """
     towards = np.float32(weight * at)
     stays = np.float32(weight * (1.0 - at))
+    last, following = row_key(noise_stream, octave, knot), row_key(noise_stream, octave, knot + 1)
     if at == 0.0:
         for app in range(noise.size):
-            noise[app] += stays * np.float32(as_normal(draw(noise_stream, app, octave, knot)))
+            noise[app] += stays * as_normal_32(draw_in_row(last, app))
     else:
         for app in range(noise.size):
-            last = np.float32(as_normal(draw(noise_stream, app, octave, knot)))
-            following = np.float32(as_normal(draw(noise_stream, app, octave, knot + 1)))
-            noise[app] += stays * last + towards * following
+            before = as_normal_32(draw_in_row(last, app))
+            noise[app] += stays * before + towards * as_normal_32(draw_in_row(following, app))
 
 
 @kernel
 def burst_factor(burst_stream: np.uint64, kind: Record, app: int, moment: Moment) -> float:
-    """A short burst at a random minute of some hours: sudden rise, linear fall."""
-    word = draw(burst_stream, app, 0, moment.hour)
-    if as_uniform(word) * 24.0 >= kind.bursts_per_day:
-        return 1.0
+    """A short burst at a random minute of an hour that has one: sudden rise, linear fall."""
     shape = draw(burst_stream, app, 1, moment.hour)
     since = moment.of_hour - int(as_uniform(shape) * (60 - _BURST_MINUTES))
     if since < 0 or since >= _BURST_MINUTES:
@@ -153,7 +161,7 @@ def base_rates(
         add_octave(noise_stream, octave, knot, at, shape.weights[octave], rates)
     _noise_to_rates(shape.noise, shape.own_rps, rates)
     _lay_season(apps, domains, shape, script, moment, rates)
-    _lay_bursts(apps, stream(seed, _BURST), moment, rates)
+    _lay_bursts(apps, shape.bursts_per_hour, stream(seed, _BURST), moment, rates)
 
 
 @kernel
@@ -174,9 +182,13 @@ def _lay_season(
 
 
 @kernel
-def _lay_bursts(apps: Records, burst_stream: np.uint64, moment: Moment, rates: F32) -> None:
+def _lay_bursts(
+    apps: Records, per_hour: F32, burst_stream: np.uint64, moment: Moment, rates: F32
+) -> None:
+    key = row_key(burst_stream, 0, moment.hour)
     for app in range(rates.size):
-        rates[app] *= burst_factor(burst_stream, apps[app], app, moment)
+        if as_uniform_32(draw_in_row(key, app)) < per_hour[app]:
+            rates[app] *= burst_factor(burst_stream, apps[app], app, moment)
 
 
 @kernel

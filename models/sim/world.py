@@ -144,6 +144,7 @@ def traffic_shape(cluster: Cluster, apps: Apps, start_minute_of_week: int) -> Tr
         periods=_whole(noise.periods_minutes),
         own_rps=apps.own_rps,
         noise=apps.noise,
+        bursts_per_hour=apps.bursts_per_day / np.float32(24),
         day_profiles=apps.day_profiles,
     )
 

@@ -75,7 +75,7 @@ def _waves(st: State, _acc: Accounts, _plan: Plan, given: Given, _scratch: Scrat
 def _serve(st: State, acc: Accounts, _plan: Plan, given: Given, scratch: Scratch) -> None:
     for e in range(st.env.size):
         serve(
-            st, acc, e, given.traits, given.calls, given.rules.physics[0], given.tables,
+            st, acc, e, given.traits, given.calls, given.rules, given.tables,
             scratch.per_app, scratch.cells,
         )  # fmt: skip
 

@@ -100,6 +100,16 @@ def test_a_cluster_of_any_size_keeps_its_proportions(apps: int) -> None:
             1,
             "domains[0]: unknown field prioritty, did you mean priority?",
         ),
+        (
+            ("domains", 3, "limits", "cpu_ratio"),
+            0.9,
+            "domains[3].limits.cpu_ratio: expected a number >= 1, got 0.9",
+        ),
+        (
+            ("domains", 3, "limits", "memory_ratio"),
+            11,
+            "domains[3].limits.memory_ratio: expected a number <= 10, got 11",
+        ),
         (("prices", "x"), 1, "prices: unknown field x, expected one of on_demand, reserved, spot"),
     ],
 )

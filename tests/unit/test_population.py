@@ -33,7 +33,7 @@ def _seconds(apps: Apps) -> F64:
 
 
 def _workers(apps: Apps) -> F64:
-    workers = apps.workers_per_core * apps.cpu_request * apps.cpu_limit_ratio
+    workers = apps.workers_per_core * apps.cpu_request
     return np.asarray(workers, dtype=np.float64)
 
 
@@ -136,10 +136,9 @@ def test_kinds_have_their_shares() -> None:
     assert np.mean(bound == IO_BOUND) == pytest.approx(0.20, abs=0.01)
 
 
-def test_only_io_bound_apps_saturate_before_their_cpu_limit() -> None:
+def test_only_io_bound_apps_saturate_before_their_cpu_request() -> None:
     apps = population().apps
-    limit = apps.cpu_request * apps.cpu_limit_ratio
-    full = _workers(apps) * apps.cpu_seconds / _seconds(apps) / limit
+    full = _workers(apps) * apps.cpu_seconds / _seconds(apps) / apps.cpu_request
     io = apps.bound == IO_BOUND
     np.testing.assert_allclose(full[~io], 1.0, rtol=1e-5)
     assert full[io].min() >= 0.449

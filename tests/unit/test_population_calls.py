@@ -10,6 +10,7 @@ from models.sim.apps import Calls, Population
 from models.sim.describe.config import Call, Cluster, load_cluster, with_apps
 from models.sim.describe.errors import InputError
 from models.sim.population.generate import generate, reachable
+from models.sim.service_rows import call_rows
 
 
 @cache
@@ -91,3 +92,12 @@ def _assert_sound_calls(people: Population) -> None:
     for caller, callee in zip(calls.caller.tolist(), calls.callee.tolist(), strict=True):
         seen_as_caller.add(caller)
         assert callee not in seen_as_caller
+
+
+def test_walks_along_the_calls_find_every_sum_complete() -> None:
+    """Forward, all calls to an app come before its own; backward, all its own before those."""
+    rows = call_rows(population().calls)
+    last_to = {int(app): edge for edge, app in enumerate(rows.callee)}
+    assert all(last_to.get(int(app), -1) < edge for edge, app in enumerate(rows.caller))
+    last_of = {int(app): edge for edge, app in enumerate(rows.home_caller)}
+    assert all(last_of.get(int(app), -1) < edge for edge, app in enumerate(rows.home_callee))

@@ -7,7 +7,7 @@ import pytest
 from models.sim.accounting import CRASHED, OOM_KILLED
 from models.sim.apps import GUARD_NONE
 from models.sim.describe.events import Deploy, Inventory, Target, Traffic
-from models.sim.state import ERRORS, PENDING, READY, RETRY, RPS, SAMPLE_RING
+from models.sim.state import ERRORS, PENDING, READY, RESTARTS, RETRY, RPS, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.tiny import one_call, plain_apps, still_cluster, still_scenario
 
@@ -42,6 +42,17 @@ def test_memory_that_grows_kills_in_the_end() -> None:
     for _ in range(90):
         world.step(world.hold())
     assert world.accounts.totals[0, OOM_KILLED] > 0
+
+
+def test_memory_above_the_request_kills_only_above_the_limit() -> None:
+    population = plain_apps(
+        2, start_replicas=10, memory_base=1.3, memory_limit_ratio=[1.5, 1.2], max_replicas=10
+    )
+    world = World(still_cluster(100), still_scenario(), [1], population)
+    for _ in range(30):
+        world.step(world.hold())
+    assert world.state.known[0, RESTARTS, 0] == 0
+    assert world.state.known[0, RESTARTS, 1] > 0
 
 
 def test_an_app_that_has_vanished_is_not_called() -> None:

@@ -92,3 +92,27 @@ def test_a_guard_decides_what_a_failing_callee_does_to_its_caller(guard: int) ->
     assert (unscored > 0) == (guard == GUARD_FAIL_OPEN)
     if guard == GUARD_QUEUE:
         assert caller[P50] > 0.5, "the caller waits for the callee's time-out"
+
+
+def test_waiting_for_a_failed_call_reaches_the_callers_of_the_caller() -> None:
+    """App 0 calls app 1 for every second request, app 1 waits for app 2, which fails."""
+    calls = Calls(
+        caller=np.array([0, 1], np.int32),
+        callee=np.array([1, 2], np.int32),
+        per_request=np.array([0.5, 1.0], np.float32),
+        guard=np.array([GUARD_NONE, GUARD_QUEUE], np.int8),
+        cross_domain=np.zeros(2, np.int8),
+    )
+    own = [14_000.0, 7_000.0, 0.0]
+    population = plain_apps(
+        3, calls, start_replicas=20, cpu_seconds=1e-3, timeout=0.5, own_rps=own, mean_rps=14_000.0
+    )
+    world = World(still_cluster(100), still_scenario([slow_down(2)]), [1], population)
+    for _ in range(12):
+        world.step(world.hold())
+    outer, middle, inner = world.state.samples[0, 11 % SAMPLE_RING, :, :3].T
+    assert inner[ERRORS] > 0.5
+    assert outer[ERRORS] < 0.01
+    held = middle[P50] - inner[P50]
+    assert held > 0.25, "the middle waits for time-outs"
+    assert outer[P50] == pytest.approx(0.5 * middle[P50], rel=0.05)

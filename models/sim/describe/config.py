@@ -31,6 +31,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
+LimitRatio = Annotated[float, Meta(ge=1, le=10)]
 
 
 class _Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +52,15 @@ class Slo(_Spec, frozen=True, kw_only=True):
             raise ValueError("expected timeout_ms above latency_target_ms")
 
 
+class Limits(_Spec, frozen=True, kw_only=True):
+    """How far pods may go above what they request and are packed by; 1 is no further."""
+
+    cpu_ratio: LimitRatio = 1.0
+    """CPU limit over request; what is above the request comes from cores that others leave idle."""
+    memory_ratio: LimitRatio = 1.0
+    """Memory over request at which a container is killed."""
+
+
 class Domain(_Spec, frozen=True, kw_only=True):
     """A group of apps with one priority, one SLO class, a floor and node pools."""
 
@@ -67,6 +77,7 @@ class Domain(_Spec, frozen=True, kw_only=True):
     pools: Annotated[tuple[Name, ...], Meta(min_length=1)]
     """Where its pods may run, preferred first; the later ones are spillover."""
     slo: Slo
+    limits: Limits = Limits()
     retryable: bool = True
     """Whether callers try again; a payment must not be sent twice."""
     best_effort_share: Share = 0.0

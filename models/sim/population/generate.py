@@ -71,6 +71,9 @@ def _assemble(cluster: Cluster, drawn: _Drawn, calls: Calls) -> Apps:
     )
     image, boot = relative_starts(cluster, len(layout.domain))
     start = _start_replicas(drawn)
+    limits = [domain.limits for domain in cluster.domains]
+    cpu_limit = np.array([limit.cpu_ratio for limit in limits], np.float32)
+    memory_limit = np.array([limit.memory_ratio for limit in limits], np.float32)
     return Apps(
         domain=layout.domain.astype(np.int16),
         tier=layout.tier.astype(np.int16),
@@ -78,8 +81,9 @@ def _assemble(cluster: Cluster, drawn: _Drawn, calls: Calls) -> Apps:
         bound=pods.bound,
         best_effort=layout.best_effort.astype(np.int8),
         cpu_request=pods.cpu.astype(np.float32),
-        cpu_limit_ratio=work.limit_ratio.astype(np.float32),
+        cpu_limit_ratio=cpu_limit[layout.domain],
         memory_request=pods.memory.astype(np.float32),
+        memory_limit_ratio=memory_limit[layout.domain],
         min_replicas=pods.min_replicas,
         max_replicas=_MAX_OVER_PEAK * np.maximum(drawn.peak, start),
         start_replicas=start,

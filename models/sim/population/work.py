@@ -1,6 +1,7 @@
 """What a request costs and what is promised: service times, workers, memory, targets.
 
-A pod has `workers_per_core` x CPU limit workers; a request holds one for cpu + io seconds.
+A pod has `workers_per_core` x CPU request workers, more while it bursts above its request; apps
+are sized without that. A request holds a worker for cpu + io seconds.
 """
 
 from typing import Final, NamedTuple
@@ -34,7 +35,6 @@ _LEAKING_SHARE: Final = 0.1
 class Work(NamedTuple):
     """Cost of requests and capacity of pods, each of shape [apps]."""
 
-    limit_ratio: F64
     cpu_seconds: F64
     io_seconds: F64
     workers_per_core: F64
@@ -47,7 +47,7 @@ class Work(NamedTuple):
 
     def rps_per_pod(self, pods: Pods) -> F64:
         """Requests per second that a pod serves at the wanted occupation."""
-        workers = self.workers_per_core * pods.cpu * self.limit_ratio
+        workers = self.workers_per_core * pods.cpu
         return workers * self.occupation / (self.cpu_seconds + self.io_seconds)
 
 
@@ -66,18 +66,15 @@ def draw_work(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, peak
     io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
     full_use = np.where(io_bound, rng.uniform(0.45, 0.7, apps), 1.0)
     io_occupation = rng.uniform(0.62, 0.72, apps)
-    # Limits equal requests: nodes packed by request can then never run above their cores.
-    ratio = np.ones(apps)
-    use = np.where(io_bound, io_occupation * full_use * ratio, 0.0)
+    use = np.where(io_bound, io_occupation * full_use, 0.0)
     hot = np.minimum(_HOTTEST, _compensating_use(cluster, pods, peak, use))
     use = np.where(io_bound, use, hot)
-    occupation = np.where(io_bound, io_occupation, use / ratio)
+    occupation = np.where(io_bound, io_occupation, use)
     per_core = full_use / (1 - io_part)
     target, timeout = _promises(cluster, layout)
-    workers = np.maximum(1, np.floor(peak * pods.cpu * ratio * per_core))
+    workers = np.maximum(1, np.floor(peak * pods.cpu * per_core))
     seconds = _service_seconds(cluster, fitted, layout, target, (workers, occupation))
     return Work(
-        limit_ratio=ratio,
         cpu_seconds=seconds * (1 - io_part),
         io_seconds=seconds * io_part,
         workers_per_core=per_core,
@@ -140,7 +137,7 @@ def draw_memory(cluster: Cluster, fitted: Fitted, pods: Pods, work: Work) -> Mem
     tight, easy = rng.uniform(0.75, 0.92, apps), rng.uniform(0.4, 0.7, apps)
     full = np.where(memory_bound, tight, easy) * pods.memory
     growth = np.clip(from_quantiles(rng, fitted.memory.growth, apps), 0.02, 0.6)
-    workers = work.workers_per_core * pods.cpu * work.limit_ratio
+    workers = work.workers_per_core * pods.cpu
     leaking = pick(rng, memory_bound.astype(float), round(_LEAKING_SHARE * memory_bound.sum()))
     hours = log_uniform(rng, 12, 200, apps)
     return MemoryUse(

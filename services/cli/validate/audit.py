@@ -41,7 +41,7 @@ def broken_promises(world: World) -> list[str]:
     found: list[str] = []
     for e in range(world.environments):
         groups = _used_groups(world.state, e)
-        for check in (_apps, _queue, _links, _nodes, _pools):
+        for check in (_apps, _places, _queue, _links, _nodes, _pools):
             found += [f"environment {e}: {line}" for line in check(world, e, groups)]
     return found
 
@@ -88,6 +88,15 @@ def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
     wanted = (known[REPLICAS] + hidden[SURGE]) * known[ACTIVE]
     if (hidden[BOUND] + known[PENDING] > wanted).any():
         yield "an app has more pods than are wanted"
+
+
+def _places(world: World, e: int, groups: I64) -> Iterator[str]:
+    state, group = world.state, world.state.group[e][groups]
+    placed = np.zeros_like(state.placed[e])
+    pool = world.given.rules.node_pool[group["node"]]
+    np.add.at(placed, (pool, group["app"]), group["count"])
+    if (placed != state.placed[e]).any():
+        yield "pods by pool differ from the nodes of the groups"
 
 
 def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 
 from models.control.catalogue import hpa_of
-from models.control.hpa import HpaState
+from models.control.hpa import Hpa, HpaState
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
@@ -15,9 +15,9 @@ Watch = Callable[[World], None]
 class Driven:
     """A world and the HPA that scales it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, hpa: Hpa | None = None) -> None:
         self.world = world
-        self.hpa = hpa_of(world)
+        self.hpa = hpa or hpa_of(world)
         self.memory: HpaState = self.hpa.start(world.observe(self.hpa.pipeline))
 
     def run(self, ticks: int, watch: Watch | None = None) -> None:

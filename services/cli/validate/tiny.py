@@ -38,6 +38,7 @@ _PLAIN: Mapping[str, float] = {
     "cpu_request": 1,
     "cpu_limit_ratio": 1,
     "memory_request": 1,
+    "memory_limit_ratio": 1,
     "min_replicas": 1,
     "max_replicas": 100_000,
     "start_replicas": 1,

@@ -11,11 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.control.hpa import Hpa
 from models.sim.accounting import CPU_THERE, CPU_USED
 from models.sim.apps import F64, Population
 from models.sim.describe.config import Cluster, load_cluster
 from models.sim.describe.events import Deploy, Target, Traffic
 from models.sim.describe.scenario import Scenario
+from models.sim.inventory import declare
 from models.sim.population.generate import generate, reachable
 from models.sim.world import World
 from services.cli.validate.drive import Driven
@@ -151,9 +153,17 @@ def _run(cluster: Cluster, population: Population, seeds: list[int], domain: str
         warmup_minutes=15,
         events=tuple(events),
     )
-    run = Driven(World(cluster, scenario, seeds, population))
+    world = World(cluster, scenario, seeds, population)
+    run = Driven(world, _hpa_at_the_limit(world))
     run.run(run.world.timeline.total_ticks)
     return run.world
+
+
+def _hpa_at_the_limit(world: World) -> Hpa:
+    """Tight requests are bought with targets that count on the idle cores."""
+    declared = declare(world.population, world.cluster)
+    counting = declared._replace(saturation=declared.saturation / _TIGHT)
+    return Hpa(counting, world.layout.pools, world.cluster.tick_seconds)
 
 
 def _unrelated(population: Population, spiking: Mask) -> Mask:

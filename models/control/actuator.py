@@ -18,7 +18,6 @@ BLAST_SHARE: Final = 0.1
 BLAST_WINDOW_S: Final = 60
 COOL_DOWN_S: Final = 360
 """From any change of an app to its next decrease; longer than what counts as turning back."""
-_LONG_AGO: Final = -(1 << 20)
 _ROUNDING: Final = 1e-6
 
 _NO_METRICS = int(Reason.HOLD_NO_METRICS)
@@ -39,8 +38,8 @@ class Allowed(NamedTuple):
 class Restraint(NamedTuple):
     """What the actuator remembers. E environments, A apps, D domains."""
 
-    changed: I32
-    """[E, A] tick of the app's last change."""
+    rested: I32
+    """[E, A] tick from which the app may be decreased again."""
     decreased: F64
     """[E, W, D] millicores taken away in each tick of the window."""
 
@@ -58,7 +57,7 @@ def start_restraint(environments: int, apps: int, domains: int, tick_s: int) -> 
     """Nothing was changed yet."""
     ticks = max(1, BLAST_WINDOW_S // tick_s)
     return Restraint(
-        np.full((environments, apps), _LONG_AGO, np.int32), np.zeros((environments, ticks, domains))
+        np.zeros((environments, apps), np.int32), np.zeros((environments, ticks, domains))
     )
 
 
@@ -87,17 +86,17 @@ def enforce(
     least: I32,
     most: I32,
     allowed: F64,
-    changed: I32,
+    rested: I32,
     decreased: F64,
     work: Workspace,
 ) -> None:
     """Cut the wishes of one environment to what is allowed, and remember what was changed."""
-    _keep_bounds(wanted, reason, current, missing, changed, tick, cool_down, least, most)
+    _keep_bounds(wanted, reason, current, missing, rested, tick, least, most)
     _keep_blast_radius(wanted, reason, current, size, domain, tick, decreased, work.held)
     _keep_budget(wanted, reason, current, load, size, domain, allowed, work)
     for app in range(wanted.size):
         if wanted[app] != current[app]:
-            changed[app] = tick
+            rested[app] = tick + cool_down
 
 
 @kernel
@@ -106,9 +105,8 @@ def _keep_bounds(
     reason: I32,
     current: I32,
     missing: F32,
-    changed: I32,
+    rested: I32,
     tick: int,
-    cool_down: int,
     least: I32,
     most: I32,
 ) -> None:
@@ -122,7 +120,7 @@ def _keep_bounds(
             continue
         if missing[app] > 0.0:
             wanted[app], reason[app] = current[app], _NO_METRICS
-        elif tick - changed[app] < cool_down and reason[app] != _YIELD:
+        elif rested[app] > tick and reason[app] != _YIELD:
             wanted[app], reason[app] = current[app], _RESTING
 
 

@@ -24,7 +24,7 @@ class Pools(NamedTuple):
     """The capacity to divide, and who may use it. E environments, P pools, D domains."""
 
     cores: F64
-    """[E, P] CPU of the nodes that are ready or will be within the budget's minute."""
+    """[E, P] CPU of the nodes that are ready."""
     memory: F64
     """[E, P] GiB of the same."""
     choices: I32
@@ -37,7 +37,7 @@ class Budget(NamedTuple):
     epoch: I32
     """[E] rises with each budget; an older one is ignored."""
     valid_until_tick: I32
-    """[E] from then on it blocks increases above the floor."""
+    """[E] the last tick at which it may be used; then it blocks increases above the floor."""
     share: F64
     """[E, D] of all cores."""
     reserve: F64
@@ -123,7 +123,8 @@ def _give(grant: F64, left: F64, wanted: F64, members: I64, choices: I32) -> Non
             asked = missing.sum(axis=1)
             part = np.minimum(1.0, left[:, pool] / np.maximum(asked, _LEAST))
             grant[:, takers, pool] += missing * part[:, None]
-            left[:, pool] -= asked * part
+            # Rounding must not leave less than nothing: it would be taken from the next.
+            left[:, pool] = np.maximum(0.0, left[:, pool] - asked * part)
 
 
 def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:

@@ -14,14 +14,14 @@ from models.forecaster.port import HORIZONS_MIN
 from models.jit import kernel
 from models.sim.apps import F32, I32
 from models.sim.describe.overlays import APPEAR, MOVE, PAYLOAD, TRAFFIC
-from models.sim.service import call_forward
+from models.sim.service import call_forward, limit_to_active
 from models.sim.tick import Given
 from models.sim.traffic import base_rates, lay, wave_shape
 from models.sim.world import World
 
 BEYOND_MIN: Final = max(HORIZONS_MIN)
 """Minutes after the end of a scenario that its last forecasts speak about."""
-_RATE, _RATE_NEXT, _BOOST, _DEMAND, _ONES = range(5)
+_RATE, _RATE_NEXT, _BOOST, _DEMAND, _PASSED = range(5)
 _ROWS: Final = 5
 
 
@@ -85,7 +85,7 @@ def _fill(
 ) -> None:
     """Every tick in turn, as the world plays it: inventory, minute, waves, calls."""
     rate, rate_next, demand = scratch[_RATE], scratch[_RATE_NEXT], scratch[_DEMAND]
-    boost, ones, calls = scratch[_BOOST], scratch[_ONES], given.calls
+    boost, passed, calls = scratch[_BOOST], scratch[_PASSED], given.calls
     share = np.float32(1.0 / future.step_ticks)
     for tick in range(future.rps.shape[1] * future.step_ticks):
         _change_inventory(given, e, tick, domain, active)
@@ -101,7 +101,10 @@ def _fill(
         _lay_waves(given, e, tick, TRAFFIC, boost)
         within = np.float32(tick % per_minute / per_minute)
         _arrive(rate, rate_next, boost, active, within, demand)
-        call_forward(calls.caller, calls.callee, calls.per_request, ones, active, demand)
+        passed[:] = 1.0
+        limit_to_active(active, passed)
+        call_forward(calls.caller, calls.callee, calls.per_request, passed, demand)
+        limit_to_active(active, demand)
         _add(demand, share, future.rps[e, step])
         boost[:] = 1.0
         _lay_waves(given, e, tick, PAYLOAD, boost)

@@ -14,7 +14,7 @@ from models.forecaster.port import HORIZONS_MIN
 from models.jit import kernel
 from models.sim.apps import F32, I32
 from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, Timeline
-from models.sim.service import call_forward
+from models.sim.service import call_forward, limit_to_active
 from models.sim.state import ACTIVE, DOMAIN
 from models.sim.tick import Given
 from models.sim.traffic import base_rates
@@ -110,8 +110,9 @@ def _fill(
     for place in range(minutes.size):
         minute = minutes[place]
         base_rates(given.apps, domain, given.shape, given.script, seed, minute, rates)
-        for app in range(rates.size):
-            rates[app] *= np.float32(active[app])
-        call_forward(calls.caller, calls.callee, calls.per_request, everything, active, rates)
+        limit_to_active(active, rates)
+        limit_to_active(active, everything)
+        call_forward(calls.caller, calls.callee, calls.per_request, everything, rates)
+        limit_to_active(active, rates)
         for app in range(rates.size):
             history[domain[app], place] += rates[app]

@@ -97,9 +97,9 @@ def serve(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
         within, seconds, row_key(stream(st.env[e].seed, _SHOT), 0, tick), demand,
     )  # fmt: skip
-    _limit_to(known[ACTIVE], flow[PASSED])
+    limit_to_active(known[ACTIVE], flow[PASSED])
     call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
-    _limit_to(known[ACTIVE], demand)
+    limit_to_active(known[ACTIVE], demand)
     _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
     _find_capacity(
         known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
@@ -159,7 +159,7 @@ def _arrive(
 
 
 @kernel
-def _limit_to(active: I32, row: F32) -> None:
+def limit_to_active(active: I32, row: F32) -> None:
     """Apps that do not exist are called by nobody and pass nothing on."""
     for app in range(row.size):
         row[app] *= np.float32(active[app])

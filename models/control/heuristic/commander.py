@@ -57,9 +57,7 @@ class Commander:
 
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory, self._parameters = inventory, parameters
-        self._surge = np.maximum(
-            parameters.surge_target, np.array(parameters.targets())[inventory.priority]
-        )
+        self._surge = np.maximum(parameters.surge_target, parameters.target(inventory.priority))
 
     def decide(
         self, tick: I32, seen: Seen, domains: Aggregates, outlook: Outlook, epoch: I32

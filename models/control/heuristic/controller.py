@@ -50,7 +50,7 @@ from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.forecaster.port import Forecast
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
+from models.sim.apps import F32, F64, I8, I32
 from models.sim.inventory import Inventory
 from models.sim.observe import Observation, Pipeline
 from models.sim.plan import Plan, empty_plan
@@ -88,6 +88,8 @@ class Settled(NamedTuple):
     cool_down: int
     modest: int
     vertical: bool
+    patient: I8
+    """[D] 1 for the highest priority: its apps rest before they give way to each other."""
 
 
 class Heuristic:
@@ -103,16 +105,17 @@ class Heuristic:
         self._encoder = Encoder(inventory)
         self._commander = Commander(inventory, parameters)
         self._gains = gains(parameters.smoothing if parts.damping else 1.0, inventory.tick_s)
-        self._target = np.array(parameters.targets())[inventory.priority]
+        self._target = parameters.target(inventory.priority)
         self._surge = np.maximum(parameters.surge_target, self._target)
         self._every = max(1, 60 // inventory.tick_s)
         self._settled = Settled(
             inventory.min_replicas,
             inventory.max_replicas,
-            parameters.damping(parts),
+            parameters.damping(inventory.priority, parts),
             cool_down_ticks(inventory.tick_s) if parts.damping else 0,
             MODEST_S // inventory.tick_s,
             parts.vertical,
+            (inventory.priority == inventory.priority.min()).astype(np.int8),
         )
         self._work = workspace(inventory.priority.size)
         self._plan = empty_plan(0, inventory.domain.size, pools)
@@ -269,13 +272,14 @@ def _decide_all(
         )  # fmt: skip
         _sum_wanted(replicas, settled.most, size, domain, wanted[e])
         give_way(
-            seen[e], load[e], known[e, PENDING], size, domain, current, damping, tick,
-            settled.modest, release[e], memory.modest_until[e], replicas, reason,
+            seen[e], load[e], known[e, PENDING], size, domain, current, restraint.rested[e],
+            settled.patient, damping, tick, settled.modest, release[e], memory.modest_until[e],
+            replicas, reason,
         )  # fmt: skip
         enforce(
             replicas, reason, current, size, domain, seen[e, _MISSING], load[e], tick,
             settled.cool_down, settled.least, settled.most, allowed.cores[e],
-            restraint.changed[e], restraint.decreased[e], work,
+            restraint.rested[e], restraint.decreased[e], work,
         )  # fmt: skip
         left_of_budget(replicas, size, domain, allowed.cores[e], work.room)
         left_of_blast(current, size, domain, restraint.decreased[e], work.held)

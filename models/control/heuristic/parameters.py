@@ -5,6 +5,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.control.heuristic.soldier import Damping
+from models.sim.apps import F64, I32
+
+_ABOVE_TARGET: Final = 1.2
+_MOST_RISK: Final = 0.93
 
 
 class Parts(NamedTuple):
@@ -44,24 +48,27 @@ class Parameters(NamedTuple):
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
     risk: float = 0.8
     """Utilisation from which an app is at risk: it is served first and without a dead band."""
-    give_way: float = 0.75
-    """Utilisation down to which apps give back pods that others cannot do without."""
+    kept_back: float = 0.06
+    """How far below risk apps stay when they give back pods that others cannot do without."""
     node_spare: float = 0.01
     """Nodes kept above the need, as a share of it: churn needs somewhere to go."""
 
-    def targets(self) -> tuple[float, float, float, float]:
-        """By priority."""
-        return self.target_p0, self.target_p1, self.target_p2, self.target_p3
+    def target(self, priority: I32) -> F64:
+        """[D] of domains with these priorities."""
+        by_priority = np.array([self.target_p0, self.target_p1, self.target_p2, self.target_p3])
+        return by_priority[priority]
 
-    def damping(self, parts: Parts) -> Damping:
+    def damping(self, priority: I32, parts: Parts) -> Damping:
         """What the Soldiers' kernels need of it."""
         still = float(parts.damping)
+        # A domain that is sized for a high utilisation is not at risk by reaching it.
+        risk = np.clip(self.target(priority) * _ABOVE_TARGET, self.risk, _MOST_RISK)
         return Damping(
             np.float32(self.dead_band_out * still),
             np.float32(self.dead_band_in * still),
             np.float32(self.margin * still),
-            np.float32(self.risk if parts.at_risk else np.inf),
-            np.float32(self.give_way),
+            (risk if parts.at_risk else np.full_like(risk, np.inf)).astype(np.float32),
+            (risk - self.kept_back).astype(np.float32),
             parts.damping,
         )
 
@@ -78,7 +85,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "margin": (0.0, 0.15),
     "smoothing": (0.1, 1.0),
     "risk": (0.65, 0.95),
-    "give_way": (0.6, 0.85),
+    "kept_back": (0.02, 0.2),
     "node_spare": (0.0, 0.1),
 }
 """Where the calibration searches."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
+from models.sim.apps import F32, F64, I8, I32
 from models.sim.plan import Reason
 
 WINDOW_MIN: Final = 5
@@ -53,8 +53,10 @@ class Damping(NamedTuple):
     dead_band_out: np.float32
     dead_band_in: np.float32
     margin: np.float32
-    risk: np.float32
-    give_way: np.float32
+    risk: F32
+    """[D] utilisation from which an app is at risk."""
+    give_way: F32
+    """[D] utilisation down to which an app gives way."""
     window: bool
     """Whether the needs of the last minutes are kept."""
 
@@ -131,7 +133,7 @@ def want(
         top = need[app]
         for minute in range(highest.shape[0] if damping.window else 0):
             top = max(top, highest[minute, app])
-        exposed = is_exposed(seen, app, damping.risk)
+        exposed = is_exposed(seen, app, damping.risk[domain[app]])
         band = _ZERO if exposed else damping.dead_band_out
         free_to_grow = exposed or modest_until[app] <= tick
         kept = top * (_ONE + damping.margin)
@@ -168,6 +170,8 @@ def give_way(
     size: I32,
     domain: I32,
     current: I32,
+    rested: I32,
+    patient: I8,
     damping: Damping,
     tick: int,
     modest_ticks: int,
@@ -179,8 +183,9 @@ def give_way(
     """Give back what the Commander asked of each domain, `release` [D] in millicores.
 
     Apps with room to spare go down to a utilisation that is still comfortable: first those whose
-    pods wait for a node, because nothing runs there that could be missed. Who comes first within
-    a round changes by tick.
+    pods wait for a node, because nothing runs there that could be missed. `rested` [A] is the tick
+    from which an app may be taken from; only the domains that are not `patient` [D] give before.
+    Who comes first within a round changes by tick.
     """
     for waiting in (True, False):
         for step in range(wanted.size):
@@ -188,9 +193,12 @@ def give_way(
             place = domain[app]
             if release[place] <= 0.0 or seen[_MISSING, app] != _ZERO:
                 continue
-            if is_exposed(seen, app, damping.give_way) or reason[app] == _YIELD:
+            level = damping.give_way[place]
+            if is_exposed(seen, app, level) or reason[app] == _YIELD:
                 continue
-            spare = current[app] - math.ceil(load[app] / damping.give_way)
+            if patient[place] == 1 and rested[app] > tick and not waiting:
+                continue
+            spare = current[app] - math.ceil(load[app] / level)
             fewer = min(spare, int(release[place] / max(1, size[app])) + 1)
             fewer = min(fewer, pending[app]) if waiting else fewer
             least = 0.0 if waiting else _GIVEN_SHARE * current[app]

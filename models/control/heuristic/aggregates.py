@@ -7,7 +7,7 @@ import numpy as np
 from models.features.normalise import Features
 from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
+from models.sim.apps import F32, F64, I8, I32
 from models.sim.state import (
     ACTIVE,
     CPU_REQUEST,
@@ -33,7 +33,8 @@ class Aggregates(NamedTuple):
     work: F64
     """[E, D] for the work that is there, fully used."""
     essential: F64
-    """[E, D] for the work that is there or foreseen, at the highest bearable utilisation."""
+    """[E, D] for the work that is there, at the highest bearable utilisation; for what is foreseen,
+    too, in domains of the highest priority: nobody gives way to another's announcement."""
     kept: F64
     """[E, D] the same, and what pods on nodes are sized for."""
     wanted: F64
@@ -53,11 +54,17 @@ class Aggregates(NamedTuple):
 
 
 def aggregate(
-    load: F32, foreseen: F32, need: F32, known: I32, wanted: F64, features: Features
+    load: F32,
+    foreseen: F32,
+    need: F32,
+    known: I32,
+    wanted: F64,
+    features: Features,
+    highest: I8,
 ) -> Aggregates:
-    """Sum up; `wanted` [E, D] is in cores."""
+    """Sum up; `wanted` [E, D] is in cores, `highest` [D] 1 for the highest priority."""
     sums = np.zeros((load.shape[0], SUMS, wanted.shape[1]))
-    _sum_up(load, foreseen, need, known, sums)
+    _sum_up(load, foreseen, need, known, highest, sums)
     return Aggregates(
         work=sums[:, _WORK],
         essential=sums[:, _ESSENTIAL],
@@ -73,7 +80,7 @@ def aggregate(
 
 
 @kernel
-def _sum_up(load: F32, foreseen: F32, need: F32, known: I32, sums: F64) -> None:
+def _sum_up(load: F32, foreseen: F32, need: F32, known: I32, highest: I8, sums: F64) -> None:
     for e in range(load.shape[0]):
         k, out = known[e], sums[e]
         for app in range(load.shape[1]):
@@ -82,7 +89,8 @@ def _sum_up(load: F32, foreseen: F32, need: F32, known: I32, sums: F64) -> None:
             place, cores = k[DOMAIN, app], k[CPU_REQUEST, app] * 0.001
             bound = k[READY, app] + k[STARTING, app]
             pods = max(k[REPLICAS, app], bound + k[PENDING, app])
-            least = max(load[e, app], foreseen[e, app]) / BEARABLE
+            work = max(load[e, app], foreseen[e, app]) if highest[place] == 1 else load[e, app]
+            least = work / BEARABLE
             out[_WORK, place] += load[e, app] * cores
             out[_ESSENTIAL, place] += least * cores
             out[_KEPT, place] += max(least, min(float(bound), need[e, app])) * cores

@@ -88,8 +88,10 @@ class Settled(NamedTuple):
     cool_down: int
     modest: int
     vertical: bool
+    highest: I8
+    """[D] 1 for the highest priority."""
     patient: I8
-    """[D] 1 for the highest priority: its apps rest before they give way to each other."""
+    """[D] 0 for the lowest priority: its apps give way before they have rested."""
 
 
 class Heuristic:
@@ -116,6 +118,7 @@ class Heuristic:
             MODEST_S // inventory.tick_s,
             parts.vertical,
             (inventory.priority == inventory.priority.min()).astype(np.int8),
+            (inventory.priority < inventory.priority.max()).astype(np.int8),
         )
         self._work = workspace(inventory.priority.size)
         self._plan = empty_plan(0, inventory.domain.size, pools)
@@ -167,7 +170,7 @@ class Heuristic:
             )  # fmt: skip
             domains = aggregate(
                 state.demand.load, state.memory.foreseen, state.memory.need, observation.known,
-                state.wanted, features,
+                state.wanted, features, self._settled.highest,
             )  # fmt: skip
             orders = self._commander.decide(
                 observation.tick,
@@ -267,7 +270,7 @@ def _decide_all(
         scale_need(need, factor[e])
         remember_need(need, memory.highest[e, slot], begins)
         want(
-            seen[e], need, memory.highest[e], memory.modest_until[e], domain, current,
+            seen[e], load[e], need, memory.highest[e], memory.modest_until[e], domain, current,
             stance.urgency[e], damping, tick, replicas, reason,
         )  # fmt: skip
         _sum_wanted(replicas, settled.most, size, domain, wanted[e])

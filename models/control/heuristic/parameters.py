@@ -48,7 +48,7 @@ class Parameters(NamedTuple):
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
     risk: float = 0.8
     """Utilisation from which an app is at risk: it is served first and without a dead band."""
-    kept_back: float = 0.06
+    kept_back: float = 0.1
     """How far below risk apps stay when they give back pods that others cannot do without."""
     node_spare: float = 0.01
     """Nodes kept above the need, as a share of it: churn needs somewhere to go."""

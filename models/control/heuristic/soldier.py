@@ -116,6 +116,7 @@ def remember_need(need: F32, slot: F32, first: bool) -> None:
 @kernel
 def want(
     seen: F32,
+    load: F32,
     need: F32,
     highest: F32,
     modest_until: I32,
@@ -129,18 +130,19 @@ def want(
 ) -> None:
     """Replicas and reason of each app of one environment."""
     for app in range(need.size):
-        now = np.float32(current[app])
-        top = need[app]
+        place, now, top = domain[app], np.float32(current[app]), need[app]
         for minute in range(highest.shape[0] if damping.window else 0):
             top = max(top, highest[minute, app])
-        exposed = is_exposed(seen, app, damping.risk[domain[app]])
+        exposed = is_exposed(seen, app, damping.risk[place])
         band = _ZERO if exposed else damping.dead_band_out
-        free_to_grow = exposed or modest_until[app] <= tick
+        # After giving way an app grows only when it is at risk, and no further than out of it.
+        modest = modest_until[app] > tick
+        goal = min(need[app], load[app] / damping.give_way[place]) if modest else need[app]
         kept = top * (_ONE + damping.margin)
         spare = kept < now * (_ONE - damping.dead_band_in)
-        if need[app] > now * (_ONE + band) and free_to_grow:
-            wanted[app], reason[app] = math.ceil(need[app] * (_ONE + damping.margin)), _OUT
-        elif spare and is_steady(seen, app) and urgency[domain[app]] < _URGENT:
+        if goal > now * (_ONE + band) and (exposed or not modest):
+            wanted[app], reason[app] = math.ceil(goal * (_ONE + damping.margin)), _OUT
+        elif spare and is_steady(seen, app) and urgency[place] < _URGENT:
             wanted[app], reason[app] = math.ceil(kept), _IN
         else:
             held = _STABILISING if spare else _IN_TOLERANCE
@@ -196,7 +198,7 @@ def give_way(
             level = damping.give_way[place]
             if is_exposed(seen, app, level) or reason[app] == _YIELD:
                 continue
-            if patient[place] == 1 and rested[app] > tick and not waiting:
+            if patient[place] == 1 and rested[app] > tick:
                 continue
             spare = current[app] - math.ceil(load[app] / level)
             fewer = min(spare, int(release[place] / max(1, size[app])) + 1)

@@ -45,12 +45,16 @@ class Restraint(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """[D] scratch of the kernels."""
+    """Scratch of the kernels: [D], unless said otherwise."""
 
     held: F64
     room: F64
     low: F32
     high: F32
+    size: I32
+    """[A] millicores per pod that count as held."""
+    resized: I32
+    """[A] the same after the tick."""
 
 
 def start_restraint(environments: int, apps: int, domains: int, tick_s: int) -> Restraint:
@@ -61,10 +65,23 @@ def start_restraint(environments: int, apps: int, domains: int, tick_s: int) -> 
     )
 
 
-def workspace(domains: int) -> Workspace:
+def workspace(domains: int, apps: int) -> Workspace:
     """Scratch for one environment at a time."""
-    held, room = np.zeros(domains), np.zeros(domains)
-    return Workspace(held, room, np.zeros(domains, np.float32), np.zeros(domains, np.float32))
+    return Workspace(
+        held=np.zeros(domains),
+        room=np.zeros(domains),
+        low=np.zeros(domains, np.float32),
+        high=np.zeros(domains, np.float32),
+        size=np.zeros(apps, np.int32),
+        resized=np.zeros(apps, np.int32),
+    )
+
+
+@kernel
+def held_sizes(active: I32, cpu: I32, size: I32) -> None:
+    """[A] what a pod of each app holds; an app that is not declared holds nothing."""
+    for app in range(size.size):
+        size[app] = cpu[app] if active[app] == 1 else 0
 
 
 def cool_down_ticks(tick_s: int) -> int:
@@ -77,6 +94,7 @@ def enforce(
     wanted: I32,
     reason: I32,
     current: I32,
+    pending: I32,
     size: I32,
     domain: I32,
     missing: F32,
@@ -92,7 +110,7 @@ def enforce(
 ) -> None:
     """Cut the wishes of one environment to what is allowed, and remember what was changed."""
     _keep_bounds(wanted, reason, current, missing, rested, tick, least, most)
-    _keep_blast_radius(wanted, reason, current, size, domain, tick, decreased, work.held)
+    _keep_blast_radius(wanted, reason, current, pending, size, domain, tick, decreased, work.held)
     _keep_budget(wanted, reason, current, load, size, domain, allowed, work)
     for app in range(wanted.size):
         if wanted[app] != current[app]:
@@ -129,6 +147,7 @@ def _keep_blast_radius(
     wanted: I32,
     reason: I32,
     current: I32,
+    pending: I32,
     size: I32,
     domain: I32,
     tick: int,
@@ -144,10 +163,12 @@ def _keep_blast_radius(
         app = (step + tick * 131) % wanted.size
         if wanted[app] >= current[app]:
             continue
-        lot = np.float64(current[app] - wanted[app]) * np.float64(size[app])
+        # A pod that never found a node can be withdrawn: nothing runs there to be missed.
+        running = current[app] - pending[app]
+        lot = np.float64(max(0, running - wanted[app])) * np.float64(size[app])
         if lot > room[domain[app]]:
             fewer = max(0, int(room[domain[app]] / max(1, size[app])))
-            wanted[app] = current[app] - fewer
+            wanted[app] = min(running, current[app]) - fewer
             reason[app] = _BLAST if fewer == 0 else reason[app]
             lot = np.float64(fewer) * np.float64(size[app])
         room[domain[app]] -= lot

@@ -17,7 +17,7 @@ from models.control.controller import Controller
 from models.control.families import FAMILIES, HEURISTIC, calibrated, family_of
 from models.control.heuristic.ablation import ABLATIONS, ablated_of
 from models.control.hpa import Hpa
-from models.control.run import run
+from models.control.run import Run, run
 from models.control.scheduling import SCHEDULINGS, Scheduling, with_scheduling
 from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
@@ -52,6 +52,10 @@ class Contest(NamedTuple):
     def play(self, on_tick: Callable[[World], None] | None = None) -> Decisions:
         """Run the world to its end."""
         return run(self.world, self.controller, self.forecaster, on_tick)
+
+    def begin(self) -> Run[Any]:
+        """The run from where the world stands, for whoever sets the pace tick by tick."""
+        return Run(self.world, self.controller, self.forecaster)
 
 
 def hpa_of(world: World, target: float = DEFAULT_TARGET) -> Hpa:

@@ -1,7 +1,7 @@
 """Drive a world with a controller from its first tick to its last."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,57 @@ S = TypeVar("S")
 Mask = NDArray[np.bool_]
 
 
+class Run(Generic[S]):
+    """One world under one controller, a tick at a time.
+
+    Whoever drives it decides on the pace: to the end at once, or in step with other worlds.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        controller: Controller[S],
+        forecaster: Forecaster[Any] | None = None,
+    ) -> None:
+        self._world, self._controller, self._forecaster = world, controller, forecaster
+        first = world.observe(controller.pipeline)
+        self._state = controller.start(first)
+        self._foreseen = forecaster.start(first) if forecaster is not None else None
+        self._decreases = np.zeros(world.environments, np.int64)
+        self._overruns_before = _overruns(controller, self._state)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the scenario has come to its end."""
+        return self._world.tick >= self._world.timeline.total_ticks
+
+    def step(self) -> None:
+        """Let the controller decide the next tick and advance the world by it."""
+        world, controller = self._world, self._controller
+        warmup = world.timeline.warmup_ticks
+        observation = world.observe(controller.pipeline)
+        forecast = self._foresee(observation)
+        if world.tick == warmup:
+            self._overruns_before = _overruns(controller, self._state)
+        plan, self._state = controller.step(observation, forecast, self._state)
+        if world.tick >= warmup:
+            blind = without_sample(world, observation)
+            self._decreases += blind_decreases(observation, plan, blind)
+        world.step(plan)
+
+    def decisions(self) -> Decisions:
+        """What was counted so far, from the end of the warm-up on."""
+        before, after = self._overruns_before, _overruns(self._controller, self._state)
+        overruns = None if before is None or after is None else after - before
+        return Decisions(missing_data_decreases=self._decreases.copy(), budget_overruns=overruns)
+
+    def _foresee(self, observation: Observation) -> Forecast | None:
+        if self._forecaster is None:
+            return None
+        forecast, self._foreseen = self._forecaster.step(observation, self._foreseen)
+        return forecast
+
+
 def run(
     world: World,
     controller: Controller[S],
@@ -28,27 +79,12 @@ def run(
 
     Returns what was counted on the way, from the end of the warm-up on.
     """
-    decreases = np.zeros(world.environments, np.int64)
-    first = world.observe(controller.pipeline)
-    state = controller.start(first)
-    foreseen = forecaster.start(first) if forecaster is not None else None
-    forecast: Forecast | None = None
-    before = _overruns(controller, state)
-    while world.tick < world.timeline.total_ticks:
-        observation = world.observe(controller.pipeline)
-        if forecaster is not None:
-            forecast, foreseen = forecaster.step(observation, foreseen)
-        if world.tick == world.timeline.warmup_ticks:
-            before = _overruns(controller, state)
-        plan, state = controller.step(observation, forecast, state)
-        if world.tick >= world.timeline.warmup_ticks:
-            decreases += blind_decreases(observation, plan, without_sample(world, observation))
-        world.step(plan)
+    under_way = Run(world, controller, forecaster)
+    while not under_way.finished:
+        under_way.step()
         if on_tick is not None:
             on_tick(world)
-    after = _overruns(controller, state)
-    overruns = None if before is None or after is None else after - before
-    return Decisions(missing_data_decreases=decreases, budget_overruns=overruns)
+    return under_way.decisions()
 
 
 def _overruns(controller: Controller[S], state: S) -> NDArray[np.int64] | None:

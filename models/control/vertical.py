@@ -14,7 +14,7 @@ from models.jit import kernel
 from models.sim.apps import F32, F64, I32
 from models.sim.plan import Reason
 
-_MEMORY, _MISSING = APP.at("memory_use"), APP.at("missing")
+_ACTIVE, _MEMORY, _MISSING = (APP.at(name) for name in ("active", "memory_use", "missing"))
 _MOST_CPU: Final = 2.0
 """Times its first size that a pod's CPU may become."""
 _CPU_STEP: Final = 50
@@ -63,7 +63,7 @@ def resize(
     """
     for app in range(replicas.size):
         wanted_cpu[app], wanted_memory[app] = cpu[app], memory[app]
-        if seen[_MISSING, app] > 0.0 or not allowed:
+        if seen[_MISSING, app] > 0.0 or seen[_ACTIVE, app] == 0.0 or not allowed:
             continue
         place, pods = domain[app], np.float64(replicas[app])
         size = _cpu_for(need[app], most[app], cpu[app], first_cpu[app])

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.control.budget import PRIORITIES, Budget, Claims, Pools, divide, overdrafts
+from models.control.budget import Budget, Claims, Pools, divide, overdrafts
 from models.control.heuristic.aggregates import Aggregates
 from models.control.heuristic.parameters import Parameters
 from models.features.pools import Seen
@@ -65,11 +65,11 @@ class Commander:
         """Budgets and node requests from now on."""
         budget = self._grant(tick, seen, domains, outlook.headroom, epoch)
         coming = domains.work / self._surge * outlook.peak * (1.0 + outlook.headroom)
-        placed = self._place(seen, domains, np.maximum(domains.wanted, coming))
+        wanted = self._place(domains, np.maximum(domains.wanted, coming), seen.quota.copy())
         return Orders(
             budget=budget,
-            nodes=missing_nodes(placed, seen),
-            keep=np.ceil(placed.sum(axis=2)).astype(np.int32),
+            nodes=self._ask(seen, domains, wanted),
+            keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
             release=self._release(seen, domains, budget),
         )
 
@@ -124,32 +124,48 @@ class Commander:
             headroom=headroom,
         )
 
-    def _place(self, seen: Seen, domains: Aggregates, need: F64) -> F64:
-        """[E, P, 4] nodes for the need, placed like pods: own pools before shared ones."""
-        inventory = self._inventory
-        need = need * (1.0 + self._parameters.node_spare) / _PACKING
-        # Memory binds where pods are heavy for their CPU.
+    def _place(self, domains: Aggregates, cores: F64, room: F64) -> F64:
+        """[E, D, P] nodes for `cores` [E, D] of each domain, where there is `room` [E, P] for them.
+
+        Like pods: own pools before shared ones, the highest priority first. Room is used up.
+        """
+        nodes = np.zeros((*cores.shape, room.shape[1]))
+        size = self._cores_of_node(domains)
+        for domain in np.argsort(self._inventory.priority, kind="stable"):
+            rest = cores[:, domain] * (1.0 + self._parameters.node_spare) / _PACKING
+            for pool in self._inventory.domain_pools[domain]:
+                if pool >= 0:
+                    there = np.minimum(room[:, pool], rest / size[:, domain, pool])
+                    nodes[:, domain, pool] += there
+                    room[:, pool] -= there
+                    rest -= there * size[:, domain, pool]
+        return nodes
+
+    def _ask(self, seen: Seen, domains: Aggregates, wanted: F64) -> I32:
+        """[E, P, 4] nodes to ask for, by urgency, of the nodes that are `wanted` [E, D, P].
+
+        First those without which the highest priority cannot do its work, then those of the
+        others; then the highest priority's comfort, and the others'. Comfort of P0 before the
+        work of P1 would cost more than it saves.
+        """
+        missing = np.maximum(0.0, wanted.sum(axis=1) - seen.ready - seen.coming)
+        highest = self._inventory.priority == self._inventory.priority.min()
+        left = missing.copy()
+        urgent = self._place(domains, domains.distress, left)
+        own = np.minimum(left, wanted[:, highest].sum(axis=1))
+        parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
+        asked: I32 = np.ceil(np.stack(parts, axis=2) - _LEAST).astype(np.int32)
+        return asked
+
+    def _cores_of_node(self, domains: Aggregates) -> F64:
+        """[E, D, P] cores of a node that pods of the domain's shape can fill.
+
+        Memory binds where pods are heavy for their CPU.
+        """
         per_core = domains.held_memory / np.maximum(domains.held, _LEAST)
-        placed = np.zeros((*seen.ready.shape, PRIORITIES))
-        for domain in np.argsort(inventory.priority, kind="stable"):
-            rest = need[:, domain].copy()
-            for pool in inventory.domain_pools[domain]:
-                if pool < 0:
-                    break
-                size = _cores_of_node(inventory, pool, per_core[:, domain])
-                quota = np.maximum(0.0, seen.quota[:, pool] - placed[:, pool].sum(axis=1))
-                nodes = np.minimum(quota, rest / size)
-                placed[:, pool, inventory.priority[domain]] += nodes
-                rest -= nodes * size
-        return placed
-
-
-def missing_nodes(placed: F64, seen: Seen) -> I32:
-    """[E, P, 4] nodes to ask for: what is there goes to the highest priority first."""
-    before = np.cumsum(placed, axis=2) - placed
-    there = np.maximum(0.0, (seen.ready + seen.coming)[:, :, None] - before)
-    asked: I32 = np.ceil(np.maximum(0.0, placed - there) - _LEAST).astype(np.int32)
-    return asked
+        by_memory = self._inventory.pool_memory / np.maximum(per_core, _LEAST)[..., None]
+        cores: F64 = np.minimum(self._inventory.pool_cpu.astype(np.float64), by_memory)
+        return cores
 
 
 def _shared_pools(inventory: Inventory) -> F64:
@@ -160,19 +176,15 @@ def _shared_pools(inventory: Inventory) -> F64:
     return shared
 
 
-def _cores_of_node(inventory: Inventory, pool: int, memory_per_core: F64) -> F64:
-    """[E] cores of a node that pods of such a shape can fill."""
-    by_memory = inventory.pool_memory[pool] / np.maximum(memory_per_core, _LEAST)
-    cores: F64 = np.minimum(float(inventory.pool_cpu[pool]), by_memory)
-    return cores
-
-
 def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     """What the forecast says, relative to now; it never says less than now."""
     ones = np.ones_like(rps)
     if forecast is None:
         return Outlook(ones, ones, np.zeros_like(rps))
-    usable = (tick <= forecast.valid_until_tick)[:, None]
+    numbers = np.isfinite(forecast.domain).all(axis=(2, 3)) & np.isfinite(forecast.domain_peak).all(
+        axis=2
+    )
+    usable = (tick <= forecast.valid_until_tick)[:, None] & numbers
     now = np.maximum(rps, _LEAST)
     median = forecast.domain[..., MEDIAN]
     soon = np.clip(median[..., _SOON] / now, 1.0, _MOST_GROWTH)

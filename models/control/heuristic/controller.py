@@ -10,6 +10,7 @@ from models.control.actuator import (
     Workspace,
     cool_down_ticks,
     enforce,
+    held_sizes,
     left_of_blast,
     left_of_budget,
     overruns,
@@ -54,7 +55,7 @@ from models.sim.apps import F32, F64, I8, I32
 from models.sim.inventory import Inventory
 from models.sim.observe import Observation, Pipeline
 from models.sim.plan import Plan, empty_plan
-from models.sim.state import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
+from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 
 _MISSING = APP.at("missing")
 _RPS = DOMAIN_LEVEL.at("rps")
@@ -120,7 +121,7 @@ class Heuristic:
             (inventory.priority == inventory.priority.min()).astype(np.int8),
             (inventory.priority < inventory.priority.max()).astype(np.int8),
         )
-        self._work = workspace(inventory.priority.size)
+        self._work = workspace(inventory.priority.size, inventory.domain.size)
         self._plan = empty_plan(0, inventory.domain.size, pools)
 
     def start(self, observation: Observation) -> HeuristicState:
@@ -155,7 +156,9 @@ class Heuristic:
         """
         plan = self._fit(observation)
         residual = residual or neutral(observation.tick.size)
-        begins = int(observation.tick[0]) % self._every == 0 or state.orders is None
+        # By epoch, so that a lost tick costs no more than itself.
+        epoch = observation.tick // self._every
+        begins = state.orders is None or bool((epoch > state.orders.budget.epoch).any())
         if begins:
             features, memory = self._encoder.encode(observation, state.features)
             seen = by_feature(features.app)
@@ -177,24 +180,24 @@ class Heuristic:
                 Seen(observation.pool, self._inventory),
                 with_distress(domains, residual.urgency),
                 outlook,
-                observation.tick // self._every,
+                epoch,
             )
             orders = orders._replace(budget=with_urgency(orders.budget, residual.urgency))
             release = _MILLI * orders.release * float(self._parts.budget)
             state = state._replace(orders=orders, release=release)
-            if self._parts.coordination:
-                plan.nodes[:], plan.keep[:] = orders.nodes, orders.keep
         else:
             apps, memory = self._encoder.encode_apps(observation, state.features)
             seen = by_feature(apps)
             update_demand(state.demand, seen, observation.known, self._gains)
-            plan.nodes[:] = 0
         state = state._replace(features=memory)
+        if self._parts.coordination:
+            plan.nodes[:] = _orders(state).nodes if begins else 0
+            plan.keep[:] = _orders(state).keep
         _decide_all(
             seen, observation.known, observation.tick, self._allowed(observation.tick, state),
             self._stance(state), state.demand.load, state.demand.usual, state.memory,
             state.restraint, state.first, state.release, state.wanted, state.overruns,
-            int(observation.tick[0]) // self._every % WINDOW_MIN, begins, self._settled,
+            int(epoch[0]) % WINDOW_MIN, begins, self._settled,
             self._work, residual.need, plan,
         )  # fmt: skip
         return plan, state
@@ -261,7 +264,8 @@ def _decide_all(
     damping = settled.damping
     for e in range(load.shape[0]):
         tick, domain = ticks[e], known[e, DOMAIN]
-        current, size = known[e, REPLICAS], known[e, CPU_REQUEST]
+        current, cpu, size = known[e, REPLICAS], known[e, CPU_REQUEST], work.size
+        held_sizes(known[e, ACTIVE], cpu, size)
         need, replicas, reason = memory.need[e], plan.replicas[e], plan.reason[e]
         need_pods(
             load[e], usual[e], memory.foreseen[e], domain, stance.per_target[e],
@@ -280,20 +284,22 @@ def _decide_all(
             replicas, reason,
         )  # fmt: skip
         enforce(
-            replicas, reason, current, size, domain, seen[e, _MISSING], load[e], tick,
+            replicas, reason, current, known[e, PENDING], size, domain, seen[e, _MISSING], load[e],
+            tick,
             settled.cool_down, settled.least, settled.most, allowed.cores[e],
             restraint.rested[e], restraint.decreased[e], work,
         )  # fmt: skip
         left_of_budget(replicas, size, domain, allowed.cores[e], work.room)
         left_of_blast(current, size, domain, restraint.decreased[e], work.held)
         resize(
-            seen[e], need, replicas, settled.most, size, known[e, MEMORY_REQUEST], domain,
+            seen[e], need, replicas, settled.most, cpu, known[e, MEMORY_REQUEST], domain,
             first.cpu[e], first.memory[e], work.room, work.held,
             restraint.decreased[e, tick % restraint.decreased.shape[1]],
             plan.cpu[e], plan.memory[e], reason, settled.vertical,
         )  # fmt: skip
+        held_sizes(known[e, ACTIVE], plan.cpu[e], work.resized)
         overrun[e] += overruns(
-            current, size, replicas, plan.cpu[e], domain, allowed.cores[e], work.held, work.room
+            current, size, replicas, work.resized, domain, allowed.cores[e], work.held, work.room
         )
 
 

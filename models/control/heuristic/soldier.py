@@ -24,6 +24,7 @@ _GIVEN_SHARE: Final = 0.1
 _STRIDE: Final = 131
 _TREND, _SATURATION = APP.at("rps_trend"), APP.at("saturation")
 _ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
+_ACTIVE = APP.at("active")
 _ABRUPT: Final = np.float32(-0.3)
 """Traffic this far below its mean of five minutes has not gone, it has failed to arrive."""
 _FAILING: Final = np.float32(0.01)
@@ -159,8 +160,12 @@ def is_exposed(seen: F32, app: int, risk: np.float32) -> bool:
 
 @kernel
 def is_steady(seen: F32, app: int) -> bool:
-    """Whether less can be believed: there is data, and traffic did not break off or fail."""
-    known = (seen[_MISSING, app] == _ZERO) & (seen[_ERRORS, app] <= _FAILING)
+    """Whether less can be believed: there is data, and traffic did not break off or fail.
+
+    An app that is not declared, yet or any more, has no traffic that could be judged.
+    """
+    known = (seen[_ACTIVE, app] != _ZERO) & (seen[_MISSING, app] == _ZERO)
+    known = known & (seen[_ERRORS, app] <= _FAILING)
     return bool(known & (seen[_TREND, app] > _ABRUPT))
 
 
@@ -194,6 +199,8 @@ def give_way(
             app = (step + tick * _STRIDE) % wanted.size
             place = domain[app]
             if release[place] <= 0.0 or seen[_MISSING, app] != _ZERO:
+                continue
+            if seen[_ACTIVE, app] == _ZERO:
                 continue
             level = damping.give_way[place]
             if is_exposed(seen, app, level) or reason[app] == _YIELD:

@@ -74,18 +74,19 @@ class Parameters(NamedTuple):
 
 
 RANGES: Final[dict[str, tuple[float, float]]] = {
-    "target_p0": (0.3, 0.7),
-    "target_p1": (0.35, 0.8),
-    "target_p2": (0.4, 0.9),
-    "target_p3": (0.4, 0.95),
-    "surge_target": (0.6, 0.9),
-    "reserve": (0.02, 0.1),
-    "dead_band_out": (0.05, 0.25),
-    "dead_band_in": (0.1, 0.4),
-    "margin": (0.0, 0.15),
+    # Sized lower than this, a cluster stands at its quotas on a calm day.
+    "target_p0": (0.44, 0.65),
+    "target_p1": (0.52, 0.75),
+    "target_p2": (0.65, 0.9),
+    "target_p3": (0.7, 0.95),
+    "surge_target": (0.62, 0.85),
+    "reserve": (0.03, 0.12),
+    "dead_band_out": (0.05, 0.2),
+    "dead_band_in": (0.15, 0.4),
+    "margin": (0.0, 0.1),
     "smoothing": (0.1, 1.0),
-    "risk": (0.65, 0.95),
-    "kept_back": (0.02, 0.2),
-    "node_spare": (0.0, 0.1),
+    "risk": (0.72, 0.93),
+    "kept_back": (0.03, 0.15),
+    "node_spare": (0.0, 0.05),
 }
 """Where the calibration searches."""

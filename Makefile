@@ -9,13 +9,14 @@ BIN := .venv/bin
 LOCKS := infra/locks
 READY := .venv/.ready
 UV := $(BIN)/uv
+TRAIN := .venv-train
 CASES ?= ../shared/reference/hpa-golden
 
-.PHONY: help setup run test lint types layers presubmit format locks bench-sim validate \
+.PHONY: help setup run test test-sb3 lint types layers presubmit format locks bench-sim validate \
 	hpa-golden clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv from the locks (instant when nothing changed)
 
@@ -37,13 +38,21 @@ $(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-run: setup ## the flash sale under HPA, live, with a report in .hirl/report
-	@echo "run: a flash sale 20 minutes early, scaled by HPA; the report goes to .hirl/report"
-	@$(BIN)/hirl simulate --scenario flash-sale-20-min-early --controller hpa --report .hirl/report
+run: setup ## HPA, rules and ours side by side in a flash sale, live; report in .hirl/report
+	@echo "run: HPA, rules and our heuristic in the same flash sale, 20 minutes early;" \
+		"the report goes to .hirl/report"
+	@$(BIN)/hirl race --scenario flash-sale-20-min-early --report .hirl/report
 
 test: setup ## run the tests
 	@echo "test: running tests/"
 	@$(BIN)/pytest -q
+
+test-sb3: setup ## train with Stable-Baselines3, in an environment with torch of its own (large)
+	@echo "test-sb3: installing what $(LOCKS)/training.txt names in $(TRAIN)"
+	@if [ ! -x $(TRAIN)/bin/python ]; then $(UV) venv --quiet --python $(BIN)/python $(TRAIN); fi
+	@$(UV) pip sync --quiet --python $(TRAIN)/bin/python --require-hashes $(LOCKS)/training.txt
+	@$(UV) pip install --quiet --python $(TRAIN)/bin/python --no-deps --no-build-isolation -e .
+	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py
 
 lint: setup ## ruff: rules and format
 	@echo "lint: ruff"
@@ -89,5 +98,5 @@ locks: setup ## resolve infra/locks/*.txt from pyproject.toml again
 
 clean: ## remove the environment, results and caches
 	rm -rf $${XDG_CACHE_HOME:-$$HOME/.cache}/hirl/kernels
-	rm -rf .venv .hirl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(TRAIN) .hirl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find services schemas models tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,8 +8,10 @@ that what the scheduler does can be told from what the controller does.
 import difflib
 import importlib
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from models.control.clairvoyant import clairvoyant_of
@@ -146,6 +148,10 @@ def enter(
 
 def _import(name: str) -> Entrant:
     module, _, attribute = name.partition(":")
+    # A file in the working folder is found, as with `python -m`.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:

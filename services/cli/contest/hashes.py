@@ -17,7 +17,7 @@ from models.sim.fingerprint import world_hash
 from services.cli.contest.jobs import population_of
 from services.cli.contest.request import Request
 
-_CONTROLLING: Final = ("control", "features", "forecaster", "policies")
+_CONTROLLING: Final = ("control", "features", "forecaster", "policies", "environments")
 """Packages of models that decide; the simulator is part of the worlds' hashes."""
 
 

@@ -1,0 +1,71 @@
+"""AppEnv: one decision a minute, about the replicas and the size of one app."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from models.control.scheduling import Scheduling
+from models.environments.app_seat import AppSeat, AppState
+from models.environments.environment import Environment
+from models.environments.episode import Episode
+from models.features.table import APP
+from models.forecaster.catalogue import NONE
+from models.sim.apps import F32
+from models.sim.describe.config import Cluster
+from models.sim.describe.scenario import Scenario
+from models.sim.outcome.results import Result
+from models.sim.world import World
+
+_HEADROOM, _ERRORS = APP.at("headroom"), APP.at("errors")
+_RESOURCES = (APP.at("utilisation"), APP.at("memory_use"))
+
+
+class AppEnv(Environment[AppState]):
+    """One app, horizontal and vertical at once, as in AWARE; the rest of the cluster runs HPA.
+
+    Observation: the app's normalised features (load and its change, use of CPU and memory, SLO
+    headroom, replicas), and its CPU request.
+    Action: a step in replicas, up to half of them and one at least, and one in the CPU request, up
+    to a quarter. Zeros hold.
+    Reward: alpha x SP x |R| + (1 - alpha) x sum of RU over R = {CPU, memory}, the mean over the
+    ticks. RU is what is used of what is requested, at most 1. SP is SLO preservation: the target
+    over the measured p99 latency, at most 1, and 1 without a target. Requests that fail preserve
+    nothing, so SP is times the share that did not: an app that answers quickly with errors would
+    be perfect otherwise. All of it is measured, as in the paper, and none of it the world's truth.
+    """
+
+    def __init__(
+        self,
+        app: int = 0,
+        scenarios: Sequence[Scenario | str | Path] | None = None,
+        cluster: Cluster | None = None,
+        *,
+        alpha: float = 0.5,
+    ) -> None:
+        self._app, self._alpha = app, alpha
+        self._rewards: list[float] = []
+        super().__init__(scenarios, cluster, NONE, Scheduling())
+
+    def _seat_of(self, world: World) -> AppSeat:
+        self._seat = AppSeat(world, self._app)
+        return self._seat
+
+    def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
+        self._rewards = []
+
+    def _after_tick(self, episode: Episode[AppState]) -> None:  # noqa: ARG002  the seat knows
+        self._rewards.append(reward_of(self._seat.row[0], self._alpha))
+
+    def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  measured, not accounted
+        mean = float(np.mean(self._rewards))
+        self._rewards = []
+        return mean
+
+
+def reward_of(row: F32, alpha: float) -> float:
+    """The paper's reward of one app's features, in their units."""
+    late = 1.0 - float(row[_HEADROOM])
+    preserved = (1.0 - float(row[_ERRORS])) / max(1.0, late)
+    used = [min(1.0, float(row[place])) for place in _RESOURCES]
+    return alpha * preserved * len(used) + (1.0 - alpha) * sum(used)

@@ -1,0 +1,56 @@
+"""CommanderEnv: one decision a minute, about every domain at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from models.control.families import HEURISTIC, family_of
+from models.environments.commander_seat import CommanderSeat
+from models.environments.environment import Environment
+from models.environments.heuristic_seat import SeatState
+from models.sim.describe.config import Cluster
+from models.sim.describe.scenario import Scenario
+from models.sim.outcome.results import Result
+from models.sim.world import World
+
+_PER_APP: Final = 10.0
+"""Scale of the reward for one app: a minute's J per app is of the order of a tenth."""
+
+
+class CommanderEnv(Environment[SeatState]):
+    """A residual on the tuned heuristic with a forecaster.
+
+    Observation: normalised features of the domains, pools and cluster, one after the other.
+    Action: for each domain a factor on 1 + headroom, then for each domain one on the urgency;
+    zeros are the heuristic itself.
+    Reward: -(J after the minute - J before it) x `reward_scale`, so that the rewards of an episode
+    sum to -J of its summary. When `paired`, the same minute's J of the plain heuristic is added,
+    which runs beside it on the same seed: what the weather costs cancels out.
+    """
+
+    def __init__(
+        self,
+        scenarios: Sequence[Scenario | str | Path] | None = None,
+        cluster: Cluster | None = None,
+        forecast: str = "calendar",
+        *,
+        paired: bool = False,
+    ) -> None:
+        scheduling = family_of(HEURISTIC).scheduling
+        super().__init__(scenarios, cluster, forecast, scheduling, copies=2 if paired else 1)
+        self.reward_scale = _PER_APP / self._cluster.apps
+        self._before = 0.0
+
+    def _seat_of(self, world: World) -> CommanderSeat:
+        return CommanderSeat(world)
+
+    def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
+        self._before = 0.0
+
+    def _reward(self, results: list[Result]) -> float:
+        """The second environment, if there is one, is the plain heuristic."""
+        mine, *plain = (result.objective for result in results)
+        cost = mine - sum(plain)
+        reward = (self._before - cost) * self.reward_scale
+        self._before = cost
+        return reward

@@ -1,0 +1,107 @@
+"""SoldierEnv: one decision a tick, about the tier groups of one domain."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.control.families import HEURISTIC, family_of
+from models.environments.environment import Environment
+from models.environments.episode import Episode
+from models.environments.heuristic_seat import SeatState
+from models.environments.soldier_seat import SoldierSeat, domain_index
+from models.sim.accounting import ARRIVED, VIOLATED
+from models.sim.apps import I32
+from models.sim.describe.config import Cluster
+from models.sim.describe.scenario import Scenario
+from models.sim.inventory import declare
+from models.sim.outcome.results import Result
+from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, PENDING, READY, REPLICAS, STARTING
+from models.sim.world import World
+
+CHANGE_COST: Final = 0.002
+"""Of an applied change, in node-hours: a pod started for nothing for some minutes."""
+_PER_APP: Final = 10.0
+"""Scale of the reward for one app, as for the Commander: a quiet tick costs some hundredths."""
+
+
+class Requests(NamedTuple):
+    """Of a domain since the warm-up ended."""
+
+    arrived: float
+    violated: float
+
+
+class SoldierEnv(Environment[SeatState]):
+    """A residual on the need of one domain's apps; the other domains run the plain heuristic.
+
+    Observation: normalised features of the domain's tier groups, then those of the domain.
+    Action: for each tier group a factor on the pods that its apps need; zeros are the heuristic.
+    Reward: -(weight x apps x violating share of the tick's requests x minutes
+              + cores held / cores of a node x hours + CHANGE_COST x applied changes)
+    x `reward_scale`, in the units of J: priority-weighted violation minutes and node-hours.
+    """
+
+    def __init__(
+        self,
+        domain: str = "payments",
+        scenarios: Sequence[Scenario | str | Path] | None = None,
+        cluster: Cluster | None = None,
+        forecast: str = "calendar",
+    ) -> None:
+        self._domain = domain
+        super().__init__(scenarios, cluster, forecast, family_of(HEURISTIC).scheduling)
+        self._before = Requests(0.0, 0.0)
+        self._cost = 0.0
+        self._index = domain_index(self._cluster.domain_names, domain)
+        inventory = declare(self._population, self._cluster)
+        declared = self._cluster.domains[self._index]
+        self._weight = self._cluster.priority_weights[declared.priority]
+        self._node_cores = float(inventory.pool_cpu[inventory.domain_pools[self._index, 0]])
+        self.reward_scale = _PER_APP / declared.apps
+
+    def _seat_of(self, world: World) -> SoldierSeat:
+        return SoldierSeat(world, self._domain)
+
+    def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
+        self._before, self._cost = Requests(0.0, 0.0), 0.0
+
+    def _after_tick(self, episode: Episode[SeatState]) -> None:
+        world = episode.world
+        minutes = world.cluster.tick_seconds / 60.0
+        known = world.state.known[0]
+        here = (known[DOMAIN] == self._index) & (known[ACTIVE] == 1)
+        violations = self._weight * here.sum() * self._violating_share(world) * minutes
+        nodes = held_cores(known[:, here]) / self._node_cores * minutes / 60.0
+        changes = (world.accounts.last["tick"][0, here] == world.tick - 1).sum()
+        self._cost += float(violations + nodes + CHANGE_COST * changes)
+
+    def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  a domain's share is in none
+        cost, self._cost = self._cost, 0.0
+        return -cost * self.reward_scale
+
+    def _violating_share(self, world: World) -> float:
+        """Of the requests since the last call."""
+        now = requests_of(world, self._index)
+        arrived = now.arrived - self._before.arrived
+        violated = now.violated - self._before.violated
+        self._before = now
+        # An app that moves takes the open minute's requests along: no share is below none.
+        return float(np.clip(violated / arrived, 0.0, 1.0)) if arrived > 0 else 0.0
+
+
+def requests_of(world: World, domain: int) -> Requests:
+    """Closed minutes and the open one."""
+    accounts = world.accounts
+    here = world.state.known[0, DOMAIN] == domain
+    closed, opened = accounts.domains[0, domain], accounts.books[0][:, here].sum(axis=1)
+    return Requests(
+        float(closed[ARRIVED] + opened[ARRIVED]), float(closed[VIOLATED] + opened[VIOLATED])
+    )
+
+
+def held_cores(known: I32) -> float:
+    """Requests of bound and pending pods, surge included."""
+    pods = np.maximum(known[REPLICAS], known[READY] + known[STARTING] + known[PENDING])
+    return float((pods * known[CPU_REQUEST].astype(np.float64)).sum()) / 1000.0

@@ -1,0 +1,82 @@
+"""A small cluster and a short scenario to act in."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from models.environments.app import AppEnv
+from models.environments.commander import CommanderEnv
+from models.environments.environment import Environment
+from models.environments.soldier import SoldierEnv
+from models.sim.apps import F32
+from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.events import Target, Traffic
+from models.sim.describe.scenario import Scenario
+
+Env = Environment[Any]
+KINDS: Final = ("commander", "paired commander", "soldier", "app")
+
+
+@cache
+def cluster() -> Cluster:
+    return with_apps(load_cluster(), 40)
+
+
+@cache
+def spike(name: str = "spike") -> Scenario:
+    """Payments' traffic doubles after two of six minutes."""
+    event = Traffic(
+        name="spike", target=Target(domains=("payments",)), at_minute=2.0, factor=2.0,
+        hold_minutes=3.0,
+    )  # fmt: skip
+    return Scenario(
+        name=name, shows="Payments' traffic doubles.", start="Mon 10:00", length_minutes=6,
+        warmup_minutes=2, events=(event,),
+    )  # fmt: skip
+
+
+def make(kind: str, scenarios: tuple[Scenario | str | Path, ...] | None = None) -> Env:
+    there = (spike(),) if scenarios is None else scenarios
+    match kind:
+        case "commander":
+            return CommanderEnv(there, cluster())
+        case "paired commander":
+            return CommanderEnv(there, cluster(), paired=True)
+        case "soldier":
+            return SoldierEnv("payments", there, cluster())
+        case _:
+            return AppEnv(0, there, cluster())
+
+
+class Always:
+    """A policy that has made up its mind."""
+
+    def __init__(self, value: float, actions: int) -> None:
+        self.action: F32 = np.full(actions, value, np.float32)
+        self.seen: list[F32] = []
+
+    def predict(self, observation: F32, *, deterministic: bool) -> tuple[F32, None]:
+        assert deterministic
+        self.seen.append(observation)
+        return self.action, None
+
+
+class Played:
+    """An episode from beginning to end."""
+
+    def __init__(self, env: Env, policy: Always, **reset: Any) -> None:
+        seen, self.begun = env.reset(**reset)
+        self.seen, self.rewards, self.told = [seen], list[float](), dict[str, Any]()
+        self.over = False
+        while not self.over:
+            action, _ = policy.predict(seen, deterministic=True)
+            seen, reward, _, self.over, self.told = env.step(action)
+            self.seen.append(seen)
+            self.rewards.append(reward)
+
+
+def play(env: Env, value: float = 0.0, **reset: Any) -> Played:
+    assert env.action_space.shape is not None
+    return Played(env, Always(value, env.action_space.shape[0]), **reset)

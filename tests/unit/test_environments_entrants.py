@@ -1,0 +1,177 @@
+"""Any policy enters the benchmark with one line, and is measured as it was trained."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from models.control.catalogue import Contest, Entrant, enter
+from models.control.heuristic.residual import neutral
+from models.environments.app_seat import AppSeat
+from models.environments.commander_seat import CommanderSeat
+from models.environments.entrants import app_entrant, commander_entrant, soldier_entrant
+from models.environments.seat import bounded, factors
+from models.environments.seated import Seated
+from models.environments.soldier_seat import SoldierSeat
+from models.sim.accounting import ACTIONS
+from models.sim.outcome.results import Result, summarise
+from models.sim.state import CPU_REQUEST, REPLICAS
+from services.cli import main
+from services.cli.contest import pool
+from tests.unit.environments_data import Always, cluster, make, play, spike
+
+ACTIONS_OF = {"commander": 10, "soldier": 4, "app": 2}
+
+
+def entrant(kind: str, policy: Always) -> Entrant:
+    match kind:
+        case "commander":
+            return commander_entrant(policy)
+        case "soldier":
+            return soldier_entrant(policy, "payments")
+        case _:
+            return app_entrant(policy, 0)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of the user's own."""
+    mine = ModuleType("module_of_mine")
+    monkeypatch.setitem(sys.modules, mine.__name__, mine)
+    return mine
+
+
+def contest(name: str, seeds: list[int]) -> tuple[Contest, list[Result]]:
+    entered = enter(name, cluster(), spike(), seeds)
+    return entered, summarise(entered.world, name, entered.play())
+
+
+@pytest.mark.parametrize("kind", ["commander", "soldier"])
+def test_a_policy_that_says_nothing_is_the_heuristic_bit_for_bit(
+    kind: str, module: ModuleType
+) -> None:
+    policy = Always(0.0, ACTIONS_OF[kind])
+    module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
+    mine, _ = contest("module_of_mine:mine", [0, 1])
+    plain, _ = contest("heuristic:calendar", [0, 1])
+    assert policy.seen
+    ours, theirs = mine.world.save(), plain.world.save()
+    for name in ours.state._fields:
+        np.testing.assert_array_equal(getattr(ours.state, name), getattr(theirs.state, name))
+    for name in ours.accounts._fields:
+        np.testing.assert_array_equal(getattr(ours.accounts, name), getattr(theirs.accounts, name))
+
+
+@pytest.mark.parametrize("kind", ["commander", "soldier", "app"])
+def test_the_benchmark_measures_what_the_environment_told(kind: str, module: ModuleType) -> None:
+    policy = Always(0.7, ACTIONS_OF[kind])
+    module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
+    _, results = contest("module_of_mine:mine", [4, 7])
+    played = play(make(kind), 0.7, options={"world_seed": 7})
+    assert results[1].objective == played.told["objective"]
+    assert results[1].scaling_actions == played.told["scaling_actions"]
+    # The policy sees in the benchmark what it saw in training, to the last bit.
+    np.testing.assert_array_equal(policy.seen[1::2], played.seen[:-1])
+
+
+def test_policies_on_the_heuristic_keep_its_budgets(module: ModuleType) -> None:
+    module.mine = commander_entrant(Always(1.0, 10))  # type: ignore[attr-defined]
+    _, results = contest("module_of_mine:mine", [0])
+    assert results[0].budget_overruns == 0
+    module.mine = app_entrant(Always(0.0, 2), 0)  # type: ignore[attr-defined]
+    _, results = contest("module_of_mine:mine", [0])
+    assert results[0].budget_overruns is None
+
+
+def test_a_broken_policy_changes_nothing() -> None:
+    odd = np.array([np.nan, 7.0, -7.0, 0.0], np.float32)
+    np.testing.assert_array_equal(bounded(odd), [0.0, 1.0, -1.0, 0.0])
+    np.testing.assert_array_equal(factors(odd, 2.0), [1.0, 2.0, 0.5, 1.0])
+
+
+def test_an_action_of_the_wrong_size_is_refused(module: ModuleType) -> None:
+    module.mine = commander_entrant(Always(0.0, 3))  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="cannot reshape"):
+        contest("module_of_mine:mine", [0])
+
+
+def test_a_soldier_moves_the_apps_of_its_domain_only() -> None:
+    world = enter("heuristic:none", cluster(), spike(), [0]).world
+    seat = SoldierSeat(world, "fraud")
+    residual = seat._residual(np.ones((1, seat.actions), np.float32), world.observe())
+    moved = residual.need[0] != 1
+    np.testing.assert_array_equal(moved, world.population.apps.domain == 1)
+
+
+def test_a_commander_moves_the_domain_it_means() -> None:
+    world = enter("heuristic:none", cluster(), spike(), [0]).world
+    seat = CommanderSeat(world)
+    action = np.zeros((1, seat.actions), np.float32)
+    action[0, 2], action[0, 5 + 1] = 1.0, -1.0
+    residual = seat._residual(action, world.observe())
+    np.testing.assert_array_equal(residual.headroom, [[1, 1, 1.5, 1, 1]])
+    np.testing.assert_array_equal(residual.urgency, [[1, 0.25, 1, 1, 1]])
+    assert residual.need.shape == neutral(1).need.shape == (1, 0)
+
+
+def test_all_other_apps_have_the_hpa_that_they_always_had() -> None:
+    world = enter("hpa", cluster(), spike(), [0]).world
+    plain = enter("hpa", cluster(), spike(), [0])
+    seat = Seated(AppSeat(world, 3), Always(0.9, 2), 0)
+    mine, theirs = seat.start(world.observe()), plain.controller.start(world.observe())
+    for _ in range(13):
+        ours, mine = seat.step(world.observe(), None, mine)
+        wanted = ours._replace(replicas=ours.replicas.copy(), cpu=ours.cpu.copy())
+        hpas, theirs = plain.controller.step(world.observe(plain.controller.pipeline), None, theirs)
+        others = np.arange(world.population.apps.domain.size) != 3
+        np.testing.assert_array_equal(wanted.replicas[:, others], hpas.replicas[:, others])
+        world.step(wanted)
+    assert world.state.known[0, REPLICAS, 3] > 1
+
+
+def test_an_app_that_is_not_moved_holds_replicas_and_size() -> None:
+    world = enter("hpa", cluster(), spike(), [0]).world
+    controller = app_entrant(Always(0.0, 2), 0).controller(world)
+    state = controller.start(world.observe(controller.pipeline))
+    rows = [REPLICAS, CPU_REQUEST]
+    while world.tick < world.timeline.total_ticks:
+        plan, state = controller.step(world.observe(controller.pipeline), None, state)
+        if world.tick == world.timeline.warmup_ticks:
+            held = world.state.known[0, rows, 0].copy()
+        world.step(plan)
+    np.testing.assert_array_equal(world.state.known[0, rows, 0], held)
+    assert world.accounts.totals[0, ACTIONS] > 0
+
+
+MODULE = """
+from models.environments.entrants import commander_entrant
+import numpy as np
+
+class Calm:
+    def predict(self, observation, deterministic=True):
+        return np.zeros(10, np.float32), None
+
+mine = commander_entrant(Calm(), forecast="persistence")
+"""
+
+
+def test_the_command_line_takes_a_policy_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "cores", lambda: 1)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "policy_of_mine.py").write_text(MODULE)
+    (tmp_path / "quiet.yaml").write_text(
+        "name: quiet\nshows: Nothing.\nstart: Mon 10:00\nlength_minutes: 3\nwarmup_minutes: 1\n"
+    )
+    command = ["bench", "control", "--controllers", "heuristic:persistence,policy_of_mine:mine"]
+    options = ["--scenarios", "quiet.yaml", "--apps", "20", "--seeds", "0", "--json", "out.json"]
+    assert main.run([*command, *options]) == 0
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    first, *others = sorted(rows, key=lambda row: str(row["controller"]))
+    assert [row["controller"] for row in others] == ["policy_of_mine:mine"]
+    assert {row["objective"] for row in others} == {first["objective"]}

@@ -166,10 +166,10 @@ def _keep_blast_radius(
         # A pod that never found a node can be withdrawn: nothing runs there to be missed.
         running = current[app] - pending[app]
         lot = np.float64(max(0, running - wanted[app])) * np.float64(size[app])
-        if lot > room[domain[app]]:
+        if lot > max(0.0, room[domain[app]]):
             fewer = max(0, int(room[domain[app]] / max(1, size[app])))
             wanted[app] = min(running, current[app]) - fewer
-            reason[app] = _BLAST if fewer == 0 else reason[app]
+            reason[app] = _BLAST if wanted[app] == current[app] else reason[app]
             lot = np.float64(fewer) * np.float64(size[app])
         room[domain[app]] -= lot
         slot[domain[app]] += lot

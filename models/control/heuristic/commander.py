@@ -154,7 +154,9 @@ class Commander:
         urgent = self._place(domains, domains.distress, left)
         own = np.minimum(left, wanted[:, highest].sum(axis=1))
         parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
-        asked: I32 = np.ceil(np.stack(parts, axis=2) - _LEAST).astype(np.int32)
+        # Rounded as a running sum: each part rounded up would ask for more than the quota.
+        whole = np.ceil(np.cumsum(np.stack(parts, axis=2), axis=2) - _LEAST)
+        asked: I32 = np.diff(np.maximum(whole, 0.0), axis=2, prepend=0.0).astype(np.int32)
         return asked
 
     def _cores_of_node(self, domains: Aggregates) -> F64:
@@ -181,16 +183,16 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     ones = np.ones_like(rps)
     if forecast is None:
         return Outlook(ones, ones, np.zeros_like(rps))
-    numbers = np.isfinite(forecast.domain).all(axis=(2, 3)) & np.isfinite(forecast.domain_peak).all(
-        axis=2
-    )
+    numbers = np.isfinite(forecast.domain).all(axis=(2, 3))
+    numbers &= np.isfinite(forecast.domain_peak).all(axis=2)
     usable = (tick <= forecast.valid_until_tick)[:, None] & numbers
+    # What cannot be used foretells nothing, and less than now counts as now.
+    values = np.where(usable[:, :, None, None], forecast.domain, 0.0)
+    peaks = np.where(usable[:, :, None], forecast.domain_peak, 0.0)
     now = np.maximum(rps, _LEAST)
-    median = forecast.domain[..., MEDIAN]
+    median = values[..., MEDIAN]
     soon = np.clip(median[..., _SOON] / now, 1.0, _MOST_GROWTH)
-    peak = np.clip(forecast.domain_peak[..., _HALF_HOUR] / now, 1.0, _MOST_GROWTH)
-    high = forecast.domain[..., _SOON, HIGH]
+    peak = np.clip(peaks[..., _HALF_HOUR] / now, 1.0, _MOST_GROWTH)
+    high = values[..., _SOON, HIGH]
     width = np.clip(high / np.maximum(median[..., _SOON], _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
-    return Outlook(
-        np.where(usable, soon, 1.0), np.where(usable, peak, 1.0), np.where(usable, width, 0.0)
-    )
+    return Outlook(soon, peak, width)

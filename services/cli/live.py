@@ -71,6 +71,40 @@ class PlainView:
         self._console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
+class Pace:
+    """When to paint, and how long to wait for eyes that follow."""
+
+    def __init__(
+        self, pause_s: float, now: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
+        self._pause_s, self._now, self._sleep = pause_s, now, sleep
+        self._started = self._painted = 0.0
+
+    def start(self) -> None:
+        """The first tick begins now."""
+        self._started = self._now()
+
+    @property
+    def frame_is_due(self) -> bool:
+        """Whether the last frame has been seen long enough."""
+        return self._now() - self._painted >= _FRAME_S
+
+    def painted(self) -> None:
+        """A frame is out."""
+        self._painted = self._now()
+
+    def wait(self, ticks: int) -> None:
+        """Sleep when these many ticks have taken less than they should."""
+        ahead = self._started + ticks * self._pause_s - self._now()
+        if ahead > 0:
+            self._sleep(ahead)
+
+
+def pause_of(tick_s: float, minutes_per_s: float) -> float:
+    """Seconds that a tick should take at so many simulated minutes per second; 0 for no wait."""
+    return tick_s / 60 / minutes_per_s if minutes_per_s > 0 else 0.0
+
+
 class LiveView:
     """Domains, pools and failures, repainted several times a second."""
 
@@ -83,7 +117,7 @@ class LiveView:
         now: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        self._world, self._pause_s, self._now, self._sleep = world, pause_s, now, sleep
+        self._world, self._pace = world, Pace(pause_s, now, sleep)
         self._title = Text(headline(world, controller), style="bold")
         self._failures: list[Text] = []
         self._bar = Progress(
@@ -93,11 +127,10 @@ class LiveView:
         self._task = self._bar.add_task("", total=world.timeline.total_ticks)
         # Painted from `show` alone: a painting thread would read half-written ticks.
         self._live = Live(console=console, auto_refresh=False)
-        self._started = self._painted = 0.0
 
     def __enter__(self) -> Self:
         self._live.start()
-        self._started = self._now()
+        self._pace.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,14 +143,12 @@ class LiveView:
             line = Text.assemble((f"{when} {finding.name}: ", "bold red"), finding.explanation)
             self._failures.append(line)
         last = tick + 1 == self._world.timeline.total_ticks
-        if last or begun or self._now() - self._painted >= _FRAME_S:
+        if last or begun or self._pace.frame_is_due:
             phase = "warm-up" if tick < self._world.timeline.warmup_ticks else "accounted"
             self._bar.update(self._task, completed=tick + 1, description=f"{when} {phase}")
             self._live.update(self._painting(recording, tick), refresh=True)
-            self._painted = self._now()
-        ahead = self._started + (tick + 1) * self._pause_s - self._now()
-        if ahead > 0:
-            self._sleep(ahead)
+            self._pace.painted()
+        self._pace.wait(tick + 1)
 
     def _painting(self, recording: Recording, tick: int) -> RenderableType:
         return Group(
@@ -157,10 +188,10 @@ def domain_table(world: World, recording: Recording, tick: int) -> Table:
             domain.priority,
             f"{recording.rps[tick, d]:,.0f}",
             sparkline(recording.rps[: tick + 1, d], round(world.timeline.ticks(1))),
-            _flagged(recording.p99_over_target[tick, d], 1.0, "{:.2f}"),
-            _flagged(recording.violating[tick, d], 0.01, "{:.1%}"),
+            flagged(recording.p99_over_target[tick, d], 1.0, "{:.2f}"),
+            flagged(recording.violating[tick, d], 0.01, "{:.1%}"),
             f"{recording.ready[tick, d]:,}",
-            _flagged(recording.pending[tick, d], 0, "{:,.0f}"),
+            flagged(recording.pending[tick, d], 0, "{:,.0f}"),
         )
         for d, domain in enumerate(world.cluster.domains)
     ]
@@ -181,13 +212,14 @@ def pool_table(world: World, recording: Recording, tick: int) -> Table:
     return table("", ("nodes", *world.cluster.pool_names), rows)
 
 
-def sparkline(values: F64, every: int) -> str:
+def sparkline(values: F64, every: int, bars: int = _SPARK_MINUTES) -> str:
     """One bar per `every` values, the latest last, against the highest so far."""
-    recent = values[::-1][::every][:_SPARK_MINUTES][::-1]
+    recent = values[::-1][::every][:bars][::-1]
     scale = max(float(values.max()), 1e-9)
     return "".join(_BARS[int((len(_BARS) - 1) * value / scale + 0.5)] for value in recent)
 
 
-def _flagged(value: float, limit: float, shape: str) -> str:
+def flagged(value: float, limit: float, shape: str) -> str:
+    """A figure in red when it is above its limit."""
     text = shape.format(value)
     return f"[red]{text}[/red]" if value > limit else text

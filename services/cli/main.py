@@ -12,6 +12,7 @@ import typer
 
 from models.sim.describe.errors import InputError
 from services.cli import bench, calibrate, hpa, simulate, world
+from services.cli.race import command as race
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -24,11 +25,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Plan capacity for large shared clusters, and simulate them.",
-    epilog="Examples: [bold]hirl simulate --scenario cascade[/bold] runs a scenario, "
+    epilog="Examples: [bold]hirl race[/bold] lets controllers run side by side, "
+    "[bold]hirl simulate --scenario cascade[/bold] runs a scenario, "
     "[bold]hirl world show[/bold] prints the example cluster. "
     "Each command has its own [bold]--help[/bold].",
 )
 app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
+app.command(epilog=race.EXAMPLES)(race.race)
 app.add_typer(world.app, name="world")
 app.add_typer(bench.app, name="bench")
 app.add_typer(hpa.app, name="hpa")

@@ -6,7 +6,11 @@ from typing import Annotated
 import typer
 
 from models.control.catalogue import ENTRANTS
+from models.sim.describe.scenario import scenario_names
 from services.cli.targets import report_folder, tables_folder, writable_file
+
+WATCHED_SPEED = 6.0
+"""Simulated minutes per second that eyes can follow."""
 
 ClusterOption = Annotated[
     Path | None,
@@ -44,6 +48,33 @@ ReportOption = Annotated[
         metavar="DIR",
         callback=report_folder,
         help="Write an HTML report into this folder.",
+    ),
+]
+ScenarioOption = Annotated[
+    str,
+    typer.Option(
+        "--scenario",
+        metavar="S",
+        help=f"A path to a scenario file, or one of {', '.join(scenario_names())}.",
+    ),
+]
+AppsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--apps",
+        metavar="N",
+        min=1,
+        help="Scale the cluster to so many apps; as the cluster file says when not given.",
+    ),
+]
+SpeedOption = Annotated[
+    float | None,
+    typer.Option(
+        "--speed",
+        metavar="X",
+        min=0.0,
+        help="Simulated minutes per second, 0 for as fast as it goes; "
+        f"{WATCHED_SPEED:g} when not given and somebody watches.",
     ),
 ]
 TracesOption = Annotated[

@@ -46,10 +46,11 @@ def render(outcome: Outcome) -> str:
 def _failures(world: World, findings: list[Finding]) -> str:
     if not findings:
         return "<li>None of the three failure modes occurred.</li>"
-    return "".join(f"<li>{_failure(world, finding)}</li>" for finding in findings)
+    return "".join(f"<li>{failure_line(world, finding)}</li>" for finding in findings)
 
 
-def _failure(world: World, finding: Finding) -> str:
+def failure_line(world: World, finding: Finding) -> str:
+    """What went wrong and in which minutes, as HTML."""
     first, last = (
         (tick - world.timeline.warmup_ticks) * world.cluster.tick_seconds / 60
         for tick in (finding.tick, finding.last_tick + 1)

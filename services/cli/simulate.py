@@ -2,67 +2,38 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from models.control.catalogue import Contest, enter, entrant_of
 from models.jit import is_compiled
-from models.sim.describe.config import load_cluster, with_apps
-from models.sim.describe.errors import InputError
-from models.sim.describe.scenario import load_scenario, scenario_names
+from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.failures import FailureWatch, setting_of
 from models.sim.outcome.recording import Recorder
 from models.sim.outcome.results import summarise
 from models.sim.tick import advance
 from models.sim.world import World
-from services.cli.live import LiveView, PlainView, View
+from services.cli.live import LiveView, PlainView, View, pause_of
 from services.cli.options import (
+    WATCHED_SPEED,
+    AppsOption,
     ClusterOption,
     ControllerOption,
     JsonOption,
     ReportOption,
+    ScenarioOption,
     SeedOption,
+    SpeedOption,
 )
 from services.cli.outcome import Outcome, figures
 from services.cli.output import table, write_json
 from services.cli.report import write_report
+from services.cli.targets import described_cluster
 
-_WATCHED_SPEED = 6.0
-"""Simulated minutes per second that eyes can follow."""
 EXAMPLES = (
     "Examples: [bold]hirl simulate --scenario cascade --controller hpa[/bold], "
     "[bold]hirl simulate --scenario my.yaml --apps 155 --speed 0 --json result.json[/bold]"
 )
-
-ScenarioOption = Annotated[
-    str,
-    typer.Option(
-        "--scenario",
-        metavar="S",
-        help=f"A path to a scenario file, or one of {', '.join(scenario_names())}.",
-    ),
-]
-AppsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--apps",
-        metavar="N",
-        min=1,
-        help="Scale the cluster to so many apps; as the cluster file says when not given.",
-    ),
-]
-SpeedOption = Annotated[
-    float | None,
-    typer.Option(
-        "--speed",
-        metavar="X",
-        min=0.0,
-        help="Simulated minutes per second, 0 for as fast as it goes; "
-        f"{_WATCHED_SPEED:g} when not given and somebody watches.",
-    ),
-]
 
 
 def simulate(
@@ -77,9 +48,7 @@ def simulate(
 ) -> None:
     """Run one scenario under one controller and watch it; ends with the table of its figures."""
     entrant_of(controller)
-    described = load_cluster(cluster)
-    if apps is not None:
-        described = with_apps(described, _enough(apps, len(described.domains)))
+    described = described_cluster(cluster, apps)
     chosen = load_scenario(scenario, described)
     console = Console()
     with _preparing(console):
@@ -93,12 +62,6 @@ def simulate(
         write_json(json, _payload(outcome))
     if report is not None:
         console.print(f"report: {write_report(report, outcome)}", soft_wrap=True, highlight=False)
-
-
-def _enough(apps: int, domains: int) -> int:
-    if apps < domains:
-        raise InputError(f"apps: expected at least {domains}, one per domain, got {apps}")
-    return apps
 
 
 def _preparing(console: Console) -> "_Status":
@@ -137,8 +100,8 @@ def _compile(contest: Contest) -> None:
 def _view(console: Console, world: World, controller: str, speed: float | None) -> View:
     if not console.is_terminal:
         return PlainView(console, world, controller)
-    minutes_per_s = _WATCHED_SPEED if speed is None else speed
-    pause = world.cluster.tick_seconds / 60 / minutes_per_s if minutes_per_s > 0 else 0.0
+    minutes_per_s = WATCHED_SPEED if speed is None else speed
+    pause = pause_of(world.cluster.tick_seconds, minutes_per_s)
     return LiveView(console, world, controller, pause, time.monotonic, time.sleep)
 
 

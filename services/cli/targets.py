@@ -4,7 +4,19 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.errors import InputError
+
+
+def described_cluster(path: Path | None, apps: int | None) -> Cluster:
+    """The cluster of a file, or the example, scaled to so many apps where a number is given."""
+    cluster = load_cluster(path)
+    if apps is None:
+        return cluster
+    domains = len(cluster.domains)
+    if apps < domains:
+        raise InputError(f"apps: expected at least {domains}, one per domain, got {apps}")
+    return with_apps(cluster, apps)
 
 
 def writable_file(path: Path | None) -> Path | None:

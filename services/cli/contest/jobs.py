@@ -12,16 +12,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from models.control.catalogue import enter
+from models.control.catalogue import Contest, enter
 from models.sim.apps import Population
 from models.sim.describe.config import Cluster
 from models.sim.describe.scenario import Scenario
-from models.sim.outcome.recording import Recorder
+from models.sim.outcome.recording import Recorder, Recording
 from models.sim.outcome.results import Result, summarise
 from models.sim.population.generate import generate
 from models.sim.world import World
 from services.cli.contest.request import Request
 
+F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+EVERY_TICK: Final = slice(None)
 SEEDS_PER_JOB: Final = 5
 """Enough that building the world does not matter, few enough that all cores have work."""
 
@@ -106,18 +110,31 @@ def work(job: Job) -> int:
 def play(job: Job) -> Finished:
     """Run the job."""
     began = time.perf_counter()
-    population = population_of(job.cluster)
-    contest = enter(job.controller, job.cluster, job.scenario, job.seeds, population)
+    contest = contest_of(job)
     recorder = Recorder(contest.world) if job.recorded else None
     decisions = contest.play(recorder)
     results = summarise(contest.world, job.controller, decisions)
+    timeline = timeline_of(contest.world, recorder.recording) if recorder is not None else None
+    return finished(job, results, timeline, time.perf_counter() - began)
+
+
+def contest_of(job: Job) -> Contest:
+    """The world of the job with its controller, before the first tick."""
+    population = population_of(job.cluster)
+    return enter(job.controller, job.cluster, job.scenario, job.seeds, population)
+
+
+def finished(
+    job: Job, results: list[Result], timeline: Timeline | None, seconds: float
+) -> Finished:
+    """What the job leaves behind, under its name and hashes."""
     return Finished(
         label=job.label,
         world_hash=job.world_hash,
         code_hash=job.code_hash,
-        seconds=time.perf_counter() - began,
+        seconds=seconds,
         results=results,
-        timeline=_timeline(contest.world, recorder) if recorder is not None else None,
+        timeline=timeline,
     )
 
 
@@ -136,21 +153,34 @@ def _chunks(seeds: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
     return [seeds[at : at + SEEDS_PER_JOB] for at in range(0, len(seeds), SEEDS_PER_JOB)]
 
 
-def _timeline(world: World, recorder: Recorder) -> Timeline:
-    record = recorder.recording
+def timeline_of(world: World, record: Recording) -> Timeline:
+    """What a report draws of a recording."""
     first = world.given.rules.domains["priority"] == 0
     since = np.arange(world.timeline.total_ticks) - world.timeline.warmup_ticks
-    violating = (record.violating * record.rps)[:, first].sum(axis=1)
     return Timeline(
         seed=int(world.state.env["seed"][0]),
         minutes=_brief(since * world.cluster.tick_seconds / 60),
         demand=_brief(record.outside[:, first].sum(axis=1)),
         ready=_brief(record.ready[:, first].sum(axis=1)),
-        p99_over_target=_brief(record.p99_over_target[:, first].max(axis=1)),
-        violating=_brief(violating / np.maximum(record.rps[:, first].sum(axis=1), 1e-9)),
+        p99_over_target=_brief(worst_p99(record, first)),
+        violating=_brief(violating_share(record, first)),
         pending=_brief(record.pending.sum(axis=1)),
         nodes=_brief(record.nodes_ready.sum(axis=1)),
     )
+
+
+def violating_share(record: Recording, domains: Mask, ticks: slice = EVERY_TICK) -> F64:
+    """[ticks] of the requests of these domains together."""
+    rps = record.rps[ticks, domains]
+    violating = (record.violating[ticks, domains] * rps).sum(axis=1)
+    share: F64 = violating / np.maximum(rps.sum(axis=1), 1e-9)
+    return share
+
+
+def worst_p99(record: Recording, domains: Mask, ticks: slice = EVERY_TICK) -> F64:
+    """[ticks] p99 over target of the domain among these that fares worst; 0 of none."""
+    worst: F64 = record.p99_over_target[ticks, domains].max(axis=1, initial=0)
+    return worst
 
 
 def _brief(values: NDArray[np.number]) -> list[float]:

@@ -1,6 +1,6 @@
 """The report of a benchmark: one HTML file that needs nothing but itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from string import Template
@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from models.sim.describe.errors import InputError
 from services.cli.contest.compare import BEST, Standing
 from services.cli.contest.outcome import Outcome
+from services.cli.contest.request import Request
 from services.cli.contest.tables import (
     FEW_SEEDS,
     READING,
@@ -34,10 +35,12 @@ class Section(NamedTuple):
     body: str
 
 
-def write_report(folder: Path, outcome: Outcome) -> Path:
-    """Write the report into `folder`; returns the file."""
-    file = folder / "control.html"
-    text = render(outcome)
+def write_report(
+    folder: Path, outcome: Outcome, name: str = "control.html", first: Iterable[Section] = ()
+) -> Path:
+    """Write the report into `folder`, after the sections that come `first`; returns the file."""
+    file = folder / name
+    text = render(outcome, first)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -46,24 +49,38 @@ def write_report(folder: Path, outcome: Outcome) -> Path:
     return file
 
 
-def render(outcome: Outcome) -> str:
+def render(outcome: Outcome, first: Iterable[Section] = ()) -> str:
     """The report as HTML."""
     request = outcome.request
     reduced = f" Quick run: {', '.join(request.reduced)}." if request.reduced else ""
-    few = len(request.seeds) < FEW_SEEDS
-    doubt = f" With fewer than {FEW_SEEDS} seeds intervals are too narrow." if few else ""
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         run=escape(
-            f"{len(request.controllers)} controllers, {len(request.scenarios)} scenarios, "
-            f"{len(request.seeds)} seeds ({request.seeds[0]} to {request.seeds[-1]}), "
+            f"{_counted(request)}, "
             f"{request.cluster.apps:,} apps of {request.cluster.name}; compared with "
             f"{request.reference}; {outcome.seconds:.0f} s, {outcome.reused} of "
-            f"{len(outcome.jobs)} jobs from earlier runs.{reduced}{doubt}"
+            f"{len(outcome.jobs)} jobs from earlier runs.{reduced}{_doubt(len(request.seeds))}"
         ),
-        sections="".join(_html(section) for section in _sections(outcome)),
+        sections="".join(_html(section) for section in (*first, *_sections(outcome))),
         world_hash=outcome.world_hash,
         code_hash=outcome.code_hash,
         command=escape(outcome.command),
+    )
+
+
+def _doubt(seeds: int) -> str:
+    if seeds == 1:
+        return " One seed gives no intervals: it shows how controllers differ, not how much."
+    few = seeds < FEW_SEEDS
+    return f" With fewer than {FEW_SEEDS} seeds intervals are too narrow." if few else ""
+
+
+def _counted(request: Request) -> str:
+    controllers = f"{len(request.controllers)} controllers"
+    if len(request.scenarios) == len(request.seeds) == 1:
+        return f"{controllers}, {request.scenarios[0].name}, seed {request.seeds[0]}"
+    return (
+        f"{controllers}, {len(request.scenarios)} scenarios, "
+        f"{len(request.seeds)} seeds ({request.seeds[0]} to {request.seeds[-1]})"
     )
 
 

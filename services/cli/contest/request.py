@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from models.control.catalogue import ENTRANTS, entrant_of
-from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.config import Cluster, load_cluster
 from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
 from services.cli.contest.entrants import FRONTIER
+from services.cli.targets import described_cluster
 
 FULL_SEEDS: Final = "0-9"
 QUICK_SEEDS: Final = "0-2"
@@ -108,14 +109,8 @@ def _names(option: str, text: str | None, usual: Sequence[str]) -> tuple[str, ..
 
 
 def _cluster(asked: Asked) -> Cluster:
-    cluster = load_cluster()
     apps = QUICK_APPS if asked.apps is None and asked.quick else asked.apps
-    if apps is None:
-        return cluster
-    domains = len(cluster.domains)
-    if apps < domains:
-        raise InputError(f"apps: expected at least {domains}, one per domain, got {apps}")
-    return with_apps(cluster, apps)
+    return described_cluster(None, apps)
 
 
 def _scenarios(names: Iterable[str], cluster: Cluster) -> tuple[Scenario, ...]:

@@ -1,0 +1,184 @@
+"""`hirl race` runs controllers in lock-step, as if each ran alone, and shows them side by side."""
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from models.control.catalogue import enter
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.outcome.results import summarise
+from services.cli import main
+from services.cli.contest.jobs import Job
+from services.cli.live import Pace
+from services.cli.race import command
+from services.cli.race.lanes import Race
+from services.cli.race.live import LiveView, play
+
+Capture = pytest.CaptureFixture[str]
+
+SCENARIO = """
+name: short
+shows: Checkout traffic triples for three minutes & falls.
+start: Mon 10:00
+length_minutes: 8
+warmup_minutes: 2
+calendar:
+  - {name: sale, domains: [payments], at_minute: 5, length_minutes: 3, expected_factor: 2}
+events:
+  - kind: traffic
+    name: spike
+    target: {domains: [payments]}
+    at_minute: 2
+    factor: 3.0
+    hold_minutes: 3
+"""
+NAMES = ("hpa-calibrated", "rules", "heuristic:calendar")
+
+
+class Told(NamedTuple):
+    """What a race leaves behind."""
+
+    out: str
+    payload: dict[str, Any]
+    html: str
+    report: Path
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("race") / "short.yaml"
+    file.write_text(SCENARIO)
+    return file
+
+
+@pytest.fixture(scope="module")
+def told(scenario: Path) -> Told:
+    folder, file, out = scenario.parent / "report", scenario.parent / "out.json", io.StringIO()
+    arguments = ["--scenario", str(scenario), "--apps", "40", "--seed", "3"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(command, "Console", lambda **options: Console(file=out, **options))
+        code = main.run(["race", *arguments, "--json", str(file), "--report", str(folder)])
+    assert code == 0
+    report = folder / "race-short-3.html"
+    return Told(out.getvalue(), json.loads(file.read_text()), report.read_text(), report)
+
+
+def test_the_table_has_every_controller_and_its_ratio_to_the_first(told: Told) -> None:
+    table = told.out[told.out.index("short, seed 3") :]
+    assert all(name in table for name in NAMES)
+    (line,) = (line for line in table.splitlines() if line.startswith(" node-hours"))
+    first, *others = (row["node_hours"] for row in told.payload["rows"])
+    expected = [f"{first:.1f}", *(f"{value:.1f} ({value / first:.2f})" for value in others)]
+    assert line.split() == ["node-hours", *" ".join(expected).split()]
+    assert f"report: {told.report}" in told.out
+
+
+def test_without_a_terminal_each_controller_has_a_line_each_ten_minutes(told: Told) -> None:
+    assert "compil" in told.out.splitlines()[0], "nobody is told why nothing happens yet"
+    for name in NAMES:
+        (line,) = (line for line in told.out.splitlines() if line.startswith(f"Mon 10:08  {name}:"))
+        assert re.search(r"P0 demand [\d,]+/s.* pods pending.* nodes .* J [\d,.]+$", line)
+
+
+def test_lock_step_equals_separate_runs_bit_for_bit(told: Told, scenario: Path) -> None:
+    cluster = with_apps(load_cluster(), 40)
+    for name, row in zip(NAMES, told.payload["rows"], strict=True):
+        contest = enter(name, cluster, load_scenario(scenario, cluster), [3])
+        (alone,) = summarise(contest.world, name, contest.play())
+        assert row == msgspec.json.decode(msgspec.json.encode(alone))
+        assert told.payload["world_hashes"]["short"][name] == contest.world.hash
+
+
+def test_the_json_names_worlds_rows_failures_and_the_command(told: Told, scenario: Path) -> None:
+    payload = told.payload
+    assert [row["controller"] for row in payload["rows"]] == list(NAMES)
+    assert len(payload["world_hash"]) == 16
+    assert payload["reference"] == NAMES[0]
+    assert list(payload["failures"]) == list(NAMES)
+    assert payload["command"] == (
+        f"hirl race --scenario {scenario} --controllers {','.join(NAMES)} --seed 3 --apps 40"
+    )
+
+
+def test_the_report_needs_nothing_but_itself_and_shows_every_controller(told: Told) -> None:
+    assert all(f"<h3>{name}</h3>" in told.html for name in NAMES)
+    assert all(told.html.count(name) > 3 for name in NAMES)
+    assert "Checkout traffic triples for three minutes &amp; falls." in told.html
+    assert told.payload["command"] in told.html
+    assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", told.html)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--controllers", "hpa,ruls"], "controller: ruls: did you mean rules? "),
+        (["--controllers", "hpa,rules,hpa"], "controllers: hpa: expected each controller once"),
+        (["--controllers", " , "], "controllers: expected at least one name, got ' , '"),
+        (["--scenario", "clam"], "scenario: clam: did you mean calm? "),
+        (["--seed", "-1"], "Invalid value for '--seed': Input should be greater than or equal"),
+        (["--apps", "3"], "apps: expected at least 5, one per domain, got 3"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_before_anything_is_built(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
+) -> None:
+    monkeypatch.setattr(command, "_prepared", None)
+    assert main.run(["race", *arguments]) == main.EXIT_BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"hirl: error: {expected}")
+
+
+@pytest.mark.parametrize("names", [NAMES, (*NAMES, "hpa:0.6", "static@priority+preemption")])
+def test_on_a_terminal_the_race_is_painted_at_its_pace_and_nothing_is_cut(
+    scenario: Path, names: tuple[str, ...]
+) -> None:
+    cluster = with_apps(load_cluster(), 40)
+    chosen = load_scenario(scenario, cluster)
+    race = Race([Job(name, cluster, chosen, (3,), True, "", "") for name in names])
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=50)
+    seconds = [0.0]
+
+    def sleep(pause: float) -> None:
+        seconds[0] += pause
+
+    play(race, LiveView(console, race, Pace(0.02, lambda: seconds[0], sleep)))
+    assert seconds[0] == pytest.approx(60 * 0.02)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "Mon 10:08 accounted" in text
+    assert re.search(r"Mon 09:5\d warm-up", text)
+    assert "P0 demand" in text
+    assert all(f"{name}: " in text for name in names)
+    assert "…" not in text, "the view is cut on an ordinary terminal"
+
+
+def test_failures_are_named_where_and_when_they_begin(scenario: Path) -> None:
+    cluster = with_apps(load_cluster(), 40)
+    chosen = load_scenario(scenario, cluster)
+    race = Race([Job(name, cluster, chosen, (3,), True, "", "") for name in ("hpa", "static")])
+    begun = []
+    while not race.finished:
+        begun += race.step()
+    for lane in race.lanes:
+        seen = [failure.finding.name for failure in begun if failure.controller == lane.name]
+        assert sorted(seen) == sorted(finding.name for finding in lane.findings())
+    assert begun, "a spike of three times the traffic passed unnoticed"
+
+
+def test_a_run_counts_as_it_goes(scenario: Path) -> None:
+    cluster = with_apps(load_cluster(), 40)
+    contest = enter("rules", cluster, load_scenario(scenario, cluster), [3])
+    world, run = contest.world, contest.begin()
+    counted = []
+    while not run.finished:
+        run.step()
+        counted.append(int(run.decisions().missing_data_decreases[0]))
+    assert world.tick == world.timeline.total_ticks == len(counted)
+    assert counted == sorted(counted)

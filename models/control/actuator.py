@@ -12,6 +12,7 @@ from models.control.projection import hold_of, project
 from models.jit import kernel
 from models.sim.apps import F32, F64, I32
 from models.sim.plan import Reason
+from models.sim.state import DOMAIN, PENDING, READY, REPLICAS, STARTING
 
 BLAST_SHARE: Final = 0.1
 """Of what a domain holds: that much may be decreased within a window."""
@@ -42,6 +43,8 @@ class Restraint(NamedTuple):
     """[E, A] tick from which the app may be decreased again."""
     decreased: F64
     """[E, W, D] millicores taken away in each tick of the window."""
+    sizing: I32
+    """[E, A] millicores per pod that were asked for last: resizes land ticks later."""
 
 
 class Workspace(NamedTuple):
@@ -51,6 +54,8 @@ class Workspace(NamedTuple):
     room: F64
     low: F32
     high: F32
+    limit: F64
+    """Millicores that replicas may hold."""
     size: I32
     """[A] millicores per pod that count as held."""
     resized: I32
@@ -61,7 +66,9 @@ def start_restraint(environments: int, apps: int, domains: int, tick_s: int) -> 
     """Nothing was changed yet."""
     ticks = max(1, BLAST_WINDOW_S // tick_s)
     return Restraint(
-        np.zeros((environments, apps), np.int32), np.zeros((environments, ticks, domains))
+        np.zeros((environments, apps), np.int32),
+        np.zeros((environments, ticks, domains)),
+        np.zeros((environments, apps), np.int32),
     )
 
 
@@ -72,16 +79,31 @@ def workspace(domains: int, apps: int) -> Workspace:
         room=np.zeros(domains),
         low=np.zeros(domains, np.float32),
         high=np.zeros(domains, np.float32),
+        limit=np.zeros(domains),
         size=np.zeros(apps, np.int32),
         resized=np.zeros(apps, np.int32),
     )
 
 
 @kernel
-def held_sizes(active: I32, cpu: I32, size: I32) -> None:
-    """[A] what a pod of each app holds; an app that is not declared holds nothing."""
+def held_sizes(active: I32, cpu: I32, sizing: I32, size: I32) -> None:
+    """[A] what a pod of each app holds, or will when the resize on its way has landed.
+
+    An app that is not declared holds nothing.
+    """
     for app in range(size.size):
-        size[app] = cpu[app] if active[app] == 1 else 0
+        size[app] = max(cpu[app], sizing[app]) if active[app] == 1 else 0
+
+
+@kernel
+def without_surge(allowed: F64, known: I32, size: I32, limit: F64) -> None:
+    """[D] what is left of the budgets for replicas: extra pods of a deploy are held, too."""
+    for place in range(limit.size):
+        limit[place] = allowed[place]
+    for app in range(size.size):
+        pods = known[READY, app] + known[STARTING, app] + known[PENDING, app]
+        extra = max(0, pods - known[REPLICAS, app])
+        limit[known[DOMAIN, app]] -= np.float64(extra) * np.float64(size[app])
 
 
 def cool_down_ticks(tick_s: int) -> int:

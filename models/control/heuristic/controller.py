@@ -15,6 +15,7 @@ from models.control.actuator import (
     left_of_budget,
     overruns,
     start_restraint,
+    without_surge,
     workspace,
 )
 from models.control.heuristic.aggregates import aggregate
@@ -50,7 +51,7 @@ from models.features.pools import Seen
 from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.forecaster.port import Forecast
-from models.jit import kernel
+from models.jit import copy_row, kernel
 from models.sim.apps import F32, F64, I8, I32
 from models.sim.inventory import Inventory
 from models.sim.observe import Observation, Pipeline
@@ -265,7 +266,8 @@ def _decide_all(
     for e in range(load.shape[0]):
         tick, domain = ticks[e], known[e, DOMAIN]
         current, cpu, size = known[e, REPLICAS], known[e, CPU_REQUEST], work.size
-        held_sizes(known[e, ACTIVE], cpu, size)
+        held_sizes(known[e, ACTIVE], cpu, restraint.sizing[e], size)
+        without_surge(allowed.cores[e], known[e], size, work.limit)
         need, replicas, reason = memory.need[e], plan.replicas[e], plan.reason[e]
         need_pods(
             load[e], usual[e], memory.foreseen[e], domain, stance.per_target[e],
@@ -285,11 +287,10 @@ def _decide_all(
         )  # fmt: skip
         enforce(
             replicas, reason, current, known[e, PENDING], size, domain, seen[e, _MISSING], load[e],
-            tick,
-            settled.cool_down, settled.least, settled.most, allowed.cores[e],
+            tick, settled.cool_down, settled.least, settled.most, work.limit,
             restraint.rested[e], restraint.decreased[e], work,
         )  # fmt: skip
-        left_of_budget(replicas, size, domain, allowed.cores[e], work.room)
+        left_of_budget(replicas, size, domain, work.limit, work.room)
         left_of_blast(current, size, domain, restraint.decreased[e], work.held)
         resize(
             seen[e], need, replicas, settled.most, cpu, known[e, MEMORY_REQUEST], domain,
@@ -297,9 +298,10 @@ def _decide_all(
             restraint.decreased[e, tick % restraint.decreased.shape[1]],
             plan.cpu[e], plan.memory[e], reason, settled.vertical,
         )  # fmt: skip
-        held_sizes(known[e, ACTIVE], plan.cpu[e], work.resized)
+        copy_row(plan.cpu[e], restraint.sizing[e])
+        held_sizes(known[e, ACTIVE], cpu, restraint.sizing[e], work.resized)
         overrun[e] += overruns(
-            current, size, replicas, work.resized, domain, allowed.cores[e], work.held, work.room
+            current, size, replicas, work.resized, domain, work.limit, work.held, work.room
         )
 
 

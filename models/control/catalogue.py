@@ -154,7 +154,7 @@ def _import(name: str) -> Entrant:
         sys.path.append(here)
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"controller: {name}: cannot be imported: {error}") from error
     if not isinstance(found, Entrant):
         raise InputError(

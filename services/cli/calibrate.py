@@ -51,9 +51,9 @@ OutOption = Annotated[
 
 def calibrate_command(
     controllers: ControllersOption = _ALL,
-    budget: BudgetOption = 60,
-    apps: AppsOption = 155,
-    seeds: SeedsOption = 3,
+    budget: BudgetOption = 16,
+    apps: AppsOption = 1550,
+    seeds: SeedsOption = 2,
     workers: WorkersOption = _CORES,
     cluster: ClusterOption = None,
     journal: JournalOption = None,

@@ -28,14 +28,6 @@ _BUDGET = int(Reason.HOLD_BUDGET)
 _OUT, _YIELD = int(Reason.SCALE_OUT), int(Reason.YIELD)
 
 
-class Allowed(NamedTuple):
-    """E environments, D domains."""
-
-    cores: F64
-    """[E, D] millicores that each domain may hold: budget and overdraft, or the floor when the
-    budget has expired."""
-
-
 class Restraint(NamedTuple):
     """What the actuator remembers. E environments, A apps, D domains."""
 

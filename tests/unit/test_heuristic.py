@@ -155,7 +155,7 @@ def test_a_constant_load_ends_in_doing_nothing() -> None:
         plant.takes(plan)
         assert (plant.known == before).all()
         assert (plan.nodes == 0).all()
-    assert state.overruns.sum() == 0
+    assert state.squad.overruns.sum() == 0
 
 
 def test_higher_priorities_are_sized_for_less_utilisation() -> None:
@@ -258,7 +258,7 @@ def test_a_surge_is_answered_in_the_same_tick() -> None:
     plant.work *= 3
     rows, state = plant.runs(controller, state, 1)
     assert (rows[0] > before).all()
-    assert state.overruns.sum() == 0
+    assert state.squad.overruns.sum() == 0
 
 
 # --- Apps that come and go
@@ -286,7 +286,7 @@ def test_an_app_that_is_not_declared_holds_nothing_of_the_budget() -> None:
         other, memory = copy.deepcopy(plant), copy.deepcopy(state)
         other.known[:, ACTIVE, ::2] = active
         rows, memory = other.runs(controller, memory, 5 * PER_MINUTE)
-        assert memory.overruns.sum() == 0
+        assert memory.squad.overruns.sum() == 0
         grown.append(int(rows[-1, 1::2].sum()))
     assert grown[0] < grown[1]
 
@@ -299,7 +299,7 @@ def test_an_app_that_moves_counts_where_it_is() -> None:
     shared = state.orders.budget.pool_cores[0, :, -1]
     assert shared[0] > 50
     assert (shared[1:] < 1).all()
-    assert state.overruns.sum() == 0
+    assert state.squad.overruns.sum() == 0
 
 
 # --- Capacity
@@ -312,7 +312,7 @@ def test_without_capacity_nothing_grows_and_nodes_are_asked_for() -> None:
     rows, state = plant.runs(controller, state, 3 * PER_MINUTE)
     assert (rows <= 20).all()
     assert one_step(plant, controller, state).nodes.sum() > 0
-    assert state.overruns.sum() == 0
+    assert state.squad.overruns.sum() == 0
 
 
 def test_nodes_are_asked_for_within_the_quota_and_for_the_highest_priority_first() -> None:
@@ -356,7 +356,7 @@ def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None
     rows, state = plant.runs(controller, state, 10 * PER_MINUTE)
     assert rows[-1, priority == 3].sum() < before[priority == 3].sum()
     assert rows[-1, priority == 0].sum() > before[priority == 0].sum()
-    assert state.overruns.sum() == 0
+    assert state.squad.overruns.sum() == 0
 
 
 # --- The shape of a controller

@@ -37,17 +37,6 @@ _IN_TOLERANCE, _STABILISING = int(Reason.HOLD_IN_TOLERANCE), int(Reason.HOLD_STA
 _NO_METRICS, _YIELD = int(Reason.HOLD_NO_METRICS), int(Reason.YIELD)
 
 
-class Stance(NamedTuple):
-    """What a domain goes by until the next budget. E environments, D domains."""
-
-    per_target: F32
-    """[E, D] pods per fully used pod of the usual load: (1 + headroom) / target."""
-    per_surge: F32
-    """[E, D] the same for a load beyond the usual."""
-    urgency: F32
-    """[E, D]."""
-
-
 class Damping(NamedTuple):
     """Numbers of the parameters as the kernels take them."""
 

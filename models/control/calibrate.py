@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ from models.sim.population.generate import generate
 from models.sim.world import World
 
 FOLDER: Final = Path(__file__).with_name("tuning")
+_STEEP: Final = 20.0
 
 
 class Aggregate(NamedTuple):
@@ -48,6 +50,13 @@ class Setting(NamedTuple):
     scenarios: tuple[Scenario, ...]
     seeds: tuple[int, ...]
     aggregate: Aggregate = MEAN
+    bounds: Mapping[str, float] = MappingProxyType({})
+    """Largest J by scenario: more counts as far worse than any gain elsewhere."""
+
+    def value(self, by_scenario: Mapping[str, float]) -> float:
+        """What is made small: the aggregate, raised steeply by what is above the bounds."""
+        excess = sum(max(0.0, by_scenario[name] / most - 1.0) for name, most in self.bounds.items())
+        return self.aggregate.of(by_scenario.values()) * (1.0 + _STEEP * excess)
 
 
 class Job(NamedTuple):
@@ -97,7 +106,7 @@ def calibrate(
             mine = range(place * len(setting.scenarios), (place + 1) * len(setting.scenarios))
             by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in mine}
             found.append(by_scenario)
-            tried.append(Tried(point, setting.aggregate.of(by_scenario.values())))
+            tried.append(Tried(point, setting.value(by_scenario)))
     winner = best(tried)
     return Tuned(
         parameters=winner.point,
@@ -105,6 +114,7 @@ def calibrate(
         default_objective=tried[0].value,
         by_scenario=found[tried.index(winner)],
         aggregate=setting.aggregate.name,
+        bounds=dict(setting.bounds),
         apps=setting.cluster.apps,
         seeds=setting.seeds,
         budget=budget,

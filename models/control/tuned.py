@@ -22,6 +22,8 @@ class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """J, mean over the seeds."""
     aggregate: str
     """How the scenarios' J become one number."""
+    bounds: dict[str, float] = {}
+    """Largest J by scenario that was asked for."""
     apps: int
     seeds: tuple[int, ...]
     budget: int

@@ -10,8 +10,9 @@ from rich.console import Console
 from models.control.calibrate import Setting, calibrate, in_processes, tuning_scenarios
 from models.control.families import FAMILIES, Family, family_of
 from models.control.journal import Journal
-from models.control.tuned import FILE, Tuned, store_tuned
+from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.errors import InputError
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, progress, table, write_json
 
@@ -23,6 +24,8 @@ _FIRST_SEED = 1000
 """Tuning seeds are not those that comparisons use, which begin at 0."""
 _ALL = ",".join(FAMILIES)
 _CORES = os.cpu_count() or 1
+_CALM = "tune-calm"
+_SLACK = 0.02
 
 ControllersOption = Annotated[
     str,
@@ -44,6 +47,15 @@ JournalOption = Annotated[
         "--journal", metavar="FILE", help="Keep evaluations here, and go on from those there."
     ),
 ]
+WithinOption = Annotated[
+    str | None,
+    typer.Option(
+        "--calm-within",
+        metavar="C",
+        help=f"On the calm scenario allow at most {_SLACK:.0%} more J than this controller, "
+        "which was tuned before: what is won in storms must not be paid for every day.",
+    ),
+]
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="FILE", help="Where tuned parameters are kept.")
 ]
@@ -58,6 +70,7 @@ def calibrate_command(
     cluster: ClusterOption = None,
     journal: JournalOption = None,
     out: OutOption = FILE,
+    calm_within: WithinOption = None,
     json: JsonOption = None,
 ) -> None:
     """Tune controllers on scenarios of their own, all by the same search and objective.
@@ -68,12 +81,20 @@ def calibrate_command(
     families = [family_of(name.strip()) for name in controllers.split(",")]
     described = with_apps(load_cluster(cluster), apps)
     numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
-    setting = Setting(described, tuning_scenarios(described), numbers)
+    bounds = {} if calm_within is None else _bounds(calm_within, out)
+    setting = Setting(described, tuning_scenarios(described), numbers, bounds=bounds)
     found = _search(families, setting, budget, workers, Journal(journal))
     store_tuned(found, out)
     _show(Console(), found, out)
     if json is not None:
         write_json(json, found)
+
+
+def _bounds(name: str, out: Path) -> dict[str, float]:
+    found = load_tuned(out).get(name)
+    if found is None:
+        raise InputError(f"calm-within: {name}: not tuned in {out}; tune it first")
+    return {_CALM: (1 + _SLACK) * found.by_scenario[_CALM]}
 
 
 def _search(

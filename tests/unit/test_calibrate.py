@@ -189,3 +189,11 @@ def test_a_budget_is_used_to_the_point(budget: int) -> None:
 def test_a_changed_controller_has_another_fingerprint() -> None:
     assert code_digest("models.control.pid") != code_digest("models.control.static")
     assert code_digest("models.control.pid") == code_digest("models.control.pid")
+
+
+def test_what_is_above_a_bound_is_worse_than_any_gain() -> None:
+    cluster = with_apps(load_cluster(), 20)
+    setting = Setting(cluster, (), (7,), bounds={"calm": 100.0})
+    within = setting.value({"calm": 100.0, "storm": 900.0})
+    assert within == 500.0
+    assert setting.value({"calm": 120.0, "storm": 400.0}) > within

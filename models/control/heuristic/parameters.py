@@ -29,28 +29,28 @@ class Parts(NamedTuple):
 class Parameters(NamedTuple):
     """Utilisation is of saturation: the CPU use at which an app's load test found it full."""
 
-    target_p0: float = 0.45
+    target_p0: float = 0.52
     """Utilisation that P0 apps are sized for: the rest absorbs what nobody announced."""
-    target_p1: float = 0.58
-    target_p2: float = 0.7
-    target_p3: float = 0.75
-    surge_target: float = 0.75
+    target_p1: float = 0.64
+    target_p2: float = 0.8
+    target_p3: float = 0.88
+    surge_target: float = 0.65
     """Utilisation for what comes on top of the usual load: headroom is there to be used."""
-    reserve: float = 0.04
+    reserve: float = 0.065
     """Share of the capacity that belongs to no domain; overdrafts come out of it."""
-    dead_band_out: float = 0.12
+    dead_band_out: float = 0.05
     """An app grows when it needs this share more than it has."""
     dead_band_in: float = 0.2
     """An app shrinks when it needed this share less than it has, for the whole window."""
-    margin: float = 0.03
+    margin: float = 0.05
     """What a change adds to the need, so that the next small rise needs no change."""
-    smoothing: float = 0.35
+    smoothing: float = 0.5
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
-    risk: float = 0.8
+    risk: float = 0.85
     """Utilisation from which an app is at risk: it is served first and without a dead band."""
-    kept_back: float = 0.1
+    kept_back: float = 0.138
     """How far below risk apps stay when they give back pods that others cannot do without."""
-    node_spare: float = 0.01
+    node_spare: float = 0.02
     """Nodes kept above the need, as a share of it: churn needs somewhere to go."""
 
     def target(self, priority: I32) -> F64:

@@ -12,6 +12,7 @@ from rich.console import Console
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
+from services.cli import bench_decisions
 from services.cli.bench_stages import describe, stage_seconds
 from services.cli.bench_world import busy_world
 from services.cli.contest import command as contest
@@ -21,6 +22,7 @@ from services.cli.validate.drive import Driven
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed, and compare controllers.")
 app.command(epilog=contest.EXAMPLES)(contest.control)
+app.command(epilog=bench_decisions.EXAMPLE)(bench_decisions.decisions)
 
 SIZES = (155, 1550, 15500)
 _BLOCK = 15

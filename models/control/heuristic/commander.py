@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.control.budget import Budget, Claims, Pools, divide, overdrafts
-from models.control.heuristic.aggregates import Aggregates
+from models.control.heuristic.aggregates import BEARABLE, Aggregates
 from models.control.heuristic.parameters import Parameters
 from models.features.pools import Seen
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
@@ -23,6 +23,8 @@ _ARRIVING: Final = 0.03
 """Nodes that a cloud is expected to deliver within a minute, at most, as a share of those ready."""
 _PACKING: Final = 0.93
 """How full nodes get by placing pods one by one."""
+_FORESEEN: Final = 0.78
+"""Utilisation at which the highest priority meets what is foreseen."""
 _SOON, _LATER, _HALF_HOUR = range(len(HORIZONS_MIN))
 _MOST_GROWTH: Final = 4.0
 _MOST_HEADROOM: Final = 0.3
@@ -57,14 +59,19 @@ class Commander:
 
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory, self._parameters = inventory, parameters
-        self._surge = np.maximum(parameters.surge_target, parameters.target(inventory.priority))
+        surge = np.maximum(parameters.surge_target, parameters.target(inventory.priority))
+        # What is foreseen is prepared for with less comfort than what is there: announcements
+        # exaggerate, and what was prepared in vain is missing elsewhere.
+        highest = inventory.priority == inventory.priority.min()
+        level = np.where(highest, _FORESEEN, BEARABLE)
+        self.foreseen_level: F64 = np.maximum(surge, level)
 
     def decide(
         self, tick: I32, seen: Seen, domains: Aggregates, outlook: Outlook, epoch: I32
     ) -> Orders:
         """Budgets and node requests from now on."""
         budget = self._grant(tick, seen, domains, outlook.headroom, epoch)
-        coming = domains.work / self._surge * outlook.peak * (1.0 + outlook.headroom)
+        coming = domains.work / self.foreseen_level * outlook.peak * (1.0 + outlook.headroom)
         wanted = self._place(domains, np.maximum(domains.wanted, coming), seen.quota.copy())
         return Orders(
             budget=budget,

@@ -66,6 +66,7 @@ class Heuristic:
         self._gains = gains(parameters.smoothing if parts.damping else 1.0, inventory.tick_s)
         self._target = parameters.target(inventory.priority)
         self._surge = np.maximum(parameters.surge_target, self._target)
+        self._foreseen = self._commander.foreseen_level
         self._every = max(1, 60 // inventory.tick_s)
         self._settled = settle(inventory, parameters, parts)
         self._work = workspace(inventory.priority.size, inventory.domain.size)
@@ -158,6 +159,7 @@ class Heuristic:
         return Stance(
             per_target=per_target.astype(np.float32),
             per_surge=per_surge.astype(np.float32),
+            per_foreseen=((1.0 + budget.headroom) / self._foreseen).astype(np.float32),
             urgency=budget.urgency.astype(np.float32),
             allowed=self._allowed(tick, orders),
             factor=residual.need,

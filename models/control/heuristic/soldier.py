@@ -84,7 +84,14 @@ def foresee(load: F32, domain: I32, growth: F32, foreseen: F32) -> None:
 
 @kernel
 def need_pods(
-    load: F32, usual: F32, foreseen: F32, domain: I32, per_target: F32, per_surge: F32, need: F32
+    load: F32,
+    usual: F32,
+    foreseen: F32,
+    domain: I32,
+    per_target: F32,
+    per_surge: F32,
+    per_foreseen: F32,
+    need: F32,
 ) -> None:
     """Room for a surge beside the usual load, or a surge that fills it.
 
@@ -93,7 +100,8 @@ def need_pods(
     for app in range(load.size):
         place = domain[app]
         usually = min(usual[app], load[app]) * per_target[place]
-        need[app] = max(usually, max(load[app], foreseen[app]) * per_surge[place])
+        soon = foreseen[app] * per_foreseen[place]
+        need[app] = max(usually, load[app] * per_surge[place], soon)
 
 
 @kernel

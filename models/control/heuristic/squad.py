@@ -64,6 +64,8 @@ class Stance(NamedTuple):
     """[E, D] pods per fully used pod of the usual load: (1 + headroom) / target."""
     per_surge: F32
     """[E, D] the same for a load beyond the usual."""
+    per_foreseen: F32
+    """[E, D] the same for a load that is foreseen."""
     urgency: F32
     """[E, D]."""
     allowed: F64
@@ -168,7 +170,7 @@ def _wish(
     replicas, reason, damping = plan.replicas[e], plan.reason[e], settled.damping
     need_pods(
         load, squad.demand.usual[e], memory.foreseen[e], domain, stance.per_target[e],
-        stance.per_surge[e], need,
+        stance.per_surge[e], stance.per_foreseen[e], need,
     )  # fmt: skip
     scale_need(need, stance.factor[e])
     remember_need(need, memory.highest[e, sight.slot], sight.begins)

@@ -95,8 +95,9 @@ def prices_of(world: World, thrift: float) -> Prices:
     pool = rules.domain_pools[apps.domain, 0]
     cpu = apps.cpu_request * 1000 / rules.pools["cpu"][pool]
     memory = apps.memory_request * 1024 / rules.pools["memory"][pool]
-    limit = apps.cpu_request * traits.limit_ratio
-    stretch = np.maximum(1, traits.start_limit / limit)
+    # Cores above the requests are there only while others leave them idle: nobody counts on them.
+    limit = apps.cpu_request
+    stretch = np.maximum(1, traits.start_limit / (limit * traits.limit_ratio))
     return Prices(
         pod=(thrift * np.maximum(cpu, memory) / 60).astype(np.float32),
         servers=(traits.workers * limit * stretch).astype(np.float32),

@@ -347,7 +347,9 @@ def test_no_request_for_nodes_goes_beyond_the_quota(seed: int) -> None:
 
 
 def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None:
-    plant, controller = Plant(nodes=2), heuristic()
+    # With room to give: a domain that is sized for the edge has none.
+    roomy = Parameters(target_p3=0.75, risk=0.85, kept_back=0.06)
+    plant, controller = Plant(nodes=2), Heuristic(INVENTORY, POOLS, roomy, Parts())
     plant.pool["ready"][0, 2:] = 0, 0, 0, 8  # only P0 has pools of its own
     _, state = plant.runs(controller, controller.start(plant.seen()), 15 * PER_MINUTE)
     priority = INVENTORY.priority[INVENTORY.domain]

@@ -39,3 +39,4 @@ def test_a_folder_in_use_is_noted_and_a_new_one_cleans_up(tmp_path: Path) -> Non
 
 def test_a_cache_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
     jit._keep_house(tmp_path / "kernels" / "new")
+    assert not any(tmp_path.iterdir()), "looking after a cache makes none"

@@ -48,8 +48,6 @@ class Budget(NamedTuple):
     """[E, D] sum over the pools."""
     memory: F64
     """[E, D] GiB that go with the cores."""
-    short: F64
-    """[E, D] cores that are essential and were not there to give."""
     overdraft: F64
     """[E, D] cores beyond the budget that the reserve stands for."""
     floor: F64
@@ -98,14 +96,20 @@ def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple
     return grant, 1.0 - grant.sum(axis=(1, 2)) / total
 
 
+def shared_pools(choices: I32, pools: int) -> F64:
+    """[P] 1 where more than one domain may use the pool."""
+    users = (choices[:, :, None] == np.arange(pools)).any(axis=1).sum(axis=0)
+    shared: F64 = (users > 1).astype(np.float64)
+    return shared
+
+
 def reserve_cores(pools: Pools, reserve: float) -> F64:
     """[E, P] cores that are nobody's: a share of the whole, kept where several may use it.
 
     A reserve in a domain's own pool would be of use to nobody else. At most half of what is
     shared is kept back.
     """
-    users = (pools.choices[:, :, None] == np.arange(pools.cores.shape[1])).any(axis=1).sum(axis=0)
-    shared = pools.cores * (users > 1)
+    shared = pools.cores * shared_pools(pools.choices, pools.cores.shape[1])
     wanted = reserve * pools.cores.sum(axis=1, keepdims=True)
     there = shared.sum(axis=1, keepdims=True)
     part: F64 = np.minimum(wanted, 0.5 * there) * shared / np.maximum(there, _LEAST)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.control.budget import Budget, Claims, Pools, divide, overdrafts
+from models.control.budget import Budget, Claims, Pools, divide, overdrafts, shared_pools
 from models.control.heuristic.aggregates import BEARABLE, Aggregates
 from models.control.heuristic.parameters import Parameters
 from models.features.pools import Seen
@@ -87,7 +87,7 @@ class Commander:
         its budget; and a domain in distress makes room for its own.
         """
         inventory = self._inventory
-        shared = _shared_pools(inventory)
+        shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size)
         most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
         arriving = np.minimum(seen.coming, most) * inventory.pool_cpu
         free = ((seen.free_cpu + arriving) * shared).sum(axis=1)
@@ -124,7 +124,6 @@ class Commander:
             pool_cores=grant,
             cores=cores,
             memory=(grant * per_core[:, None, :]).sum(axis=2),
-            short=np.maximum(0.0, domains.kept - cores),
             overdraft=overdrafts(cores, reserve * total, inventory.priority),
             floor=floor,
             urgency=np.clip(np.maximum(missing, waiting) + domains.at_risk, 0.0, 1.0),
@@ -175,14 +174,6 @@ class Commander:
         by_memory = self._inventory.pool_memory / np.maximum(per_core, _LEAST)[..., None]
         cores: F64 = np.minimum(self._inventory.pool_cpu.astype(np.float64), by_memory)
         return cores
-
-
-def _shared_pools(inventory: Inventory) -> F64:
-    """[P] 1 where more than one domain may use the pool."""
-    pools = np.arange(inventory.pool_cpu.size)
-    users = (inventory.domain_pools[:, :, None] == pools).any(axis=1).sum(axis=0)
-    shared: F64 = (users > 1).astype(np.float64)
-    return shared
 
 
 def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:

@@ -1,9 +1,6 @@
 """The drawings of the comparison, as SVG that takes its ink from the page."""
 
-import io
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 import matplotlib as mpl
@@ -16,10 +13,8 @@ from services.cli.contest.compare import FrontierPoint, Standing
 from services.cli.contest.jobs import Timeline
 from services.cli.contest.tables import grouped
 from services.cli.contest.tally import F64
+from services.cli.page import INK, PLOT_STYLE, drawing
 
-_STYLE: Final = Path(__file__).parent.parent / "report.mplstyle"
-_INK: Final = "#010203"
-"""Stands for the colour of the page's text in the style of the plots."""
 _WIDTH: Final = 11.0
 _MARKERS: Final = "osD^vP*X<>"
 _ROWS: Final = (
@@ -46,7 +41,7 @@ def timeline_svg(timelines: dict[str, Timeline]) -> str:
                 axis.axvspan(timeline.minutes[0], 0, color="#8882", linewidth=0)
                 if column == 0:
                     axis.set_ylabel(label)
-            grid[2, column].axhline(1, color=_INK, linewidth=0.8, linestyle=":")
+            grid[2, column].axhline(1, color=INK, linewidth=0.8, linestyle=":")
             grid[-1, column].set_xlabel("minutes")
 
     return _svg("timeline", 11, 0.75, draw)
@@ -156,7 +151,7 @@ def _bars(
 ) -> None:
     places = np.arange(len(standings))
     colours = [f"C{index}" for index in places]
-    axis.barh(places, values, color=colours, xerr=spread, ecolor=_INK, height=0.7)
+    axis.barh(places, values, color=colours, xerr=spread, ecolor=INK, height=0.7)
     axis.set_yticks(places, [row.controller for row in standings])
     axis.set_ylim(len(standings) - 0.5, -0.5)
     axis.tick_params(axis="x", labelrotation=30)
@@ -172,18 +167,14 @@ def _room(standings: Sequence[Standing]) -> float:
 
 
 def _svg(title: str, height: float, left: float, draw: Callable[[Figure], None]) -> str:
-    """The drawing alone; names of groups are dropped, since drawings in one page share them.
+    """The drawing alone.
 
     Margins are set by hand, in inches: laying out dozens of panels takes longer than drawing them.
     """
-    with mpl.rc_context({"svg.hashsalt": title}, str(_STYLE)):
+    with mpl.rc_context({"svg.hashsalt": title}, str(PLOT_STYLE)):
         figure = Figure(figsize=(_WIDTH, height))
         figure.subplots_adjust(
             left=left / _WIDTH, right=0.99, bottom=0.55 / height, top=1 - 0.3 / height
         )
         draw(figure)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    drawing = re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :])
-    return drawing.replace(_INK, "currentColor")
+        return drawing(figure)

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Final, NamedTuple
 
-from models.sim.describe.errors import InputError
 from services.cli.contest.compare import BEST, Standing
 from services.cli.contest.outcome import Outcome
 from services.cli.contest.request import Request
@@ -21,8 +19,9 @@ from services.cli.contest.tables import (
     held_table,
     objective_table,
 )
+from services.cli.page import page, write_page
 
-_TEMPLATE: Final = Path(__file__).with_name("report.html")
+_BODY: Final = Path(__file__).with_name("report.html")
 _COLUMNS: Final = 4
 """Timelines that fit side by side."""
 
@@ -39,21 +38,16 @@ def write_report(
     folder: Path, outcome: Outcome, name: str = "control.html", first: Iterable[Section] = ()
 ) -> Path:
     """Write the report into `folder`, after the sections that come `first`; returns the file."""
-    file = folder / name
-    text = render(outcome, first)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
-    return file
+    return write_page(folder / name, render(outcome, first))
 
 
 def render(outcome: Outcome, first: Iterable[Section] = ()) -> str:
     """The report as HTML."""
     request = outcome.request
     reduced = f" Quick run: {', '.join(request.reduced)}." if request.reduced else ""
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+    return page(
+        "Controllers compared",
+        _BODY,
         run=escape(
             f"{_counted(request)}, "
             f"{request.cluster.apps:,} apps of {request.cluster.name}; compared with "

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F32, I16, I32, Population
+from models.sim.apps import F32, I16, I32, REQUEST_TYPES, Population
 from models.sim.describe.config import MARKETS, PRIORITIES, Cluster, Pool
 from models.sim.layout import domain_pools
 
@@ -56,8 +56,7 @@ def declare(population: Population, cluster: Cluster) -> Inventory:
     """The inventory of a population in its cluster, as its owners would write it."""
     apps = population.apps
     busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
-    machines = [cluster.machine_of(pool) for pool in cluster.pools]
-    return Inventory(
+    return declare_cluster(cluster)._replace(
         domain=apps.domain,
         tier=apps.tier,
         min_replicas=apps.min_replicas,
@@ -65,6 +64,21 @@ def declare(population: Population, cluster: Cluster) -> Inventory:
         latency_target=apps.latency_target,
         saturation=(apps.workers_per_core * busy).astype(np.float32),
         request_mix=apps.request_mix,
+    )
+
+
+def declare_cluster(cluster: Cluster) -> Inventory:
+    """Domains and pools, with no app yet."""
+    machines = [cluster.machine_of(pool) for pool in cluster.pools]
+    whole, real = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    return Inventory(
+        domain=whole.astype(np.int16),
+        tier=whole.astype(np.int16),
+        min_replicas=whole,
+        max_replicas=whole,
+        latency_target=real,
+        saturation=real,
+        request_mix=np.zeros((0, len(REQUEST_TYPES)), np.float32),
         priority=np.array([PRIORITIES.index(d.priority) for d in cluster.domains], np.int32),
         floor_share=np.array([d.floor_share for d in cluster.domains], np.float32),
         tiers=np.array([len(d.tiers) for d in cluster.domains], np.int32),

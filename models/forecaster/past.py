@@ -89,6 +89,16 @@ def past_of(world: World) -> Past:
     )
 
 
+def past_from(history: F32, minutes: int, start_minute_of_week: int) -> Past:
+    """The same from recorded minutes [E, D, HISTORY_MINUTES] that end at tick 0.
+
+    `minutes` from tick 0 on may be asked about.
+    """
+    width = min(DAY_MINUTES, LEAD_MIN + minutes + _TAIL_MIN)
+    days = history[:, :, _minutes(width)].reshape(*history.shape[:2], DAYS, width)
+    return Past(days, history[:, :, -LEAD_MIN:], start_minute_of_week, minutes + _TAIL_MIN)
+
+
 def _width(times: Timeline) -> int:
     return min(DAY_MINUTES, LEAD_MIN + times.total_minutes + _TAIL_MIN)
 

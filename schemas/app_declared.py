@@ -10,17 +10,17 @@ from schemas.fields import Count, Event, Mode, Name, Ratio, Seconds, Share, abou
 class RequestMix(msgspec.Struct, frozen=True, kw_only=True):
     """Declared shares of the request types in an app's traffic; they sum to 1."""
 
-    api: Share = 0.0
-    web: Share = 0.0
-    batch: Share = 0.0
-    stream: Share = 0.0
-    event: Share = 0.0
+    api: Annotated[Share, about("calls by programs")] = 0.0
+    web: Annotated[Share, about("pages for people")] = 0.0
+    batch: Annotated[Share, about("bulk work")] = 0.0
+    stream: Annotated[Share, about("long-lived connections")] = 0.0
+    event: Annotated[Share, about("messages of a queue")] = 0.0
 
 
 class AppDeclared(Event, frozen=True, kw_only=True):
     """Bounds, targets and mode as the owner of the app declared them. The newest counts."""
 
-    app: Name
+    app: Annotated[Name, about("namespace and name of a Deployment, or any unique name")]
     domain: Annotated[Name, about("that the app belongs to, and whose budget it is paid from")]
     ordinal: Annotated[Count, about("order within the cluster: ties are settled by it")]
     tier: Annotated[Count, about("tier group within the domain")] = 0

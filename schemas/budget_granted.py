@@ -20,7 +20,7 @@ from schemas.fields import (
 class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     """The newest epoch counts; an older one is ignored. Shares and reserve sum to 1."""
 
-    domain: Name
+    domain: Annotated[Name, about("that may hold it")]
     epoch: Annotated[Epoch, about("rises with each budget, over restarts too: a fencing number")]
     valid_until_tick: Annotated[
         Tick, about("the last tick; then increases above the floor wait, decreases do not begin")
@@ -46,6 +46,9 @@ class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     spend_left: Annotated[Money | None, about("of the spend cap, in this hour")] = None
     reasons: Annotated[list[str], about("in words, the weightiest first")] = []
     versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}
-    decision_id: str = ""
+    decision_id: Annotated[str, about("the same when the tick is decided again")] = ""
     nodes_coming: Annotated[Count, about("in all pools")] = 0
-    status: Literal["granted", "held"] = "granted"
+    status: Annotated[
+        Literal["granted", "held"],
+        about("held: inputs were missing, so this repeats the last budget"),
+    ] = "granted"

@@ -19,10 +19,10 @@ class NodesByUrgency(msgspec.Struct, frozen=True, kw_only=True):
 class CapacityRequested(TickEvent, frozen=True, kw_only=True):
     """While it is valid, pending pods of the pool do not ask for nodes on their own."""
 
-    pool: Name
-    epoch: Epoch
-    valid_until_tick: Tick
+    pool: Annotated[Name, about("whose nodes these are")]
+    epoch: Annotated[Epoch, about("of the budgets that were granted with it")]
+    valid_until_tick: Annotated[Tick, about("the last tick at which the provisioner obeys it")]
     nodes: NodesByUrgency
     keep: Annotated[Count, about("nodes that are not scaled down below, however idle")] = 0
-    decision_id: str = ""
-    versions: dict[str, str] = {}
+    decision_id: Annotated[str, about("the same when the tick is decided again")] = ""
+    versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}

@@ -2,17 +2,17 @@
 
 from typing import Annotated
 
-from schemas.fields import Name, PerSecond, Share, Tick, TickEvent, about
+from schemas.fields import Count, Name, PerSecond, Share, Tick, TickEvent, about
 
 
 class DemandForecast(TickEvent, frozen=True, kw_only=True):
     """A value is the mean of the minute that ends a horizon from now; a peak the highest until."""
 
-    domain: Name
+    domain: Annotated[Name, about("whose traffic it is")]
     model: Annotated[str, about("name and version of the model that served")]
     valid_until_tick: Annotated[Tick, about("the last tick at which it may be used")]
-    horizons_min: Annotated[list[int], about("minutes ahead")]
-    quantiles: list[Share]
+    horizons_min: Annotated[list[Count], about("how far ahead", "min")]
+    quantiles: Annotated[list[Share], about("that are forecast, rising")]
     rps: Annotated[list[list[PerSecond]], about("by horizon and quantile")]
     peak_rps: Annotated[list[PerSecond], about("by horizon: .9 quantile of the highest minute")]
     apps: Annotated[list[Name], about("for which the app_ columns hold; mostly none")] = []

@@ -8,15 +8,25 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+_LARGEST = 2**53 - 1
+"""Of integers, as every JSON reader holds them exactly; arrays of 64 bits have room for them."""
+
+
+def _whole(least: int, unit: str = "") -> Meta:
+    return Meta(ge=least, le=_LARGEST, extra_json_schema={"x-unit": unit} if unit else None)
+
+
+# In Python `$` also matches before a final newline and `\d` any script's digits, elsewhere not:
+# these patterns mean the same to every reader of the schemas.
 Name = Annotated[
-    str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*)$")
+    str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$(?!\n)")
 ]
 """Of a domain, an app, a pool: what Kubernetes would accept, namespace and all."""
-Tick = Annotated[int, Meta(ge=0, extra_json_schema={"x-unit": "10 s ticks of event time"})]
-Epoch = Annotated[int, Meta(ge=-1, extra_json_schema={"x-unit": "budgets granted"})]
-Count = Annotated[int, Meta(ge=0)]
-Millicores = Annotated[int, Meta(ge=0, extra_json_schema={"x-unit": "millicores"})]
-MiB = Annotated[int, Meta(ge=0, extra_json_schema={"x-unit": "MiB"})]
+Tick = Annotated[int, _whole(0, "10 s ticks of event time")]
+Epoch = Annotated[int, _whole(-1, "budgets granted")]
+Count = Annotated[int, _whole(0)]
+Millicores = Annotated[int, _whole(0, "millicores")]
+MiB = Annotated[int, _whole(0, "MiB")]
 Cores = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "cores"})]
 Bytes = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "bytes"})]
 GiB = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "GiB"})]
@@ -27,7 +37,13 @@ Seconds = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "s"})]
 PerSecond = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "1/s"})]
 Sample = Annotated[float | None, Meta(extra_json_schema={"x-missing": "null"})]
 """A measured number, not yet believed: null where no sample arrived."""
-Time = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$")]
+Time = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+        r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$(?!\n)"
+    ),
+]
 """UTC, as RFC 3339 writes it."""
 Priority = Literal["P0", "P1", "P2", "P3"]
 Mode = Literal["off", "preview", "canary", "auto"]
@@ -35,9 +51,9 @@ Mode = Literal["off", "preview", "canary", "auto"]
 a named share. auto: changed."""
 
 
-def about(meaning: str) -> Meta:
+def about(meaning: str, unit: str = "") -> Meta:
     """What a field means, for readers of the code and of the generated schemas alike."""
-    return Meta(description=meaning)
+    return Meta(description=meaning, extra_json_schema={"x-unit": unit} if unit else None)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,5 +74,5 @@ class TickEvent(Event, frozen=True, kw_only=True):
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Records stay below 512 KiB: what is larger comes in numbered parts."""
 
-    number: Annotated[int, Meta(ge=1, description="of this part")] = 1
-    of: Annotated[int, Meta(ge=1, description="parts in all")] = 1
+    number: Annotated[int, _whole(1), about("of this part")] = 1
+    of: Annotated[int, _whole(1), about("parts in all")] = 1

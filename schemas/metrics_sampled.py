@@ -12,29 +12,31 @@ class MetricsSampled(TickEvent, frozen=True, kw_only=True):
     they are given at all; a source that does not know them leaves them empty.
     """
 
-    domain: Name
+    domain: Annotated[Name, about("that the apps belong to")]
     source: Annotated[str, about("which collector or agent measured")] = ""
     final: Annotated[
         bool, about("the source has nothing more for this tick: what is not here is missing")
     ] = False
-    apps: list[Name]
+    apps: Annotated[list[Name], about("per place; with `pods`, the app of the pod")]
     pods: Annotated[list[str], about("name per place; empty when a place stands for an app")] = []
-    rps: Annotated[list[Sample], about("requests per second")] = []
-    throughput: Annotated[list[Sample], about("answers per second")] = []
-    errors: Annotated[list[Sample], about("failing share of the requests, 0 to 1")] = []
-    latency_p50_s: Annotated[list[Sample], about("seconds")] = []
-    latency_p99_s: Annotated[list[Sample], about("seconds")] = []
-    cpu_cores: Annotated[list[Sample], about("cores used by all measured pods of the place")] = []
-    memory_gib: Annotated[list[Sample], about("GiB used by all measured pods of the place")] = []
-    measured_pods: Annotated[list[Sample], about("pods that were measured")] = []
-    io_bytes_per_s: Annotated[list[Sample], about("read and written on disks")] = []
-    network_bytes_per_s: Annotated[list[Sample], about("sent and received")] = []
+    rps: Annotated[list[Sample], about("requests that arrived", "1/s")] = []
+    throughput: Annotated[list[Sample], about("answers", "1/s")] = []
+    errors: Annotated[list[Sample], about("of the requests that fail", "share")] = []
+    latency_p50_s: Annotated[list[Sample], about("median", "s")] = []
+    latency_p99_s: Annotated[list[Sample], about("99 of 100 are faster", "s")] = []
+    cpu_cores: Annotated[
+        list[Sample], about("used by all measured pods of the place", "cores")
+    ] = []
+    memory_gib: Annotated[list[Sample], about("used by all measured pods of the place", "GiB")] = []
+    measured_pods: Annotated[list[Sample], about("that were measured", "pods")] = []
+    io_bytes_per_s: Annotated[list[Sample], about("read and written on disks", "bytes/s")] = []
+    network_bytes_per_s: Annotated[list[Sample], about("sent and received", "bytes/s")] = []
     request_mix: Annotated[
-        dict[str, list[Sample]], about("share of each request type in what arrived, by type")
+        dict[str, list[Sample]], about("of what arrived, by request type", "share")
     ] = {}
     replicas: Annotated[list[Count], about("pods wanted, as the API server answers")] = []
-    cpu_request: Annotated[list[Millicores], about("millicores per pod")] = []
-    memory_request: Annotated[list[MiB], about("MiB per pod")] = []
+    cpu_request: Annotated[list[Millicores], about("per pod")] = []
+    memory_request: Annotated[list[MiB], about("per pod")] = []
     ready: Annotated[list[Count], about("ready pods")] = []
     starting: Annotated[list[Count], about("pods on a node that are not ready")] = []
     pending: Annotated[list[Count], about("pods without a node")] = []

@@ -9,11 +9,13 @@ class OverrideIssued(Event, frozen=True, kw_only=True):
     """The newest of a scope counts, until it ends."""
 
     scope: Annotated[Name, about("an app, a domain, or `cluster`")]
-    kind: Literal["app", "domain", "cluster"]
+    kind: Annotated[Literal["app", "domain", "cluster"], about("what the scope names")]
     mode: Annotated[Mode | None, about("to be in; null leaves it")] = None
     replicas: Annotated[Count | None, about("of an app, exactly; null leaves them")] = None
-    pause: Literal["none", "all", "scale-in", "scale-out"] = "none"
+    pause: Annotated[
+        Literal["none", "all", "scale-in", "scale-out"], about("what is not to be done")
+    ] = "none"
     until: Annotated[Time | None, about("null: until lifted")] = None
-    lifted: bool = False
-    reason: str = ""
-    issued_by: str = ""
+    lifted: Annotated[bool, about("the order no longer holds")] = False
+    reason: Annotated[str, about("why, in words")] = ""
+    issued_by: Annotated[str, about("who ordered it")] = ""

@@ -8,7 +8,7 @@ from schemas.fields import Cores, Count, GiB, Money, Name, TickEvent, about
 class PoolObserved(TickEvent, frozen=True, kw_only=True):
     """The newest of a pool counts."""
 
-    pool: Name
+    pool: Annotated[Name, about("whose nodes these are")]
     ready: Annotated[Count, about("nodes that take pods")]
     coming: Annotated[Count, about("nodes that boot or wait for the cloud")]
     requested: Annotated[Count, about("of the coming ones, those the cloud has not started")] = 0

@@ -9,11 +9,11 @@ class TransitionRecorded(TickEvent, frozen=True, kw_only=True):
     """Names are in the schema of the agent, so that old records can be read by new trainers."""
 
     agent: Annotated[Name, about("`commander`, or `soldier/` and its domain")]
-    kind: Literal["commander", "soldier"]
+    kind: Annotated[Literal["commander", "soldier"], about("whose schema the names follow")]
     next_tick: Annotated[Tick, about("at which the next state was seen")]
-    state: dict[str, float]
-    action: dict[str, float]
-    reward: Annotated[float, about("minus what the step cost, in units of the objective J")]
-    next_state: dict[str, float]
-    policy: str = ""
-    scenario: str = ""
+    state: Annotated[dict[str, float], about("what the agent saw, by feature")]
+    action: Annotated[dict[str, float], about("what it did")]
+    reward: Annotated[float, about("minus what the step cost", "objective J")]
+    next_state: Annotated[dict[str, float], about("what it saw next")]
+    policy: Annotated[str, about("name and version of what decided")] = ""
+    scenario: Annotated[str, about("of a simulated cluster; empty in a real one")] = ""

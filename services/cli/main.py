@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from models.sim.describe.errors import InputError
-from services.cli import bench, calibrate, hpa, simulate, world
+from services.cli import bench, calibrate, hpa, schemas, simulate, world
 from services.cli.race import command as race
 
 EXIT_BAD_INPUT = 2
@@ -35,6 +35,7 @@ app.command(epilog=race.EXAMPLES)(race.race)
 app.add_typer(world.app, name="world")
 app.add_typer(bench.app, name="bench")
 app.add_typer(hpa.app, name="hpa")
+app.add_typer(schemas.app, name="schemas")
 app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
 
 

@@ -1,0 +1,140 @@
+"""FULL_TRANSITIVE: old readers read what is written now, and new ones what was ever written.
+
+Both ways at once leaves little: a new field with a default, and words. A range that is narrower
+refuses old data, a wider one is refused by old readers, so any change to what is accepted breaks.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from schemas.generate import FOLDER, Document, json_schema
+from schemas.topics import TOPICS
+
+_WORDS: Final = {"title", "description", "$comment", "examples", "$schema", "$id", "$defs"}
+"""Of a schema, what is there for people only, or is followed by reference."""
+_WALKED: Final = {"properties", "required", "items", "additionalProperties", "anyOf", "$ref"}
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that readers or data of a release do not survive."""
+
+    release: str
+    topic: str
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.path}: {self.problem} (since {self.release})"
+
+
+def breaking_changes(folder: Path = FOLDER) -> list[Change]:
+    """What breaks between any release and the present schemas."""
+    current = {topic.name: json_schema(topic) for topic in TOPICS}
+    return [
+        change
+        for version, schemas in released(folder).items()
+        for change in compare_all(version, schemas, current)
+    ]
+
+
+def released(folder: Path = FOLDER) -> dict[str, dict[str, Document]]:
+    """The schemas of every release, by version and topic."""
+    return {
+        version.name: {
+            file.stem: json.loads(file.read_text()) for file in sorted(version.glob("*.json"))
+        }
+        for version in sorted((folder / "released").glob("*"))
+        if version.is_dir()
+    }
+
+
+def compare_all(
+    release: str, old: Mapping[str, Document], new: Mapping[str, Document]
+) -> Iterator[Change]:
+    """Compare the topics of a release with those of now; a topic that is new breaks nobody."""
+    for topic, schema in old.items():
+        if topic not in new:
+            yield Change(release=release, topic=topic, path="$", problem="the topic is gone")
+            continue
+        for path, problem in compare(schema, new[topic]):
+            yield Change(release=release, topic=topic, path=path, problem=problem)
+
+
+def compare(old: Document, new: Document) -> Iterator[tuple[str, str]]:
+    """Path and problem of each breaking change from one schema of an event to another."""
+    yield from _compare(_resolved(old, old), _resolved(new, new), "$")
+
+
+def _compare(old: Document, new: Document, path: str) -> Iterator[tuple[str, str]]:
+    for keyword in sorted((old.keys() | new.keys()) - _WALKED - _WORDS):
+        if old.get(keyword) != new.get(keyword):
+            was, now = _shown(old, keyword), _shown(new, keyword)
+            yield path, f"`{keyword}` was {was}, is {now}"
+    yield from _compare_fields(old, new, path)
+    for keyword, mark in (("items", "[]"), ("additionalProperties", ".*")):
+        yield from _compare_inner(old.get(keyword), new.get(keyword), path + mark)
+    yield from _compare_alternatives(old.get("anyOf", []), new.get("anyOf", []), path)
+
+
+def _compare_fields(old: Document, new: Document, path: str) -> Iterator[tuple[str, str]]:
+    before, after = old.get("properties", {}), new.get("properties", {})
+    needed_before, needed_after = set(old.get("required", ())), set(new.get("required", ()))
+    for name in before:
+        if name not in after:
+            # Even with a default: a reader that uses the field would never see it change again.
+            yield f"{path}.{name}", "the field is gone; keep it, and say that it is deprecated"
+            continue
+        if name in needed_before - needed_after:
+            yield f"{path}.{name}", "was required, is optional: old readers cannot do without"
+        if name in needed_after - needed_before:
+            yield f"{path}.{name}", "was optional, is required: old data may not have it"
+        yield from _compare(before[name], after[name], f"{path}.{name}")
+    for name in after:
+        if name not in before and name in needed_after:
+            yield f"{path}.{name}", "a new field is required: old data does not have it"
+
+
+def _compare_inner(old: Any, new: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _compare(old, new, path)
+    elif old != new:
+        yield path, f"was {_brief(old)}, is {_brief(new)}"
+
+
+def _compare_alternatives(
+    old: list[Document], new: list[Document], path: str
+) -> Iterator[tuple[str, str]]:
+    before, after = _by_type(old), _by_type(new)
+    if before.keys() != after.keys():
+        yield path, f"was one of {sorted(before)}, is one of {sorted(after)}"
+        return
+    for name, alternative in before.items():
+        yield from _compare(alternative, after[name], path)
+
+
+def _by_type(alternatives: list[Document]) -> dict[str, Document]:
+    return {str(schema.get("type", "enum")): schema for schema in alternatives}
+
+
+def _resolved(schema: Any, root: Document) -> Any:
+    """The same with definitions put where they are referred to; what stands beside stays."""
+    if isinstance(schema, list):
+        return [_resolved(entry, root) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    reference = schema.get("$ref", "")
+    definition = root["$defs"][reference.rpartition("/")[2]] if reference else {}
+    together = {**definition, **schema}
+    return {name: _resolved(value, root) for name, value in together.items() if name != "$defs"}
+
+
+def _shown(schema: Document, keyword: str) -> str:
+    return _brief(schema[keyword]) if keyword in schema else "not there"
+
+
+def _brief(value: Any) -> str:
+    return f"{json.dumps(value):.120}"

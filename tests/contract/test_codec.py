@@ -1,0 +1,169 @@
+"""What a record looks like, and what is refused with which words."""
+
+import math
+
+import msgspec
+import pytest
+
+from schemas.breaker_changed import BreakerChanged
+from schemas.budget_granted import BudgetGranted
+from schemas.codec import LIMIT_BYTES, Malformed, Oversized, decode, encode
+from schemas.fields import Event
+from schemas.metrics_sampled import MetricsSampled
+from schemas.rejected import Rejected
+from tests.contract.contract_data import structured
+
+TIME = "2026-11-27T08:00:00Z"
+BUDGET = BudgetGranted(
+    tick=8640,
+    time=TIME,
+    domain="payments",
+    epoch=1441,
+    valid_until_tick=8658,
+    share=0.34,
+    reserve=0.05,
+    cores=4412.5,
+    memory=16810.0,
+)
+TOPIC = "hirl.budget-granted.v1"
+VALUE = msgspec.json.encode(BUDGET)
+
+
+def sampled(**columns: list[float | None]) -> MetricsSampled:
+    return msgspec.convert(
+        {"tick": 1, "time": TIME, "domain": "fraud", "apps": ["a", "b"], **columns}, MetricsSampled
+    )
+
+
+def headers_of(event: Event) -> dict[str, str]:
+    (record,) = encode(event, "test")
+    return {name: text.decode() for name, text in record.headers}
+
+
+def test_a_record_is_a_cloud_event_in_binary_mode() -> None:
+    (record,) = encode(BUDGET, "commander")
+    assert (record.topic, record.key, record.value) == (TOPIC, b"payments", VALUE)
+    assert dict(record.headers) == {
+        "ce_specversion": b"1.0",
+        "ce_type": TOPIC.encode(),
+        "ce_source": b"/hirl/commander",
+        "ce_id": b"payments:8640:1441",
+        "ce_time": TIME.encode(),
+        "ce_partitionkey": b"payments",
+        "content-type": b"application/json",
+    }
+
+
+def test_what_several_say_of_one_tick_has_different_ids_and_a_repetition_the_same() -> None:
+    first, second = sampled(rps=[1.0, 2.0]), sampled(rps=[1.0, 3.0])
+    assert headers_of(first)["ce_id"] == headers_of(first)["ce_id"]
+    assert headers_of(first)["ce_id"] != headers_of(second)["ce_id"]
+
+
+def test_a_dead_letter_has_no_key_and_the_time_of_its_rejection() -> None:
+    letter = Rejected(service="soldier", topic="t", error="json", detail="x", rejected_at=TIME)
+    headers = headers_of(letter)
+    assert headers["ce_time"] == TIME
+    assert "ce_partitionkey" not in headers
+
+
+def test_unknown_fields_are_ignored() -> None:
+    value = VALUE[:-1] + b',"of_a_later_version":[1,{"a":null}]}'
+    assert decode(TOPIC, value) == BUDGET
+
+
+@pytest.mark.parametrize("value", [None, b""])
+def test_a_tombstone_is_none_on_a_compacted_topic_and_refused_elsewhere(
+    value: bytes | None,
+) -> None:
+    assert decode(TOPIC, value) is None
+    with pytest.raises(Malformed, match=r"^tombstone: expected a value, got none"):
+        decode("hirl.scale-planned.v1", value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("schema", {"epoch": "7"}, r"Expected `int`, got `str` - at `\$\.epoch`"),
+        ("schema", {"share": 1.5}, r"<= 1.* - at `\$\.share`, got 1\.5"),
+        ("schema", {"domain": "no name"}, r"matching regex .* got 'no name'"),
+        ("schema", {"domain": "newline\n"}, r"matching regex .* got 'newline\\n'"),
+        ("schema", {"time": "2026-13-01T00:00:00Z"}, r"`\$\.time`, got '2026-13"),
+        ("schema", {"time": "٢٠٢٦-11-27T08:00:00Z"}, r"matching regex"),
+        ("schema", {"status": "maybe"}, r"Invalid enum value 'maybe'"),
+        ("schema", {"tick": 2**53}, r"<= 9007199254740991 .* got 9007199254740992"),
+        ("schema", {"pool_cores": {"general": -1}}, r">= 0"),
+        ("schema", {"cores": math.nan}, r"Expected `float`, got `null`"),
+    ],
+)
+def test_values_out_of_type_or_range_are_refused_and_named(
+    kind: str, changes: dict[str, object], words: str
+) -> None:
+    value = msgspec.json.encode({**msgspec.to_builtins(BUDGET), **changes})
+    with pytest.raises(Malformed, match=words) as refused:
+        decode(TOPIC, value)
+    assert refused.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"ce_specversion": b"0.3", "ce_type": TOPIC.encode()}, "specversion `1.0`, got `0.3`"),
+        ({"ce_specversion": b"1.0", "ce_type": b"x.v1"}, f"type `{TOPIC}`, got `x.v1`"),
+        ({"ce_specversion": b"1.0"}, f"type `{TOPIC}`, got none"),
+        ({"ce_type": TOPIC.encode()}, "specversion `1.0`, got none"),
+        ({"content-type": b"avro/binary"}, "expected content type .* got `avro/binary`"),
+        ({"content-type": b"application/cloudevents-batch+json"}, "expected content type"),
+        ({"content-type": b"application/cloudevents+json"}, "structured mode: .* `specversion`"),
+        ({"ce_type": b"\xff"}, "header ce_type: expected UTF-8"),
+    ],
+)
+def test_attributes_that_contradict_the_topic_are_refused(
+    headers: dict[str, bytes], words: str
+) -> None:
+    with pytest.raises(Malformed, match=words) as refused:
+        decode(TOPIC, VALUE, list(headers.items()))
+    assert refused.value.kind == "envelope"
+
+
+def test_structured_mode_is_checked_like_binary_mode() -> None:
+    value, headers = structured(encode(BUDGET, "commander")[0])
+    with_parameter = [("content-type", b"application/cloudevents+json; charset=UTF-8")]
+    assert decode(TOPIC, value, headers) == decode(TOPIC, value, with_parameter) == BUDGET
+    with pytest.raises(Malformed, match=r"type `hirl.breaker-changed.v1`, got `hirl.budget"):
+        decode("hirl.breaker-changed.v1", value, headers)
+    with pytest.raises(Malformed, match="expected content type application/json"):
+        decode(TOPIC, value.replace(b"application/json", b"application/avro"), headers)
+
+
+@pytest.mark.parametrize("value", [b"{", b"\xff\xfe", b'{"tick": 1', b"nul", b'{"time": "\xff"}'])
+def test_what_is_no_json_is_refused_with_its_beginning(value: bytes) -> None:
+    with pytest.raises(Malformed, match=r"^json: expected JSON, got b") as refused:
+        decode(TOPIC, value)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_topic_that_nobody_defined_is_refused() -> None:
+    with pytest.raises(Malformed, match=r"^topic: expected a topic of schemas/topics.py"):
+        decode("hirl.budget-granted.v2", VALUE)
+
+
+def test_columns_of_unequal_length_are_refused_on_both_ends() -> None:
+    words = r"^columns: expected 2 places in `rps`, one for each of `apps`, got 1$"
+    with pytest.raises(Malformed, match=words):
+        encode(sampled(rps=[1.0]), "collector")
+    with pytest.raises(Malformed, match=words):
+        decode("hirl.metrics-sampled.v1", msgspec.json.encode(sampled(rps=[1.0])))
+
+
+def test_a_missing_sample_may_be_written_as_nan() -> None:
+    (record,) = encode(sampled(rps=[math.nan, 1.0]), "collector")
+    assert decode(*record[:1], record.value, record.headers) == sampled(rps=[None, 1.0])
+
+
+def test_what_is_too_large_and_has_no_places_is_refused() -> None:
+    event = BreakerChanged(
+        tick=1, time=TIME, scope="fraud", state="open", since_tick=1, reason="x" * LIMIT_BYTES
+    )
+    with pytest.raises(Oversized, match=r"breaker-changed.v1: the event of `fraud` has 524,\d+ b"):
+        encode(event, "breaker")

@@ -70,13 +70,16 @@ def _keep_bounds(
         if active[app] != 1:
             wanted[app] = current[app]
             continue
+        held = wanted[app] >= current[app]
         wanted[app] = min(max(wanted[app], least[app]), most[app])
         if wanted[app] >= current[app]:
             continue
-        if missing[app] > 0.0:
-            wanted[app], reason[app] = current[app], _NO_METRICS
-        elif rested[app] > tick and reason[app] != _YIELD:
-            wanted[app], reason[app] = current[app], _RESTING
+        resting = rested[app] > tick and reason[app] != _YIELD
+        if missing[app] > 0.0 or resting:
+            wanted[app] = current[app]
+            # What was held before, though it is above its maximum, has its reason already.
+            if not held:
+                reason[app] = _NO_METRICS if missing[app] > 0.0 else _RESTING
 
 
 @kernel

@@ -35,10 +35,14 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     # What cannot be used foretells nothing, and less than now counts as now.
     values = np.where(usable[:, :, None, None], forecast.domain, 0.0)
     peaks = np.where(usable[:, :, None], forecast.domain_peak, 0.0)
-    now = np.maximum(rps, _LEAST)
     median = values[..., MEDIAN]
-    soon = np.clip(median[..., _SOON] / now, 1.0, _MOST_GROWTH)
-    peak = np.clip(peaks[..., _HALF_HOUR] / now, 1.0, _MOST_GROWTH)
+    soon, peak = _growth(median[..., _SOON], rps), _growth(peaks[..., _HALF_HOUR], rps)
     high = values[..., _SOON, HIGH]
     width = np.clip(high / np.maximum(median[..., _SOON], _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
     return Outlook(soon, peak, width)
+
+
+def _growth(then: F64, now: F64) -> F64:
+    """Nothing can be said to grow from nothing: samples may not have arrived yet."""
+    growth = np.clip(then / np.maximum(now, _LEAST), 1.0, _MOST_GROWTH)
+    return np.where(now > _LEAST, growth, 1.0)

@@ -10,7 +10,8 @@ from models.control.heuristic.commander import Commander
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.residual import Residual, neutral
 from models.control.heuristic.sensing import Sensing, SensingState
-from models.control.heuristic.soldiers import Soldiers, SoldiersState
+from models.control.heuristic.soldiers import Soldiers
+from models.control.heuristic.squad import SoldiersState
 from models.features.pools import Seen
 from models.forecaster.port import Forecast
 from models.sim.apps import I32

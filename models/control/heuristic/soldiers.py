@@ -5,103 +5,23 @@ the same for each, bit for bit: in the simulator all Soldiers run at once, as se
 in a process of its own.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from models.control.actuator import Bounds, enforce_plan, take_stock
+from models.control.actuator import Bounds
 from models.control.budget import allowed
 from models.control.heuristic.briefing import Briefing
 from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.report import (
-    WANTED,
-    Report,
-    as_report,
-    empty_sums,
-    sum_up,
-    unseen_seconds,
-)
-from models.control.heuristic.residual import scale_need
+from models.control.heuristic.report import Report, as_report, empty_sums, unseen_seconds
 from models.control.heuristic.sensing import Sensed
-from models.control.heuristic.soldier import (
-    MODEST_S,
-    WINDOW_MIN,
-    Damping,
-    Memory,
-    give_way,
-    need_pods,
-    remember_need,
-    start_soldiers,
-    want,
-)
-from models.control.projection import MILLICORES
-from models.control.restraint import (
-    Restraint,
-    Workspace,
-    cool_down_ticks,
-    start_restraint,
-    workspace,
-)
-from models.control.vertical import FirstSizes, wish_sizes
-from models.features.table import APP
-from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
+from models.control.heuristic.soldier import MODEST_S, start_soldiers
+from models.control.heuristic.squad import Settled, SoldiersState, Stance, command
+from models.control.restraint import cool_down_ticks, start_restraint, workspace
+from models.control.vertical import FirstSizes
+from models.sim.apps import F32, I32
 from models.sim.inventory import Inventory
 from models.sim.layout import MILLI
 from models.sim.plan import Plan
-from models.sim.state import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
-
-_MISSING = APP.at("missing")
-
-
-class SoldiersState(NamedTuple):
-    """What the Soldiers remember, updated in place. E environments, D domains."""
-
-    memory: Memory
-    restraint: Restraint
-    first: FirstSizes
-    epoch: I32
-    """[E] of the briefing that they go by."""
-    release: F64
-    """[E, D] millicores still to be given back by it."""
-    overruns: I32
-    """[E] increases beyond a budget so far: none, if all is well."""
-
-
-class Stance(NamedTuple):
-    """A briefing as the kernels take it. E environments, D domains, A apps."""
-
-    per_target: F32
-    """[E, D] pods per fully used pod of the usual load: (1 + headroom) / target."""
-    per_surge: F32
-    """[E, D] the same for a load beyond the usual."""
-    per_foreseen: F32
-    """[E, D] the same for a load that is foreseen."""
-    growth: F32
-    """[E, D]."""
-    urgency: F32
-    """[E, D]."""
-    may_hold: F64
-    """[E, 2, D] millicores and MiB."""
-    factor: F32
-    """[E, A] a policy's factor on each app's need; [E, 0] when there is none."""
-
-
-class Settled(NamedTuple):
-    """Constants of the kernels."""
-
-    bounds: Bounds
-    damping: Damping
-    modest: int
-    """Ticks for which an app that gave way stays modest."""
-    minute: int
-    """Ticks of one."""
-    vertical: bool
-    unseen: np.float32
-    highest: I8
-    """[D] 1 for the highest priority."""
-    patient: I8
-    """[D] 0 for the lowest priority: its apps give way before they have rested."""
+from models.sim.state import CPU_REQUEST, MEMORY_REQUEST
 
 
 class Soldiers:
@@ -147,7 +67,7 @@ class Soldiers:
         self._take_orders(tick, briefing, state)
         stance = self._stance(tick, briefing, need_factor)
         sums = empty_sums(tick.size, self._inventory.priority.size)
-        _command(tick, known, sensed, stance, state, self._settled, self._work, plan, sums)
+        command(tick, known, sensed, stance, state, self._settled, self._work, plan, sums)
         return as_report(sums)
 
     def _take_orders(self, tick: I32, briefing: Briefing, state: SoldiersState) -> None:
@@ -186,85 +106,3 @@ def _settle(inventory: Inventory, parameters: Parameters, parts: Parts) -> Settl
         (inventory.priority == inventory.priority.min()).astype(np.int8),
         (inventory.priority < inventory.priority.max()).astype(np.int8),
     )
-
-
-@kernel
-def _command(
-    tick: I32,
-    known: I32,
-    sensed: Sensed,
-    stance: Stance,
-    state: SoldiersState,
-    settled: Settled,
-    work: Workspace,
-    plan: Plan,
-    sums: F64,
-) -> None:
-    """One environment after the other."""
-    for e in range(tick.size):
-        now, seen, load, restraint = known[e], sensed.seen[e], sensed.load[e], state.restraint
-        take_stock(now, tick[e], stance.may_hold[e], restraint.sizing[e], work)
-        _know_needs(sensed, stance, state.memory, settled, now[DOMAIN], tick[e], e)
-        _wish(now, seen, load, stance, state, settled, work, plan, tick[e], sums[e], e)
-        state.overruns[e] += enforce_plan(
-            plan, e, now, seen[_MISSING], load, tick[e], settled.bounds, restraint, work
-        )
-        need, growth = state.memory.need[e], stance.growth[e]
-        sum_up(seen, load, need, now, growth, settled.highest, settled.unseen, sums[e])
-
-
-@kernel
-def _know_needs(
-    sensed: Sensed, stance: Stance, memory: Memory, settled: Settled, domain: I32, tick: int, e: int
-) -> None:
-    """Pods that the apps need now, and the highest need of the minute."""
-    need, minute = memory.need[e], tick // settled.minute
-    need_pods(
-        sensed.load[e], sensed.usual[e], stance.growth[e], domain, stance.per_target[e],
-        stance.per_surge[e], stance.per_foreseen[e], need,
-    )  # fmt: skip
-    scale_need(need, stance.factor[e])
-    remember_need(need, memory.highest[e, minute % WINDOW_MIN], memory.minute[e] != minute)
-    memory.minute[e] = minute
-
-
-@kernel
-def _wish(
-    known: I32,
-    seen: F32,
-    load: F32,
-    stance: Stance,
-    state: SoldiersState,
-    settled: Settled,
-    work: Workspace,
-    plan: Plan,
-    tick: int,
-    sums: F64,
-    e: int,
-) -> None:
-    """Replicas and sizes as each Soldier would have them, less what it was told to give back."""
-    memory, damping, most = state.memory, settled.damping, settled.bounds.most
-    need, modest_until = memory.need[e], memory.modest_until[e]
-    domain, current, size = known[DOMAIN], known[REPLICAS], work.size[MILLICORES]
-    replicas, reason = plan.replicas[e], plan.reason[e]
-    want(
-        seen, load, need, memory.highest[e], modest_until, domain, current, stance.urgency[e],
-        damping, tick, replicas, reason,
-    )  # fmt: skip
-    _sum_wanted(replicas, most, size, domain, sums[WANTED])
-    give_way(
-        seen, load, known[PENDING], size, domain, current, state.restraint.rested[e], work.order,
-        settled.patient, damping, tick, settled.modest, state.release[e], modest_until, replicas,
-        reason,
-    )  # fmt: skip
-    wish_sizes(
-        seen, need, most, known[CPU_REQUEST], known[MEMORY_REQUEST], state.first.cpu[e],
-        state.first.memory[e], settled.vertical, plan.cpu[e], plan.memory[e],
-    )  # fmt: skip
-
-
-@kernel
-def _sum_wanted(replicas: I32, most: I32, size: I32, domain: I32, wanted: F64) -> None:
-    """[D] cores of what was wished, as far as the declared maxima go."""
-    for app in range(replicas.size):
-        wanted[domain[app]] += min(replicas[app], most[app]) * size[app] / MILLI

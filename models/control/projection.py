@@ -38,7 +38,7 @@ def hold_all(replicas: I32, size: I32, domain: I32, held: F64) -> None:
 
 
 @kernel
-def is_beyond(held: F64, limit: F64, place: int) -> bool:
+def _is_beyond(held: F64, limit: F64, place: int) -> bool:
     """Whether a domain holds more than its limit of either resource: the scarcer one binds."""
     cpu = held[MILLICORES, place] > limit[MILLICORES, place]
     return bool(cpu | (held[MEBIBYTES, place] > limit[MEBIBYTES, place]))
@@ -65,7 +65,7 @@ def project(
     hold_all(wanted, size, domain, held)
     short = False
     for place in range(low.size):
-        beyond = is_beyond(held, limit, place)
+        beyond = _is_beyond(held, limit, place)
         low[place] = np.float32(0.0)
         high[place] = _MOST if beyond else np.float32(0.0)
         short |= beyond
@@ -75,7 +75,7 @@ def project(
         _hold_at(wanted, current, load, size, domain, low, high, held)
         for place in range(low.size):
             middle = np.float32(0.5) * (low[place] + high[place])
-            if is_beyond(held, limit, place):
+            if _is_beyond(held, limit, place):
                 low[place] = middle
             else:
                 high[place] = middle

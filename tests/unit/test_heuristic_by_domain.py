@@ -64,11 +64,25 @@ def only(observation: Observation, members: I64) -> Observation:
     )
 
 
+def own_part(briefing: Briefing, domain: int) -> Briefing:
+    """What one domain is told: of the others it hears nothing."""
+    mine = np.arange(briefing.growth.shape[1]) == domain
+    budget = briefing.budget
+    told = {
+        name: np.where(mine if values.ndim == 2 else mine[:, None], values, 0.0)
+        for name, values in budget._asdict().items()
+        if values.ndim > 1
+    }
+    growth, release = np.where(mine, briefing.growth, 1.0), np.where(mine, briefing.release, 0.0)
+    return Briefing(budget._replace(**told), growth, release)
+
+
 class Post:
     """The Soldier of one domain with its own sensing, memory and plan."""
 
-    def __init__(self, inventory: Inventory, members: I64, parameters: Parameters) -> None:
-        self.members = members
+    def __init__(self, inventory: Inventory, domain: int, parameters: Parameters) -> None:
+        self._domain = domain
+        self.members = members = np.flatnonzero(inventory.domain == domain)
         own = only_domain(inventory, members)
         self._sensing = Sensing(own, parameters, Parts())
         self._soldier = Soldiers(own, parameters, Parts())
@@ -79,9 +93,9 @@ class Post:
         self._sensed, self._state = self._sensing.start(own), self._soldier.start(own.known)
 
     def step(self, observation: Observation, briefing: Briefing) -> Report:
-        own = only(observation, self.members)
+        own, told = only(observation, self.members), own_part(briefing, self._domain)
         sensed, self._sensed = self._sensing.step(own, self._sensed)
-        return self._soldier.step(own.tick, own.known, sensed, briefing, self._state, self.plan)
+        return self._soldier.step(own.tick, own.known, sensed, told, self._state, self.plan)
 
 
 class Apart:
@@ -90,8 +104,7 @@ class Apart:
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory = inventory
         domains = range(inventory.priority.size)
-        members = [np.flatnonzero(inventory.domain == domain) for domain in domains]
-        self.posts = [Post(inventory, own, parameters) for own in members]
+        self.posts = [Post(inventory, domain, parameters) for domain in domains]
         self._commander = Commander(inventory, Parameters())
         self.orders = no_orders(1, len(self.posts), inventory.pool_cpu.size)
 

@@ -1,246 +1,167 @@
-"""The actuator's rules: what may be applied of a plan, whatever controller of ours made it.
+"""The actuator: what may be applied of a plan, whatever controller of ours made it.
 
-Run in process here and by the actuator's service alike. Increases need a valid budget or stay
-below the floor; decreases need data, a rested app and room in the blast radius.
+The same kernels cut the wishes of the Soldiers and, once more and with a memory of its own, the
+finished plan that arrives at the actuator's service. Enforcing what was enforced already with an
+equal memory changes nothing.
 """
 
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.control.projection import hold_of, project
-from models.jit import kernel
+from models.control.budget import Budget, allowed
+from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_all
+from models.control.replicas import enforce
+from models.control.restraint import (
+    Restraint,
+    Workspace,
+    cool_down_ticks,
+    held_sizes,
+    left_of_blast,
+    start_restraint,
+    take_turns,
+    without_surge,
+    workspace,
+)
+from models.control.sizes import keep_sizes, left_of_budget
+from models.jit import copy_row, kernel
 from models.sim.apps import F32, F64, I32
-from models.sim.plan import Reason
-from models.sim.state import DOMAIN, PENDING, READY, REPLICAS, STARTING
+from models.sim.inventory import Inventory
+from models.sim.plan import Plan
+from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 
-BLAST_SHARE: Final = 0.1
-"""Of what a domain holds: that much may be decreased within a window."""
-BLAST_WINDOW_S: Final = 60
-COOL_DOWN_S: Final = 360
-"""From any change of an app to its next decrease; longer than what counts as turning back."""
 _ROUNDING: Final = 1e-6
 
-_NO_METRICS = int(Reason.HOLD_NO_METRICS)
-_RESTING = int(Reason.HOLD_COOL_DOWN)
-_BLAST = int(Reason.HOLD_BLAST_RADIUS)
-_BUDGET = int(Reason.HOLD_BUDGET)
-_OUT, _YIELD = int(Reason.SCALE_OUT), int(Reason.YIELD)
+
+class Bounds(NamedTuple):
+    """What is declared of the apps, and how long they rest."""
+
+    least: I32
+    """[A] replicas."""
+    most: I32
+    """[A] replicas."""
+    cool_down: int
+    """Ticks."""
 
 
-class Restraint(NamedTuple):
-    """What the actuator remembers. E environments, A apps, D domains."""
+class Actuator:
+    """The rules on finished plans, for all environments of some apps of one cluster."""
 
-    rested: I32
-    """[E, A] tick from which the app may be decreased again."""
-    decreased: F64
-    """[E, W, D] millicores taken away in each tick of the window."""
-    sizing: I32
-    """[E, A] millicores per pod that were asked for last: resizes land ticks later."""
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        rest = cool_down_ticks(inventory.tick_s)
+        self._bounds = Bounds(inventory.min_replicas, inventory.max_replicas, rest)
+        self._work = workspace(inventory.priority.size, inventory.domain.size)
 
+    def start(self, environments: int) -> Restraint:
+        """Nothing was changed yet."""
+        domains, apps = self._inventory.priority.size, self._inventory.domain.size
+        return start_restraint(environments, apps, domains, self._inventory.tick_s)
 
-class Workspace(NamedTuple):
-    """Scratch of the kernels: [D], unless said otherwise."""
+    def step(
+        self,
+        tick: I32,
+        known: I32,
+        missing: F32,
+        load: F32,
+        budget: Budget,
+        restraint: Restraint,
+        plan: Plan,
+    ) -> I32:
+        """Cut the plan to what may be applied and remember it.
 
-    held: F64
-    room: F64
-    low: F32
-    high: F32
-    limit: F64
-    """Millicores that replicas may hold."""
-    size: I32
-    """[A] millicores per pod that count as held."""
-    resized: I32
-    """[A] the same after the tick."""
-
-
-def start_restraint(environments: int, apps: int, domains: int, tick_s: int) -> Restraint:
-    """Nothing was changed yet."""
-    ticks = max(1, BLAST_WINDOW_S // tick_s)
-    return Restraint(
-        np.zeros((environments, apps), np.int32),
-        np.zeros((environments, ticks, domains)),
-        np.zeros((environments, apps), np.int32),
-    )
-
-
-def workspace(domains: int, apps: int) -> Workspace:
-    """Scratch for one environment at a time."""
-    return Workspace(
-        held=np.zeros(domains),
-        room=np.zeros(domains),
-        low=np.zeros(domains, np.float32),
-        high=np.zeros(domains, np.float32),
-        limit=np.zeros(domains),
-        size=np.zeros(apps, np.int32),
-        resized=np.zeros(apps, np.int32),
-    )
+        `known` [E, KNOWN, A]; `missing` and `load` [E, A] as sensed. Returns [E] how many domains
+        were increased beyond what they may hold: none, if all is well.
+        """
+        overruns = np.zeros(tick.size, np.int32)
+        _enforce_all(
+            tick, known, missing, load, allowed(budget, tick), self._bounds, restraint,
+            self._work, plan, overruns,
+        )  # fmt: skip
+        return overruns
 
 
 @kernel
-def held_sizes(active: I32, cpu: I32, sizing: I32, size: I32) -> None:
-    """[A] what a pod of each app holds, or will when the resize on its way has landed.
-
-    An app that is not declared holds nothing.
-    """
-    for app in range(size.size):
-        size[app] = max(cpu[app], sizing[app]) if active[app] == 1 else 0
-
-
-@kernel
-def without_surge(allowed: F64, known: I32, size: I32, limit: F64) -> None:
-    """[D] what is left of the budgets for replicas: extra pods of a deploy are held, too."""
-    for place in range(limit.size):
-        limit[place] = allowed[place]
-    for app in range(size.size):
-        pods = known[READY, app] + known[STARTING, app] + known[PENDING, app]
-        extra = max(0, pods - known[REPLICAS, app])
-        limit[known[DOMAIN, app]] -= np.float64(extra) * np.float64(size[app])
-
-
-def cool_down_ticks(tick_s: int) -> int:
-    """Ticks from a change of an app to its next decrease."""
-    return COOL_DOWN_S // tick_s
+def _enforce_all(
+    tick: I32,
+    known: I32,
+    missing: F32,
+    load: F32,
+    may_hold: F64,
+    bounds: Bounds,
+    restraint: Restraint,
+    work: Workspace,
+    plan: Plan,
+    overruns: I32,
+) -> None:
+    for e in range(tick.size):
+        take_stock(known[e], tick[e], may_hold[e], restraint.sizing[e], work)
+        overruns[e] = enforce_plan(
+            plan, e, known[e], missing[e], load[e], tick[e], bounds, restraint, work
+        )
 
 
 @kernel
-def enforce(
-    wanted: I32,
-    reason: I32,
-    current: I32,
-    pending: I32,
-    size: I32,
-    domain: I32,
+def take_stock(known: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
+    """What is held, what may be, and whose turn it is, in one environment."""
+    held_sizes(known, sizing, work.size)
+    without_surge(may_hold, known, work.size, work.limit)
+    take_turns(known[ACTIVE], known[DOMAIN], tick, work)
+
+
+@kernel
+def enforce_plan(
+    plan: Plan,
+    e: int,
+    known: I32,
     missing: F32,
     load: F32,
     tick: int,
-    cool_down: int,
-    least: I32,
-    most: I32,
-    allowed: F64,
-    rested: I32,
-    decreased: F64,
+    bounds: Bounds,
+    restraint: Restraint,
     work: Workspace,
-) -> None:
-    """Cut the wishes of one environment to what is allowed, and remember what was changed."""
-    _keep_bounds(wanted, reason, current, missing, rested, tick, least, most)
-    _keep_blast_radius(wanted, reason, current, pending, size, domain, tick, decreased, work.held)
-    _keep_budget(wanted, reason, current, load, size, domain, allowed, work)
-    for app in range(wanted.size):
-        if wanted[app] != current[app]:
-            rested[app] = tick + cool_down
+) -> int:
+    """All rules on the plan of one environment, of which stock was taken; returns its overruns."""
+    replicas, reason, domain = plan.replicas[e], plan.reason[e], known[DOMAIN]
+    current, active, decreased = known[REPLICAS], known[ACTIVE], restraint.decreased[e]
+    enforce(
+        replicas, reason, current, known[PENDING], domain, active, missing, load, tick,
+        bounds.cool_down, bounds.least, bounds.most, restraint.rested[e], decreased, work,
+    )  # fmt: skip
+    left_of_budget(replicas, work.size, domain, work.limit, work.room)
+    left_of_blast(current, work.size, domain, decreased, work.blast)
+    keep_sizes(
+        plan.cpu[e], plan.memory[e], reason, replicas, current, known[CPU_REQUEST],
+        known[MEMORY_REQUEST], domain, active, missing, work.room, work.blast,
+        decreased[tick % decreased.shape[0]],
+    )  # fmt: skip
+    copy_row(plan.cpu[e], restraint.sizing[e, MILLICORES])
+    copy_row(plan.memory[e], restraint.sizing[e, MEBIBYTES])
+    held_sizes(known, restraint.sizing[e], work.resized)
+    return overruns_of(
+        current, work.size, replicas, work.resized, domain, work.limit, work.held, work.room
+    )
 
 
 @kernel
-def _keep_bounds(
-    wanted: I32,
-    reason: I32,
-    current: I32,
-    missing: F32,
-    rested: I32,
-    tick: int,
-    least: I32,
-    most: I32,
-) -> None:
-    """Declared minima and maxima; and nothing is taken from an app that is unseen or unrested.
-
-    Only what others cannot do without is given before an app has rested.
-    """
-    for app in range(wanted.size):
-        wanted[app] = min(max(wanted[app], least[app]), most[app])
-        if wanted[app] >= current[app]:
-            continue
-        if missing[app] > 0.0:
-            wanted[app], reason[app] = current[app], _NO_METRICS
-        elif rested[app] > tick and reason[app] != _YIELD:
-            wanted[app], reason[app] = current[app], _RESTING
-
-
-@kernel
-def _keep_blast_radius(
-    wanted: I32,
-    reason: I32,
-    current: I32,
-    pending: I32,
-    size: I32,
-    domain: I32,
-    tick: int,
-    decreased: F64,
-    room: F64,
-) -> None:
-    """Take away no more per domain and window than its share; who comes first changes by tick."""
-    slot = decreased[tick % decreased.shape[0]]
-    for place in range(slot.size):
-        slot[place] = 0.0
-    left_of_blast(current, size, domain, decreased, room)
-    for step in range(wanted.size):
-        app = (step + tick * 131) % wanted.size
-        if wanted[app] >= current[app]:
-            continue
-        # A pod that never found a node can be withdrawn: nothing runs there to be missed.
-        running = current[app] - pending[app]
-        lot = np.float64(max(0, running - wanted[app])) * np.float64(size[app])
-        if lot > max(0.0, room[domain[app]]):
-            fewer = max(0, int(room[domain[app]] / max(1, size[app])))
-            wanted[app] = min(running, current[app]) - fewer
-            reason[app] = _BLAST if wanted[app] == current[app] else reason[app]
-            lot = np.float64(fewer) * np.float64(size[app])
-        room[domain[app]] -= lot
-        slot[domain[app]] += lot
-
-
-@kernel
-def left_of_blast(current: I32, size: I32, domain: I32, decreased: F64, room: F64) -> None:
-    """[D] millicores that may still be taken away or resized in this window."""
-    hold_of(current, size, domain, room)
-    for place in range(room.size):
-        room[place] *= BLAST_SHARE
-        for past in range(decreased.shape[0]):
-            room[place] -= decreased[past, place]
-
-
-@kernel
-def left_of_budget(replicas: I32, size: I32, domain: I32, allowed: F64, room: F64) -> None:
-    """[D] millicores of the budgets that are not held."""
-    hold_of(replicas, size, domain, room)
-    for place in range(room.size):
-        room[place] = max(0.0, allowed[place] - room[place])
-
-
-@kernel
-def _keep_budget(
-    wanted: I32,
-    reason: I32,
-    current: I32,
-    load: F32,
-    size: I32,
-    domain: I32,
-    allowed: F64,
-    work: Workspace,
-) -> None:
-    project(wanted, current, load, size, domain, allowed, work.held, work.low, work.high)
-    for app in range(wanted.size):
-        cut = work.high[domain[app]] > 0.0 and reason[app] == _OUT
-        if cut and wanted[app] == current[app]:
-            reason[app] = _BUDGET
-
-
-@kernel
-def overruns(
+def overruns_of(
     before: I32,
     size_before: I32,
     after: I32,
     size_after: I32,
     domain: I32,
-    allowed: F64,
+    limit: F64,
     was: F64,
     now: F64,
 ) -> int:
-    """How many domains were increased beyond what they may hold: none, if all is well."""
-    hold_of(before, size_before, domain, was)
-    hold_of(after, size_after, domain, now)
+    """How many domains were increased beyond what they may hold of a resource."""
+    hold_all(before, size_before, domain, was)
+    hold_all(after, size_after, domain, now)
     count = 0
-    for place in range(allowed.size):
-        beyond = now[place] > allowed[place] * (1.0 + _ROUNDING)
-        count += 1 if beyond and now[place] > was[place] else 0
+    for place in range(limit.shape[1]):
+        overrun = False
+        for resource in range(RESOURCES):
+            beyond = now[resource, place] > limit[resource, place] * (1.0 + _ROUNDING)
+            overrun |= beyond and now[resource, place] > was[resource, place]
+        count += 1 if overrun else 0
     return count

@@ -11,6 +11,7 @@ import numpy as np
 
 from models.sim.accounting import I64
 from models.sim.apps import F64, I32
+from models.sim.layout import MIB_PER_GIB, MILLI
 
 PRIORITIES: Final = 4
 OVERDRAFT: Final = 0.1
@@ -51,7 +52,7 @@ class Budget(NamedTuple):
     overdraft: F64
     """[E, D] cores beyond the budget that the reserve stands for."""
     floor: F64
-    """[E, D] cores that an expired budget still allows."""
+    """[E, D] cores that an expired budget still allows, and the memory that goes with them."""
     urgency: F64
     """[E, D] 0 to 1: how soon the domain needs what it has not."""
     headroom: F64
@@ -149,3 +150,14 @@ def overdrafts(cores: F64, reserve_cores: F64, priority: I32) -> F64:
     part = weight / weight.sum(axis=1, keepdims=True)
     drawn: F64 = np.minimum(OVERDRAFT * cores, part * reserve_cores[:, None])
     return drawn
+
+
+def allowed(budget: Budget, tick: I32) -> F64:
+    """[E, 2, D] millicores and MiB that each domain may hold: budget and overdraft.
+
+    When the budget has expired, the floor. Memory is allowed in the proportion of the budget.
+    """
+    expired = (tick > budget.valid_until_tick)[:, None]
+    cores = np.where(expired, budget.floor, budget.cores + budget.overdraft)
+    memory = cores * (budget.memory / np.maximum(budget.cores, _LEAST))
+    return np.stack((MILLI * cores, MIB_PER_GIB * memory), axis=1)

@@ -11,8 +11,7 @@ import numpy as np
 
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.plan import Reason
+from models.sim.apps import F32, I32
 
 _ACTIVE, _MEMORY, _MISSING = (APP.at(name) for name in ("active", "memory_use", "missing"))
 _MOST_CPU: Final = 2.0
@@ -25,7 +24,6 @@ _MEMORY_STEP: Final = 1.25
 _MOST_MEMORY: Final = 4.0
 _BACK: Final = np.float32(0.75)
 """Need at the first size, over the maximum of replicas, at which an app goes back to it."""
-_RESIZE = int(Reason.RESIZE)
 
 
 class FirstSizes(NamedTuple):
@@ -38,50 +36,27 @@ class FirstSizes(NamedTuple):
 
 
 @kernel
-def resize(
+def wish_sizes(
     seen: F32,
     need: F32,
-    replicas: I32,
     most: I32,
     cpu: I32,
     memory: I32,
-    domain: I32,
     first_cpu: I32,
     first_memory: I32,
-    room: F64,
-    blast: F64,
-    spent: F64,
+    allowed: bool,
     wanted_cpu: I32,
     wanted_memory: I32,
-    reason: I32,
-    allowed: bool,
 ) -> None:
-    """Sizes of one environment's pods.
-
-    `room` [D] millicores are left of the budgets and `blast` [D] of what may be resized in this
-    window; both go down by what is used, and `spent` [D] notes it for the ticks to come.
-    """
-    for app in range(replicas.size):
+    """Sizes of one environment's pods, before any limit."""
+    for app in range(need.size):
         wanted_cpu[app], wanted_memory[app] = cpu[app], memory[app]
         if seen[_MISSING, app] > 0.0 or seen[_ACTIVE, app] == 0.0 or not allowed:
             continue
-        place, pods = domain[app], np.float64(replicas[app])
-        size = _cpu_for(need[app], most[app], cpu[app], first_cpu[app])
-        more = (size - cpu[app]) * pods
-        if size != cpu[app] and pods * cpu[app] <= blast[place] and more <= room[place]:
-            wanted_cpu[app], reason[app] = size, _RESIZE
-            _spend(place, pods * cpu[app], blast, spent)
-            room[place] -= max(0.0, more)
+        wanted_cpu[app] = _cpu_for(need[app], most[app], cpu[app], first_cpu[app])
         larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _MOST_MEMORY)
-        if seen[_MEMORY, app] > _FULL and larger > memory[app] and pods * cpu[app] <= blast[place]:
-            wanted_memory[app], reason[app] = math.ceil(larger), _RESIZE
-            _spend(place, pods * cpu[app], blast, spent)
-
-
-@kernel
-def _spend(place: int, lot: float, blast: F64, spent: F64) -> None:
-    blast[place] -= lot
-    spent[place] += lot
+        if seen[_MEMORY, app] > _FULL and larger > memory[app]:
+            wanted_memory[app] = math.ceil(larger)
 
 
 @kernel

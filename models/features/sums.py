@@ -47,6 +47,13 @@ _TINY: Final = np.float32(1e-9)
 
 
 @kernel
+def is_at_risk(headroom: np.float32, errors: np.float32, saturation: np.float32) -> bool:
+    """Whether an app is about to break its promises, or breaks them."""
+    bad = (headroom < _RISKY_HEADROOM) | (errors > _RISKY_ERRORS)
+    return bool(bad | (saturation > _RISKY_SATURATION))
+
+
+@kernel
 def sum_groups(
     st: FeatureState, e: int, count: I32, rows: F32, declared: Declared, group: I32, total: F64
 ) -> None:
@@ -173,11 +180,11 @@ def _sum_state(
         for place in range(start, end):
             app = order[place]
             one = 1.0 if age[app] < UNSEEN else 0.0
-            bad = (headroom[app] < _RISKY_HEADROOM) | (errors[app] > _RISKY_ERRORS)
+            risk = is_at_risk(headroom[app], errors[app], saturation[app])
             seen += one
             slack += one * headroom[app]
             squares += one * headroom[app] * headroom[app]
-            risky += one if bad | (saturation[app] > _RISKY_SATURATION) else 0.0
+            risky += one if risk else 0.0
             absent += missing[app]
             old += min(np.float64(seconds[app]), _OLDEST_S)
             pods += wanted[app]

@@ -3,9 +3,10 @@
 Bounds, targets and prices as their owners would write them: nothing measured, nothing hidden.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.sim.apps import F32, I16, I32, REQUEST_TYPES, Population
 from models.sim.describe.config import MARKETS, PRIORITIES, Cluster, Pool
@@ -50,6 +51,20 @@ class Inventory(NamedTuple):
     spend_cap_per_hour: float
     """Money."""
     tick_s: int
+
+
+_PER_APP = (
+    "domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation", "request_mix",
+)  # fmt: skip
+
+
+def only_domain(inventory: Inventory, members: NDArray[np.integer[Any]]) -> Inventory:
+    """What whoever looks after one domain needs: `members` are places of its apps, in their order.
+
+    All domains and pools stay, so that their axes mean the same everywhere.
+    """
+    cut = {name: getattr(inventory, name)[members] for name in _PER_APP}
+    return inventory._replace(**cut)
 
 
 def declare(population: Population, cluster: Cluster) -> Inventory:

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.actuator import (
+from models.control.actuator import overruns_of
+from models.control.projection import hold_of
+from models.control.replicas import enforce
+from models.control.restraint import (
     BLAST_SHARE,
     BLAST_WINDOW_S,
     Restraint,
     cool_down_ticks,
-    enforce,
-    overruns,
     start_restraint,
+    take_turns,
     workspace,
 )
-from models.control.projection import hold_of
 from models.sim.apps import F32, F64, I32
 from models.sim.plan import Reason
 
@@ -28,12 +29,16 @@ COOL_DOWN = cool_down_ticks(TICK_S)
 APPS, DOMAINS = 30, 3
 TICKS = 100
 NO_LIMIT = np.full(DOMAINS, np.inf)
+ACTIVE = np.ones(APPS, np.int32)
 seeds = st.integers(0, 2**32 - 1)
 rarely = settings(max_examples=15, deadline=None)
 
 
 class Fleet(NamedTuple):
-    """One environment's apps and what the actuator remembers of them."""
+    """One environment's apps and what the actuator remembers of them.
+
+    Pods have as many MiB as millicores, and domains may hold as many.
+    """
 
     replicas: I32
     pending: I32
@@ -64,10 +69,13 @@ class Fleet(NamedTuple):
         why = np.where(wanted == self.replicas, 0, why).astype(np.int32)
         if reason is not None:
             why[:] = reason
+        work = workspace(DOMAINS, APPS)
+        work.size[:], work.limit[:] = self.size, allowed
+        take_turns(ACTIVE, self.domain, tick, work)
         enforce(
-            result, why, self.replicas, self.pending, self.size, self.domain, self.missing,
-            self.load, tick, cool_down, self.least, self.most, allowed,
-            self.restraint.rested[0], self.restraint.decreased[0], workspace(DOMAINS, APPS),
+            result, why, self.replicas, self.pending, self.domain, ACTIVE, self.missing, self.load,
+            tick, cool_down, self.least, self.most, self.restraint.rested[0],
+            self.restraint.decreased[0], work,
         )  # fmt: skip
         self.replicas[:] = result
         return [Reason(one) for one in why]
@@ -161,16 +169,12 @@ def test_no_window_takes_more_than_the_blast_radius(seed: int) -> None:
 @rarely
 @given(seeds)
 def test_no_sequence_of_plans_overruns_a_budget(seed: int) -> None:
-    scratch = np.zeros(DOMAINS), np.zeros(DOMAINS)
     for moment in driven(seed, cool_down=0):
         now = moment.fleet
         grown = now.replicas > moment.before
         over = now.held > moment.allowed * (1 + 1e-9)
         assert not (grown & over[now.domain]).any()
-        found = overruns(
-            moment.before, now.size, now.replicas, now.size, now.domain, moment.allowed, *scratch
-        )
-        assert found == 0
+        assert counted(now, moment.before, now.replicas, moment.allowed) == 0
 
 
 @rarely
@@ -305,17 +309,22 @@ def test_what_others_give_up_may_be_used_in_the_same_tick() -> None:
     assert (some.held == held).all()
 
 
-def test_an_overrun_is_an_increase_beyond_what_is_allowed() -> None:
+def counted(some: Fleet, before: I32, after: I32, cores: F64, memory: F64 = NO_LIMIT) -> int:
+    """Overruns of budgets, by the rules' own count."""
+    size, limit = np.array([some.size, some.size]), np.array([cores, memory])
+    scratch = np.zeros_like(limit), np.zeros_like(limit)
+    return int(overruns_of(before, size, after, size, some.domain, limit, *scratch))
+
+
+@pytest.mark.parametrize("scarce", ["cores", "memory"])
+def test_an_overrun_is_an_increase_beyond_what_is_allowed(scarce: str) -> None:
     some = fleet()
-    before, scratch = some.replicas.copy(), (np.zeros(DOMAINS), np.zeros(DOMAINS))
 
-    def counted(replicas: int, share: float) -> int:
-        after = np.full(APPS, replicas, np.int32)
-        allowed = share * some.held
-        size = some.size
-        return int(overruns(before, size, after, size, some.domain, allowed, *scratch))
+    def after(replicas: int, share: float) -> int:
+        limits = {"cores": NO_LIMIT, "memory": NO_LIMIT, scarce: share * some.held}
+        return counted(some, some.replicas, np.full(APPS, replicas, np.int32), **limits)
 
-    assert counted(110, 1.2) == 0
-    assert counted(110, 1.05) == DOMAINS
-    assert counted(100, 0.5) == 0
-    assert counted(90, 0.5) == 0
+    assert after(110, 1.2) == 0
+    assert after(110, 1.05) == DOMAINS
+    assert after(100, 0.5) == 0
+    assert after(90, 0.5) == 0

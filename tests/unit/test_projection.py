@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.projection import hold_of, project
+from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_all, project
 from models.sim.apps import F32, F64, I32
 
 APPS, DOMAINS = 40, 4
@@ -22,18 +22,21 @@ class Wishes(NamedTuple):
     current: I32
     load: F32
     size: I32
+    """[2, A]."""
     domain: I32
 
     def holds(self, replicas: I32) -> F64:
-        held = np.zeros(DOMAINS)
-        hold_of(replicas, self.size, self.domain, held)
+        """[2, D]."""
+        held = np.zeros((RESOURCES, DOMAINS))
+        hold_all(replicas, self.size, self.domain, held)
         return held
 
     def within(self, limit: F64, wanted: I32 | None = None) -> I32:
         """Replicas after the projection."""
         result = (self.wanted if wanted is None else wanted).copy()
-        scratch = np.zeros(DOMAINS), np.zeros(DOMAINS, np.float32), np.zeros(DOMAINS, np.float32)
-        project(result, self.current, self.load, self.size, self.domain, limit, *scratch)
+        levels = np.zeros(DOMAINS, np.float32), np.zeros(DOMAINS, np.float32)
+        held = np.zeros((RESOURCES, DOMAINS))
+        project(result, self.current, self.load, self.size, self.domain, limit, held, *levels)
         return result
 
 
@@ -47,13 +50,15 @@ def some(seed: int) -> Wishes:
         wanted.astype(np.int32),
         current.astype(np.int32),
         load.astype(np.float32),
-        rng.integers(1, 4000, APPS).astype(np.int32),
+        rng.integers(1, 4000, (RESOURCES, APPS)).astype(np.int32),
         rng.integers(0, DOMAINS, APPS).astype(np.int32),
     )
 
 
 wishes = seeds.map(some)
-shares = st.lists(st.floats(0, 1.2), min_size=DOMAINS, max_size=DOMAINS).map(np.array)
+some_shares = st.lists(st.floats(0, 1.2), min_size=DOMAINS, max_size=DOMAINS)
+shares = st.tuples(some_shares, some_shares).map(np.array)
+"""Of either resource, so that now one binds and now the other."""
 
 
 def between(case: Wishes, share: F64) -> F64:
@@ -75,7 +80,7 @@ def test_a_domain_holds_no_more_than_its_limit_if_it_did_not_before(
 @given(wishes, shares)
 def test_a_domain_beyond_its_limit_gets_nothing_more(case: Wishes, share: F64) -> None:
     limit = 0.99 * np.minimum(share, 1.0) * case.holds(np.minimum(case.wanted, case.current))
-    result, stuck = case.within(limit), case.holds(case.current) > 0
+    result, stuck = case.within(limit), case.holds(case.current).max(axis=0) > 0
     grown = (result > case.current) & stuck[case.domain]
     assert not grown.any()
 
@@ -122,8 +127,8 @@ def test_apps_of_a_short_domain_end_at_a_common_utilisation(case: Wishes, share:
 def test_the_shortage_of_one_domain_does_not_touch_another(
     case: Wishes, share: F64, domain: int
 ) -> None:
-    limit = np.full(DOMAINS, np.inf)
-    limit[domain] = between(case, share)[domain]
+    limit = np.full((RESOURCES, DOMAINS), np.inf)
+    limit[:, domain] = between(case, share)[:, domain]
     result, others = case.within(limit), case.domain != domain
     assert (result[others] == case.wanted[others]).all()
 
@@ -131,7 +136,7 @@ def test_the_shortage_of_one_domain_does_not_touch_another(
 @often
 @given(wishes)
 def test_without_a_limit_everybody_gets_what_it_wants(case: Wishes) -> None:
-    assert (case.within(np.full(DOMAINS, np.inf)) == case.wanted).all()
+    assert (case.within(np.full((RESOURCES, DOMAINS), np.inf)) == case.wanted).all()
 
 
 @often
@@ -143,22 +148,24 @@ def test_a_load_that_is_no_number_cannot_break_the_limit(case: Wishes, share: F6
     assert (case.holds(case.within(limit)) <= limit).all()
 
 
-def two(load: list[float], limit: float, wanted: int = 100) -> list[int]:
-    """Two apps of 10 pods of one core, in one domain that may hold `limit` pods."""
+def two(load: list[float], limit: float, wanted: int = 100, scarce: int = MILLICORES) -> list[int]:
+    """Two apps of 10 pods, in one domain that may hold `limit` pods of the scarce resource."""
     case = Wishes(
         np.full(2, wanted, np.int32),
         np.full(2, 10, np.int32),
         np.array(load, np.float32),
-        np.full(2, 1000, np.int32),
+        np.full((RESOURCES, 2), 1000, np.int32),
         np.zeros(2, np.int32),
     )
-    limits = np.array([1000.0 * limit, 0, 0, 0])
+    limits = np.full((RESOURCES, DOMAINS), np.inf)
+    limits[scarce, 0] = 1000.0 * limit
     result: list[int] = case.within(limits).tolist()
     return result
 
 
-def test_twice_the_load_is_given_twice_the_pods() -> None:
-    assert two([40.0, 20.0], 60) == pytest.approx([40, 20], abs=1)
+@pytest.mark.parametrize("scarce", [MILLICORES, MEBIBYTES])
+def test_twice_the_load_is_given_twice_the_pods(scarce: int) -> None:
+    assert two([40.0, 20.0], 60, scarce=scarce) == pytest.approx([40, 20], abs=1)
 
 
 def test_who_has_enough_waits_for_who_has_not() -> None:

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.vertical import resize
+from models.control.projection import MEBIBYTES, MILLICORES
+from models.control.sizes import keep_sizes
+from models.control.vertical import wish_sizes
 from models.features.table import APP
 from models.sim.apps import F32, F64, I32
 from models.sim.plan import Reason
@@ -42,20 +44,30 @@ class Fleet(NamedTuple):
     def shows(self, name: str, value: float | F32) -> None:
         self.seen[APP.at(name)] = value
 
-    def resized(self, room: float = PLENTY, blast: float = PLENTY, allowed: bool = True) -> Sizes:
+    def resized(
+        self,
+        room: float = PLENTY,
+        blast: float = PLENTY,
+        allowed: bool = True,
+        memory_room: float = PLENTY,
+    ) -> Sizes:
         result = Sizes(
             np.zeros(APPS, np.int32),
             np.zeros(APPS, np.int32),
             np.zeros(APPS, np.int32),
-            np.full(DOMAINS, room),
+            np.array([np.full(DOMAINS, room), np.full(DOMAINS, memory_room)]),
             np.full(DOMAINS, blast),
             np.zeros(DOMAINS),
         )
-        resize(
-            self.seen, self.need, self.replicas, np.full(APPS, MOST, np.int32), self.cpu,
-            self.memory, DOMAIN, np.full(APPS, CPU, np.int32), np.full(APPS, MEMORY, np.int32),
-            result.room, result.blast, result.spent, result.cpu, result.memory, result.reason,
-            allowed,
+        wish_sizes(
+            self.seen, self.need, np.full(APPS, MOST, np.int32), self.cpu, self.memory,
+            np.full(APPS, CPU, np.int32), np.full(APPS, MEMORY, np.int32), allowed, result.cpu,
+            result.memory,
+        )  # fmt: skip
+        keep_sizes(
+            result.cpu, result.memory, result.reason, self.replicas, self.replicas, self.cpu,
+            self.memory, DOMAIN, np.ones(APPS, np.int32), self.seen[APP.at("missing")],
+            result.room, result.blast, result.spent,
         )  # fmt: skip
         return result
 
@@ -176,7 +188,18 @@ def test_bigger_pods_stay_within_the_budget(seed: int, room: float) -> None:
     more = (sizes.cpu - some.cpu) * some.replicas
     grown = np.bincount(DOMAIN, np.maximum(0, more), DOMAINS)
     assert (grown <= room).all()
-    assert sizes.room == pytest.approx(room - grown)
+    assert sizes.room[MILLICORES] == pytest.approx(room - grown)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.floats(0, 100_000))
+def test_more_memory_stays_within_the_budget(seed: int, room: float) -> None:
+    some = wild(seed)
+    sizes = some.resized(memory_room=room)
+    more = (sizes.memory - some.memory) * some.replicas
+    grown = np.bincount(DOMAIN, more, DOMAINS)
+    assert (grown <= room).all()
+    assert sizes.room[MEBIBYTES] == pytest.approx(room - grown)
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,15 +5,24 @@ is the larger of now and soon; nodes are asked for ahead, for the forecast's pea
 priority first.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from models.control.budget import Budget, Claims, Pools, divide, overdrafts, shared_pools
-from models.control.heuristic.aggregates import BEARABLE, Aggregates
+from models.control.heuristic.briefing import Briefing, Orders
+from models.control.heuristic.outlook import look_ahead
 from models.control.heuristic.parameters import Parameters
+from models.control.heuristic.report import Report
+from models.control.heuristic.residual import (
+    Residual,
+    neutral,
+    with_distress,
+    with_headroom,
+    with_urgency,
+)
 from models.features.pools import Seen
-from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
+from models.forecaster.port import Forecast
 from models.sim.apps import F64, I32
 from models.sim.inventory import Inventory
 
@@ -23,35 +32,7 @@ _ARRIVING: Final = 0.03
 """Nodes that a cloud is expected to deliver within a minute, at most, as a share of those ready."""
 _PACKING: Final = 0.93
 """How full nodes get by placing pods one by one."""
-_FORESEEN: Final = 0.78
-"""Utilisation at which the highest priority meets what is foreseen."""
-_SOON, _LATER, _HALF_HOUR = range(len(HORIZONS_MIN))
-_MOST_GROWTH: Final = 4.0
-_MOST_HEADROOM: Final = 0.3
 _LEAST: Final = 1e-6
-
-
-class Outlook(NamedTuple):
-    """What a forecast means for the domains, [E, D] each; 1 and 0 without one."""
-
-    soon: F64
-    """Growth within the time that pods take to start, over now."""
-    peak: F64
-    """Growth to prepare nodes for."""
-    headroom: F64
-    """Share to add: the relative distance from the median to the high quantile."""
-
-
-class Orders(NamedTuple):
-    """What the Commander decides in a minute."""
-
-    budget: Budget
-    nodes: I32
-    """[E, P, 4] nodes to ask for, by priority of the need."""
-    keep: I32
-    """[E, P] nodes that are not to be scaled down: they wait for what is coming."""
-    release: F64
-    """[E, D] cores that each domain gives back, because others cannot do without."""
 
 
 class Commander:
@@ -59,28 +40,33 @@ class Commander:
 
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory, self._parameters = inventory, parameters
-        surge = np.maximum(parameters.surge_target, parameters.target(inventory.priority))
-        # What is foreseen is prepared for with less comfort than what is there: announcements
-        # exaggerate, and what was prepared in vain is missing elsewhere.
-        highest = inventory.priority == inventory.priority.min()
-        level = np.where(highest, _FORESEEN, BEARABLE)
-        self.foreseen_level: F64 = np.maximum(surge, level)
+        self._foreseen = parameters.foreseen_level(inventory.priority)
+        self._memory_per_core = _memory_per_core(inventory)
 
     def decide(
-        self, tick: I32, seen: Seen, domains: Aggregates, outlook: Outlook, epoch: I32
+        self,
+        tick: I32,
+        seen: Seen,
+        report: Report,
+        forecast: Forecast | None,
+        epoch: I32,
+        residual: Residual | None = None,
     ) -> Orders:
-        """Budgets and node requests from now on."""
-        budget = self._grant(tick, seen, domains, outlook.headroom, epoch)
-        coming = domains.work / self.foreseen_level * outlook.peak * (1.0 + outlook.headroom)
-        wanted = self._place(domains, np.maximum(domains.wanted, coming), seen.quota.copy())
+        """Budgets and node requests from now on; a policy's `residual` is on what they rest on."""
+        residual = residual or neutral(tick.size)
+        outlook = with_headroom(look_ahead(tick, report.rps, forecast), residual.headroom)
+        report = with_distress(report, residual.urgency)
+        budget = self._grant(tick, seen, report, outlook.headroom, epoch)
+        coming = report.work / self._foreseen * outlook.peak * (1.0 + outlook.headroom)
+        wanted = self._place(report, np.maximum(report.wanted, coming), seen.quota.copy())
+        release = self._release(seen, report, budget)
         return Orders(
-            budget=budget,
-            nodes=self._ask(seen, domains, wanted),
+            Briefing(with_urgency(budget, residual.urgency), outlook.soon, release),
+            nodes=self._ask(seen, report, wanted),
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
-            release=self._release(seen, domains, budget),
         )
 
-    def _release(self, seen: Seen, domains: Aggregates, budget: Budget) -> F64:
+    def _release(self, seen: Seen, report: Report, budget: Budget) -> F64:
         """What the domains give back for distress that neither free nor arriving nodes cover.
 
         A domain of the highest priority gives its pending pods only; a lower one comes down to
@@ -91,31 +77,33 @@ class Commander:
         most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
         arriving = np.minimum(seen.coming, most) * inventory.pool_cpu
         free = ((seen.free_cpu + arriving) * shared).sum(axis=1)
-        distress = domains.distress
+        distress = report.distress
         uncovered = np.maximum(0.0, distress.sum(axis=1) - free)[:, None]
         part = uncovered / np.maximum(distress.sum(axis=1, keepdims=True), _LEAST)
-        above = np.maximum(0.0, domains.held - budget.cores - budget.overdraft)
+        above = np.maximum(0.0, report.held - budget.cores - budget.overdraft)
         first = inventory.priority == inventory.priority.min()
-        above = np.where(first, np.minimum(above, domains.pending), above)
-        spare = np.maximum(0.0, domains.held - domains.essential)
+        above = np.where(first, np.minimum(above, report.pending), above)
+        spare = np.maximum(0.0, report.held - report.essential)
         release: F64 = np.minimum(spare, np.minimum(above, 2.0 * uncovered) + distress * part)
         return release
 
-    def _grant(
-        self, tick: I32, seen: Seen, domains: Aggregates, headroom: F64, epoch: I32
-    ) -> Budget:
+    def _grant(self, tick: I32, seen: Seen, report: Report, headroom: F64, epoch: I32) -> Budget:
         inventory, part = self._inventory, self._parameters
         pools = Pools(seen.cpu, seen.memory, inventory.domain_pools)
         total = pools.cores.sum(axis=1)
         floor = inventory.floor_share * total[:, None]
-        essential = domains.essential
-        comfort = np.maximum(domains.kept, domains.wanted)
-        claims = Claims(floor, essential, domains.kept, comfort, domains.held)
+        essential = report.essential
+        heavy = self._heaviness(report)
+        comfort = np.maximum(report.kept, report.wanted)
+        claims = Claims(
+            floor, essential * heavy, report.kept * heavy, comfort * heavy, report.held * heavy
+        )
         grant, reserve = divide(claims, inventory.priority, pools, part.reserve)
         cores = grant.sum(axis=2)
         per_core = pools.memory / np.maximum(pools.cores, _LEAST)
-        missing = np.maximum(0.0, essential - domains.held) / np.maximum(essential, _LEAST)
-        waiting = domains.pending / np.maximum(domains.held, _LEAST)
+        missing = np.maximum(0.0, essential - report.held) / np.maximum(essential, _LEAST)
+        waiting = report.pending / np.maximum(report.held, _LEAST)
+        at_risk = report.at_risk / np.maximum(report.apps, 1.0)
         return Budget(
             epoch=epoch,
             valid_until_tick=tick + VALID_MIN * 60 // inventory.tick_s,
@@ -126,17 +114,17 @@ class Commander:
             memory=(grant * per_core[:, None, :]).sum(axis=2),
             overdraft=overdrafts(cores, reserve * total, inventory.priority),
             floor=floor,
-            urgency=np.clip(np.maximum(missing, waiting) + domains.at_risk, 0.0, 1.0),
+            urgency=np.clip(np.maximum(missing, waiting) + at_risk, 0.0, 1.0),
             headroom=headroom,
         )
 
-    def _place(self, domains: Aggregates, cores: F64, room: F64) -> F64:
+    def _place(self, report: Report, cores: F64, room: F64) -> F64:
         """[E, D, P] nodes for `cores` [E, D] of each domain, where there is `room` [E, P] for them.
 
         Like pods: own pools before shared ones, the highest priority first. Room is used up.
         """
         nodes = np.zeros((*cores.shape, room.shape[1]))
-        size = self._cores_of_node(domains)
+        size = self._cores_of_node(report)
         for domain in np.argsort(self._inventory.priority, kind="stable"):
             rest = cores[:, domain] * (1.0 + self._parameters.node_spare) / _PACKING
             for pool in self._inventory.domain_pools[domain]:
@@ -147,7 +135,7 @@ class Commander:
                     rest -= there * size[:, domain, pool]
         return nodes
 
-    def _ask(self, seen: Seen, domains: Aggregates, wanted: F64) -> I32:
+    def _ask(self, seen: Seen, report: Report, wanted: F64) -> I32:
         """[E, P, 4] nodes to ask for, by urgency, of the nodes that are `wanted` [E, D, P].
 
         First those without which the highest priority cannot do its work, then those of the
@@ -157,7 +145,7 @@ class Commander:
         missing = np.maximum(0.0, wanted.sum(axis=1) - seen.ready - seen.coming)
         highest = self._inventory.priority == self._inventory.priority.min()
         left = missing.copy()
-        urgent = self._place(domains, domains.distress, left)
+        urgent = self._place(report, report.distress, left)
         own = np.minimum(left, wanted[:, highest].sum(axis=1))
         parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
         # Rounded as a running sum: each part rounded up would ask for more than the quota.
@@ -165,32 +153,26 @@ class Commander:
         asked: I32 = np.diff(np.maximum(whole, 0.0), axis=2, prepend=0.0).astype(np.int32)
         return asked
 
-    def _cores_of_node(self, domains: Aggregates) -> F64:
+    def _heaviness(self, report: Report) -> F64:
+        """[E, D] times its cores that a domain claims, where its memory takes up more of a pool."""
+        per_core = report.held_memory / np.maximum(report.held, _LEAST)
+        heavy: F64 = np.maximum(1.0, per_core / self._memory_per_core)
+        return heavy
+
+    def _cores_of_node(self, report: Report) -> F64:
         """[E, D, P] cores of a node that pods of the domain's shape can fill.
 
         Memory binds where pods are heavy for their CPU.
         """
-        per_core = domains.held_memory / np.maximum(domains.held, _LEAST)
+        per_core = report.held_memory / np.maximum(report.held, _LEAST)
         by_memory = self._inventory.pool_memory / np.maximum(per_core, _LEAST)[..., None]
         cores: F64 = np.minimum(self._inventory.pool_cpu.astype(np.float64), by_memory)
         return cores
 
 
-def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
-    """What the forecast says, relative to now; it never says less than now."""
-    ones = np.ones_like(rps)
-    if forecast is None:
-        return Outlook(ones, ones, np.zeros_like(rps))
-    numbers = np.isfinite(forecast.domain).all(axis=(2, 3))
-    numbers &= np.isfinite(forecast.domain_peak).all(axis=2)
-    usable = (tick <= forecast.valid_until_tick)[:, None] & numbers
-    # What cannot be used foretells nothing, and less than now counts as now.
-    values = np.where(usable[:, :, None, None], forecast.domain, 0.0)
-    peaks = np.where(usable[:, :, None], forecast.domain_peak, 0.0)
-    now = np.maximum(rps, _LEAST)
-    median = values[..., MEDIAN]
-    soon = np.clip(median[..., _SOON] / now, 1.0, _MOST_GROWTH)
-    peak = np.clip(peaks[..., _HALF_HOUR] / now, 1.0, _MOST_GROWTH)
-    high = values[..., _SOON, HIGH]
-    width = np.clip(high / np.maximum(median[..., _SOON], _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
-    return Outlook(soon, peak, width)
+def _memory_per_core(inventory: Inventory) -> F64:
+    """[D] GiB per core in the leanest pool that a domain may use."""
+    per_core = (inventory.pool_memory / inventory.pool_cpu).astype(np.float64)
+    choices = inventory.domain_pools
+    least: F64 = np.where(choices >= 0, per_core[choices], np.inf).min(axis=1)
+    return least

@@ -4,11 +4,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.control.heuristic.report import BEARABLE
 from models.control.heuristic.soldier import Damping
 from models.sim.apps import F64, I32
 
 _ABOVE_TARGET: Final = 1.2
 _MOST_RISK: Final = 0.93
+_FORESEEN: Final = 0.78
+"""Utilisation at which the highest priority meets what is foreseen."""
 
 
 class Parts(NamedTuple):
@@ -57,6 +60,20 @@ class Parameters(NamedTuple):
         """[D] of domains with these priorities."""
         by_priority = np.array([self.target_p0, self.target_p1, self.target_p2, self.target_p3])
         return by_priority[priority]
+
+    def surge_level(self, priority: I32) -> F64:
+        """[D] utilisation at which domains meet what comes on top of the usual."""
+        level: F64 = np.maximum(self.surge_target, self.target(priority))
+        return level
+
+    def foreseen_level(self, priority: I32) -> F64:
+        """[D] utilisation at which domains meet what is foreseen.
+
+        It is prepared for with less comfort than what is there: announcements exaggerate, and
+        what was prepared in vain is missing elsewhere.
+        """
+        level = np.where(priority == priority.min(), _FORESEEN, BEARABLE)
+        return np.maximum(self.surge_level(priority), level)
 
     def damping(self, priority: I32, parts: Parts) -> Damping:
         """What the Soldiers' kernels need of it."""

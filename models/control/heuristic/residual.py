@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from models.control.budget import Budget
-from models.control.heuristic.aggregates import Aggregates
-from models.control.heuristic.commander import Outlook
+from models.control.heuristic.outlook import Outlook
+from models.control.heuristic.report import Report
 from models.jit import kernel
 from models.sim.apps import F32, F64
 
@@ -39,9 +39,9 @@ def with_headroom(outlook: Outlook, factor: F64) -> Outlook:
     return outlook._replace(headroom=outlook.headroom + (factor - 1.0) * (1.0 + outlook.headroom))
 
 
-def with_distress(domains: Aggregates, factor: F64) -> Aggregates:
+def with_distress(report: Report, factor: F64) -> Report:
     """The distress as the policy sees it."""
-    return domains if factor.shape[1] == 0 else domains._replace(distress=domains.distress * factor)
+    return report if factor.shape[1] == 0 else report._replace(distress=report.distress * factor)
 
 
 def with_urgency(budget: Budget, factor: F64) -> Budget:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.control.restraint import NOBODY
 from models.features.table import APP
 from models.jit import kernel
 from models.sim.apps import F32, F64, I8, I32
@@ -21,7 +22,6 @@ MODEST_S: Final = 360
 """How long an app that gave way grows only when it is at risk."""
 _GIVEN_SHARE: Final = 0.1
 """Less than this share of an app is not worth a change."""
-_STRIDE: Final = 131
 _TREND, _SATURATION = APP.at("rps_trend"), APP.at("saturation")
 _ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
 _ACTIVE = APP.at("active")
@@ -54,39 +54,32 @@ class Damping(NamedTuple):
 class Memory(NamedTuple):
     """E environments, A apps."""
 
-    foreseen: F32
-    """[E, A] load that the forecast of the last minute prepares for."""
     need: F32
     """[E, A] pods needed now."""
     highest: F32
     """[E, WINDOW_MIN, A] highest need of each of the last minutes."""
     modest_until: I32
     """[E, A] tick until which an app that gave way grows only when it is at risk."""
+    minute: I32
+    """[E] the last one in which a need was known."""
 
 
 def start_soldiers(environments: int, apps: int) -> Memory:
-    """Nothing foreseen, nothing needed yet."""
+    """Nothing needed yet."""
     shape = (environments, apps)
     return Memory(
-        foreseen=np.zeros(shape, np.float32),
         need=np.zeros(shape, np.float32),
         highest=np.zeros((environments, WINDOW_MIN, apps), np.float32),
         modest_until=np.zeros(shape, np.int32),
+        minute=np.full(environments, -1, np.int32),
     )
-
-
-@kernel
-def foresee(load: F32, domain: I32, growth: F32, foreseen: F32) -> None:
-    """What the apps of growing domains will have to carry, if each grows like its domain."""
-    for app in range(load.size):
-        foreseen[app] = load[app] * growth[domain[app]]
 
 
 @kernel
 def need_pods(
     load: F32,
     usual: F32,
-    foreseen: F32,
+    growth: F32,
     domain: I32,
     per_target: F32,
     per_surge: F32,
@@ -95,12 +88,13 @@ def need_pods(
 ) -> None:
     """Room for a surge beside the usual load, or a surge that fills it.
 
-    A forecast may raise the need; it never lowers it below what is needed now.
+    Each app is taken to grow like its domain, by `growth` [D]. A forecast may raise the need; it
+    never lowers it below what is needed now.
     """
     for app in range(load.size):
         place = domain[app]
         usually = min(usual[app], load[app]) * per_target[place]
-        soon = foreseen[app] * per_foreseen[place]
+        soon = load[app] * growth[place] * per_foreseen[place]
         need[app] = max(usually, load[app] * per_surge[place], soon)
 
 
@@ -175,6 +169,7 @@ def give_way(
     domain: I32,
     current: I32,
     rested: I32,
+    order: I32,
     patient: I8,
     damping: Damping,
     tick: int,
@@ -189,15 +184,15 @@ def give_way(
     Apps with room to spare go down to a utilisation that is still comfortable: first those whose
     pods wait for a node, because nothing runs there that could be missed. `rested` [A] is the tick
     from which an app may be taken from; only the domains that are not `patient` [D] give before.
-    Who comes first within a round changes by tick.
+    Within a round `order` [A] says whose turn it is; apps that are not declared have none.
     """
     for waiting in (True, False):
-        for step in range(wanted.size):
-            app = (step + tick * _STRIDE) % wanted.size
+        for step in range(order.size):
+            app = order[step]
+            if app == NOBODY:
+                break
             place = domain[app]
             if release[place] <= 0.0 or seen[_MISSING, app] != _ZERO:
-                continue
-            if seen[_ACTIVE, app] == _ZERO:
                 continue
             level = damping.give_way[place]
             if is_exposed(seen, app, level) or reason[app] == _YIELD:

@@ -1,0 +1,161 @@
+"""A cluster of which a test says everything, and small worlds, under the heuristic."""
+
+import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.control.heuristic.controller import Heuristic, HeuristicState
+from models.control.heuristic.parameters import Parameters, Parts
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.events import Event, Target, Traffic
+from models.sim.describe.scenario import Scenario
+from models.sim.inventory import declare
+from models.sim.observe import SEEN_POOL, Observation
+from models.sim.plan import Plan
+from models.sim.population.generate import generate
+from models.sim.state import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    KNOWN,
+    MEMORY,
+    MEMORY_REQUEST,
+    P50,
+    P99,
+    PODS,
+    READY,
+    REPLICAS,
+    RPS,
+    SAMPLES,
+    THROUGHPUT,
+)
+from models.sim.world import World
+
+CLUSTER = with_apps(load_cluster(), 40)
+POPULATION = generate(CLUSTER)
+INVENTORY = declare(POPULATION, CLUSTER)._replace(
+    min_replicas=np.full(40, 2, np.int32), max_replicas=np.full(40, 400, np.int32)
+)
+APPS, DOMAINS, POOLS = 40, INVENTORY.priority.size, INVENTORY.pool_cpu.size
+ALL = tuple(CLUSTER.domain_names)
+PER_MINUTE = 6
+Counts = NDArray[np.int32]
+
+
+class Plant:
+    """A cluster of 40 apps of pods of one core, of which a test says everything.
+
+    Pods are ready when they are wanted, and all do the work that is asked of them.
+    """
+
+    def __init__(self, work: float = 9.0, nodes: int = 5) -> None:
+        self.work = np.full(APPS, work, np.float32)
+        """Pods that would be fully used."""
+        self.known = np.zeros((1, KNOWN, APPS), np.int32)
+        self.known[:, ACTIVE], self.known[:, DOMAIN] = 1, INVENTORY.domain
+        self.known[:, CPU_REQUEST], self.known[:, MEMORY_REQUEST] = 1000, 1024
+        self.known[:, REPLICAS] = self.known[:, READY] = 20
+        self.missing = np.zeros((1, APPS), np.int8)
+        self.pool = np.zeros((1, POOLS), SEEN_POOL)
+        self.pool["ready"], self.pool["quota"] = nodes, 2 * nodes
+        self.broken = np.zeros(APPS, np.bool_)
+        self.tick = 0
+
+    def seen(self) -> Observation:
+        measured = np.zeros((1, SAMPLES, APPS), np.float32)
+        pods = self.known[:, READY]
+        measured[:, RPS] = measured[:, THROUGHPUT] = 100 * self.work
+        measured[:, P50], measured[:, P99] = 0.001, 0.002
+        measured[:, CPU] = np.minimum(self.work, pods) * INVENTORY.saturation
+        measured[:, MEMORY], measured[:, PODS] = 0.5 * pods, pods
+        measured[:, :, self.broken] = np.nan
+        tick = np.full(1, self.tick, np.int32)
+        return Observation(tick, measured, self.missing, self.known.copy(), self.pool)
+
+    def takes(self, plan: Plan) -> None:
+        self.known[:, REPLICAS] = self.known[:, READY] = plan.replicas
+        self.known[:, CPU_REQUEST], self.known[:, MEMORY_REQUEST] = plan.cpu, plan.memory
+        self.tick += 1
+
+    def runs(
+        self,
+        controller: Heuristic,
+        state: HeuristicState,
+        ticks: int,
+        forecast: Forecast | None = None,
+    ) -> tuple[Counts, HeuristicState]:
+        """[ticks, A] replicas after each."""
+        rows = []
+        for _ in range(ticks):
+            plan, state = controller.step(self.seen(), forecast, state)
+            self.takes(plan)
+            rows.append(plan.replicas[0].copy())
+        return np.array(rows), state
+
+
+def heuristic(**parts: bool) -> Heuristic:
+    return Heuristic(INVENTORY, POOLS, Parameters(), Parts(**parts))
+
+
+def settled(
+    work: float = 9.0, nodes: int = 5, **parts: bool
+) -> tuple[Plant, Heuristic, HeuristicState]:
+    """After a quarter of an hour of the same, at the beginning of a minute."""
+    plant, controller = Plant(work, nodes), heuristic(**parts)
+    _, state = plant.runs(controller, controller.start(plant.seen()), 15 * PER_MINUTE)
+    return plant, controller, state
+
+
+def foretold(plant: Plant, factor: float, until: int | None = None, width: float = 0.0) -> Forecast:
+    """Each domain's requests grow by a factor; the high quantile is `width` above the median."""
+    rps = 100 * np.bincount(INVENTORY.domain, plant.work, DOMAINS)
+    shape = (1, DOMAINS, len(HORIZONS_MIN), len(QUANTILES))
+    domain = np.broadcast_to(factor * rps[None, :, None, None], shape).astype(np.float32)
+    domain[..., 2] *= 1 + width
+    return Forecast(
+        model="by hand",
+        made_tick=np.full(1, plant.tick, np.int32),
+        valid_until_tick=np.full(1, plant.tick + 30 if until is None else until, np.int32),
+        domain=domain,
+        domain_peak=domain[..., 2],
+    )
+
+
+def one_step(
+    plant: Plant, controller: Heuristic, state: HeuristicState, forecast: Forecast | None = None
+) -> Plan:
+    """A step that leaves no trace in the state."""
+    plan, _ = controller.step(plant.seen(), forecast, copy.deepcopy(state))
+    return copy.deepcopy(plan)
+
+
+def next_steps(
+    plant: Plant, controller: Heuristic, state: HeuristicState, forecast: Forecast | None = None
+) -> tuple[Plan, Plan]:
+    """Two steps without a trace: a minute begins, and in the second its briefing counts."""
+    plant, memory = copy.deepcopy((plant, state))
+    plan, memory = controller.step(plant.seen(), forecast, memory)
+    first = copy.deepcopy(plan)
+    plant.takes(plan)
+    return first, one_step(plant, controller, memory, forecast)
+
+
+def same(one: Plan, other: Plan) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Plan._fields)
+
+
+def world_of(*events: Event, minutes: int = 10, seeds: tuple[int, ...] = (0,)) -> World:
+    scenario = Scenario(
+        name="short", shows="What the test needs.", start="Mon 10:00", length_minutes=minutes,
+        warmup_minutes=3, events=events,
+    )  # fmt: skip
+    return World(CLUSTER, scenario, seeds, POPULATION)
+
+
+SPIKE = Traffic(
+    name="spike", target=Target(domains=("payments",)), at_minute=2, factor=2.5, hold_minutes=5
+)
+LESS = Traffic(name="less", target=Target(domains=ALL), at_minute=1, factor=0.5, hold_minutes=30)

@@ -1,0 +1,214 @@
+"""The actuator takes finished plans: what passed once passes again, whoever holds the apps."""
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.control.actuator import Actuator
+from models.control.budget import Budget, allowed
+from models.control.heuristic.briefing import no_briefing
+from models.control.restraint import NOBODY, Restraint, take_turns, workspace
+from models.sim.accounting import I64
+from models.sim.apps import F32, F64, I32
+from models.sim.inventory import only_domain
+from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.state import (
+    ACTIVE,
+    CPU_REQUEST,
+    DOMAIN,
+    KNOWN,
+    MEMORY_REQUEST,
+    PENDING,
+    READY,
+    REPLICAS,
+)
+from tests.unit.heuristic_data import APPS, DOMAINS, INVENTORY, POOLS
+
+seeds = st.integers(0, 2**32 - 1)
+often = settings(max_examples=100, deadline=None)
+
+
+class Moment(NamedTuple):
+    """Anything that an actuator may be asked, with any memory."""
+
+    tick: I32
+    known: I32
+    missing: F32
+    load: F32
+    budget: Budget
+    restraint: Restraint
+    plan: Plan
+
+    def enforced(self) -> "Moment":
+        """A copy after the rules."""
+        moment = copy.deepcopy(self)
+        Actuator(INVENTORY).step(*moment)
+        return moment
+
+    def of(self, members: I64) -> "Moment":
+        """What a process of these apps would be asked."""
+        return self._replace(
+            known=np.take(self.known, members, axis=-1),
+            missing=np.take(self.missing, members, axis=-1),
+            load=np.take(self.load, members, axis=-1),
+            restraint=self.restraint._replace(
+                rested=np.take(self.restraint.rested, members, axis=-1),
+                sizing=np.take(self.restraint.sizing, members, axis=-1),
+                decreased=self.restraint.decreased.copy(),
+            ),
+            plan=planned(
+                np.take(self.plan.replicas, members, axis=-1),
+                np.take(self.plan.cpu, members, axis=-1),
+                np.take(self.plan.memory, members, axis=-1),
+                np.take(self.plan.reason, members, axis=-1),
+            ),
+        )
+
+
+def planned(replicas: I32, cpu: I32, memory: I32, reason: I32) -> Plan:
+    plan = empty_plan(1, replicas.shape[1], POOLS)
+    return plan._replace(replicas=replicas, cpu=cpu, memory=memory, reason=reason)
+
+
+def budget_of(cores: F64, memory: F64, rng: np.random.Generator, tick: int) -> Budget:
+    nothing = no_briefing(1, DOMAINS, POOLS).budget
+    return nothing._replace(
+        valid_until_tick=np.full(1, tick + int(rng.integers(-3, 10)), np.int32),
+        cores=cores[None],
+        memory=memory[None],
+        overdraft=0.1 * cores[None],
+        floor=0.5 * cores[None],
+    )
+
+
+def some(seed: int) -> Moment:
+    rng = np.random.default_rng(seed)
+    tick = int(rng.integers(0, 1000))
+    known = np.zeros((1, KNOWN, APPS), np.int32)
+    known[:, ACTIVE] = rng.random(APPS) < 0.9
+    known[:, DOMAIN] = rng.permutation(INVENTORY.domain)
+    known[:, REPLICAS] = rng.integers(0, 420, APPS)
+    known[:, READY] = known[:, REPLICAS] * rng.choice([0.0, 0.5, 1.0, 1.1], APPS)
+    known[:, PENDING] = known[:, REPLICAS] * rng.choice([0.0, 0.0, 0.5], APPS)
+    known[:, CPU_REQUEST] = rng.choice([250, 1000, 1500], APPS)
+    known[:, MEMORY_REQUEST] = rng.choice([512, 2048, 8192], APPS)
+    now = known[:, REPLICAS]
+    held = np.bincount(known[0, DOMAIN], now[0] * known[0, CPU_REQUEST], DOMAINS) / 1000
+    memory = np.bincount(known[0, DOMAIN], now[0] * known[0, MEMORY_REQUEST], DOMAINS) / 1024
+    shares = rng.choice([0.0, 0.8, 0.95, 1.0, 1.2, 3.0], (2, DOMAINS))
+    replicas = (now * rng.choice([0.0, 0.9, 1.0, 1.0, 1.2, 3.0], APPS)).astype(np.int32)
+    return Moment(
+        tick=np.full(1, tick, np.int32),
+        known=known,
+        missing=(rng.random((1, APPS)) < 0.2).astype(np.float32),
+        load=(now * rng.uniform(0, 2, APPS)).astype(np.float32),
+        budget=budget_of(held * shares[0], memory * shares[1], rng, tick),
+        restraint=Restraint(
+            rested=(tick + rng.integers(-20, 20, (1, APPS))).astype(np.int32),
+            decreased=rng.choice([0.0, 5000.0, 1e6], (1, 6, DOMAINS)),
+            sizing=(known[:, [CPU_REQUEST, MEMORY_REQUEST]] * rng.choice([1, 2], APPS)).astype(
+                np.int32
+            ),
+        ),
+        plan=planned(
+            replicas,
+            (known[:, CPU_REQUEST] * rng.choice([0.5, 1, 1, 1.5], APPS)).astype(np.int32),
+            (known[:, MEMORY_REQUEST] * rng.choice([0.5, 1, 1, 1.25], APPS)).astype(np.int32),
+            rng.choice([int(reason) for reason in Reason], (1, APPS)).astype(np.int32),
+        ),
+    )
+
+
+moments = seeds.map(some)
+
+
+def same(one: Plan | Restraint, other: Plan | Restraint) -> bool:
+    fields = one._fields
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
+
+
+@often
+@given(moments)
+def test_what_was_enforced_passes_again_with_an_equal_memory(moment: Moment) -> None:
+    once = moment.enforced()
+    again = once._replace(restraint=moment.restraint).enforced()
+    assert same(again.plan, once.plan)
+    assert same(again.restraint, once.restraint)
+
+
+@often
+@given(moments)
+def test_no_plan_grows_a_domain_beyond_cores_or_memory(moment: Moment) -> None:
+    overruns = Actuator(INVENTORY).step(*copy.deepcopy(moment))
+    assert overruns.tolist() == [0]
+    now, before = moment.enforced().plan, moment.known[0]
+    domain, live = before[DOMAIN], before[ACTIVE]
+    most = allowed(moment.budget, moment.tick)[0]
+    for row, size in enumerate((CPU_REQUEST, MEMORY_REQUEST)):
+        sizing = moment.restraint.sizing[0, row]
+        pods = live * np.maximum(before[size], sizing).astype(np.float64)
+        held = np.bincount(domain, now.replicas[0] * pods, DOMAINS)
+        grown = held > np.bincount(domain, before[REPLICAS] * pods, DOMAINS)
+        assert (held <= most[row] * (1 + 1e-9))[grown].all()
+
+
+@often
+@given(moments)
+def test_missing_data_shrinks_nothing_in_any_dimension(moment: Moment) -> None:
+    plan, known = moment.enforced().plan, moment.known
+    unseen = moment.missing > 0
+    assert (plan.replicas >= known[:, REPLICAS])[unseen].all()
+    assert (plan.cpu >= known[:, CPU_REQUEST])[unseen].all()
+    assert (plan.memory >= known[:, MEMORY_REQUEST])[unseen].all()
+
+
+@often
+@given(moments)
+def test_an_app_that_is_not_declared_is_not_touched(moment: Moment) -> None:
+    plan, known = moment.enforced().plan, moment.known
+    gone = known[:, ACTIVE] == 0
+    assert (plan.replicas == known[:, REPLICAS])[gone].all()
+    assert (plan.cpu == known[:, CPU_REQUEST])[gone].all()
+    assert (plan.memory == known[:, MEMORY_REQUEST])[gone].all()
+
+
+@often
+@given(moments, st.integers(0, DOMAINS - 1))
+def test_an_actuator_of_one_domain_rules_as_one_of_all(moment: Moment, domain: int) -> None:
+    members = np.flatnonzero(moment.known[0, DOMAIN] == domain)
+    own = copy.deepcopy(moment.of(members))
+    Actuator(only_domain(INVENTORY, members)).step(*own)
+    assert same(own.plan, moment.enforced().of(members).plan)
+
+
+@often
+@given(moments)
+def test_everybody_who_is_declared_has_a_turn_and_first_ones_change(moment: Moment) -> None:
+    work = workspace(DOMAINS, APPS)
+    active, domain = moment.known[0, ACTIVE], moment.known[0, DOMAIN]
+    firsts = set()
+    for tick in range(30):
+        take_turns(active, domain, tick, work)
+        turns = work.order[work.order != NOBODY]
+        assert sorted(turns) == np.flatnonzero(active).tolist()
+        firsts.add(int(turns[domain[turns] == 0][0]) if (active & (domain == 0)).any() else -1)
+    assert len(firsts) == max(1, (active & (domain == 0)).sum())
+
+
+@pytest.mark.parametrize(("tick", "cores"), [(5, 110.0), (6, 30.0)])
+def test_memory_is_allowed_in_the_proportion_of_the_cores(tick: int, cores: float) -> None:
+    """Overdraft while the budget is valid, the floor when it has expired."""
+    one = np.ones((1, 1))
+    budget = no_briefing(1, 1, 1).budget._replace(
+        valid_until_tick=np.full(1, 5, np.int32),
+        cores=100 * one,
+        memory=300 * one,
+        overdraft=10 * one,
+        floor=30 * one,
+    )
+    may_hold = allowed(budget, np.full(1, tick, np.int32))
+    assert may_hold[0, :, 0] == pytest.approx([1000 * cores, 1024 * 3 * cores])

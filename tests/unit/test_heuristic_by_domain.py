@@ -1,0 +1,200 @@
+"""A Soldier that holds one domain's apps decides as within the whole cluster, bit for bit."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import pytest
+
+from models.control.heuristic.briefing import Briefing, no_orders
+from models.control.heuristic.commander import Commander
+from models.control.heuristic.controller import Heuristic
+from models.control.heuristic.parameters import Parameters, Parts
+from models.control.heuristic.report import Report
+from models.control.heuristic.sensing import Sensing
+from models.control.heuristic.soldiers import Soldiers
+from models.features.pools import Seen
+from models.forecaster.catalogue import calendar_of
+from models.forecaster.port import Forecast
+from models.sim.accounting import I64
+from models.sim.describe.calendar import CalendarEntry
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.events import Event
+from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.inventory import Inventory, declare, only_domain
+from models.sim.observe import Observation
+from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.population.generate import generate
+from models.sim.world import World
+
+CLUSTER = with_apps(load_cluster(), 155)
+POPULATION = generate(CLUSTER)
+SOONER_MIN = 14
+PER_MINUTE = 6
+T = TypeVar("T", CalendarEntry, Event)
+SOLDIERS_FIELDS = ("replicas", "cpu", "memory", "reason")
+
+
+def half_an_hour_of(name: str) -> World:
+    """A shipped scenario in which things happen soon, seed 3."""
+    shipped = load_scenario(name, CLUSTER)
+    scenario: Scenario = msgspec.structs.replace(
+        shipped,
+        warmup_minutes=5,
+        length_minutes=25,
+        events=tuple(_sooner(event) for event in shipped.events),
+        calendar=tuple(_sooner(entry) for entry in shipped.calendar),
+    )
+    return World(CLUSTER, scenario, (3,), POPULATION)
+
+
+def _sooner(thing: T) -> T:
+    return msgspec.structs.replace(thing, at_minute=thing.at_minute - SOONER_MIN)
+
+
+def only(observation: Observation, members: I64) -> Observation:
+    """What a service of one domain would be told."""
+    known = np.take(observation.known, members, axis=-1)
+    known.flags.writeable = False
+    return observation._replace(
+        measured=np.take(observation.measured, members, axis=-1),
+        missing=np.take(observation.missing, members, axis=-1),
+        known=known,
+    )
+
+
+def own_part(briefing: Briefing, domain: int) -> Briefing:
+    """What one domain is told: of the others it hears nothing."""
+    mine = np.arange(briefing.growth.shape[1]) == domain
+    budget = briefing.budget
+    told = {
+        name: np.where(mine if values.ndim == 2 else mine[:, None], values, 0.0)
+        for name, values in budget._asdict().items()
+        if values.ndim > 1
+    }
+    growth, release = np.where(mine, briefing.growth, 1.0), np.where(mine, briefing.release, 0.0)
+    return Briefing(budget._replace(**told), growth, release)
+
+
+class Post:
+    """The Soldier of one domain with its own sensing, memory and plan."""
+
+    def __init__(self, inventory: Inventory, domain: int, parameters: Parameters) -> None:
+        self._domain = domain
+        self.members = members = np.flatnonzero(inventory.domain == domain)
+        own = only_domain(inventory, members)
+        self._sensing = Sensing(own, parameters, Parts())
+        self._soldier = Soldiers(own, parameters, Parts())
+        self.plan = empty_plan(1, members.size, inventory.pool_cpu.size)
+
+    def start(self, observation: Observation) -> None:
+        own = only(observation, self.members)
+        self._sensed, self._state = self._sensing.start(own), self._soldier.start(own.known)
+
+    def step(self, observation: Observation, briefing: Briefing) -> Report:
+        own, told = only(observation, self.members), own_part(briefing, self._domain)
+        sensed, self._sensed = self._sensing.step(own, self._sensed)
+        return self._soldier.step(own.tick, own.known, sensed, told, self._state, self.plan)
+
+
+class Apart:
+    """A post per domain and a Commander that knows their reports only."""
+
+    def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
+        self._inventory = inventory
+        domains = range(inventory.priority.size)
+        self.posts = [Post(inventory, domain, parameters) for domain in domains]
+        self._commander = Commander(inventory, Parameters())
+        self.orders = no_orders(1, len(self.posts), inventory.pool_cpu.size)
+
+    def start(self, observation: Observation) -> None:
+        for post in self.posts:
+            post.start(observation)
+
+    def step(self, observation: Observation, forecast: Forecast | None) -> Report:
+        reports = [post.step(observation, self.orders.briefing) for post in self.posts]
+        merged = Report._make(
+            np.stack([sums[:, domain] for domain, sums in enumerate(column)], axis=1)
+            for column in zip(*reports, strict=True)
+        )
+        epoch = observation.tick // PER_MINUTE
+        if epoch[0] > self.orders.briefing.budget.epoch[0]:
+            seen = Seen(observation.pool, self._inventory)
+            self.orders = self._commander.decide(observation.tick, seen, merged, forecast, epoch)
+        return merged
+
+
+class Overheard(Soldiers):
+    """Soldiers whose last report is kept."""
+
+    last: Report
+
+    def step(self, *given: Any, **named: Any) -> Report:
+        self.last = super().step(*given, **named)
+        return self.last
+
+
+class Tick(NamedTuple):
+    """What was decided twice."""
+
+    plan: Plan
+    same_plans: bool
+    same_reports: bool
+    same_orders: bool
+
+
+def same_rows(plan: Plan, post: Post) -> bool:
+    return all(
+        np.array_equal(getattr(plan, name)[:, post.members], getattr(post.plan, name))
+        for name in SOLDIERS_FIELDS
+    )
+
+
+def bits(value: object) -> list[bytes]:
+    """Of all arrays in nested tuples."""
+    if isinstance(value, np.ndarray):
+        return [np.ascontiguousarray(value).tobytes()]
+    assert isinstance(value, tuple)
+    return [found for part in value for found in bits(part)]
+
+
+def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
+    """The world under the whole heuristic, and beside it the posts, which see the same."""
+    inventory = declare(world.population, world.cluster)
+    whole = Heuristic(inventory, world.layout.pools, Parameters(), Parts())
+    whole._soldiers = soldiers = Overheard(inventory, Parameters(), Parts())
+    apart, forecaster = Apart(inventory, parameters), calendar_of(world)
+    first = world.observe()
+    state, foreseen = whole.start(first), forecaster.start(first)
+    apart.start(first)
+    while world.tick < world.timeline.total_ticks:
+        observation = world.observe()
+        forecast, foreseen = forecaster.step(observation, foreseen)
+        plan, state = whole.step(observation, forecast, state)
+        report = apart.step(observation, forecast)
+        yield Tick(
+            plan,
+            all(same_rows(plan, post) for post in apart.posts),
+            bits(soldiers.last) == bits(report),
+            bits(state.orders) == bits(apart.orders),
+        )
+        world.step(plan)
+
+
+@pytest.mark.parametrize("name", ["flash-sale-20-min-early", "cascade"])
+def test_posts_of_one_domain_decide_what_the_whole_cluster_decides(name: str) -> None:
+    reasons = set()
+    for tick in decided_twice(half_an_hour_of(name), Parameters()):
+        assert tick.same_plans
+        assert tick.same_reports
+        assert tick.same_orders
+        reasons |= set(tick.plan.reason.ravel().tolist())
+    # Or the comparison would be of posts that had little to decide.
+    assert reasons > {Reason.SCALE_OUT, Reason.SCALE_IN, Reason.HOLD_BUDGET, Reason.YIELD}
+
+
+def test_the_comparison_notices_the_last_bit_of_one_parameter() -> None:
+    nearly = float(np.nextafter(np.float32(Parameters().target_p0), np.float32(1.0)))
+    ticks = decided_twice(half_an_hour_of("flash-sale-20-min-early"), Parameters(target_p0=nearly))
+    assert not all(tick.same_plans and tick.same_reports and tick.same_orders for tick in ticks)

@@ -1,0 +1,137 @@
+"""The heuristic under scarcity: budgets, node requests, and who gives way to whom."""
+
+import copy
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.control.heuristic.controller import Heuristic
+from models.control.heuristic.parameters import Parameters, Parts
+from models.sim.plan import Reason
+from models.sim.state import MEMORY_REQUEST, REPLICAS
+from tests.unit.heuristic_data import (
+    APPS,
+    INVENTORY,
+    PER_MINUTE,
+    POOLS,
+    Plant,
+    heuristic,
+    next_steps,
+    one_step,
+    settled,
+)
+
+
+def test_without_capacity_nothing_grows_and_nodes_are_asked_for() -> None:
+    plant, controller = Plant(work=30.0), heuristic()
+    plant.pool["ready"] = 0
+    state = controller.start(plant.seen())
+    rows, state = plant.runs(controller, state, 3 * PER_MINUTE)
+    assert (rows <= 20).all()
+    assert one_step(plant, controller, state).nodes.sum() > 0
+    assert state.soldiers.overruns.sum() == 0
+
+
+def test_nodes_are_asked_for_within_the_quota_and_for_the_highest_priority_first() -> None:
+    plant, controller, state = settled(nodes=20)
+    plant.work *= 40
+    plant.pool["quota"] = 27
+    plant.pool["coming"] = 3
+    plan = one_step(plant, controller, state)
+    assert (plan.nodes.sum(axis=2) <= 27 - 20 - 3).all()
+    first = np.unique(INVENTORY.domain_pools[INVENTORY.priority == 0])
+    for pool in first[first >= 0]:
+        assert plan.nodes[0, pool].tolist() == [4, 0, 0, 0]
+    assert (plan.keep <= 27).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_no_request_for_nodes_goes_beyond_the_quota(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    plant, controller = Plant(), heuristic()
+    plant.work[:] = rng.uniform(0, 60, APPS)
+    state = controller.start(plant.seen())
+    _, state = plant.runs(controller, state, PER_MINUTE)
+    pool = plant.pool
+    pool["quota"] = rng.integers(0, 30, pool.shape)
+    pool["ready"] = rng.integers(0, 1 + pool["quota"])
+    pool["coming"] = rng.integers(0, 1 + pool["quota"] - pool["ready"])
+    nodes = one_step(plant, controller, state).nodes
+    there = pool["ready"] + pool["coming"]
+    assert (nodes >= 0).all()
+    assert (there + nodes.sum(axis=2) <= pool["quota"]).all()
+
+
+def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None:
+    # With room to give: a domain that is sized for the edge has none.
+    roomy = Parameters(target_p3=0.75, risk=0.85, kept_back=0.06)
+    plant, controller = Plant(nodes=2), Heuristic(INVENTORY, POOLS, roomy, Parts())
+    plant.pool["ready"][0, 2:] = 0, 0, 0, 8  # only P0 has pools of its own
+    _, state = plant.runs(controller, controller.start(plant.seen()), 15 * PER_MINUTE)
+    priority = INVENTORY.priority[INVENTORY.domain]
+    before = plant.known[0, REPLICAS].copy()
+    plant.work[priority == 0] *= 6
+    rows, state = plant.runs(controller, state, 10 * PER_MINUTE)
+    assert rows[-1, priority == 3].sum() < before[priority == 3].sum()
+    assert rows[-1, priority == 0].sum() > before[priority == 0].sum()
+    assert state.soldiers.overruns.sum() == 0
+
+
+# --- The briefing
+
+
+def test_before_the_first_briefing_nothing_grows() -> None:
+    plant, controller = Plant(work=30.0, nodes=50), heuristic()
+    state = controller.start(plant.seen())
+    first, second = next_steps(plant, controller, state)
+    assert (first.replicas == 20).all()
+    assert (first.reason == Reason.HOLD_BUDGET).all()
+    assert (second.replicas > 20).all()
+
+
+def test_nodes_are_asked_for_in_the_tick_in_which_the_need_is_reported() -> None:
+    plant, controller = Plant(work=30.0, nodes=2), heuristic()
+    assert one_step(plant, controller, controller.start(plant.seen())).nodes.sum() > 0
+
+
+def test_when_briefings_stay_away_nothing_grows_and_nothing_is_given_back() -> None:
+    plant, controller, state = settled(nodes=20)
+    orders, before = state.orders, plant.known[0, REPLICAS].copy()
+    release = np.full_like(orders.briefing.release, 1e3)
+    budget = orders.briefing.budget._replace(
+        epoch=orders.briefing.budget.epoch + 10**6,
+        valid_until_tick=np.full(1, plant.tick - 1),
+        floor=np.zeros_like(orders.briefing.budget.floor),
+    )
+    stale = orders._replace(briefing=orders.briefing._replace(budget=budget, release=release))
+    plant.work *= 2
+    rows, state = plant.runs(controller, state._replace(orders=stale), 2 * PER_MINUTE)
+    assert (rows == before).all()
+
+
+# --- Memory
+
+
+def test_a_domain_grows_no_further_than_its_memory_reaches() -> None:
+    """Pods of four times the memory per core that the nodes have."""
+    light, controller, state = settled(nodes=6)
+    heavy = copy.deepcopy(light)
+    heavy.known[:, MEMORY_REQUEST] = 12 * 1024
+    held = []
+    for plant in (light, heavy):
+        plant.work *= 1.6
+        rows, memory = plant.runs(controller, copy.deepcopy(state), 5 * PER_MINUTE)
+        assert memory.soldiers.overruns.sum() == 0
+        held.append(int(rows[-1].sum()))
+    assert held[1] < held[0]
+
+
+def test_a_domain_of_heavy_pods_is_granted_the_cores_that_go_with_its_memory() -> None:
+    plant, controller, state = settled(nodes=60)
+    plant.known[:, MEMORY_REQUEST] = 12 * 1024
+    plant.work *= 2
+    before = plant.known[0, REPLICAS].copy()
+    rows, _ = plant.runs(controller, state, 3 * PER_MINUTE)
+    assert (rows[-1] > before).all()

@@ -1,0 +1,45 @@
+"""Budgets between the wire and the models: one message per domain, one column per domain."""
+
+from typing import Any
+
+from models.control.heuristic.briefing import Briefing, no_briefing
+from models.sim.apps import F64
+from schemas.budget_granted import BudgetGranted
+from services._kit.roster import Roster
+
+
+def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
+    """What a Soldier goes by: its own domain's column; without a budget nothing may grow."""
+    briefing = no_briefing(1, len(roster.domains), len(roster.pools))
+    if granted is None:
+        return briefing
+    place, budget = roster.place(granted.domain), briefing.budget
+    budget.epoch[0], budget.valid_until_tick[0] = granted.epoch, granted.valid_until_tick
+    own: dict[str, float] = {
+        "share": granted.share,
+        "cores": granted.cores,
+        "memory": granted.memory,
+        "overdraft": granted.overdraft,
+        "floor": granted.floor,
+        "urgency": granted.urgency,
+        "headroom": granted.headroom,
+    }
+    columns: dict[str, Any] = {
+        name: _column(getattr(budget, name), place, value) for name, value in own.items()
+    }
+    return Briefing(
+        budget._replace(**columns),
+        _column(briefing.growth, place, granted.growth),
+        _column(briefing.release, place, granted.release),
+    )
+
+
+def newest(last: BudgetGranted | None, granted: BudgetGranted) -> BudgetGranted:
+    """The one with the higher epoch: an older one is ignored, however late it comes."""
+    return granted if last is None or granted.epoch > last.epoch else last
+
+
+def _column(values: F64, place: int, value: float) -> F64:
+    changed = values.copy()
+    changed[0, place] = value
+    return changed

@@ -1,0 +1,279 @@
+"""Drives a handler: the part of every adapter that does not know its bus.
+
+One event at a time per key, in the order in which they were taken; keys do not wait for each other.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any, Final, Generic, Protocol
+
+from schemas.codec import Malformed
+from schemas.fields import Event
+from schemas.topics import BY_NAME, topic_of
+from services._kit.clock import Clock
+from services._kit.consume import Arrival, Delivery, Intake, rejection
+from services._kit.handler import CLUSTER, Refused, S, Service, Step
+from services._kit.logs import tracing
+from services._kit.poison import Attempts
+from services._kit.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+WAKE: Final = "wake"
+WRITTEN: Final = "written"
+
+
+class Outlet(Protocol):
+    """What an engine needs of a bus."""
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """Returns when all are acknowledged."""
+
+    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+        """Returns when the record of the state's key is acknowledged; None removes it.
+
+        With a partition, whoever is given that partition of the inputs finds the record.
+        """
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """These are done with: they need not come again after a restart."""
+
+
+class Stopped(Exception):  # noqa: N818  not an error of this event
+    """An earlier event failed, so nothing after it may be handled."""
+
+
+class Engine(Generic[S]):
+    """A handler at work, with the states of the keys that are here."""
+
+    def __init__(
+        self, service: Service[S], outlet: Outlet, clock: Clock, telemetry: Telemetry
+    ) -> None:
+        self.handler = service.handler
+        self._executor = service.executor
+        self._observe = service.observe(telemetry)
+        self._outlet = outlet
+        self._clock = clock
+        self._telemetry = telemetry
+        self._attempts = Attempts(outlet)
+        self._forget_all()
+        self._failed = False
+        self.term = 0
+        """Rises when states are released: what was taken before is nobody's any more."""
+        self._active = 0
+        self._idle = asyncio.Event()
+
+    # What the bus brings.
+
+    async def take(self, delivery: Delivery) -> None:
+        """Handle a record of an input, and acknowledge what is done with."""
+        term, began = self.term, perf_counter()
+        self._telemetry.event_age.labels(delivery.topic).observe(
+            max(0.0, self._clock.now() - delivery.timestamp)
+        )
+        try:
+            arrival = self._intake.read(delivery)
+            key = self._key_of(arrival)
+        except (Malformed, Refused) as error:
+            await self._reject(delivery, error, error.kind)
+            self._outlet.acknowledge((delivery,))
+            return
+        if arrival is None:
+            self._count(delivery, "part")
+            return
+        async with self._turn(key):
+            if term != self.term:
+                return  # the partition went elsewhere, and the record with it
+            self._partitions[key] = delivery.partition
+            settled = await self._answer(arrival, key)
+            self._unsettled[key].extend(arrival.deliveries)
+            self._settle(key, settled)
+        self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
+
+    async def study(self, delivery: Delivery) -> None:
+        """Take in a record of a reference topic; `wake` the waiting when there is no more."""
+        try:
+            arrival = self._reference.read(delivery)
+            if arrival is None:
+                return
+            if arrival.event is None:
+                self.handler.forget(BY_NAME[delivery.topic].event, delivery.key.decode())
+            else:
+                self.handler.learn(arrival.event)
+        except (Malformed, Refused) as error:
+            await self._reject(delivery, error, error.kind)
+        else:
+            self._count(delivery, "learned")
+
+    def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
+        """A record of the state topic, in their order; None is a tombstone."""
+        if self._attempts.restore(key, data):
+            return
+        if data is None:
+            self._states.pop(key, None)
+            return
+        self._states[key] = self.handler.load(key, data)
+        if partition is not None:
+            self._partitions[key] = partition
+
+    def begin(self) -> None:
+        """All states were restored. The one of the cluster exists even if it was never saved."""
+        if self.handler.scope == CLUSTER:
+            self._state(CLUSTER)
+
+    async def release(self) -> None:
+        """Finish what is being handled, let go of what waits, and forget all states."""
+        self.term += 1
+        while self._active:
+            self._idle.clear()
+            await self._idle.wait()
+        self._forget_all()
+
+    # Time.
+
+    def next_due(self) -> float | None:
+        """Wall time at which the next state wants to be woken."""
+        dues = [self.handler.due(state) for state in self._states.values()]
+        return min((due for due in dues if due is not None), default=None)
+
+    async def wake(self, *, early: bool = False) -> int:
+        """Wake the states whose time has come or, early, all of them; how many did something.
+
+        Early is after new reference data: a state may wait for it that waits for no time.
+        """
+        now = self._clock.now()
+        chosen = [key for key in sorted(self._states) if early or self._is_due(key, now)]
+        return sum(await asyncio.gather(*(self._wake(key) for key in chosen)))
+
+    async def _wake(self, key: str) -> bool:
+        term = self.term
+        async with self._turn(key):
+            if term != self.term:
+                return False
+            state = self._state(key)
+            step = self._timed(WAKE, lambda: self.handler.wake(state, self._clock))
+            self._settle(key, await self._carry(key, step))
+            return step.state is not state or bool(step.events or step.writes)
+
+    def _is_due(self, key: str, now: float) -> bool:
+        due = self.handler.due(self._states[key])
+        return due is not None and due <= now
+
+    # One event.
+
+    async def _answer(self, arrival: Arrival, key: str) -> bool:
+        """Handle an event; whether nothing of it would be lost in a restart."""
+        delivery, event = arrival.last, arrival.event
+        if event is None:  # a tombstone of a compacted input has nothing to say to a handler
+            self._count(delivery, "tombstone")
+            return not self._unsettled[key]
+        state = self._state(key)
+        with tracing(event):
+            try:
+                step = self._timed(
+                    delivery.topic, lambda: self.handler.handle(event, state, self._clock)
+                )
+            except Refused as error:
+                await self._reject(delivery, error, error.kind)
+                return not self._unsettled[key]
+            except Exception as error:
+                log.exception("%s could not handle %s", self.handler.name, delivery.place)
+                if await self._attempts.failed(delivery):
+                    raise
+                await self._reject(delivery, error, "poison")
+                return not self._unsettled[key]
+            settled = await self._carry(key, step)
+            await self._attempts.succeeded(delivery)
+        self._count(delivery, "handled")
+        return settled
+
+    async def _carry(self, key: str, step: Step[S]) -> bool:
+        """Carry out a step, in the order that `handler.py` promises; whether it is settled."""
+        await self._publish(step.events)
+        if step.state is not self._states.get(key):
+            data = self.handler.save(step.state)
+            await self._outlet.save(key, data, self._partitions.get(key))
+            self._states[key] = step.state
+            self._telemetry.state_bytes.labels(key).set(len(data))
+        settled = step.settled
+        for write in step.writes:
+            settled = await self._write(key, write)
+        return settled
+
+    async def _write(self, key: str, write: Any) -> bool:
+        if self._executor is None:
+            raise TypeError(f"{self.handler.name} asks for writes and has no executor")
+        result = await self._executor.carry_out(write)
+        state = self._state(key)
+        step = self._timed(WRITTEN, lambda: self.handler.written(result, state, self._clock))
+        return await self._carry(key, step)
+
+    def _settle(self, key: str, settled: bool) -> None:
+        """Acknowledge what led to a settled state; keep the rest for a restart."""
+        if not settled:
+            return
+        self._outlet.acknowledge(self._unsettled.pop(key, []))
+
+    async def _publish(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        await self._outlet.publish(events)
+        for event in events:
+            self._telemetry.published.labels(topic_of(event).name).inc()
+            self._observe(event)
+
+    async def _reject(self, delivery: Delivery, error: Exception, kind: str) -> None:
+        log.warning("rejected %s: %s", delivery.place, error)
+        letter = rejection(self.handler.name, delivery, error, kind, self._clock)
+        await self._publish([letter])
+        self._count(delivery, "rejected")
+        self._telemetry.dead_letters.labels(delivery.topic, kind).inc()
+
+    # Small things.
+
+    @asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        """One at a time per key; after a failure nobody, as order would be lost."""
+        async with self._locks[key]:
+            if self._failed:
+                raise Stopped
+            self._active += 1
+            try:
+                yield
+            except BaseException:
+                self._failed = True
+                raise
+            finally:
+                self._active -= 1
+                self._idle.set()
+
+    def _timed(self, cause: str, decide: Callable[[], Step[S]]) -> Step[S]:
+        with self._telemetry.decision_seconds.labels(cause).time():
+            return decide()
+
+    def _key_of(self, arrival: Arrival | None) -> str:
+        if arrival is None:
+            return ""
+        if arrival.event is None:
+            return arrival.last.key.decode(errors="replace")
+        return self.handler.key(arrival.event)
+
+    def _state(self, key: str) -> S:
+        if key not in self._states:
+            self._states[key] = self.handler.start(key)
+        return self._states[key]
+
+    def _count(self, delivery: Delivery, outcome: str) -> None:
+        self._telemetry.events.labels(delivery.topic, outcome).inc()
+
+    def _forget_all(self) -> None:
+        self._states: dict[str, S] = {}
+        self._partitions: dict[str, int] = {}
+        self._unsettled: defaultdict[str, list[Delivery]] = defaultdict(list)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._intake, self._reference = Intake(), Intake()
+        self._attempts.clear()

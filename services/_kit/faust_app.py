@@ -1,0 +1,205 @@
+"""The service's group by Faust: who consumes what, in which order, and how far.
+
+Faust brings records and commits offsets. What comes out goes through the kit's own producer, as
+state and outputs have to be acknowledged before an offset may be committed.
+"""
+
+import logging
+from typing import Any, cast
+
+import faust
+from aiokafka import AIOKafkaConsumer
+from faust.app.base import BootStrategy
+from faust.streams import Stream
+from faust.tables import TableManager
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, EventT, StreamT
+from faust.types.auth import CredentialsT
+
+from services._kit.assignors import assignor
+from services._kit.consume import Delivery
+from services._kit.handler import S
+from services._kit.kafka import tls
+from services._kit.settings import KitSettings
+from services._kit.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+class FaustGroup:
+    """A member of the service's consumer group."""
+
+    def __init__(self, worker: Worker[S]) -> None:
+        self._worker = worker
+        self._app = make_app(worker)
+        self._under_way: dict[tuple[str, int, int], EventT[Any]] = {}
+        self._done: dict[TP, int] = {}
+        # Faust keeps only weak references to what is connected.
+        self._listeners = cast(tuple[Any, Any], (self._assigned, self._revoked))
+        self._app.on_partitions_assigned.connect(self._listeners[0])
+        self._app.on_partitions_revoked.connect(self._listeners[1])
+        inputs = self._app.topic(
+            *worker.inputs,
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+        )
+        self._app.agent(inputs, name="intake")(self._consume)
+
+    async def join(self) -> None:
+        """Start Faust inside the loop that runs."""
+        await self._app.start()
+
+    async def leave(self) -> None:
+        """Commit and stop. A static member does not say goodbye: it is expected back."""
+        if self._app.started and not self._app.crashed:
+            await self._app.consumer.commit()
+        await self._app.stop()
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """Let Faust commit it, once all before it are acknowledged."""
+        event = self._under_way.pop(_place(delivery), None)
+        if event is not None:
+            event.ack()
+            self._done[event.message.tp] = delivery.offset + 1
+
+    def lag(self) -> dict[str, int]:
+        """Records by topic between what is acknowledged and the end."""
+        behind = dict.fromkeys(self._worker.inputs, 0)
+        for place, done in self._done.items():
+            behind[place.topic] += max(0, (self._app.consumer.highwater(place) or 0) - done)
+        return behind
+
+    async def _consume(self, stream: StreamT[bytes]) -> None:
+        # An event is acknowledged when all that follows from it is, not when the next one comes.
+        async for event in cast(Stream[bytes], stream).noack().events():
+            delivery = _delivery(event)
+            self._under_way[_place(delivery)] = event
+            await self._worker.dispatch(delivery, self._worker.term)
+
+    async def _assigned(self, _: Any, assigned: set[TP], **__: Any) -> None:
+        try:
+            await self._worker.assigned({place.partition for place in assigned})
+        except Exception as error:
+            log.exception("could not take up the assigned partitions")
+            self._worker.fail(error)
+
+    async def _revoked(self, _: Any, revoked: set[TP], **__: Any) -> None:  # noqa: ARG002
+        await self._worker.revoked()
+        self._under_way.clear()
+        self._done.clear()
+
+
+def make_app(worker: Worker[S]) -> faust.App:
+    """The Faust app of a service; it opens no port and keeps no tables."""
+    settings = worker.settings
+    return _app_type(worker)(
+        f"hirl-{worker.name}",
+        broker=[f"kafka://{server.strip()}" for server in settings.kafka_bootstrap.split(",")],
+        broker_credentials=_credentials(settings),
+        broker_client_id=f"hirl-{worker.name}-{settings.instance}",
+        broker_session_timeout=settings.session_timeout_seconds,
+        broker_heartbeat_interval=settings.heartbeat_seconds,
+        broker_rebalance_timeout=settings.session_timeout_seconds,
+        broker_commit_interval=settings.commit_seconds,
+        consumer_group_instance_id=_instance(worker),
+        consumer_auto_offset_reset="earliest",
+        stream_wait_empty=False,
+        producer_acks=-1,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_enabled=False,
+        store="memory://",
+    )
+
+
+def _app_type(worker: Worker[S]) -> type[faust.App]:
+    """Faust takes classes where others take arguments."""
+    quiet = logging.getLogger("faust")
+
+    class Thread(driver.AIOKafkaConsumerThread):
+        logger = quiet
+
+        def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
+            consumer = super()._create_worker_consumer(transport)
+            # Round robin, which is wired in, tears the topics of a domain apart.
+            strategy = [assignor(by_domain=worker.by_domain)]
+            consumer._partition_assignment_strategy = strategy  # noqa: SLF001
+            return consumer
+
+    class Consumer(driver.Consumer):
+        logger = quiet
+
+        def _new_consumer_thread(self) -> Thread:
+            return Thread(self, loop=self.loop, beacon=self.beacon)
+
+        async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109
+            worker.telemetry.health.polled()
+            return await super()._wait_next_records(timeout)
+
+    class Transport(driver.Transport):
+        pass
+
+    Transport.Consumer = Consumer
+
+    class Boot(BootStrategy):
+        enable_web = False
+
+    class NoTables(TableManager):
+        logger = quiet
+
+        async def on_start(self) -> None:
+            # Without the second that Faust gives tables to be declared: there are none.
+            await self._update_channels()
+            await self.recovery.start()
+
+    class App(faust.App):
+        BootStrategy = Boot
+        logger = quiet
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, TableManager=NoTables, **options)
+
+        def _new_transport(self) -> Transport:
+            return Transport(self.conf.broker_consumer, self)
+
+        def _crash(self, reason: BaseException) -> None:
+            worker.fail(reason)
+            super()._crash(reason)
+
+    return App
+
+
+def _instance(worker: Worker[S]) -> str | None:
+    instance = worker.settings.instance
+    return f"{worker.name}-{instance}" if instance else None
+
+
+def _credentials(settings: KitSettings) -> CredentialsT | None:
+    if settings.kafka_security.startswith("SASL"):
+        return faust.SASLCredentials(
+            username=settings.kafka_user,
+            password=settings.kafka_password,
+            mechanism=settings.kafka_mechanism,
+            ssl_context=tls(settings),
+        )
+    context = tls(settings)
+    return faust.SSLCredentials(context) if context else None
+
+
+def _delivery(event: EventT[Any]) -> Delivery:
+    message = event.message
+    return Delivery(
+        message.topic,
+        message.partition,
+        message.offset,
+        message.key or b"",
+        message.value,
+        cast(list[tuple[str, bytes]], message.headers or []),
+        message.timestamp,
+    )
+
+
+def _place(delivery: Delivery) -> tuple[str, int, int]:
+    return delivery.topic, delivery.partition, delivery.offset

@@ -1,0 +1,103 @@
+"""Columns of events as arrays of the models, with one environment, and back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from models.features.table import APP
+from models.sim.apps import F32, I8, I32
+from models.sim.observe import Observation
+from models.sim.records import Records
+from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
+from schemas.domain_observed import DomainObserved, Pods
+
+MEASURED: Final = (
+    "rps",
+    "throughput",
+    "errors",
+    "latency_p50_s",
+    "latency_p99_s",
+    "cpu_cores",
+    "memory_gib",
+    "measured_pods",
+)
+"""Columns of samples, in the order of the rows of `Observation.measured`."""
+assert len(MEASURED) == SAMPLES  # noqa: S101 - a row without a column would be read as another
+
+PODS: Final = (
+    "replicas",
+    "cpu_request",
+    "memory_request",
+    "ready",
+    "starting",
+    "pending",
+    "restarts",
+)
+"""Columns of pods, in the order of the rows of `Observation.known` after ACTIVE and DOMAIN."""
+_FIRST: Final = DOMAIN + 1
+KNOWN_COLUMNS: Final = tuple(enumerate(PODS, _FIRST))
+"""The same with their rows."""
+
+
+def known_rows(pods: Pods, place: int) -> I32:
+    """[1, KNOWN, A] of the apps of the domain at `place`; all of them are declared."""
+    rows = np.empty((1, KNOWN, len(pods.replicas)), np.int32)
+    rows[0, ACTIVE], rows[0, DOMAIN] = 1, place
+    for row, name in KNOWN_COLUMNS:
+        rows[0, row] = getattr(pods, name)
+    return rows
+
+
+def pods_of(known: I32) -> Pods:
+    """The reverse."""
+    columns = {name: known[0, row].tolist() for row, name in KNOWN_COLUMNS}
+    return Pods(**columns)
+
+
+def measured_rows(columns: Mapping[str, Sequence[float | None]], apps: int) -> F32:
+    """[1, SAMPLES, A]; NaN where nothing arrived."""
+    rows = np.full((1, SAMPLES, apps), np.nan, np.float32)
+    for row, name in enumerate(MEASURED):
+        if columns.get(name):
+            rows[0, row] = np.array(columns[name], np.float32)
+    return rows
+
+
+def measured_columns(rows: F32, missing: I8) -> dict[str, list[float | None]]:
+    """The reverse; an app that is missing has no samples at all."""
+    gone = missing[0] == 1
+    columns: dict[str, list[float | None]] = {}
+    for row, name in enumerate(MEASURED):
+        values = rows[0, row]
+        silent = gone | ~np.isfinite(values)
+        found: list[float | None] = values.tolist()
+        for place in np.flatnonzero(silent).tolist():
+            found[place] = None
+        columns[name] = found
+    return columns
+
+
+def unheard(rows: F32) -> I8:
+    """[1, A] 1 where a sample that every source has did not arrive."""
+    missing: I8 = np.asarray(np.isnan(rows).any(axis=1), np.int8)
+    return missing
+
+
+def observation_of(tick: int, known: I32, rows: F32, missing: I8, pool: Records) -> Observation:
+    """What the models take; without a pool they see none."""
+    quiet = np.where(missing[:, None] == 1, np.float32(0), np.nan_to_num(rows))
+    return Observation(np.array([tick], np.int32), quiet, missing, known, pool)
+
+
+def feature_rows(frame: DomainObserved) -> F32:
+    """[1, APP, A] features of the apps, in the order of the table."""
+    rows = np.empty((1, APP.width, len(frame.apps)), np.float32)
+    for row, name in enumerate(APP.names):
+        rows[0, row] = frame.features[name]
+    return rows
+
+
+def row(values: Sequence[float]) -> F32:
+    """[1, A]."""
+    return np.array([values], np.float32)

@@ -1,0 +1,176 @@
+"""Kafka without a group: connections, the outlet of an engine, and topics that are read whole."""
+
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Any, Final, Self
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+
+from schemas.codec import encode
+from schemas.fields import Event
+from schemas.topics import state_topic
+from services._kit.consume import Delivery
+from services._kit.settings import KitSettings
+
+LARGEST_STATE_BYTES: Final = 1_000_000
+"""As it is sent; just below what a broker takes by default."""
+DEFLATED_FROM_BYTES: Final = 64 * 1024
+"""States are columns of numbers that change little: above this size, packing pays."""
+_DEFLATED: Final = ("content-encoding", b"deflate")
+_POLL_MS: Final = 500
+
+
+def connection(settings: KitSettings) -> dict[str, Any]:
+    """Arguments of every aiokafka client."""
+    result: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka_bootstrap,
+        "security_protocol": settings.kafka_security,
+    }
+    if settings.kafka_security.startswith("SASL"):
+        result |= {
+            "sasl_mechanism": settings.kafka_mechanism,
+            "sasl_plain_username": settings.kafka_user,
+            "sasl_plain_password": settings.kafka_password,
+        }
+    if context := tls(settings):
+        result["ssl_context"] = context
+    return result
+
+
+def tls(settings: KitSettings) -> ssl.SSLContext | None:
+    """Trust in the brokers' certificates; None where nothing is encrypted."""
+    if not settings.kafka_security.endswith("SSL"):
+        return None
+    return ssl.create_default_context(cafile=settings.kafka_ca or None)
+
+
+def delivery_of(record: ConsumerRecord) -> Delivery:
+    """A record as the kit knows it."""
+    return Delivery(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.key or b"",
+        record.value,
+        record.headers,
+        record.timestamp / 1000,
+    )
+
+
+def state_of(delivery: Delivery) -> bytes | None:
+    """What was saved in a record of a state topic; None for a tombstone."""
+    if delivery.value is not None and _DEFLATED in map(tuple, delivery.headers):
+        return zlib.decompress(delivery.value)
+    return delivery.value
+
+
+class KafkaOutlet:
+    """Publishes and saves. Every call returns when all in-sync replicas have the records."""
+
+    def __init__(self, service: str, settings: KitSettings, *, by_domain: bool) -> None:
+        self._service = service
+        self._state_topic = state_topic(service)
+        self._by_domain = by_domain
+        self._producer = AIOKafkaProducer(
+            **connection(settings),
+            client_id=f"hirl-{service}-{settings.instance}",
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            max_request_size=2 * LARGEST_STATE_BYTES,
+        )
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        """Send what is left and disconnect."""
+        await self._producer.stop()
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """Returns when all are acknowledged; they are sent together."""
+        sent = [
+            await self._producer.send(
+                record.topic,
+                record.value,
+                # An empty key would put every keyless record in one partition.
+                key=record.key or None,
+                headers=list(record.headers),
+            )
+            for event in events
+            for record in encode(event, self._service)
+        ]
+        for acknowledged in sent:
+            await acknowledged
+
+    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+        """States of a domain stand in the partition number of its events."""
+        headers = []
+        if data is not None and len(data) >= DEFLATED_FROM_BYTES:
+            data, headers = zlib.compress(data, level=1), [_DEFLATED]
+        if data is not None and len(data) > LARGEST_STATE_BYTES:
+            raise ValueError(f"state of `{key}` has {len(data):,} bytes, too many for a record")
+        await self._producer.send_and_wait(
+            self._state_topic,
+            data,
+            key=key.encode(),
+            partition=partition if self._by_domain else None,
+            headers=headers,
+        )
+
+
+class Reader:
+    """Reads topics whole, without a group."""
+
+    def __init__(self, settings: KitSettings) -> None:
+        self._consumer = AIOKafkaConsumer(
+            **connection(settings),
+            client_id=f"hirl-reader-{settings.instance}",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=_POLL_MS,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._consumer.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.stop()
+
+    async def to_end(
+        self, topics: Iterable[str], partitions: Collection[int] | None = None
+    ) -> AsyncIterator[Delivery]:
+        """Every record up to where the topics end now; of all partitions, or of these."""
+        places = [place for name in topics for place in await self._places(name, partitions)]
+        if not places:
+            return
+        self._consumer.assign(places)
+        await self._consumer.seek_to_beginning(*places)
+        ends = await self._consumer.end_offsets(places)
+        while not await self._reached(ends):
+            async for delivery in self.next():
+                yield delivery
+
+    async def next(self) -> AsyncIterator[Delivery]:
+        """What came since; nothing, if nothing comes for a moment."""
+        found = await self._consumer.getmany(timeout_ms=_POLL_MS)
+        for records in found.values():
+            for record in records:
+                yield delivery_of(record)
+
+    async def _places(self, topic: str, partitions: Collection[int] | None) -> list[TopicPartition]:
+        # There is no public way to ask for a topic that is not subscribed to.
+        metadata = await self._consumer._client.fetch_all_metadata()  # noqa: SLF001
+        known = metadata.partitions_for_topic(topic) or set()
+        wanted = known if partitions is None else known & set(partitions)
+        return [TopicPartition(topic, number) for number in sorted(wanted)]
+
+    async def _reached(self, ends: dict[TopicPartition, int]) -> bool:
+        """Compacted topics have gaps, so positions count, not records."""
+        for place, end in ends.items():
+            if await self._consumer.position(place) < end:
+                return False
+        return True

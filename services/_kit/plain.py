@@ -1,0 +1,124 @@
+"""The service's group by aiokafka alone: to measure what Faust costs, and to do without it."""
+
+import asyncio
+import logging
+from collections import defaultdict
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError
+
+from services._kit.assignors import assignor
+from services._kit.consume import Delivery
+from services._kit.handler import S
+from services._kit.kafka import connection, delivery_of
+from services._kit.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """A member of the service's consumer group."""
+
+    def __init__(self, worker: Worker[S]) -> None:
+        settings = worker.settings
+        self._worker = worker
+        self._under_way: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        self._read: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        instance = f"{worker.name}-{settings.instance}" if settings.instance else None
+        self._consumer = AIOKafkaConsumer(
+            **connection(settings),
+            client_id=f"hirl-{worker.name}-{settings.instance}",
+            group_id=f"hirl-{worker.name}",
+            group_instance_id=instance,
+            partition_assignment_strategy=[assignor(by_domain=worker.by_domain)],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=int(settings.session_timeout_seconds * 1000),
+            rebalance_timeout_ms=int(settings.session_timeout_seconds * 1000),
+            heartbeat_interval_ms=int(settings.heartbeat_seconds * 1000),
+        )
+
+    async def join(self) -> None:
+        """Subscribe and begin to poll."""
+        self._consumer.subscribe(list(self._worker.inputs), listener=self)
+        await self._consumer.start()
+        for work in (self._poll(), self._commit_regularly()):
+            task = asyncio.ensure_future(work)
+            task.add_done_callback(self._done)
+            self._tasks.append(task)
+
+    async def leave(self) -> None:
+        """Commit and stop."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._commit()
+        await self._consumer.stop()
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """Commit it, once all before it are acknowledged."""
+        self._under_way[TopicPartition(delivery.topic, delivery.partition)].discard(delivery.offset)
+
+    def lag(self) -> dict[str, int]:
+        """Records by topic between what is acknowledged and the end."""
+        behind = dict.fromkeys(self._worker.inputs, 0)
+        for place, done in self._safe().items():
+            behind[place.topic] += max(0, (self._consumer.highwater(place) or 0) - done)
+        return behind
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """As aiokafka calls it."""
+        await self._worker.revoked()
+        if revoked:
+            await self._commit()
+        for positions in (self._under_way, self._read, self._committed):
+            positions.clear()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """As aiokafka calls it; records wait until it returns."""
+        try:
+            await self._worker.assigned({place.partition for place in assigned})
+        except Exception as error:
+            log.exception("could not take up the assigned partitions")
+            self._worker.fail(error)
+
+    async def _poll(self) -> None:
+        while True:
+            found = await self._consumer.getmany(timeout_ms=500)
+            self._worker.telemetry.health.polled()
+            term = self._worker.term
+            for record in (record for records in found.values() for record in records):
+                if term != self._worker.term:
+                    break  # the rest is delivered again, here or elsewhere
+                place = TopicPartition(record.topic, record.partition)
+                self._under_way[place].add(record.offset)
+                self._read[place] = record.offset + 1
+                await self._worker.dispatch(delivery_of(record), term)
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._worker.settings.commit_seconds)
+            await self._commit()
+
+    async def _commit(self) -> None:
+        safe = {at: end for at, end in self._safe().items() if self._committed.get(at) != end}
+        if not safe:
+            return
+        try:
+            await self._consumer.commit(safe)
+        except CommitFailedError:
+            log.warning("a rebalance came first: what was not committed is delivered again")
+        else:
+            self._committed |= safe
+
+    def _safe(self) -> dict[TopicPartition, int]:
+        """Up to where everything is acknowledged."""
+        return {
+            place: min(self._under_way[place], default=read) for place, read in self._read.items()
+        }
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            self._worker.fail(error)

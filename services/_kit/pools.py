@@ -1,0 +1,43 @@
+"""The node pools as they were observed last."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from models.sim.observe import SEEN_POOL
+from models.sim.records import Records
+from schemas.pool_observed import PoolObserved
+
+
+class PoolBook:
+    """Learns what is observed of pools; the newest counts."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._seen: dict[str, PoolObserved] = {}
+
+    def learn(self, observed: PoolObserved) -> None:
+        """Take in an observation; an older one says nothing new."""
+        last = self._seen.get(observed.pool)
+        if last is None or last.tick <= observed.tick:
+            self._seen[observed.pool] = observed
+
+    def records(self) -> Records:
+        """[1, P] of SEEN_POOL."""
+        return pool_records(self._names, self._seen)
+
+
+def pool_records(names: Sequence[str], seen: Mapping[str, PoolObserved]) -> Records:
+    """[1, P] of SEEN_POOL, in the order of the cluster file; zeros for one that was never seen."""
+    records = np.zeros((1, len(names)), SEEN_POOL)
+    for place, name in enumerate(names):
+        pool = seen.get(name)
+        if pool is not None:
+            records[0, place] = (
+                pool.ready,
+                pool.coming,
+                pool.quota,
+                pool.free_cpu,
+                pool.free_memory,
+            )
+    return records

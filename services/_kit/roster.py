@@ -1,0 +1,80 @@
+"""The inventory as it was declared on the bus: which apps a domain has, in which order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.sim.apps import REQUEST_TYPES
+from models.sim.describe.config import Cluster
+from models.sim.inventory import Inventory, declare_cluster
+from schemas.app_declared import AppDeclared
+from services._kit.handler import Refused
+
+
+class Roster:
+    """Learns apps as they are declared; what was declared last counts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.domains = cluster.domain_names
+        self.pools = cluster.pool_names
+        self._cluster = declare_cluster(cluster)
+        self._apps: dict[str, AppDeclared] = {}
+        self._ever: dict[str, AppDeclared] = {}
+        """Those that are gone included: a frame under way may still name them."""
+        self._members: dict[str, tuple[AppDeclared, ...]] = {}
+
+    def learn(self, declared: AppDeclared) -> None:
+        """Take in an app, or its end."""
+        self._ever[declared.app] = declared
+        if declared.removed:
+            self._apps.pop(declared.app, None)
+        else:
+            self._apps[declared.app] = declared
+        self._members.clear()
+
+    def place(self, domain: str) -> int:
+        """Index of a domain on every domain axis."""
+        return self.domains.index(domain)
+
+    def members(self, domain: str) -> tuple[AppDeclared, ...]:
+        """Apps of a domain in the order in which ties are settled."""
+        if domain not in self._members:
+            found = (app for app in self._apps.values() if app.domain == domain)
+            self._members[domain] = tuple(sorted(found, key=lambda app: (app.ordinal, app.app)))
+        return self._members[domain]
+
+    def names(self, domain: str) -> tuple[str, ...]:
+        """Of the same."""
+        return tuple(app.app for app in self.members(domain))
+
+    def find(self, app: str) -> AppDeclared | None:
+        """What was declared about an app."""
+        return self._apps.get(app)
+
+    def everybody(self) -> tuple[AppDeclared, ...]:
+        """Apps of all domains, in order."""
+        return tuple(sorted(self._apps.values(), key=lambda app: (app.ordinal, app.app)))
+
+    def check(self, domain: str) -> None:
+        """Refuse an event of a domain that the cluster file does not have."""
+        if domain not in self.domains:
+            known = ", ".join(self.domains)
+            raise Refused("unknown-domain", f"expected one of {known}, got {domain}")
+
+    def inventory_of(self, names: Sequence[str]) -> Inventory:
+        """The apps of these names; one that is no longer declared is as its last word was."""
+        return self.inventory([self._ever[name] for name in names])
+
+    def inventory(self, apps: Sequence[AppDeclared]) -> Inventory:
+        """Some apps as the models take them."""
+        mixes = [[getattr(app.request_mix, kind) for kind in REQUEST_TYPES] for app in apps]
+        limits = [np.inf if a.latency_target_s is None else a.latency_target_s for a in apps]
+        return self._cluster._replace(
+            domain=np.array([self.place(app.domain) for app in apps], np.int16),
+            tier=np.array([app.tier for app in apps], np.int16),
+            min_replicas=np.array([app.min_replicas for app in apps], np.int32),
+            max_replicas=np.array([app.max_replicas for app in apps], np.int32),
+            latency_target=np.array(limits, np.float32),
+            saturation=np.array([app.saturation for app in apps], np.float32),
+            request_mix=np.array(mixes, np.float32).reshape(len(apps), len(REQUEST_TYPES)),
+        )

@@ -1,0 +1,20 @@
+"""The process: the handler and its target, with what the settings say."""
+
+from services._kit.clock import SystemClock
+from services._kit.cluster_file import cluster_of
+from services._kit.handler import Service
+from services._kit.settings import KitSettings
+from services.actuator.decide import ActuatorHandler, ActuatorState
+from services.actuator.settings import Settings
+from services.actuator.simulated import SimulatedTarget
+
+
+def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
+    """An actuator for every domain that Kafka gives to this process."""
+    clock = SystemClock()
+    stale = None if kit.lock_step else own.breaker_stale_seconds / kit.speed
+    handler = ActuatorHandler(
+        cluster_of(own.cluster), own.modes, clock, kit.patience_seconds, stale
+    )
+    target = SimulatedTarget(own.target, own.timeout_seconds, own.give_up_seconds, clock)
+    return Service(handler, target)

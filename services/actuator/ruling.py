@@ -1,0 +1,177 @@
+"""What becomes of each change of a plan: applied, or held with its reason.
+
+First who may be changed at all, then the rules that every plan of ours obeys, run again on the
+whole plan; an operator's order comes last, because it always wins.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from models.control.actuator import Actuator
+from models.control.restraint import Restraint
+from models.sim.apps import I32
+from models.sim.plan import Plan, Reason, empty_plan
+from schemas.budget_granted import BudgetGranted
+from schemas.domain_observed import DomainObserved
+from schemas.fields import Mode
+from schemas.scale_applied import Outcome, ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from services._kit.budgets import briefing_of
+from services._kit.frames import known_rows, row
+from services._kit.roster import Roster
+from services.actuator.permission import Permissions
+
+COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
+_CODES: Final = {reason.name.lower().replace("_", "-"): int(reason) for reason in Reason}
+_NAMES: Final = {code: name for name, code in _CODES.items()}
+_OVERRIDE: Final = "override"
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """Numbers after all rules, and why an app was held or ordered."""
+
+    after: Mapping[str, I32]
+    """By column, a place per app."""
+    reasons: list[str]
+    """A place per app: of the plan, of the rule that cut it, or of the hold."""
+    ordered: frozenset[int]
+    """Places that an operator decided about."""
+
+
+def rule(
+    plan: ScalePlanned,
+    frame: DomainObserved,
+    budget: BudgetGranted | None,
+    roster: Roster,
+    permissions: Permissions,
+    breaker: str,
+    rules: Actuator,
+    restraint: Restraint,
+) -> Ruling:
+    """Decide about every change; `restraint` takes in what is decreased or moved."""
+    known = known_rows(frame.pods, roster.place(plan.domain))
+    objections = _objections(plan, frame, roster, permissions, breaker)
+    numbers = _numbers(plan, frame, objections, len(roster.pools))
+    rules.step(
+        np.array([plan.tick], np.int32), known, row(frame.features["missing"]), row(frame.load),
+        briefing_of(budget, roster).budget, restraint, numbers,
+    )  # fmt: skip
+    reasons = [_NAMES[code] for code in numbers.reason[0].tolist()]
+    for place, why in objections.items():
+        reasons[place] = why
+    columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
+    after = dict(zip(COLUMNS, columns, strict=True))
+    ordered = _obey(plan, roster, permissions, after, reasons)
+    return Ruling(after, reasons, ordered)
+
+
+def hold_all(plan: ScalePlanned, why: str) -> Ruling:
+    """Nothing changes, for one reason."""
+    after = {name: np.array(getattr(plan, f"{name}_before"), np.int32) for name in COLUMNS}
+    return Ruling(after, [why] * len(plan.apps), frozenset())
+
+
+def applied_of(
+    plan: ScalePlanned,
+    before: Mapping[str, list[int]],
+    ruling: Ruling,
+    mode: Mode,
+    breaker: str,
+    outcome: Outcome = "held",
+) -> ScaleApplied:
+    """The answer to a plan: a place per app that it wanted to change, or that was ordered.
+
+    `outcome` is what became of the changes that are not made.
+    """
+    places = [place for place in range(len(plan.apps)) if _wanted(plan, before, ruling, place)]
+    made = [any(_at(ruling, name, p) != before[name][p] for name in COLUMNS) for p in places]
+    columns: dict[str, Any] = {
+        **{name: [_at(ruling, name, place) for place in places] for name in COLUMNS},
+        **{f"{name}_before": [before[name][place] for place in places] for name in COLUMNS},
+    }
+    return ScaleApplied(
+        tick=plan.tick,
+        time=plan.time,
+        trace_id=plan.trace_id,
+        domain=plan.domain,
+        decision_id=plan.decision_id,
+        epoch=plan.epoch,
+        mode=mode,
+        apps=[plan.apps[place] for place in places],
+        outcomes=["applied" if changed else outcome for changed in made],
+        reasons=[ruling.reasons[place] for place in places],
+        breaker=breaker,
+        versions=plan.versions,
+        **columns,
+    )
+
+
+def _wanted(
+    plan: ScalePlanned, before: Mapping[str, list[int]], ruling: Ruling, place: int
+) -> bool:
+    planned = any(getattr(plan, name)[place] != before[name][place] for name in COLUMNS)
+    return planned or place in ruling.ordered
+
+
+def _at(ruling: Ruling, column: str, place: int) -> int:
+    return int(ruling.after[column][place])
+
+
+def _objections(
+    plan: ScalePlanned,
+    frame: DomainObserved,
+    roster: Roster,
+    permissions: Permissions,
+    breaker: str,
+) -> dict[int, str]:
+    """Why the changes of some places are not to be made."""
+    found = {}
+    for place, name in enumerate(plan.apps):
+        now = [getattr(frame.pods, column)[place] for column in COLUMNS]
+        if now == [getattr(plan, column)[place] for column in COLUMNS]:
+            continue
+        app = roster.find(name)
+        if app is None:
+            found[place] = "not-declared"
+            continue
+        orders = permissions.orders(name, app.domain, plan.time)
+        why = permissions.objection(app, plan.replicas[place] - now[0], orders, breaker)
+        if why:
+            found[place] = why
+    return found
+
+
+def _numbers(
+    plan: ScalePlanned, frame: DomainObserved, objections: dict[int, str], pools: int
+) -> Plan:
+    """The plan as arrays, with what is held as it is."""
+    numbers = empty_plan(1, len(plan.apps), pools)
+    columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
+    for name, column in zip(COLUMNS, columns, strict=True):
+        column[:] = getattr(plan, name)
+        for place in objections:
+            column[place] = getattr(frame.pods, name)[place]
+    numbers.reason[0] = [_CODES.get(name, 0) for name in plan.reasons]
+    return numbers
+
+
+def _obey(
+    plan: ScalePlanned,
+    roster: Roster,
+    permissions: Permissions,
+    after: dict[str, I32],
+    reasons: list[str],
+) -> frozenset[int]:
+    """Set what operators ordered, whatever was planned or ruled."""
+    ordered = set()
+    for place, name in enumerate(plan.apps):
+        app = roster.find(name)
+        for order in permissions.orders(name, plan.domain, plan.time) if app else ():
+            if order.kind == "app" and order.replicas is not None:
+                after["replicas"][place], reasons[place] = order.replicas, _OVERRIDE
+                ordered.add(place)
+    return frozenset(ordered)

@@ -1,0 +1,239 @@
+"""The aggregator: samples of a domain in, one frame per tick out.
+
+A tick closes when every declared app has reported, when its source said that nothing more comes,
+or when the grace period is over. What did not report is missing, and said so.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from models.control.heuristic.parameters import Parameters, Parts
+from models.control.heuristic.sensing import Sensed, Sensing, SensingState
+from models.features.encode import Encoder
+from models.features.memory import copy_memory
+from models.features.table import APP
+from models.features.table import DOMAIN as DOMAIN_LEVEL
+from models.sim.apps import I32
+from models.sim.describe.config import Cluster
+from models.sim.inventory import Inventory
+from models.sim.observe import SEEN_POOL, Observation
+from models.sim.records import Records
+from models.sim.state import ACTIVE, DOMAIN, KNOWN
+from schemas.app_declared import AppDeclared
+from schemas.domain_observed import DomainObserved
+from schemas.fields import Event
+from schemas.metrics_sampled import MetricsSampled
+from schemas.pool_observed import PoolObserved
+from services._kit.clock import Clock
+from services._kit.frames import measured_columns, observation_of, pods_of, unheard
+from services._kit.handler import Handler, Step
+from services._kit.pools import PoolBook
+from services._kit.roster import Roster
+from services._kit.snapshot import fit_apps, flatten, pack, rebuild, refit, unpack
+from services.aggregator.intake import Draft
+
+_WHOLE: Final = frozenset({"features.tick", "features.spent", "features.lasted"})
+"""What is remembered of a domain as a whole."""
+_MISSING: Final = APP.at("missing")
+
+
+@dataclass
+class AggregatorState:
+    """Of one domain."""
+
+    domain: str
+    closed: int = -1
+    """The last tick that closed."""
+    names: tuple[str, ...] = ()
+    known: I32 = field(default_factory=lambda: np.zeros((1, KNOWN, 0), np.int32))
+    """[1, KNOWN, A] what the API server answered last."""
+    sensing: SensingState | None = None
+    drafts: dict[int, Draft] = field(default_factory=dict)
+    """Ticks that are not closed; a restart loses them, and their samples are missing."""
+
+
+class _Instruments:
+    """The models for the apps of a domain, as long as these stay the same."""
+
+    def __init__(
+        self, names: tuple[str, ...], inventory: Inventory, parameters: Parameters
+    ) -> None:
+        self.names = names
+        self.sensing = Sensing(inventory, parameters, Parts())
+        self.encoder = Encoder(inventory)
+
+
+class AggregatorHandler(Handler[AggregatorState]):
+    """Closes the ticks of its domains."""
+
+    name = "aggregator"
+    inputs = (MetricsSampled,)
+    reference = (AppDeclared, PoolObserved)
+
+    def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
+        self._roster, self._pools = Roster(cluster), PoolBook(cluster.pool_names)
+        self._calls = {
+            domain: {c.callee: c.calls_per_request for c in cluster.calls if c.caller == domain}
+            for domain in cluster.domain_names
+        }
+        self._parameters, self._grace = parameters, grace_s
+        self._instruments: dict[str, _Instruments] = {}
+
+    def learn(self, event: Event) -> None:
+        """Apps and pools."""
+        if isinstance(event, AppDeclared):
+            self._roster.learn(event)
+        elif isinstance(event, PoolObserved):
+            self._pools.learn(event)
+
+    def start(self, key: str) -> AggregatorState:
+        """Nothing seen yet."""
+        return AggregatorState(domain=key)
+
+    def handle(self, event: Event, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
+        """Take in a batch; close what is whole."""
+        if not isinstance(event, MetricsSampled):
+            return Step(state)
+        self._roster.check(event.domain)
+        if event.tick <= state.closed:
+            return Step(state)
+        self._fit(state)
+        draft = state.drafts.setdefault(event.tick, Draft(state.names, clock.now()))
+        draft.add(event)
+        return self.wake(state, clock)
+
+    def due(self, state: AggregatorState) -> float | None:
+        """When the earliest tick has waited long enough."""
+        if not state.drafts or self._grace is None:
+            return None
+        return state.drafts[min(state.drafts)].since + self._grace
+
+    def wake(self, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
+        """Close, in order, what is whole or has waited long enough."""
+        events: list[Event] = []
+        while state.drafts:
+            tick = min(state.drafts)
+            how = self._closes(state.drafts[tick], state, clock.now())
+            if how is None:
+                break
+            events.append(self._close(tick, how, state))
+        return Step(replace(state) if events else state, events)
+
+    def save(self, state: AggregatorState) -> bytes:
+        """Samples of open ticks are not kept."""
+        values: dict[str, Any] = {
+            "domain": state.domain,
+            "closed": state.closed,
+            "names": state.names,
+            "known": state.known,
+        }
+        if state.sensing is not None:
+            values["sensing"] = flatten(state.sensing)
+        return pack(values)
+
+    def load(self, key: str, data: bytes) -> AggregatorState:
+        """What `save` wrote."""
+        values = unpack(data)
+        state = AggregatorState(
+            key, values["closed"], tuple(values["names"]), known=values["known"]
+        )
+        if "sensing" in values:
+            # Only the form counts: the inventory is not read yet.
+            state.sensing = rebuild(_start(self._made(key, ()), 0), values["sensing"])
+        return state
+
+    def _closes(self, draft: Draft, state: AggregatorState, now: float) -> str | None:
+        """Why a tick closes; None when it does not."""
+        if draft.final:
+            return "final"
+        if draft.complete(state.known):
+            return "complete"
+        late = self._grace is not None and now >= draft.since + self._grace
+        return "grace" if late else None
+
+    def _fit(self, state: AggregatorState) -> None:
+        """Follow the inventory, between ticks: a tick that is open keeps its apps."""
+        names = self._roster.names(state.domain)
+        if names == state.names and state.sensing is not None:
+            return
+        if state.drafts:
+            return
+        made = self._made(state.domain, names)
+        fresh = np.zeros((1, KNOWN, len(names)), np.int32)
+        fresh[0, ACTIVE], fresh[0, DOMAIN] = 1, self._roster.place(state.domain)
+        state.known = fit_apps(state.known, state.names, names, fresh)
+        if state.sensing is not None:
+            start = _start(made, len(names))
+            state.sensing = refit(state.sensing, start, state.names, names, _WHOLE)
+        state.names = names
+
+    def _made(self, domain: str, names: tuple[str, ...]) -> _Instruments:
+        made = self._instruments.get(domain)
+        if made is None or made.names != names:
+            made = _Instruments(names, self._roster.inventory_of(names), self._parameters)
+            self._instruments[domain] = made
+        return made
+
+    def _close(self, tick: int, how: str, state: AggregatorState) -> DomainObserved:
+        draft = state.drafts.pop(tick)
+        for row, noted in draft.known.items():
+            state.known[0, row, list(noted)] = list(noted.values())
+        made, rows = self._made(state.domain, state.names), draft.measured()
+        missing = unheard(rows)
+        seen = observation_of(tick, state.known, rows, missing, self._pools.records())
+        if state.sensing is None:
+            state.sensing = made.sensing.start(seen)
+        sensed, state.sensing = made.sensing.step(seen, state.sensing)
+        state.closed = tick
+        return self._frame(tick, how, draft.time, state, seen, sensed, rows)
+
+    def _frame(
+        self,
+        tick: int,
+        how: str,
+        time: str,
+        state: AggregatorState,
+        seen: Observation,
+        sensed: Sensed,
+        rows: Any,
+    ) -> DomainObserved:
+        silent = np.flatnonzero(sensed.seen[0, _MISSING] == 1).tolist()
+        return DomainObserved(
+            tick=tick,
+            time=time,
+            trace_id=f"{state.domain}/{tick}",
+            domain=state.domain,
+            apps=list(state.names),
+            pods=pods_of(state.known),
+            measured=measured_columns(rows, seen.missing),
+            features={name: sensed.seen[0, row].tolist() for row, name in enumerate(APP.names)},
+            load=sensed.load[0].tolist(),
+            usual=sensed.usual[0].tolist(),
+            missing=[state.names[place] for place in silent],
+            aggregates=self._aggregates(state, seen),
+            calls=self._calls[state.domain],
+            closed_by=how,
+        )
+
+    def _aggregates(self, state: AggregatorState, seen: Observation) -> dict[str, float]:
+        """Sums and quantiles of the domain; on a copy, because a look changes no memory."""
+        if state.sensing is None:
+            return {}
+        encoder = self._made(state.domain, state.names).encoder
+        features, _ = encoder.encode(seen, copy_memory(state.sensing.features))
+        row = features.domain[0, self._roster.place(state.domain)]
+        named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
+        # Callees are other domains, which this one does not see.
+        del named["latency_exposure"]
+        return named
+
+
+def _start(made: _Instruments, apps: int) -> SensingState:
+    """A memory of the right shapes."""
+    known = np.zeros((1, KNOWN, apps), np.int32)
+    missing = np.ones((1, apps), np.int8)
+    rows = np.zeros((1, 8, apps), np.float32)
+    pools: Records = np.zeros((1, 0), SEEN_POOL)
+    return made.sensing.start(observation_of(0, known, rows, missing, pools))

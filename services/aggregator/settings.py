@@ -1,0 +1,14 @@
+"""What the aggregator can be told, beside what the kit asks for."""
+
+from typing import Final
+
+import msgspec
+
+SERVICE: Final = "aggregator"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Domains are shared between processes by Kafka; there is nothing to say about that here."""
+
+    cluster: str = ""
+    """Path of a cluster description (YAML); the example cluster when empty."""

@@ -1,0 +1,148 @@
+"""A whole system, started and stopped: Kafka, topics, and the services under their supervisor."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from models.sim.describe.errors import InputError
+from services.cli.kafka import cluster as kafka_cluster
+from services.cli.kafka.description import Description
+from services.cli.kafka.processes import free_ports, locked
+from services.cli.system import processes, record
+from services.cli.system.lineup import SERVICES, SIMCLUSTER, lineup
+from services.cli.system.record import ROOT, Run
+from services.cli.system.request import Request, scene_of
+from services.cli.system.supervisor import STOP_S
+
+_SIGN_IN_S: Final = 60.0
+_POLL_S: Final = 0.05
+_MARGIN_S: Final = 10.0
+_QUIET: Final = Console(quiet=True)
+
+
+def start(request: Request, root: Path = ROOT, console: Console = _QUIET) -> Run:
+    """Start everything; returns while services are still getting ready.
+
+    Each system has a Kafka of its own, because what services remember belongs to one run of a
+    scenario. It is gone when the system is stopped; logs stay.
+    """
+    request.check()
+    cluster, scenario = request.described()
+    with locked(root):
+        _refuse_second(root)
+        name = time.strftime("%Y%m%d-%H%M%S") + f"-{scenario.name}"
+        folder = (root / name).resolve()
+        home = folder / "kafka"
+        try:
+            kafka = _kafka(request, home, console)
+            ports = free_ports(len(SERVICES))
+            timeline = scenario.timeline(cluster.tick_seconds)
+            specs = lineup(request, timeline, kafka, home, folder, ports)
+            run = Run(
+                name=name,
+                folder=str(folder),
+                scene=scene_of(request, cluster, scenario),
+                bootstrap=kafka.bootstrap,
+                kafka_home=str(home),
+                cluster_url=next(spec.url for spec in specs if spec.name == SIMCLUSTER),
+                began=time.time(),
+                specs=specs,
+            )
+            console.print(f"starting {len(specs)} services, logs in {folder / 'logs'}")
+            return _supervised(root, run)
+        except BaseException:
+            _stop(root, home)
+            raise
+
+
+def stop(root: Path = ROOT) -> int:
+    """Stop what `start` started, and nothing else; how many processes there were."""
+    with locked(root):
+        run = record.read(root)
+        if run is None:
+            return 0
+        return _stop(root, Path(run.kafka_home))
+
+
+def _refuse_second(root: Path) -> None:
+    run = record.read(root)
+    if run is None:
+        return
+    if processes.is_running(run.supervisor):
+        raise InputError(
+            f"{run.scene.scenario} is already running: look at it by hirl status, "
+            "stop it by hirl down"
+        )
+    raise InputError("a system was here and was not stopped: hirl down tidies up")
+
+
+def _kafka(request: Request, home: Path, console: Console) -> Description:
+    """A Kafka of this run's own, with all topics."""
+    # kafka-python is slow to import, and only where services run.
+    from services.cli.kafka import client, reconcile  # noqa: PLC0415
+
+    kafka = kafka_cluster.start(
+        home, brokers=request.brokers, secure=request.secure, console=console
+    )
+    admin = client.admin(client.options_for(home, kafka))
+    try:
+        outcome = reconcile.apply_to(admin, acls=request.secure)
+    finally:
+        admin.close()
+    if outcome.differences:
+        raise InputError(f"Kafka is not as it should be: {outcome.differences[0]}")
+    console.print(f"Kafka has {outcome.topics} topics")
+    return kafka
+
+
+def _supervised(root: Path, run: Run) -> Run:
+    """Start the supervisor and wait until it has signed in: from then on it alone writes."""
+    record.write(root, run)
+    path = Path(run.folder) / "logs" / "supervisor.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as output:
+        child = subprocess.Popen(  # noqa: S603  (our own command line)
+            [sys.executable, "-m", "services.cli.system.supervisor", str(root)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=dict(os.environ),
+        )
+    _children[child.pid] = child
+    deadline = time.monotonic() + _SIGN_IN_S
+    while time.monotonic() < deadline:
+        known = record.read(root)
+        if known is not None and known.supervisor is not None:
+            return known
+        if child.poll() is not None:
+            raise InputError(f"the supervisor ended at its start, see {path}")
+        time.sleep(_POLL_S)
+    child.terminate()
+    raise InputError(f"the supervisor did not start within {_SIGN_IN_S:.0f} s, see {path}")
+
+
+_children: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
+"""Supervisors that this very process started: they must be waited for, or they stay as zombies."""
+
+
+def _stop(root: Path, home: Path) -> int:
+    """The supervisor first, or it would start again what ends; then what it left behind."""
+    run = record.read(root)
+    ended = 0
+    if run is not None:
+        services = len([one for one in run.processes if processes.is_running(one)])
+        ended += services + processes.end_all([run.supervisor], STOP_S + _MARGIN_S)
+        # It may have started one in the meantime, or have been killed before.
+        last = record.read(root) or run
+        processes.end_all(last.processes, STOP_S)
+        if run.supervisor is not None and run.supervisor.pid in _children:
+            _children.pop(run.supervisor.pid).wait()
+    ended += kafka_cluster.stop(home, wipe=True, patience_s=0)
+    record.forget(root)
+    return ended

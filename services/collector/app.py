@@ -1,0 +1,94 @@
+"""The process: a source, the bus, and the collector between them."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from schemas.topics import state_topic
+from services._kit import probes
+from services._kit.clock import SystemClock
+from services._kit.kafka import KafkaOutlet, Reader
+from services._kit.settings import KitSettings
+from services._kit.telemetry import Telemetry
+from services.collector.collect import NOTHING_YET, Collector, Progress
+from services.collector.metrics import Metrics
+from services.collector.prometheus import PrometheusSource, Timing
+from services.collector.promql import Prometheus
+from services.collector.queries import load_declared, load_queries
+from services.collector.settings import SERVICE, Settings
+from services.collector.simulated import SimulatedSource
+from services.collector.source import Source
+
+log = logging.getLogger(__name__)
+
+
+def source_of(
+    settings: Settings, session: aiohttp.ClientSession, on_error: Callable[[str], None]
+) -> Source:
+    """The source that the settings name."""
+    if settings.source == "simulated":
+        return SimulatedSource(session, settings.url)
+    return PrometheusSource(
+        Prometheus(session, settings.url, settings.timeout_seconds),
+        load_queries(Path(settings.queries) if settings.queries else None),
+        load_declared(Path(settings.inventory)) if settings.inventory else None,
+        SystemClock(),
+        on_error,
+        Timing(settings.settle_seconds, settings.catch_up_ticks),
+    )
+
+
+async def last_tick(kit: KitSettings, source: str) -> int:
+    """The last tick of a source that was published whole; NOTHING_YET before the first."""
+    found = NOTHING_YET
+    async with Reader(kit) as reader:
+        async for delivery in reader.to_end([state_topic(SERVICE)]):
+            if delivery.key == source.encode():
+                found = _tick_of(delivery.value)
+    return found
+
+
+def _tick_of(saved: bytes | None) -> int:
+    """Removing the record is how an operator makes the collector begin again."""
+    return msgspec.json.decode(saved, type=Progress).tick if saved else NOTHING_YET
+
+
+async def run(settings: Settings, kit: KitSettings) -> None:
+    """The whole process, until the source has ended or a signal comes."""
+    collecting = asyncio.create_task(collect(settings, kit))
+    loop = asyncio.get_running_loop()
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(stop, collecting.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await collecting
+
+
+async def collect(settings: Settings, kit: KitSettings) -> None:
+    """Put the parts together and let them work."""
+    telemetry = Telemetry(SERVICE, SystemClock(), kit.silence_seconds)
+    metrics = Metrics(telemetry.registry)
+    outlet = KafkaOutlet(SERVICE, kit, by_domain=False)
+    with _probes(kit, telemetry):
+        async with aiohttp.ClientSession() as session:
+            source = source_of(settings, session, lambda name: metrics.errors.labels(name).inc())
+            after = await last_tick(kit, source.name)
+            log.info("collecting from %s, after tick %d", settings.url, after)
+            await outlet.start()
+            telemetry.health.reference_read = telemetry.health.assigned = True
+            try:
+                await Collector(source, outlet, metrics, telemetry.health.polled).run(after)
+            finally:
+                await outlet.stop()
+
+
+def _probes(kit: KitSettings, telemetry: Telemetry) -> AbstractContextManager[int]:
+    if kit.metrics_port < 0:
+        return nullcontext(kit.metrics_port)
+    return probes.serving(telemetry, kit.metrics_host, kit.metrics_port)

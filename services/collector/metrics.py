@@ -1,0 +1,39 @@
+"""What the collector counts of itself."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from services._kit.telemetry import FAST_SECONDS
+
+
+class Metrics:
+    """In the registry of the process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.ticks = Counter("hirl_collector_ticks_total", "Ticks published", registry=registry)
+        self.last_tick = Gauge("hirl_collector_tick", "Last tick published", registry=registry)
+        self.skipped = Counter(
+            "hirl_collector_skipped_ticks_total",
+            "Ticks that could not be had any more",
+            registry=registry,
+        )
+        self.samples = Counter(
+            "hirl_collector_samples_total", "Samples published", ["domain"], registry=registry
+        )
+        self.missing = Counter(
+            "hirl_collector_missing_samples_total",
+            "Samples that did not arrive",
+            ["domain"],
+            registry=registry,
+        )
+        self.errors = Counter(
+            "hirl_collector_errors_total",
+            "Questions that were not answered, by what was asked",
+            ["question"],
+            registry=registry,
+        )
+        self.publish_seconds = Histogram(
+            "hirl_collector_publish_seconds",
+            "From having a tick to having all of it acknowledged",
+            buckets=FAST_SECONDS,
+            registry=registry,
+        )

@@ -1,0 +1,108 @@
+"""The queries file: which PromQL stands for which sample, and how to read the answers."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from schemas.app_declared import AppDeclared
+from schemas.event_scheduled import EventScheduled
+from services._kit.frames import MEASURED, PODS
+
+DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
+SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")
+POOL_FIELDS: Final = ("ready", "coming", "quota", "free_cpu", "free_memory")
+"""Without one of them nothing is said about a pool."""
+POOL_EXTRAS: Final = ("requested", "node_cpu", "node_memory", "price_per_hour", "spent")
+
+T = TypeVar("T")
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class BadQueries(ValueError):  # noqa: N818  it names what is bad
+    """A file that cannot be used: one line that says why."""
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One question, asked for all apps at once."""
+
+    query: Annotated[str, Meta(min_length=1)]
+    app_label: str = ""
+    """Where this metric names the app by another label than the rest."""
+
+
+class Queries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The whole file. In queries, $window and $ttl stand for the times below, such as 60s."""
+
+    window_seconds: Seconds = 60.0
+    """Over which rates are taken; at least two scrapes must fit."""
+    ttl_seconds: Seconds = 30.0
+    """An older sample is missing: it says nothing about now."""
+    app_label: str = "app"
+    domain_label: str = "namespace"
+    """Where an answer has it, it must be the app's domain."""
+    pool_label: str = "pool"
+    queries: dict[str, Query]
+    """By column of MetricsSampled."""
+    pools: dict[str, str] = {}
+    """By field of PoolObserved."""
+    history: str = ""
+    """Requests per second of a minute, per domain."""
+
+    def __post_init__(self) -> None:
+        _check("queries", self.queries, (*SAMPLES, *PODS))
+        _check("pools", self.pools, (*POOL_FIELDS, *POOL_EXTRAS))
+        pods = [name for name in PODS if name in self.queries]
+        if pods and len(pods) < len(PODS):
+            lacking = next(name for name in PODS if name not in self.queries)
+            raise ValueError(f"queries: expected all of {', '.join(PODS)} or none, lacks {lacking}")
+
+    def spelled(self, query: str) -> str:
+        """The query with its times filled in."""
+        window, ttl = f"{self.window_seconds:g}s", f"{self.ttl_seconds:g}s"
+        return query.replace("$window", window).replace("$ttl", ttl)
+
+
+class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The inventory file."""
+
+    apps: list[AppDeclared]
+    calendar: list[EventScheduled] = []
+
+
+def load_queries(file: Path | None = None) -> Queries:
+    """Read and check a queries file; the one for common names when none is given."""
+    path = file or DEFAULT_FILE
+    return _converted(path, _read(path), Queries)
+
+
+def load_declared(file: Path) -> Declared:
+    """Read and check an inventory file; apps without an ordinal are in the order of the file."""
+    found = _read(file)
+    apps = found.get("apps") if isinstance(found, dict) else None
+    for place, app in enumerate(apps if isinstance(apps, list) else ()):
+        if isinstance(app, dict):
+            app.setdefault("ordinal", place)
+    return _converted(file, found, Declared)
+
+
+def _check(section: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{section}: expected names out of {', '.join(known)}, got {name}")
+
+
+def _read(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadQueries(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def _converted(path: Path, found: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise BadQueries(f"{path}: {error}") from None

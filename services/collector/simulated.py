@@ -1,0 +1,87 @@
+"""A simulated cluster as a source: its HTTP API, asked with patience."""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from schemas.app_declared import AppDeclared
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.event_scheduled import EventScheduled
+from schemas.metrics_sampled import MetricsSampled
+from schemas.pool_observed import PoolObserved
+from services.collector.source import Observed, SourceDown, StartedAnew
+
+T = TypeVar("T")
+
+_WAIT_S: Final = 30.0
+"""How long the cluster may think about an answer that says: no newer tick yet."""
+_ANSWER_S: Final = 15.0
+_NO_NEWER: Final = 204
+_CONFLICT: Final = 409
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of /v1/observation."""
+
+    tick: int
+    finished: bool
+    declared: list[AppDeclared]
+    sampled: list[MetricsSampled]
+    pools: list[PoolObserved]
+
+
+class SimulatedSource:
+    """One simulated cluster."""
+
+    name = "simcluster"
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session, self._url = session, url.rstrip("/")
+
+    async def inventory(self) -> Sequence[AppDeclared]:
+        """Every app that is or was there."""
+        return await self._get("/v1/inventory", list[AppDeclared])
+
+    async def calendar(self) -> Sequence[EventScheduled]:
+        """What was announced."""
+        return await self._get("/v1/calendar", list[EventScheduled])
+
+    async def history(self) -> Sequence[DemandBackfilled]:
+        """Traffic before tick 0."""
+        return await self._get("/v1/history", list[DemandBackfilled])
+
+    async def observe(self, after: int) -> Observed | None:
+        """The newest tick, as soon as it is newer than `after`."""
+        wanted = {"after": str(after), "wait": str(_WAIT_S)}
+        status, body = await self._ask("/v1/observation", wanted, _WAIT_S + _ANSWER_S)
+        if status == _NO_NEWER:
+            return None
+        if status == _CONFLICT:
+            raise StartedAnew(f"{self._url} has not come to tick {after}")
+        answer = _decoded(status, body, _Answer)
+        events = [*answer.declared, *answer.sampled, *answer.pools]
+        return Observed(answer.tick, events, answer.finished)
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        return _decoded(*await self._ask(path, {}, _ANSWER_S), kind)
+
+    async def _ask(self, path: str, query: dict[str, str], patience_s: float) -> tuple[int, bytes]:
+        timeout = aiohttp.ClientTimeout(total=patience_s)
+        try:
+            async with self._session.get(
+                self._url + path, params=query, timeout=timeout
+            ) as response:
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise SourceDown(f"{self._url}{path}: {type(error).__name__} {error}") from error
+
+
+def _decoded(status: int, body: bytes, kind: type[T]) -> T:
+    if status != 200:
+        raise SourceDown(f"answered {status}: {body[:200].decode(errors='replace')}")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise SourceDown(f"answered what no cluster says: {error}") from error

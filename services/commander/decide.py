@@ -1,0 +1,265 @@
+"""The Commander: each minute plans, forecasts and pools in, budgets and node requests out.
+
+It sees domain aggregates only. A minute waits until all of it is there, or until the grace period
+is over; then it goes by the last that it knows, and a forecast that is not there foretells nothing.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from models.control.heuristic.briefing import Orders
+from models.control.heuristic.commander import VALID_MIN, Commander
+from models.control.heuristic.parameters import Parameters
+from models.control.heuristic.report import Report
+from models.features.pools import Seen
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
+from models.sim.describe.config import Cluster
+from schemas.budget_granted import BudgetGranted
+from schemas.capacity_requested import CapacityRequested, NodesByUrgency
+from schemas.demand_forecast import DemandForecast
+from schemas.fields import Event, TickEvent
+from schemas.pool_observed import PoolObserved
+from schemas.scale_planned import ScalePlanned, Sums
+from services._kit.clock import Clock
+from services._kit.gathering import Gathering
+from services._kit.handler import Handler, Step
+from services._kit.pools import pool_records
+from services._kit.roster import Roster
+from services._kit.snapshot import pack, unpack
+from services.commander.reasons import reasons_of
+from services.commander.transition import Moment, moment_of, transition
+
+POLICY: Final = "heuristic/1"
+_PER_DOMAIN: Final = ("share", "cores", "memory", "overdraft", "floor", "urgency", "headroom")
+"""What a budget says to one domain alone."""
+_URGENCIES: Final = NodesByUrgency.__struct_fields__
+
+
+@dataclass
+class CommanderState:
+    """Of the whole cluster."""
+
+    gathering: Gathering[TickEvent] = field(default_factory=Gathering)
+    epoch: int = -1
+    """Of the last budget; it only rises."""
+    sums: dict[str, Sums] = field(default_factory=dict)
+    """The last known of each domain."""
+    pools: dict[str, PoolObserved] = field(default_factory=dict)
+    forecasts: dict[str, DemandForecast] = field(default_factory=dict)
+    moment: Moment | None = None
+    """What it saw and did in the last minute."""
+
+
+class CommanderHandler(Handler[CommanderState]):
+    """Divides the cluster."""
+
+    name = "commander"
+    scope = "cluster"
+    inputs = (ScalePlanned, DemandForecast, PoolObserved)
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        parameters: Parameters,
+        grace_s: float | None,
+        forecasts: bool = True,
+    ) -> None:
+        self._roster = Roster(cluster)
+        self._inventory = self._roster.inventory(())
+        self._commander = Commander(self._inventory, parameters)
+        self._grace = grace_s
+        self._every = max(1, 60 // cluster.tick_seconds)
+        self._weights = [cluster.priority_weights[d.priority] for d in cluster.domains]
+        kinds = ("plan", "forecast") if forecasts else ("plan",)
+        self._needed = frozenset(
+            [f"{kind}/{domain}" for kind in kinds for domain in cluster.domain_names]
+            + [f"pool/{pool}" for pool in cluster.pool_names]
+        )
+
+    def start(self, key: str) -> CommanderState:  # noqa: ARG002  there is one
+        """Nothing seen yet."""
+        return CommanderState()
+
+    def handle(self, event: Event, state: CommanderState, clock: Clock) -> Step[CommanderState]:
+        """Gather what belongs to the first tick of a minute."""
+        if isinstance(event, TickEvent) and event.tick % self._every == 0:
+            state.gathering.add(event.tick, _piece(event), event, clock.now())
+        return self.wake(state, clock)
+
+    def due(self, state: CommanderState) -> float | None:
+        """When the earliest minute has waited long enough."""
+        return state.gathering.due(self._grace)
+
+    def wake(self, state: CommanderState, clock: Clock) -> Step[CommanderState]:
+        """Decide every minute that is whole."""
+        events: list[Event] = []
+        before = state
+        while (tick := self._ready(state, clock)) is not None:
+            pieces = state.gathering.close(tick)
+            _take_in(pieces, state)
+            if self._knows(state):
+                state, decided = self._decide(tick, next(iter(pieces.values())), state)
+                events += decided
+        return Step(state if events else before, events)
+
+    def save(self, state: CommanderState) -> bytes:
+        """Pieces of a minute that is not whole are not kept: it goes by the last known."""
+        return pack(
+            {
+                "closed": state.gathering.closed,
+                "epoch": state.epoch,
+                "sums": state.sums,
+                "pools": state.pools,
+                "forecasts": state.forecasts,
+                "moment": state.moment,
+            }
+        )
+
+    def load(self, key: str, data: bytes) -> CommanderState:  # noqa: ARG002  there is one
+        """What `save` wrote."""
+        values = unpack(data)
+        return CommanderState(
+            gathering=Gathering(values["closed"]),
+            epoch=values["epoch"],
+            sums=msgspec.convert(values["sums"], dict[str, Sums]),
+            pools=msgspec.convert(values["pools"], dict[str, PoolObserved]),
+            forecasts=msgspec.convert(values["forecasts"], dict[str, DemandForecast]),
+            moment=msgspec.convert(values["moment"], Moment | None),
+        )
+
+    def _ready(self, state: CommanderState, clock: Clock) -> int | None:
+        return state.gathering.ready(self._needed, clock.now(), self._grace)
+
+    def _knows(self, state: CommanderState) -> bool:
+        """Whether there was ever a word of each pool and of one domain at least."""
+        return bool(state.sums) and len(state.pools) == len(self._roster.pools)
+
+    def _decide(
+        self, tick: int, cause: TickEvent, state: CommanderState
+    ) -> tuple[CommanderState, list[Event]]:
+        at = np.array([tick], np.int32)
+        # Never an epoch twice, even if the clock of the cluster was set back.
+        epoch = max(tick // self._every, state.epoch + 1)
+        report = self._report(state)
+        orders = self._commander.decide(
+            at,
+            Seen(pool_records(self._roster.pools, state.pools), self._inventory),
+            report,
+            self._forecast(at[0], state),
+            np.array([epoch], np.int32),
+        )
+        events: list[Event] = [
+            *(self._granted(place, tick, cause, orders, report) for place in self._places()),
+            *(
+                self._requested(place, tick, cause, orders)
+                for place in range(len(self._roster.pools))
+            ),
+        ]
+        now = moment_of(tick, self._roster.domains, report, orders, state.pools)
+        if state.moment is not None:
+            events.append(transition(state.moment, now, self._weights, cause, POLICY))
+        return replace(state, epoch=epoch, moment=now), events
+
+    def _places(self) -> range:
+        return range(len(self._roster.domains))
+
+    def _report(self, state: CommanderState) -> Report:
+        """What the domains reported last; one that never did holds nothing and wants nothing."""
+        columns: dict[str, Any] = {}
+        for name in Report._fields:
+            known = [state.sums.get(domain) for domain in self._roster.domains]
+            columns[name] = np.array([[getattr(s, name) if s else 0.0 for s in known]], np.float64)
+        return Report(**columns)
+
+    def _forecast(self, tick: int, state: CommanderState) -> Forecast | None:
+        """What is forecast of the domains; where nothing is, NaN, which foretells nothing."""
+        if not state.forecasts:
+            return None
+        domains = len(self._roster.domains)
+        value = np.full((1, domains, len(HORIZONS_MIN), len(QUANTILES)), np.nan, np.float32)
+        peak = np.full((1, domains, len(HORIZONS_MIN)), np.nan, np.float32)
+        for place, domain in enumerate(self._roster.domains):
+            said = state.forecasts.get(domain)
+            if said is not None and tick <= said.valid_until_tick:
+                value[0, place], peak[0, place] = said.rps, said.peak_rps
+        models = sorted({said.model for said in state.forecasts.values()})
+        at = np.array([tick], np.int32)
+        return Forecast(", ".join(models), at, at, value, peak)
+
+    def _granted(
+        self, place: int, tick: int, cause: TickEvent, orders: Orders, report: Report
+    ) -> BudgetGranted:
+        budget, domain = orders.briefing.budget, self._roster.domains[place]
+        epoch = int(budget.epoch[0])
+        columns: dict[str, Any] = {
+            name: float(getattr(budget, name)[0, place]) for name in _PER_DOMAIN
+        }
+        pools = zip(self._roster.pools, budget.pool_cores[0, place].tolist(), strict=True)
+        return BudgetGranted(
+            tick=tick,
+            time=cause.time,
+            trace_id=f"commander/{tick}",
+            domain=domain,
+            epoch=epoch,
+            valid_until_tick=int(budget.valid_until_tick[0]),
+            reserve=_share(float(budget.reserve[0])),
+            pool_cores={name: cores for name, cores in pools if cores > 0},
+            growth=float(orders.briefing.growth[0, place]),
+            release=float(orders.briefing.release[0, place]),
+            held=float(report.held[0, place]),
+            reasons=reasons_of(place, orders, report),
+            versions={"policy": POLICY},
+            decision_id=f"{domain}/{tick}/{epoch}/{POLICY}",
+            **columns,
+        )
+
+    def _requested(
+        self, place: int, tick: int, cause: TickEvent, orders: Orders
+    ) -> CapacityRequested:
+        epoch, pool = int(orders.briefing.budget.epoch[0]), self._roster.pools[place]
+        asked = zip(_URGENCIES, orders.nodes[0, place].tolist(), strict=True)
+        return CapacityRequested(
+            tick=tick,
+            time=cause.time,
+            trace_id=f"commander/{tick}",
+            pool=pool,
+            epoch=epoch,
+            valid_until_tick=tick + VALID_MIN * self._every,
+            nodes=NodesByUrgency(**dict(asked)),
+            keep=int(orders.keep[0, place]),
+            decision_id=f"{pool}/{tick}/{epoch}/{POLICY}",
+            versions={"policy": POLICY},
+        )
+
+
+def _piece(event: TickEvent) -> str:
+    match event:
+        case ScalePlanned():
+            return f"plan/{event.domain}"
+        case DemandForecast():
+            return f"forecast/{event.domain}"
+        case PoolObserved():
+            return f"pool/{event.pool}"
+        case _:
+            raise TypeError(f"expected a plan, a forecast or a pool, got {type(event).__name__}")
+
+
+def _take_in(pieces: dict[str, TickEvent], state: CommanderState) -> None:
+    for piece in pieces.values():
+        match piece:
+            case ScalePlanned() if piece.sums is not None:
+                state.sums[piece.domain] = piece.sums
+            case DemandForecast():
+                state.forecasts[piece.domain] = piece
+            case PoolObserved():
+                state.pools[piece.pool] = piece
+            case _:
+                pass
+
+
+def _share(value: float) -> float:
+    """Rounding may leave a share a hair outside of 0 to 1."""
+    return min(1.0, max(0.0, value))

@@ -1,0 +1,268 @@
+"""The forecaster: frames of all domains in, at each minute a forecast per domain out.
+
+The rule of a model is made for a stretch of time from what is recorded, and made anew when the
+stretch ends or the calendar changes. Where there is no record it says nothing: a Commander
+without a forecast goes by what it sees.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from models.forecaster.calendar import CalendarState
+from models.forecaster.minutes import Minutes, start_minutes
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
+from models.forecaster.scaled import ScaledState
+from models.sim.describe.config import Cluster
+from models.sim.describe.timeline import HISTORY_MINUTES
+from models.sim.observe import SEEN_POOL, Observation
+from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
+from schemas.app_declared import AppDeclared
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.demand_forecast import DemandForecast
+from schemas.domain_observed import DomainObserved
+from schemas.event_scheduled import EventScheduled
+from schemas.fields import Event
+from services._kit.clock import Clock
+from services._kit.frames import known_rows, measured_rows, observation_of, unheard
+from services._kit.gathering import Gathering
+from services._kit.handler import Handler, Step
+from services._kit.roster import Roster
+from services._kit.snapshot import fit_apps, pack, unpack
+from services._kit.times import Axis, axis_of
+from services.forecaster.model import build, recorded
+
+_VERSION: Final = "1"
+
+
+@dataclass
+class Course:
+    """A model at work: since when, on which apps, and what it remembers."""
+
+    origin: int
+    """Tick that is the model's tick 0."""
+    model: Forecaster[Any]
+    state: CalendarState | ScaledState
+    names: tuple[str, ...]
+    """Apps on the model's app axis."""
+    calendar: int
+    """Version of the calendar it was built with."""
+
+
+@dataclass
+class ForecasterState:
+    """Of the whole cluster."""
+
+    gathering: Gathering[DomainObserved] = field(default_factory=Gathering)
+    course: Course | None = None
+    """None before the first tick, or without a record."""
+    lately: list[list[float]] = field(default_factory=list)
+    """Per domain, the minutes since the backfill ended."""
+    saved: dict[str, Any] | None = None
+    """What a restart has to take up again, once the inventory and the calendar are read."""
+
+
+class ForecasterHandler(Handler[ForecasterState]):
+    """Serves one model for all domains."""
+
+    name = "forecaster"
+    scope = "cluster"
+    inputs = (DomainObserved,)
+    reference = (AppDeclared, EventScheduled, DemandBackfilled)
+
+    def __init__(
+        self, cluster: Cluster, model: str, rule_minutes: int, grace_s: float | None
+    ) -> None:
+        self._roster = Roster(cluster)
+        self._model, self._minutes, self._grace = model, rule_minutes, grace_s
+        self._tick_s = cluster.tick_seconds
+        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._events: dict[str, EventScheduled] = {}
+        self._calendar = 0
+        self._past: dict[str, DemandBackfilled] = {}
+
+    def learn(self, event: Event) -> None:
+        """Apps, announcements and what was recorded before."""
+        match event:
+            case AppDeclared():
+                self._roster.learn(event)
+            case EventScheduled():
+                self._events[event.name] = event
+                self._calendar += 1
+            case DemandBackfilled():
+                self._past[event.domain] = event
+            case _:
+                pass
+
+    def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is one
+        """Nothing seen yet."""
+        return ForecasterState(lately=[[] for _ in self._roster.domains])
+
+    def handle(self, event: Event, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
+        """Gather the frames of a tick, then look at it."""
+        if not isinstance(event, DomainObserved):
+            return Step(state)
+        state.gathering.add(event.tick, event.domain, event, clock.now())
+        return self.wake(state, clock)
+
+    def due(self, state: ForecasterState) -> float | None:
+        """When the earliest tick has waited long enough."""
+        return state.gathering.due(self._grace)
+
+    def wake(self, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
+        """Look at every tick that is whole."""
+        everybody, events, now = frozenset(self._roster.domains), [], clock.now()
+        before = state.gathering.closed
+        while (tick := state.gathering.ready(everybody, now, self._grace)) is not None:
+            events += self._look(tick, state.gathering.close(tick), state)
+        changed = state.gathering.closed != before
+        return Step(replace(state) if changed else state, events)
+
+    def save(self, state: ForecasterState) -> bytes:
+        """Frames that wait are not kept: the tick closes with them missing."""
+        values: dict[str, Any] = {"closed": state.gathering.closed, "lately": state.lately}
+        if state.course is not None:
+            values |= _memory_of(state.course)
+        return pack(values)
+
+    def load(self, key: str, data: bytes) -> ForecasterState:  # noqa: ARG002  there is one
+        """The model is built again at the next tick, when the calendar is known."""
+        values = unpack(data)
+        return ForecasterState(
+            gathering=Gathering(values["closed"]),
+            lately=values["lately"],
+            saved=values if "origin" in values else None,
+        )
+
+    def _look(
+        self, tick: int, frames: dict[str, DomainObserved], state: ForecasterState
+    ) -> list[Event]:
+        """Take in a tick; at the end of a minute say what is to come."""
+        first = next(iter(frames.values()))
+        axis = axis_of(tick, first.time, self._tick_s)
+        course = self._course(tick, axis, state)
+        if course is None:
+            return []
+        names = tuple(app.app for app in self._roster.everybody())
+        seen = self._whole(tick - course.origin, frames)
+        if names != course.names:
+            course.state = _fit_state(course.state, course.names, names, seen)
+            course.names = names
+        forecast, course.state = course.model.step(seen, course.state)
+        if tick % self._per_minute:
+            return []
+        newest = course.state.minutes.domain[0, :, -1].tolist()
+        for minutes, value in zip(state.lately, newest, strict=True):
+            minutes.append(value)
+            del minutes[:-HISTORY_MINUTES]
+        return [self._said(place, tick, first, forecast, course) for place in self._places()]
+
+    def _places(self) -> range:
+        return range(len(self._roster.domains))
+
+    def _course(self, tick: int, axis: Axis, state: ForecasterState) -> Course | None:
+        """The model at work, made anew where its time is over or the calendar has changed."""
+        if any(domain not in self._past for domain in self._roster.domains):
+            return None
+        course = state.course
+        if course is None and state.saved is not None:
+            course = self._resume(axis, state, state.saved)
+        elif course is None:
+            until = max(self._past[domain].until_tick for domain in self._roster.domains)
+            course = self._begin(until if tick - until < self._per_minute else tick, axis, state)
+        elif tick - course.origin >= self._minutes * self._per_minute:
+            course = self._begin(tick, axis, state)
+        elif course.calendar != self._calendar:
+            course = self._resume(axis, state, _memory_of(course))
+        state.course, state.saved = course, None
+        return course
+
+    def _begin(self, origin: int, axis: Axis, state: ForecasterState) -> Course:
+        model = self._built(origin, axis, state)
+        names = tuple(app.app for app in self._roster.everybody())
+        blank = self._whole(0, {})
+        return Course(origin, model, model.start(blank), names, self._calendar)
+
+    def _resume(self, axis: Axis, state: ForecasterState, saved: dict[str, Any]) -> Course:
+        """The same stretch, with what was remembered."""
+        origin, names = saved["origin"], tuple(saved["names"])
+        model = self._built(origin, axis, state)
+        started = model.start(_blank(len(names)))
+        remembered: dict[str, Any] = {"minutes": Minutes(**saved["minutes"])}
+        if isinstance(started, CalendarState) and saved["begun"].shape == started.begun.shape:
+            remembered |= {name: saved[name] for name in ("begun", "over", "quiet")}
+        return Course(origin, model, started._replace(**remembered), names, self._calendar)
+
+    def _built(self, origin: int, axis: Axis, state: ForecasterState) -> Forecaster[Any]:
+        """From the backfill, and what was seen from its end to the origin."""
+        rows = []
+        for domain, lately in zip(self._roster.domains, state.lately, strict=True):
+            past = self._past[domain]
+            since = max(0, (origin - past.until_tick) // self._per_minute)
+            rows.append([*past.rps, *lately[:since]])
+        events, domains = self._events.values(), self._roster.domains
+        return build(self._model, recorded(rows), self._minutes, axis, origin, events, domains)
+
+    def _whole(self, tick: int, frames: dict[str, DomainObserved]) -> Observation:
+        """The frames of all domains as one observation; an app without a frame is missing."""
+        apps = self._roster.everybody()
+        places = {app.app: place for place, app in enumerate(apps)}
+        known = np.zeros((1, KNOWN, len(apps)), np.int32)
+        rows = np.full((1, SAMPLES, len(apps)), np.nan, np.float32)
+        known[0, ACTIVE] = 1
+        known[0, DOMAIN] = [self._roster.place(app.domain) for app in apps]
+        for domain, frame in frames.items():
+            held = [(at, places[name]) for at, name in enumerate(frame.apps) if name in places]
+            source, target = ([pair[side] for pair in held] for side in (0, 1))
+            pods = known_rows(frame.pods, self._roster.place(domain))
+            known[:, :, target] = pods[:, :, source]
+            rows[:, :, target] = measured_rows(frame.measured, len(frame.apps))[:, :, source]
+        return observation_of(tick, known, rows, unheard(rows), np.zeros((1, 0), SEEN_POOL))
+
+    def _said(
+        self, place: int, tick: int, frame: DomainObserved, forecast: Forecast, course: Course
+    ) -> DemandForecast:
+        return DemandForecast(
+            tick=tick,
+            time=frame.time,
+            trace_id=frame.trace_id,
+            domain=self._roster.domains[place],
+            model=f"{forecast.model}/{_VERSION}",
+            valid_until_tick=int(forecast.valid_until_tick[0]) + course.origin,
+            horizons_min=list(HORIZONS_MIN),
+            quantiles=list(QUANTILES),
+            rps=forecast.domain[0, place].tolist(),
+            peak_rps=forecast.domain_peak[0, place].tolist(),
+        )
+
+
+def _memory_of(course: Course) -> dict[str, Any]:
+    values: dict[str, Any] = {"origin": course.origin, "names": course.names}
+    values["minutes"] = course.state.minutes._asdict()
+    if isinstance(course.state, CalendarState):
+        values |= {name: getattr(course.state, name) for name in ("begun", "over", "quiet")}
+    return values
+
+
+def _blank(apps: int) -> Observation:
+    known = np.zeros((1, KNOWN, apps), np.int32)
+    rows = np.zeros((1, SAMPLES, apps), np.float32)
+    missing = np.ones((1, apps), np.int8)
+    return observation_of(0, known, rows, missing, np.zeros((1, 0), SEEN_POOL))
+
+
+def _fit_state(
+    state: CalendarState | ScaledState,
+    old: tuple[str, ...],
+    new: tuple[str, ...],
+    seen: Observation,
+) -> CalendarState | ScaledState:
+    """Apps came or went: keep what is known of the others."""
+    minutes = state.minutes
+    start = start_minutes(seen, minutes.domain)
+    moved: dict[str, Any] = {
+        name: fit_apps(getattr(minutes, name), old, new, getattr(start, name))
+        for name in ("total", "samples", "app")
+    }
+    return state._replace(minutes=minutes._replace(**moved))

@@ -1,0 +1,111 @@
+"""The process: a world, its HTTP API, its provisioner's feed and its pace, put together."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from models.control.scheduling import SCHEDULINGS, with_scheduling
+from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.errors import InputError
+from models.sim.describe.scenario import load_scenario
+from models.sim.world import World
+from services._kit.settings import KitSettings
+from services.simcluster.cluster import SimulatedCluster
+from services.simcluster.feed import CapacityFeed, KafkaFeed, NoFeed
+from services.simcluster.http import Api
+from services.simcluster.live import LiveCluster
+from services.simcluster.pace import by_clock, lock_step
+from services.simcluster.settings import AS_FILE, Settings
+
+log = logging.getLogger(__name__)
+
+
+def world_of(settings: Settings) -> World:
+    """The world that the settings describe, before its first tick."""
+    cluster = _described(settings)
+    return World(cluster, load_scenario(settings.scenario, cluster), [settings.seed])
+
+
+def _described(settings: Settings) -> Cluster:
+    cluster = load_cluster(Path(settings.cluster) if settings.cluster else None)
+    if settings.apps:
+        if settings.apps < len(cluster.domains):
+            raise InputError(
+                f"apps: expected at least {len(cluster.domains)}, one per domain,"
+                f" got {settings.apps}"
+            )
+        cluster = with_apps(cluster, settings.apps)
+    if settings.scheduling == AS_FILE:
+        return cluster
+    return with_scheduling(cluster, SCHEDULINGS[settings.scheduling])
+
+
+def compile_kernels(world: World) -> None:
+    """Take one tick and take it back, so that no client waits for a compiler."""
+    before = world.save()
+    world.observe()
+    world.step(world.hold())
+    world.restore(before)
+
+
+def feed_of(settings: Settings, kit: KitSettings) -> CapacityFeed:
+    """Kafka, unless somebody does without."""
+    return KafkaFeed(kit) if settings.kafka else NoFeed()
+
+
+async def serve(
+    settings: Settings,
+    kit: KitSettings,
+    live: LiveCluster,
+    feed: CapacityFeed,
+    on_listening: Callable[[int], None] | None = None,
+) -> None:
+    """Answer until the scenario has ended, or until stopped; `on_listening` is told the port."""
+    runner = web.AppRunner(Api(live, lambda: feed.ready).application(), access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        port = int(runner.addresses[0][1])
+        log.info("simulated cluster at http://%s:%d", settings.host, port)
+        if on_listening is not None:
+            on_listening(port)
+        async with asyncio.TaskGroup() as tasks:
+            feeding = tasks.create_task(feed.run(live.request_capacity))
+            await tasks.create_task(_pace(kit, live))
+            await _linger(settings)
+            feeding.cancel()
+    finally:
+        await runner.cleanup()
+
+
+def _pace(kit: KitSettings, live: LiveCluster) -> Coroutine[Any, Any, None]:
+    return lock_step(live) if kit.lock_step else by_clock(live, kit.speed)
+
+
+async def _linger(settings: Settings) -> None:
+    """Clients ask for the results when they hear that it is over."""
+    log.info("the scenario has ended")
+    if settings.linger_seconds < 0:
+        await asyncio.Event().wait()
+    await asyncio.sleep(settings.linger_seconds)
+
+
+async def run(settings: Settings, kit: KitSettings) -> None:
+    """The whole process, until its end or a signal."""
+    if not settings.on_loopback:
+        log.warning("%s can be reached by others, and nothing is authenticated", settings.host)
+    world = world_of(settings)
+    compile_kernels(world)
+    live = LiveCluster(SimulatedCluster(world))
+    serving = asyncio.create_task(serve(settings, kit, live, feed_of(settings, kit)))
+    loop = asyncio.get_running_loop()
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(stop, serving.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving

@@ -1,0 +1,160 @@
+"""Metrics of every app in Prometheus' text format, under the names they have in real clusters.
+
+Requests and latency as a service mesh or the app itself exports them, CPU and memory as cAdvisor,
+pods as kube-state-metrics; pods are summed by app, since nothing here looks at single ones. A
+counter grows by what happened in a tick, so rates are right where a simulated second takes one.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.apps import F64, I32
+from models.sim.state import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    ERRORS,
+    MEMORY,
+    MEMORY_REQUEST,
+    P50,
+    P99,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    RESTARTS,
+    RPS,
+    SAMPLE_RING,
+    STARTING,
+)
+from services.simcluster.cluster import SimulatedCluster
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+GIB: Final = 1024.0**3
+MIB: Final = 1024.0**2
+
+Mask = NDArray[np.bool_]
+
+
+class _Series(NamedTuple):
+    """One metric with one set of extra labels; a value per app."""
+
+    name: str
+    kind: str
+    about: str
+    values: F64
+    measured: bool = True
+    """By the pods themselves: it is gone when they are not heard. The API server always answers."""
+    labels: str = ""
+    app_label: str = "app"
+
+
+class Exporter:
+    """Keeps the counters; the cluster may advance many times between two scrapes."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        apps = len(cluster.names)
+        self._succeeded, self._failed, self._cpu_seconds = np.zeros((3, apps))
+
+    def count_tick(self) -> None:
+        """Add what happened in the tick that has just ended."""
+        seconds = float(self._cluster.world.cluster.tick_seconds)
+        sample, zeroed = self._last_sample(), self._zeroed()
+        heard = np.where(zeroed, 0.0, seconds)
+        failed = sample[RPS] * np.clip(sample[ERRORS], 0, 1)
+        self._failed += failed * heard
+        self._succeeded += (sample[RPS] - failed) * heard
+        self._cpu_seconds += sample[CPU] * heard
+
+    def text(self) -> str:
+        """The page that Prometheus scrapes."""
+        return "".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        known = self._cluster.world.state.known[0]
+        there = known[ACTIVE] == 1
+        heard = there & (self._cluster.seen().missing[0] == 0)
+        namespaces = self._namespaces(known)
+        described = ""
+        for series in self._series(known):
+            if series.name != described:
+                described = series.name
+                yield f"# HELP {series.name} {series.about}\n# TYPE {series.name} {series.kind}\n"
+            values = series.values.tolist()
+            for app in np.flatnonzero(heard if series.measured else there).tolist():
+                names = f'{series.app_label}="{self._cluster.names[app]}",{namespaces[app]}'
+                yield f"{series.name}{{{names}{series.labels}}} {values[app]!r}\n"
+        yield from self._pool_lines()
+
+    def _namespaces(self, known: I32) -> list[str]:
+        domains = self._cluster.world.cluster.domain_names
+        return [f'namespace="{domains[domain]}"' for domain in known[DOMAIN].tolist()]
+
+    def _series(self, known: I32) -> Iterator[_Series]:
+        yield from self._traffic()
+        yield from self._use()
+        yield from _pods(known.astype(np.float64))
+
+    def _traffic(self) -> Iterator[_Series]:
+        name, about = "http_requests_total", "Requests that arrived, by status"
+        yield _Series(name, "counter", about, self._succeeded, labels=',code="200"')
+        yield _Series(name, "counter", about, self._failed, labels=',code="500"')
+        name, about = "http_request_duration_seconds", "Time to an answer in the last tick"
+        sample = self._last_sample() * ~self._zeroed()
+        yield _Series(name, "gauge", about, sample[P50], labels=',quantile="0.5"')
+        yield _Series(name, "gauge", about, sample[P99], labels=',quantile="0.99"')
+
+    def _use(self) -> Iterator[_Series]:
+        sample, zeroed = self._last_sample(), self._zeroed()
+        name, about = "container_cpu_usage_seconds_total", "CPU time used"
+        yield _Series(name, "counter", about, self._cpu_seconds)
+        name, about = "container_memory_working_set_bytes", "Memory in use"
+        yield _Series(name, "gauge", about, np.where(zeroed, 0.0, sample[MEMORY] * GIB))
+
+    def _last_sample(self) -> F64:
+        """[SAMPLES, A] of the tick that has just ended; a scrape is late and coarse by itself."""
+        world = self._cluster.world
+        sample: F64 = world.state.samples[0, (world.tick - 1) % SAMPLE_RING].astype(np.float64)
+        return sample
+
+    def _zeroed(self) -> Mask:
+        """[A] apps whose exporter answers zero instead of failing: an outage of the scenario."""
+        seen = self._cluster.seen()
+        zeroed: Mask = (seen.missing[0] == 0) & (seen.measured[0, :PODS] == 0).all(axis=0)
+        return zeroed
+
+    def _pool_lines(self) -> Iterator[str]:
+        pools = self._cluster.observation().pools
+        for name in ("ready", "coming", "quota"):
+            metric = f"node_pool_{name}"
+            yield f"# HELP {metric} Nodes of a pool\n# TYPE {metric} gauge\n"
+            for pool in pools:
+                yield f'{metric}{{pool="{pool.pool}"}} {getattr(pool, name)}\n'
+
+
+def _pods(known: F64) -> Iterator[_Series]:
+    """What the API server answers."""
+    gauges = (
+        ("kube_deployment_spec_replicas", "Pods wanted", known[REPLICAS]),
+        ("kube_deployment_status_replicas_ready", "Ready pods", known[READY]),
+        (
+            "kube_deployment_status_replicas_unavailable",
+            "Pods that are not ready",
+            known[STARTING] + known[PENDING],
+        ),
+    )
+    for name, about, values in gauges:
+        yield _Series(name, "gauge", about, values, measured=False, app_label="deployment")
+    name, about = "kube_pod_status_unschedulable", "Pods without a node"
+    yield _Series(name, "gauge", about, known[PENDING], measured=False)
+    name, about = "kube_pod_container_resource_requests", "Requested by one pod"
+    cpu, memory = known[CPU_REQUEST] / 1000.0, known[MEMORY_REQUEST] * MIB
+    yield _Series(name, "gauge", about, cpu, False, ',resource="cpu",unit="core"')
+    yield _Series(name, "gauge", about, memory, False, ',resource="memory",unit="byte"')
+    name, about = "kube_pod_container_status_restarts_total", "Container restarts"
+    yield _Series(name, "counter", about, known[RESTARTS], False)

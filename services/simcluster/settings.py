@@ -1,0 +1,71 @@
+"""What the process of a simulated cluster can be told, beside what the kit asks for.
+
+`lock_step` and `speed` are the kit's, as the other services go by them too.
+"""
+
+import argparse
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from models.control.scheduling import SCHEDULINGS
+
+SERVICE: Final = "simcluster"
+AS_FILE: Final = "file"
+"""Scheduling as the cluster file says."""
+_KIT_FIELDS: Final = ("speed", "lock_step", "log_level", "kafka_bootstrap")
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One simulated cluster."""
+
+    scenario: str
+    """Name of a shipped scenario, or path of a file."""
+    seed: Annotated[int, Meta(ge=0)] = 0
+    """Of all randomness: the same seed gives the same world."""
+    cluster: str = ""
+    """Path of a cluster description (YAML); the example cluster when empty."""
+    apps: Annotated[int, Meta(ge=0)] = 0
+    """Scale the cluster to so many apps; 0: as the file says."""
+    scheduling: str = "priority"
+    """How pods are placed: fifo, priority, priority+preemption, or file."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Nothing is authenticated: keep it on loopback."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8700
+    """Port to listen on; 0: any that is free."""
+    kafka: bool = True
+    """Whether node requests come over Kafka; by HTTP they can always come."""
+    linger_seconds: float = 60.0
+    """To go on answering after the scenario has ended; negative: until stopped."""
+
+    def __post_init__(self) -> None:
+        if self.scheduling not in (AS_FILE, *SCHEDULINGS):
+            known = ", ".join((*SCHEDULINGS, AS_FILE))
+            raise ValueError(f"scheduling: expected one of {known}, got {self.scheduling}")
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def with_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment, with what the command line says: `--seed` is HIRL_SIMCLUSTER_SEED."""
+    own = msgspec.structs.fields(Settings)
+    variables = {field.name: f"HIRL_SIMCLUSTER_{field.name.upper()}" for field in own}
+    variables |= {name: f"HIRL_{name.upper()}" for name in _KIT_FIELDS}
+    parser = argparse.ArgumentParser(
+        prog="python -m services.simcluster",
+        description="A simulated cluster behind an HTTP API. Each option can be a variable, too.",
+    )
+    for name, variable in variables.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="X", help=variable)
+    given = vars(parser.parse_args(arguments))
+    said = {variables[name]: value for name, value in given.items() if value is not None}
+    return {**environment, **said}

@@ -1,0 +1,251 @@
+"""The Soldier: every tick a frame of its domain in, a plan out, by the last budget it has.
+
+The budget of a minute is made from the plans of its first tick and binds from the next tick on.
+A frame waits for the budget that belongs to it only as long as the grace period; a Soldier never
+stands still because the Commander does.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from models.control.heuristic.parameters import Parameters, Parts
+from models.control.heuristic.report import Report
+from models.control.heuristic.sensing import Sensed
+from models.control.heuristic.soldiers import Soldiers
+from models.control.heuristic.squad import SoldiersState
+from models.sim.apps import I32
+from models.sim.describe.config import Cluster
+from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.state import CPU_REQUEST, KNOWN, MEMORY_REQUEST, REPLICAS
+from schemas.app_declared import AppDeclared
+from schemas.budget_granted import BudgetGranted
+from schemas.domain_observed import DomainObserved
+from schemas.fields import Event
+from schemas.scale_planned import ScalePlanned, Sums
+from schemas.transition_recorded import TransitionRecorded
+from services._kit.budgets import briefing_of, newest
+from services._kit.clock import Clock
+from services._kit.frames import feature_rows, known_rows, row
+from services._kit.handler import Handler, Step
+from services._kit.roster import Roster
+from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
+from services.soldier.transition import Moment, moment_of, transition
+
+POLICY: Final = "heuristic/1"
+_WHOLE: Final = frozenset({"memory.minute", "restraint.decreased", "epoch", "release", "overruns"})
+"""What is remembered of a domain as a whole."""
+_REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
+
+
+@dataclass
+class SoldierState:
+    """Of one domain."""
+
+    domain: str
+    closed: int = -1
+    """The last tick that was planned."""
+    names: tuple[str, ...] = ()
+    squad: SoldiersState | None = None
+    budget: BudgetGranted | None = None
+    """The newest that binds."""
+    waiting: DomainObserved | None = None
+    """A frame whose budget is not there yet."""
+    since: float = 0.0
+    """Wall time since when it waits."""
+    moment: Moment | None = None
+    """What it saw and did when the minute began."""
+
+
+class SoldierHandler(Handler[SoldierState]):
+    """Spends the budgets of its domains."""
+
+    name = "soldier"
+    inputs = (DomainObserved, BudgetGranted)
+    reference = (AppDeclared,)
+
+    def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
+        self._roster, self._parameters, self._grace = Roster(cluster), parameters, grace_s
+        self._every = max(1, 60 // cluster.tick_seconds)
+        self._soldiers: dict[str, tuple[tuple[str, ...], Soldiers]] = {}
+
+    def learn(self, event: Event) -> None:
+        """Apps."""
+        if isinstance(event, AppDeclared):
+            self._roster.learn(event)
+
+    def start(self, key: str) -> SoldierState:
+        """Nothing seen, nothing granted yet."""
+        return SoldierState(domain=key)
+
+    def handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:
+        """Take in a frame or a budget, and plan if both are there."""
+        if isinstance(event, BudgetGranted):
+            budget = newest(state.budget, event)
+            if budget is state.budget:
+                return Step(state)
+            return self._proceed(replace(state, budget=budget), clock)
+        if not isinstance(event, DomainObserved) or event.tick <= state.closed:
+            return Step(state)
+        self._roster.check(event.domain)
+        waits = state.waiting
+        if waits is not None and waits.tick < event.tick:
+            # The next tick is here: the one before is planned with the budget there is.
+            state, events = self._plan(waits, state)
+            step = self._proceed(replace(state, waiting=event, since=clock.now()), clock)
+            return step._replace(events=[*events, *step.events])
+        return self._proceed(replace(state, waiting=event, since=clock.now()), clock)
+
+    def due(self, state: SoldierState) -> float | None:
+        """When a waiting frame has waited long enough."""
+        if state.waiting is None or self._grace is None:
+            return None
+        return state.since + self._grace
+
+    def wake(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
+        """Plan what has waited long enough."""
+        return self._proceed(state, clock) if state.waiting is not None else Step(state)
+
+    def save(self, state: SoldierState) -> bytes:
+        """All of it, a frame that waits included."""
+        values: dict[str, Any] = {
+            "closed": state.closed,
+            "names": state.names,
+            "budget": state.budget,
+            "waiting": state.waiting,
+            "moment": state.moment,
+        }
+        if state.squad is not None:
+            values["squad"] = flatten(state.squad)
+        return pack(values)
+
+    def load(self, key: str, data: bytes) -> SoldierState:
+        """What `save` wrote; a frame that waited is due at once."""
+        values = unpack(data)
+        squad = None
+        if "squad" in values:
+            # Only the form counts: the inventory is not read yet.
+            like = self._made(key, ()).start(np.zeros((1, KNOWN, 0), np.int32))
+            squad = rebuild(like, values["squad"])
+        return SoldierState(
+            domain=key,
+            closed=values["closed"],
+            names=tuple(values["names"]),
+            squad=squad,
+            budget=msgspec.convert(values["budget"], BudgetGranted | None),
+            waiting=msgspec.convert(values["waiting"], DomainObserved | None),
+            moment=msgspec.convert(values["moment"], Moment | None),
+        )
+
+    def _proceed(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
+        """Plan the waiting frame if its budget is there, or if it has waited long enough."""
+        frame = state.waiting
+        if frame is None:
+            return Step(state)
+        last = (frame.tick - 1) // self._every
+        due = self.due(state)
+        there = frame.tick == 0 or (state.budget is not None and state.budget.epoch >= last)
+        if not there and (due is None or clock.now() < due):
+            return Step(state)
+        planned, events = self._plan(frame, state)
+        return Step(planned, events)
+
+    def _plan(self, frame: DomainObserved, state: SoldierState) -> tuple[SoldierState, list[Event]]:
+        place, names = self._roster.place(frame.domain), tuple(frame.apps)
+        known = known_rows(frame.pods, place)
+        squad = self._squad(names, known, state)
+        plan = empty_plan(1, len(names), len(self._roster.pools))
+        sensed = Sensed(feature_rows(frame), row(frame.load), row(frame.usual))
+        tick = np.array([frame.tick], np.int32)
+        budget = self._binding(frame.tick, state.budget)
+        report = self._made(frame.domain, names).step(
+            tick, known, sensed, briefing_of(budget, self._roster), squad, plan
+        )
+        planned = _planned(frame, known, plan, report, squad, place, budget)
+        state = replace(state, closed=frame.tick, names=names, squad=squad, waiting=None, since=0.0)
+        return self._record(planned, frame, state)
+
+    def _binding(self, tick: int, budget: BudgetGranted | None) -> BudgetGranted | None:
+        """A budget binds from the tick after the one that it was made from."""
+        return budget if budget is not None and budget.tick < tick else None
+
+    def _squad(self, names: tuple[str, ...], known: I32, state: SoldierState) -> SoldiersState:
+        fresh = self._made(state.domain, names).start(known)
+        if state.squad is None:
+            return fresh
+        if names == state.names:
+            return state.squad
+        return refit(state.squad, fresh, state.names, names, _WHOLE)
+
+    def _made(self, domain: str, names: tuple[str, ...]) -> Soldiers:
+        made = self._soldiers.get(domain)
+        if made is None or made[0] != names:
+            inventory = self._roster.inventory_of(names)
+            made = names, Soldiers(inventory, self._parameters, Parts())
+            self._soldiers[domain] = made
+        return made[1]
+
+    def _record(
+        self, planned: ScalePlanned, frame: DomainObserved, state: SoldierState
+    ) -> tuple[SoldierState, list[Event]]:
+        """Beside the plan, once a minute, the step from the minute before."""
+        if frame.tick % self._every:
+            return state, [planned]
+        now = moment_of(planned, frame)
+        step: list[TransitionRecorded] = []
+        if state.moment is not None:
+            step = [transition(state.moment, now, planned)]
+        return replace(state, moment=now), [planned, *step]
+
+
+def decision_id(domain: str, tick: int, epoch: int) -> str:
+    """The same whenever the tick is decided again."""
+    return f"{domain}/{tick}/{epoch}/{POLICY}"
+
+
+def _planned(
+    frame: DomainObserved,
+    known: I32,
+    plan: Plan,
+    report: Report,
+    squad: SoldiersState,
+    place: int,
+    budget: BudgetGranted | None,
+) -> ScalePlanned:
+    before = {name: known[0, at] for name, at in _BEFORE.items()}
+    after = {"replicas": plan.replicas[0], "cpu_request": plan.cpu[0]}
+    after["memory_request"] = plan.memory[0]
+    changed = np.any([after[name] != before[name] for name in after], axis=0)
+    epoch = -1 if budget is None else budget.epoch
+    return ScalePlanned(
+        tick=frame.tick,
+        time=frame.time,
+        trace_id=frame.trace_id,
+        domain=frame.domain,
+        decision_id=decision_id(frame.domain, frame.tick, epoch),
+        epoch=epoch,
+        policy=POLICY,
+        apps=frame.apps,
+        reasons=[_REASONS[code] for code in plan.reason[0].tolist()],
+        need=squad.memory.need[0].tolist(),
+        changes=int(changed.sum()),
+        sums=_sums(report, place),
+        overruns=int(squad.overruns[0]),
+        versions={"policy": POLICY},
+        **{name: values.tolist() for name, values in after.items()},
+        **{f"{name}_before": values.tolist() for name, values in before.items()},
+    )
+
+
+_BEFORE: Final = {
+    "replicas": REPLICAS,
+    "cpu_request": CPU_REQUEST,
+    "memory_request": MEMORY_REQUEST,
+}
+
+
+def _sums(report: Report, place: int) -> Sums:
+    values: dict[str, Any] = {name: float(v[0, place]) for name, v in report._asdict().items()}
+    return Sums(**values | {name: int(values[name]) for name in ("apps", "at_risk")})

@@ -62,7 +62,7 @@ TOPICS: Final = (
         key="app",
         about="the inventory",
         producers=("collector", "operator"),
-        consumers=("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker"),
+        consumers=("aggregator", "forecaster", "soldier", "actuator"),
         partitions=1,
         cleanup="compact",
     ),

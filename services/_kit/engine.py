@@ -60,6 +60,7 @@ class Engine(Generic[S]):
         self._clock = clock
         self._telemetry = telemetry
         self._attempts = Attempts(outlet)
+        self._reference = Intake()
         self._forget_all()
         self._failed = False
         self.term = 0
@@ -89,13 +90,13 @@ class Engine(Generic[S]):
             if term != self.term:
                 return  # the partition went elsewhere, and the record with it
             self._partitions[key] = delivery.partition
+            before = self._state(key)
             settled = await self._answer(arrival, key)
-            self._unsettled[key].extend(arrival.deliveries)
-            self._settle(key, settled)
+            self._settle(key, before, settled, arrival.deliveries)
         self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
 
     async def study(self, delivery: Delivery) -> None:
-        """Take in a record of a reference topic; `wake` the waiting when there is no more."""
+        """Take in a record of a reference topic; `wake` everybody when there is no more."""
         try:
             arrival = self._reference.read(delivery)
             if arrival is None:
@@ -113,17 +114,24 @@ class Engine(Generic[S]):
         """A record of the state topic, in their order; None is a tombstone."""
         if self._attempts.restore(key, data):
             return
-        if data is None:
-            self._states.pop(key, None)
-            return
-        self._states[key] = self.handler.load(key, data)
+        self._saved[key] = data
         if partition is not None:
             self._partitions[key] = partition
 
     def begin(self) -> None:
-        """All states were restored. The one of the cluster exists even if it was never saved."""
-        if self.handler.scope == CLUSTER:
+        """All records of states were restored: load the newest of each key."""
+        for key, data in self._saved.items():
+            if data is not None:
+                self._load(key, data)
+        self._saved.clear()
+        if self.handler.scope == CLUSTER:  # it exists even if it was never saved
             self._state(CLUSTER)
+
+    def _load(self, key: str, data: bytes) -> None:
+        try:
+            self._states[key] = self.handler.load(key, data)
+        except Refused as error:
+            log.warning("%s forgets what it saved of `%s`: %s", self.handler.name, key, error)
 
     async def release(self) -> None:
         """Finish what is being handled, let go of what waits, and forget all states."""
@@ -156,7 +164,7 @@ class Engine(Generic[S]):
                 return False
             state = self._state(key)
             step = self._timed(WAKE, lambda: self.handler.wake(state, self._clock))
-            self._settle(key, await self._carry(key, step))
+            self._settle(key, state, await self._carry(key, step))
             return step.state is not state or bool(step.events or step.writes)
 
     def _is_due(self, key: str, now: float) -> bool:
@@ -170,7 +178,7 @@ class Engine(Generic[S]):
         delivery, event = arrival.last, arrival.event
         if event is None:  # a tombstone of a compacted input has nothing to say to a handler
             self._count(delivery, "tombstone")
-            return not self._unsettled[key]
+            return True
         state = self._state(key)
         with tracing(event):
             try:
@@ -179,13 +187,13 @@ class Engine(Generic[S]):
                 )
             except Refused as error:
                 await self._reject(delivery, error, error.kind)
-                return not self._unsettled[key]
+                return True
             except Exception as error:
                 log.exception("%s could not handle %s", self.handler.name, delivery.place)
                 if await self._attempts.failed(delivery):
                     raise
                 await self._reject(delivery, error, "poison")
-                return not self._unsettled[key]
+                return True
             settled = await self._carry(key, step)
             await self._attempts.succeeded(delivery)
         self._count(delivery, "handled")
@@ -212,11 +220,17 @@ class Engine(Generic[S]):
         step = self._timed(WRITTEN, lambda: self.handler.written(result, state, self._clock))
         return await self._carry(key, step)
 
-    def _settle(self, key: str, settled: bool) -> None:
+    def _settle(
+        self, key: str, before: S, settled: bool, deliveries: Sequence[Delivery] = ()
+    ) -> None:
         """Acknowledge what led to a settled state; keep the rest for a restart."""
         if not settled:
-            return
-        self._outlet.acknowledge(self._unsettled.pop(key, []))
+            self._unsettled[key].extend(deliveries)
+        elif self._states[key] is before:
+            # Nothing came of it, so it settles nothing that was there before.
+            self._outlet.acknowledge(deliveries)
+        else:
+            self._outlet.acknowledge([*self._unsettled.pop(key, []), *deliveries])
 
     async def _publish(self, events: Sequence[Event]) -> None:
         if not events:
@@ -275,5 +289,6 @@ class Engine(Generic[S]):
         self._partitions: dict[str, int] = {}
         self._unsettled: defaultdict[str, list[Delivery]] = defaultdict(list)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._intake, self._reference = Intake(), Intake()
+        self._saved: dict[str, bytes | None] = {}
+        self._intake = Intake()
         self._attempts.clear()

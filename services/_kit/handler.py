@@ -40,8 +40,8 @@ class Step(NamedTuple, Generic[S]):
     """Effects to carry out on what is no bus, e.g. HTTP writes; the executor knows them."""
     settled: bool = True
     """False while the state holds what `save` leaves out, e.g. frames of a tick that is not whole:
-    the inputs since the last settled step of the key are acknowledged by the next one, so that a
-    restart gets them again. Until then no offset behind them is committed: settle soon."""
+    such inputs are acknowledged by the next settled step of the key that changes the state, so
+    that a restart gets them again. No later offset is committed before: settle soon."""
 
 
 class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong with the service
@@ -110,7 +110,10 @@ class Handler(ABC, Generic[S]):
 
     @abstractmethod
     def load(self, key: str, data: bytes) -> S:
-        """What `save` wrote. A form that is no longer understood raises `Refused`."""
+        """What `save` wrote; reference data is there already.
+
+        A form that is no longer understood raises `Refused`: then the key starts anew.
+        """
 
 
 class Executor(Protocol):

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from models.sim.describe.errors import InputError
-from services.cli import bench, calibrate, hpa, schemas, simulate, world
+from services.cli import bench, calibrate, hpa, schemas, simulate, topics, world
+from services.cli.kafka import command as kafka
 from services.cli.race import command as race
 
 EXIT_BAD_INPUT = 2
@@ -36,6 +37,8 @@ app.add_typer(world.app, name="world")
 app.add_typer(bench.app, name="bench")
 app.add_typer(hpa.app, name="hpa")
 app.add_typer(schemas.app, name="schemas")
+app.add_typer(kafka.app, name="kafka")
+app.add_typer(topics.app, name="topics")
 app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
 
 

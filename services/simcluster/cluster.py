@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from models.sim.apps import I32
+from models.sim.inventory import declare
 from models.sim.observe import Observation
 from models.sim.plan import Plan
 from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, REPLICAS
@@ -66,6 +67,7 @@ class SimulatedCluster:
         self.world = world
         self.names = events.app_names(world)
         self.axis = events.axis_of_world(world)
+        self._inventory = declare(world.population, world.cluster)
         self._place = {name: place for place, name in enumerate(self.names)}
         self._at_start = world.state.known.copy()
         self._declared = self._declared_now()
@@ -95,7 +97,7 @@ class SimulatedCluster:
     def inventory(self) -> list[AppDeclared]:
         """Every app that is or was there; one that is still to come is not known."""
         apps = np.flatnonzero(self._ever_active).tolist()
-        return events.declarations(self.world, self.names, apps)
+        return events.declarations(self.world, self._inventory, self.names, apps)
 
     def calendar(self) -> list[EventScheduled]:
         """What was announced; not what will happen."""
@@ -193,14 +195,14 @@ class SimulatedCluster:
             finished=False,
             declared=self._changed_declarations(stamp.trace_id),
             sampled=events.samples(self.world, seen, self.names, stamp, SOURCE),
-            pools=events.pools(self.world, seen, self._bill.spent, stamp),
+            pools=events.pools(self.world, self._inventory, seen, self._bill.spent, stamp),
         )
 
     def _changed_declarations(self, trace_id: str) -> list[AppDeclared]:
         before, self._declared = self._declared, self._declared_now()
         self._ever_active |= self._declared[ACTIVE] == 1
         changed = np.flatnonzero((before != self._declared).any(axis=0)).tolist()
-        return events.declarations(self.world, self.names, changed, trace_id)
+        return events.declarations(self.world, self._inventory, self.names, changed, trace_id)
 
     def _declared_now(self) -> I32:
         """[2, A] whether an app is declared, and where."""

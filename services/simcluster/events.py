@@ -17,7 +17,7 @@ from models.forecaster.past import past_of
 from models.sim.apps import F32, F64, I32, REQUEST_TYPES
 from models.sim.describe.calendar import announcements
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
-from models.sim.inventory import declare
+from models.sim.inventory import Inventory
 from models.sim.observe import Observation
 from models.sim.state import ACTIVE, DOMAIN
 from models.sim.world import World
@@ -71,10 +71,13 @@ def active_apps(known: I32, domain: int) -> I32:
 
 
 def declarations(
-    world: World, names: tuple[str, ...], apps: Iterable[int], trace_id: str = ""
+    world: World,
+    inventory: Inventory,
+    names: tuple[str, ...],
+    apps: Iterable[int],
+    trace_id: str = "",
 ) -> list[AppDeclared]:
     """Some apps as their owners declare them now; one that is gone is declared removed."""
-    inventory = declare(world.population, world.cluster)
     known = world.state.known[0]
     return [
         AppDeclared(
@@ -174,12 +177,13 @@ def _batch(
     )
 
 
-def pools(world: World, seen: Observation, spent: F64, stamp: Stamp) -> list[PoolObserved]:
+def pools(
+    world: World, inventory: Inventory, seen: Observation, spent: F64, stamp: Stamp
+) -> list[PoolObserved]:
     """Every pool as the cloud's and the cluster's API answer."""
     state = world.state
     launches = state.launch[0, : int(state.env["launch_length"][0])]
     waiting = np.bincount(launches["pool"], launches["count"], world.layout.pools)
-    inventory = declare(world.population, world.cluster)
     return [
         PoolObserved(
             **stamp._asdict(),

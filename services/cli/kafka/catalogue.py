@@ -9,6 +9,7 @@ from schemas.topics import DOMAIN_PARTITIONS, HOUR_MS, TOPICS, Topic, state_topi
 MIB: Final = 1024 * 1024
 
 STATEFUL: Final = {
+    "collector": 1,
     "aggregator": DOMAIN_PARTITIONS,
     "forecaster": 1,
     "commander": 1,

@@ -8,6 +8,8 @@ from threading import Event as Signal
 from threading import Thread
 from typing import Final
 
+from msgspec.structs import replace
+
 from models.sim.describe.errors import InputError
 from schemas.fields import Event
 from schemas.topics import topic_of
@@ -45,7 +47,7 @@ def follow(root: Path, run: Run, view: View) -> Results:
     results = results_of(run)
     if results is None:
         raise InputError(f"the simulated cluster does not answer, see {run.folder}/logs")
-    return results
+    return _with_overruns(results, picture)
 
 
 def has_ended(run: Run | None) -> bool:
@@ -91,7 +93,13 @@ def follow_memory(system: MemorySystem, scene: Scene, view: View, tick_s: float)
             # A machine that cannot keep up runs late and never hurries afterwards.
             due = max(due + tick_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
-    return system.cluster.results()
+    return _with_overruns(system.cluster.results(), picture)
+
+
+def _with_overruns(results: Results, picture: Picture) -> Results:
+    """Budgets are known to the controllers alone, so the cluster could not count these."""
+    rows = [replace(row, budget_overruns=picture.overruns) for row in results.rows]
+    return replace(results, rows=rows)
 
 
 class Watcher(Handler[None]):
@@ -120,8 +128,3 @@ class Watcher(Handler[None]):
 
     def load(self, key: str, data: bytes) -> None:
         """Nothing."""
-
-
-def tick_seconds_of(request_speed: float, lock_step: bool, tick_seconds: int) -> float:
-    """Seconds on the wall that a tick is to take."""
-    return 0.0 if lock_step else tick_seconds / request_speed

@@ -45,6 +45,7 @@ def lineup(
             # A world that died cannot be taken up again: it would begin at its first tick, which
             # everybody has closed.
             restarts=name != SIMCLUSTER,
+            outlives=name == SIMCLUSTER,
         )
         for name in SERVICES
     )

@@ -22,7 +22,7 @@ from services.cli.system import record
 E = TypeVar("E", bound=Event)
 
 _POLL_S: Final = 0.2
-_FIRST_WINDOW: Final = 64
+_FIRST_WINDOW: Final = 8
 """Records from the end that are looked at first; most often it is among them."""
 _WIDER: Final = 4
 _CONNECT_MS: Final = 10_000

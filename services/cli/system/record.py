@@ -33,6 +33,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """Services of a stage are started when all of the stages before are ready."""
     restarts: bool = True
     """Whether a death can be mended by a new start."""
+    outlives: bool = False
+    """Others need it to finish what they have begun: it is stopped after them."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

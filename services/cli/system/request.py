@@ -60,6 +60,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             return "lock-step"
         return "real time" if self.speed == 1 else f"{self.speed:g} times real time"
 
+    def wall_seconds(self, tick_seconds: int) -> float:
+        """That a tick is to take; none where nobody is waited for but the services."""
+        return 0.0 if self.lock_step else tick_seconds / self.speed
+
     @property
     def tick_patience_s(self) -> float:
         """To wait for what is missing of a tick: a fifth of it, but as long as Kafka may take."""

@@ -145,9 +145,10 @@ class Supervisor:
         self._tell(msgspec.structs.replace(self._run, standings=standings))
 
     def stop(self) -> None:
-        """End all of them."""
-        running = [ward.standing.process for ward in self.wards]
-        processes.end_all(running, STOP_S)
+        """End all of them, those that the others need last."""
+        for last in (False, True):
+            wards = [ward for ward in self.wards if ward.spec.outlives == last]
+            processes.end_all([ward.standing.process for ward in wards], STOP_S)
         for ward in self.wards:
             if ward.child is not None:
                 ward.child.poll()

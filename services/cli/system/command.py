@@ -1,0 +1,184 @@
+"""`hirl up`, `hirl status` and `hirl down`: the whole system on this machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+from rich.console import Console
+
+from models.sim.describe.errors import InputError
+from services.cli.options import AppsOption, ClusterOption, JsonOption, ScenarioOption, SeedOption
+from services.cli.outcome import figures
+from services.cli.output import table, write_json
+
+if TYPE_CHECKING:
+    from services.cli.system.request import Request
+    from services.simcluster.score import Results
+
+SCENARIO: Final = "flash-sale-20-min-early"
+UP_EXAMPLES: Final = (
+    "Examples: [bold]hirl up --apps 155 --lock-step[/bold], "
+    "[bold]hirl up --scenario cascade --speed 0.5 --mode preview --detach[/bold], "
+    "[bold]hirl up --bus memory --apps 155 --speed 2[/bold]"
+)
+STATUS_EXAMPLES: Final = "Example: [bold]hirl status --json .hirl/status.json[/bold]"
+DOWN_EXAMPLES: Final = "Example: [bold]hirl down[/bold]"
+
+PaceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--speed",
+        metavar="X",
+        help="Simulated minutes per second, free-running; real time when not given.",
+    ),
+]
+LockStepOption = Annotated[
+    bool,
+    typer.Option("--lock-step", help="The cluster waits for every decision: as fast as it goes."),
+]
+BusOption = Annotated[
+    Literal["kafka", "memory"],
+    typer.Option("--bus", help="A real Kafka and a process per service, or all in this process."),
+]
+BrokersOption = Annotated[
+    int,
+    typer.Option("--brokers", metavar="1|3", help="Brokers: 1, or 3 to survive the loss of one."),
+]
+SecureOption = Annotated[
+    bool, typer.Option("--secure", help="TLS, a password per service, and ACLs.")
+]
+ModeOption = Annotated[
+    Literal["auto", "preview", "canary"],
+    typer.Option("--mode", help="preview changes nothing, canary one app in twenty."),
+]
+ForecastOption = Annotated[
+    Literal["calendar", "seasonal", "persistence"],
+    typer.Option("--forecast", help="The model that the forecaster serves."),
+]
+FollowOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--follow/--detach",
+        help="Watch until the scenario ends, or leave it running; follows on a terminal.",
+    ),
+]
+
+
+def up(
+    scenario: ScenarioOption = SCENARIO,
+    seed: SeedOption = 0,
+    apps: AppsOption = None,
+    cluster: ClusterOption = None,
+    speed: PaceOption = None,
+    lock_step: LockStepOption = False,
+    bus: BusOption = "kafka",
+    brokers: BrokersOption = 1,
+    secure: SecureOption = False,
+    mode: ModeOption = "auto",
+    forecast: ForecastOption = "calendar",
+    follow: FollowOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Start the whole system on a simulated cluster: Kafka, every service, and a live view.
+
+    Followed, it ends with the scenario, or by Ctrl-C, and leaves nothing running.
+    """
+    # Kafka's clients are slow to import, and only where services run.
+    from services.cli.system.request import Request  # noqa: PLC0415
+
+    if lock_step and speed is not None:
+        raise InputError("--speed is for a cluster that runs freely: leave out --lock-step")
+    request = Request(
+        scenario=scenario,
+        seed=seed,
+        apps=apps,
+        cluster=cluster,
+        speed=1.0 if speed is None else speed * 60,
+        lock_step=lock_step,
+        brokers=brokers,
+        secure=secure,
+        mode=mode,
+        forecast=forecast,
+    )
+    request.check()
+    console = Console(emoji=False, highlight=False)
+    follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
+    if json is not None and not follow:
+        raise InputError("--json: figures are known at the end, so it needs --follow")
+    if bus == "memory":
+        _in_memory(console, request, follow, json)
+    else:
+        _on_kafka(console, request, follow, json)
+
+
+def status(json: JsonOption = None) -> None:
+    """Show what runs, how far behind it is and how far the scenario has come; exit 1 if not all.
+
+    The event age is the mean since the start of the service.
+    """
+    from services.cli.system import overview  # noqa: PLC0415
+
+    found = overview.look()
+    console = Console(emoji=False, highlight=False)
+    if found is None:
+        console.print("no system runs here: hirl up starts one")
+        raise typer.Exit(1)
+    overview.show(console, found)
+    if json is not None:
+        write_json(json, found)
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+def down() -> None:
+    """Stop everything that `hirl up` started here, and nothing else. Logs stay, records go."""
+    from services.cli.system import launch  # noqa: PLC0415
+
+    console = Console(emoji=False, highlight=False)
+    console.print("stopping ...")
+    ended = launch.stop()
+    console.print(f"stopped {ended} processes" if ended else "nothing was running")
+
+
+def _on_kafka(console: Console, request: "Request", follow: bool, json: Path | None) -> None:
+    from services.cli.system import launch  # noqa: PLC0415
+    from services.cli.system.follow import follow as watch  # noqa: PLC0415
+    from services.cli.system.record import ROOT  # noqa: PLC0415
+    from services.cli.system.view import view_for  # noqa: PLC0415
+
+    run = launch.start(request, ROOT, console)
+    if not follow:
+        console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
+        console.print("look: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
+        return
+    try:
+        results = watch(ROOT, run, view_for(console, run.scene))
+    finally:
+        console.print("stopping ...")
+        launch.stop(ROOT)
+        console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
+    _finish(console, results, json)
+
+
+def _in_memory(console: Console, request: "Request", follow: bool, json: Path | None) -> None:
+    from services.cli.system.follow import follow_memory  # noqa: PLC0415
+    from services.cli.system.in_process import memory_system  # noqa: PLC0415
+    from services.cli.system.view import view_for  # noqa: PLC0415
+
+    if not follow:
+        raise InputError("--detach: the memory bus lives in this process, use --bus kafka")
+    if request.secure or request.brokers != 1:
+        raise InputError("--brokers, --secure: the memory bus has no brokers, use --bus kafka")
+    system, scene = memory_system(request, console)
+    pace = request.wall_seconds(scene.tick_seconds)
+    _finish(console, follow_memory(system, scene, view_for(console, scene), pace), json)
+
+
+def _finish(console: Console, results: "Results", json: Path | None) -> None:
+    for finding in results.failures:
+        console.print(f"{finding.name}: {finding.explanation}", soft_wrap=not console.is_terminal)
+    for row in results.rows:
+        title = f"{row.scenario} under our services, seed {row.seed}"
+        console.print(table(title, ("figure", "value"), figures(row)))
+    if json is not None:
+        write_json(json, results)

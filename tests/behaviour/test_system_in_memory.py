@@ -1,0 +1,130 @@
+"""The whole system on the in-memory bus decides as the in-process run does, whatever happens."""
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.budget_granted import BudgetGranted
+from schemas.capacity_requested import CapacityRequested
+from schemas.demand_forecast import DemandForecast
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from schemas.topics import topic_of
+from services._kit import cluster_file
+from services._kit.handler import Handler
+from services.actuator.decide import ActuatorHandler
+from services.actuator.permission import Modes
+from services.aggregator.decide import AggregatorHandler
+from services.breaker.decide import BreakerHandler
+from services.cli.system import memory
+from services.cli.system.memory import MemorySystem
+from services.commander.decide import CommanderHandler
+from services.forecaster.decide import ForecasterHandler
+from services.soldier.decide import SoldierHandler
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from system_data import contest, decided_by_events, decided_in_process, first_difference
+
+APPS, SEED, TICKS = 60, 3, 30
+HANDLERS: tuple[type[Handler[Any]], ...] = (
+    AggregatorHandler,
+    ForecasterHandler,
+    CommanderHandler,
+    SoldierHandler,
+    ActuatorHandler,
+    BreakerHandler,
+)
+SERVICES = tuple(handler.name for handler in HANDLERS)
+DECISIONS = (ScalePlanned, BudgetGranted, CapacityRequested, DemandForecast)
+
+
+def compare(system: MemorySystem, ticks: int = TICKS) -> str | None:
+    """The first difference to the in-process run; None when there is none."""
+    for _ in islice(system.ticks(), ticks):
+        pass
+    found = decided_by_events([e for kind in DECISIONS for e in system.bus.events(kind)])
+    for decided in islice(decided_in_process(contest(APPS, SEED)), ticks):
+        difference = first_difference(decided.values, found.get(decided.tick, {}))
+        if difference is not None:
+            return f"tick {decided.tick}: {difference}"
+    return None
+
+
+def system(modes: Modes | None = None) -> MemorySystem:
+    return MemorySystem(contest(APPS, SEED).world, modes=modes)
+
+
+def test_services_decide_bit_for_bit_as_the_in_process_run() -> None:
+    assert compare(system()) is None
+
+
+def test_a_coefficient_that_differs_in_its_last_bit_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual = cluster_file.parameters_of()
+    # The kernels take it as float32, so that is where its last bit is.
+    bit = float(np.nextafter(np.float32(usual.smoothing), np.float32(1)))
+    monkeypatch.setattr(memory, "parameters_of", lambda: usual._replace(smoothing=bit))
+    assert compare(system()) is not None
+
+
+def test_a_service_that_dies_between_two_ticks_changes_nothing() -> None:
+    running = system()
+    for tick in islice(running.ticks(), TICKS):
+        victim = SERVICES[tick % len(SERVICES)]
+        running.bus.kill(victim, redeliver=3)
+        running.bus.start(victim)
+    assert _same_as_undisturbed(running)
+
+
+def test_everything_delivered_twice_changes_nothing() -> None:
+    running = system()
+    running.bus.duplicate = lambda _: True
+    assert compare(running) is None
+    assert _applied_once(running)
+
+
+def test_each_planned_change_ends_exactly_once() -> None:
+    running = system()
+    assert compare(running) is None
+    planned = {plan.decision_id: plan.changes for plan in running.bus.events(ScalePlanned)}
+    applied = {done.decision_id: len(done.apps) for done in running.bus.events(ScaleApplied)}
+    assert applied == planned
+    assert sum(planned.values()) > 0
+
+
+def test_preview_decides_and_changes_nothing() -> None:
+    running = system(Modes("preview"))
+    for _ in islice(running.ticks(), TICKS):
+        pass
+    done = running.bus.events(ScaleApplied)
+    assert sum(len(event.apps) for event in done) > 0
+    assert {reason for event in done for reason in event.reasons} == {"preview"}
+    assert not running.cluster.journal
+
+
+def test_poison_on_every_topic_is_a_dead_letter_and_the_system_goes_on() -> None:
+    running = system()
+    ticks = running.ticks()
+    next(ticks)
+    read = {topic_of(kind).name for one in HANDLERS for kind in (*one.inputs, *one.reference)}
+    for topic in read:
+        running.bus.put(topic, b"poison", b"{ this is no event")
+    assert [next(ticks) for _ in range(6)] == list(range(1, 7))
+    assert {letter.topic for letter in running.bus.dead_letters} == read
+    assert {letter.service for letter in running.bus.dead_letters} == set(SERVICES)
+
+
+def _same_as_undisturbed(running: MemorySystem) -> bool:
+    found = decided_by_events([e for kind in DECISIONS for e in running.bus.events(kind)])
+    expected = islice(decided_in_process(contest(APPS, SEED)), TICKS)
+    return all(first_difference(d.values, found[d.tick]) is None for d in expected)
+
+
+def _applied_once(running: MemorySystem) -> bool:
+    applied = [(e.app, e.decision_id) for e in running.cluster.journal if e.outcome == "applied"]
+    return len(applied) == len(set(applied))

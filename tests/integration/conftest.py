@@ -1,0 +1,149 @@
+"""A real Kafka, a secured one and a real Prometheus, started once for all integration tests."""
+
+import gc
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from models.sim.describe.errors import InputError
+from services.cli import prometheus_server
+from services.cli.kafka import client, cluster, processes, provision, reconcile
+from services.cli.kafka.client import Running
+
+_HERE = Path(__file__).parent
+_STARTED = pytest.StashKey[list[str]]()
+_LEAK = r"unclosed <(socket|ssl)\."
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STARTED] = []
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say against what was tested."""
+    for line in config.stash[_STARTED]:
+        terminalreporter.write_line(line)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """kafka-python 3.0.12 does not close the socket of a connection that failed."""
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(f"ignore:{_LEAK}:ResourceWarning"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Tests elsewhere are not to stumble over leaked sockets.
+
+    Not in a fixture: until a test is all over, its captured log holds the connections.
+    """
+    result = yield
+    if nextitem is None or _HERE not in nextitem.path.parents:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _LEAK, ResourceWarning)
+            # They hang on coroutines that hang on each other: once is not enough.
+            for _ in range(5):
+                gc.collect()
+    return result
+
+
+@pytest.fixture(scope="session")
+def workplace() -> Iterator[Path]:
+    """A folder of this session's own, gone afterwards."""
+    _sweep()
+    Path(".hirl").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"test-{os.getpid()}-", dir=".hirl"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Stop and remove what sessions left behind that were killed: their pid is in the name."""
+    for folder in Path(".hirl").glob("test-*-*"):
+        owner = folder.name.split("-")[1]
+        if owner.isdigit() and not processes.command_line(int(owner)):
+            for home in filter(Path.is_dir, folder.iterdir()):
+                cluster.stop(home, wipe=True, patience_s=0)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def start_kafka(workplace: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Running]]:
+    """Starts a cluster in a folder of the given name; all are stopped at the end."""
+    _have("Kafka", lambda: provision.runtime(Console(quiet=True)))
+    homes: list[Path] = []
+
+    def start(name: str, *, brokers: int = 1, secure: bool = False) -> Running:
+        home = workplace / name
+        homes.append(home)
+        started = Running(home=home, cluster=cluster.start(home, brokers=brokers, secure=secure))
+        admin = client.admin(started.options())
+        try:
+            assert reconcile.apply_to(admin, acls=secure).differences == []
+        finally:
+            admin.close()
+        known = started.cluster
+        pytestconfig.stash[_STARTED].append(
+            f"Apache Kafka {known.version}, cluster id {known.cluster_id}, "
+            f"{brokers} broker(s), {known.security}"
+        )
+        return started
+
+    yield start
+    for home in homes:
+        # The data goes anyway, so there is nothing for a broker to tidy up.
+        cluster.stop(home, wipe=True, patience_s=0)
+
+
+@pytest.fixture(scope="session")
+def kafka(start_kafka: Callable[..., Running]) -> Running:
+    """One broker without security."""
+    return start_kafka("plain")
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(start_kafka: Callable[..., Running]) -> Running:
+    """One broker with TLS, a password per service and ACLs."""
+    return start_kafka("secure", secure=True)
+
+
+@pytest.fixture
+def start_prometheus(
+    workplace: Path, pytestconfig: pytest.Config
+) -> Iterator[Callable[[str], prometheus_server.Server]]:
+    """Starts a Prometheus with a configuration (the YAML text); stopped after the test."""
+    _have("Prometheus", prometheus_server.program)
+    started: list[prometheus_server.Server] = []
+
+    def start(config: str) -> prometheus_server.Server:
+        home = Path(tempfile.mkdtemp(prefix="prometheus-", dir=workplace))
+        (home / "prometheus.yml").write_text(config)
+        server = prometheus_server.start(home / "prometheus.yml", home)
+        started.append(server)
+        line = f"Prometheus {server.version}"
+        if line not in pytestconfig.stash[_STARTED]:
+            pytestconfig.stash[_STARTED].append(line)
+        return server
+
+    yield start
+    for server in started:
+        prometheus_server.stop(server)
+
+
+def _have(what: str, provide: Callable[[], object]) -> None:
+    """Skip where something cannot be had, but not where a skip would pass for a result."""
+    try:
+        provide()
+    except InputError as error:
+        if os.environ.get("CI") or os.environ.get("HIRL_REQUIRE_REAL") == "1":
+            pytest.fail(f"a real {what} is required here: {error}")
+        pytest.skip(f"no real {what}: {error}")

@@ -1,0 +1,194 @@
+"""The collector and the provisioner on a real broker."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestServer
+from kafka.admin import NewTopic
+from kafka.errors import TopicAlreadyExistsError
+
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import Scenario
+from models.sim.world import World
+from schemas.app_declared import AppDeclared
+from schemas.capacity_requested import CapacityRequested, NodesByUrgency
+from schemas.codec import decode
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.event_scheduled import EventScheduled
+from schemas.fields import Event
+from schemas.metrics_sampled import MetricsSampled
+from schemas.pool_observed import PoolObserved
+from schemas.topics import state_topic, topic_of
+from services._kit.kafka import KafkaOutlet, Reader
+from services._kit.settings import KitSettings
+from services.cli.kafka import client
+from services.cli.kafka.client import Running
+from services.collector.app import collect, last_tick
+from services.collector.settings import Settings
+from services.simcluster import events
+from services.simcluster.cluster import SimulatedCluster
+from services.simcluster.feed import KafkaFeed
+from services.simcluster.http import Api
+from services.simcluster.live import LiveCluster
+from services.simcluster.pace import lock_step
+
+TICKS = 12
+CLUSTER = with_apps(load_cluster(), 20)
+
+
+@pytest.fixture
+def kit(kafka: Running) -> KitSettings:
+    admin = client.admin(kafka.options())
+    try:
+        name = state_topic("collector")
+        config = {"cleanup.policy": "compact"}
+        admin.create_topics([NewTopic(name, 1, 1, topic_configs=config)])
+    except TopicAlreadyExistsError:
+        pass
+    finally:
+        admin.close()
+    found = KitSettings(kafka_bootstrap=kafka.bootstrap)
+    asyncio.run(forget(found))
+    return found
+
+
+async def forget(kit: KitSettings) -> None:
+    """Other tests may have used the same broker."""
+    outlet = KafkaOutlet("collector", kit, by_domain=False)
+    await outlet.start()
+    await outlet.save("simcluster", None, None)
+    await outlet.stop()
+
+
+def cluster() -> SimulatedCluster:
+    scenario = Scenario(
+        name="collected-once",
+        shows="Nothing.",
+        start="Tue 10:00",
+        length_minutes=2,
+        warmup_minutes=0,
+    )
+    return SimulatedCluster(World(CLUSTER, scenario, [1]))
+
+
+def stamp_of(tick: int) -> str:
+    """Trace of a tick of this run."""
+    fresh = cluster()
+    fresh.world.state.env["tick"] = tick
+    return events.stamp_of(fresh.world, fresh.axis).trace_id
+
+
+async def published(kit: KitSettings, *kinds: type[Event]) -> list[Event]:
+    found: list[Event] = []
+    async with Reader(kit) as reader:
+        async for record in reader.to_end([topic_of(kind).name for kind in kinds]):
+            event = decode(record.topic, record.value, record.headers)
+            assert event is not None
+            found.append(event)
+    return found
+
+
+def request(pool: str, live: LiveCluster) -> CapacityRequested:
+    seen = live.cluster.observation()
+    return CapacityRequested(
+        tick=seen.tick,
+        time=seen.time,
+        pool=pool,
+        epoch=seen.tick,
+        valid_until_tick=seen.tick + 10,
+        nodes=NodesByUrgency(),
+    )
+
+
+async def decide(live: LiveCluster, kit: KitSettings, last: int) -> None:
+    """Do nothing in each tick, as soon as all of it is on the bus; nodes are asked for on it."""
+    outlet = KafkaOutlet("commander", kit, by_domain=False)
+    await outlet.start()
+    try:
+        while live.cluster.tick < last:
+            tick = live.cluster.tick
+            while await last_tick(kit, "simcluster") < tick:  # noqa: ASYNC110  nobody would tell
+                await asyncio.sleep(0.05)
+            for domain in CLUSTER.domain_names:
+                live.apply(domain, tick, [])
+            if tick % 6 == 0:
+                await outlet.publish([request(pool, live) for pool in CLUSTER.pool_names])
+            await live.newer_than(tick)
+    finally:
+        await outlet.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  nobody would tell
+            await asyncio.sleep(0.05)
+
+
+async def while_running(work: Coroutine[Any, Any, None], *others: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(60):
+        await work
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def test_every_tick_is_on_the_bus_once_over_a_restart_of_the_collector(kit: KitSettings) -> None:
+    live = LiveCluster(cluster())
+    feed = KafkaFeed(kit)
+
+    async def run() -> None:
+        async with TestServer(Api(live, lambda: feed.ready).application()) as server:
+            settings = Settings(url=str(server.make_url("/")))
+            feeding = asyncio.create_task(feed.run(live.request_capacity))
+            pacing = asyncio.create_task(lock_step(live))
+            await until(lambda: feed.ready)
+            first = asyncio.create_task(collect(settings, kit))
+            await while_running(decide(live, kit, 5), first)
+            second = asyncio.create_task(collect(settings, kit))
+            await while_running(decide(live, kit, TICKS), feeding, pacing)
+            await second
+
+    asyncio.run(run())
+    assert live.cluster.finished
+    traces = {stamp_of(tick) for tick in range(TICKS)}
+    seen = asyncio.run(published(kit, MetricsSampled, PoolObserved))
+    ours = [event for event in seen if event.trace_id in traces]
+    counted = Counter((e.tick, e.domain) for e in ours if isinstance(e, MetricsSampled))
+    assert counted == Counter(
+        {(tick, domain): 1 for tick in range(TICKS) for domain in CLUSTER.domain_names}
+    )
+    pools = [event for event in ours if isinstance(event, PoolObserved)]
+    assert len(pools) == TICKS * len(CLUSTER.pool_names)
+    told = asyncio.run(published(kit, AppDeclared, DemandBackfilled, EventScheduled))
+    apps = {event.app: event for event in told if isinstance(event, AppDeclared)}
+    assert [apps[name] for name in live.cluster.names] == live.cluster.inventory()
+    history = {event.domain: event for event in told if isinstance(event, DemandBackfilled)}
+    assert [history[name] for name in CLUSTER.domain_names] == live.cluster.history()
+    assert asyncio.run(last_tick(kit, "simcluster")) == TICKS - 1
+
+
+def test_requests_of_an_earlier_run_are_not_heard(kit: KitSettings) -> None:
+    live = LiveCluster(cluster())
+    heard: list[CapacityRequested] = []
+
+    async def publish(*requests: CapacityRequested) -> None:
+        outlet = KafkaOutlet("commander", kit, by_domain=False)
+        await outlet.start()
+        await outlet.publish(requests)
+        await outlet.stop()
+
+    async def run() -> None:
+        await publish(request("payments", live))
+        feed = KafkaFeed(kit)
+        feeding = asyncio.create_task(feed.run(heard.append))
+        await until(lambda: feed.ready)
+        await publish(request("fraud", live))
+        await until(lambda: bool(heard))
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+
+    asyncio.run(run())
+    assert [wanted.pool for wanted in heard] == ["fraud"]

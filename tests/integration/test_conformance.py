@@ -1,0 +1,73 @@
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.cli.kafka.client import Running
+from services.cli.kafka.security import ADMIN, credentials_file, read_credentials
+from tests.kit_conformance import Conformance
+from tests.kit_example import granted, sampled
+from tests.kit_kafka import OnKafka
+
+Start = Callable[[dict[str, str]], OnKafka]
+
+
+@pytest.fixture(params=["faust", "plain"])
+def example(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
+    made: list[OnKafka] = []
+
+    def make(connect: dict[str, str]) -> OnKafka:
+        made.append(OnKafka(connect, request.param, tmp_path))
+        return made[-1]
+
+    yield make
+    for bus in made:
+        bus.close()
+
+
+@pytest.fixture
+def bus(kafka: Running, example: Start) -> OnKafka:
+    return example({"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap})
+
+
+class TestKafka(Conformance):
+    """The real thing, a process of its own."""
+
+
+def test_a_second_process_takes_over_within_seconds_of_a_kill(bus: OnKafka) -> None:
+    domains = [f"{bus.prefix}{name}" for name in "abcdefgh"]
+    bus.start()
+    bus.publish(*(event(domain, 1) for domain in domains for event in (granted, sampled)))
+    bus.answers(8)
+    bus.start(instance="1")
+    bus.until(lambda: len(bus.partitions("1") or ()) == 4)
+    bus.kill()
+    killed = time.monotonic()
+    bus.publish(*(event(domain, 2) for domain in domains for event in (granted, sampled)))
+    answers = bus.answers(16)
+    assert time.monotonic() - killed < 30.0
+    newest = {answer.scope: answer.since_tick for answer in answers}
+    assert newest == dict.fromkeys(domains, 2)
+
+
+def test_for_a_state_of_the_cluster_one_process_works_and_the_other_stands_by(
+    bus: OnKafka,
+) -> None:
+    everything = list(range(8))
+    bus.start(scope="cluster")
+    bus.until(lambda: bus.partitions("0") == everything)
+    bus.start(instance="1", scope="cluster")
+    bus.until(lambda: bus.partitions("1") == [])
+    assert bus.partitions("0") == everything
+    bus.kill()
+    bus.until(lambda: bus.partitions("1") == everything)
+
+
+def test_services_connect_with_a_password_over_tls(secure_kafka: Running, example: Start) -> None:
+    bus = example(read_credentials(credentials_file(secure_kafka.home, ADMIN)))
+    domain = f"{bus.prefix}a"
+    bus.start()
+    bus.publish(granted(domain, 1), sampled(domain, 1))
+    assert [answer.reason for answer in bus.answers(1)] == ["joined"]
+    assert bus.terminate() == 0

@@ -1,0 +1,97 @@
+"""A secured broker refuses what schemas/topics.py does not allow."""
+
+import stat
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+
+from models.sim.describe.errors import InputError
+from services.cli.kafka import administration, client, reconcile, security
+from services.cli.kafka.acls import Permission, app_id
+from services.cli.kafka.client import Running
+from services.cli.kafka.properties import log_of
+
+BUDGETS = "hirl.budget-granted.v1"
+APPLIED = "hirl.scale-applied.v1"
+WAIT_S = 10
+
+
+def _send(kafka: Running, user: str, topic: str) -> int:
+    # Not `with`: a refused producer has records left that closing would wait for.
+    producer = KafkaProducer(**kafka.options(user), acks="all", max_block_ms=10_000)
+    try:
+        return int(producer.send(topic, key=b"payments", value=b"{}").get(WAIT_S).offset)
+    finally:
+        producer.close(timeout=1)
+
+
+@pytest.mark.parametrize(("user", "topic"), [("commander", BUDGETS), ("actuator", APPLIED)])
+def test_the_one_writer_of_a_topic_may_write(secure_kafka: Running, user: str, topic: str) -> None:
+    assert _send(secure_kafka, user, topic) >= 0
+
+
+@pytest.mark.parametrize(
+    ("user", "topic"), [("soldier", BUDGETS), ("operator", BUDGETS), ("commander", APPLIED)]
+)
+def test_everyone_else_is_refused_by_the_broker(
+    secure_kafka: Running, user: str, topic: str
+) -> None:
+    with pytest.raises(TopicAuthorizationFailedError):
+        _send(secure_kafka, user, topic)
+
+
+def test_a_consumer_reads_in_its_own_group_and_in_no_other(secure_kafka: Running) -> None:
+    _send(secure_kafka, "commander", BUDGETS)
+    options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": WAIT_S * 1000}
+    own = secure_kafka.options("soldier") | options
+    with KafkaConsumer(BUDGETS, **own, group_id=app_id("soldier")) as consumer:
+        assert next(consumer).key == b"payments"
+    with (
+        KafkaConsumer(BUDGETS, **own, group_id=app_id("actuator")) as consumer,
+        pytest.raises(GroupAuthorizationFailedError),
+    ):
+        next(consumer)
+
+
+def test_no_service_may_make_topics(secure_kafka: Running) -> None:
+    admin = client.admin(secure_kafka.options("commander"))
+    try:
+        with pytest.raises(TopicAuthorizationFailedError):
+            admin.create_topics({f"{app_id('commander')}-changelog": {"num_partitions": 1}})
+    finally:
+        admin.close()
+
+
+def test_a_wrong_password_is_refused(secure_kafka: Running) -> None:
+    wrong = secure_kafka.options("commander") | {"sasl_plain_password": "guessed"}
+    with pytest.raises(InputError, match="is the password right"):
+        client.admin(wrong, patience_ms=2_000)
+    # The broker's own word: the client only sees that it is cut off.
+    log = log_of(secure_kafka.home, secure_kafka.cluster.nodes[0]).read_text()
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in log
+
+
+def test_without_tls_nothing_is_answered(secure_kafka: Running) -> None:
+    with pytest.raises(InputError):
+        client.admin(client.options(secure_kafka.bootstrap), patience_ms=1_000)
+
+
+def test_secrets_are_readable_by_their_owner_only(secure_kafka: Running) -> None:
+    files = [security.credentials_file(secure_kafka.home, user) for user in security.users()]
+    files += [security.key_store_file(secure_kafka.home), secure_kafka.home / "tls" / "ca.key"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_granted_write_to_budgets_is_found_by_check(secure_kafka: Running) -> None:
+    planted = Permission("soldier", "WRITE", "topic", BUDGETS)
+    admin = client.admin(secure_kafka.options())
+    try:
+        assert reconcile.compare(admin, acls=True).differences == []
+        administration.grant(admin, [planted])
+        # Not removed by apply: it may be meant.
+        (difference,) = reconcile.apply_to(admin, acls=True).differences
+        assert difference.subject == f"acl {planted}"
+    finally:
+        admin.delete_acls([administration._acl(planted)])
+        admin.close()

@@ -1,0 +1,121 @@
+"""`hirl topics apply` and `check` on a real broker."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from typer.testing import CliRunner
+
+from schemas.topics import DOMAIN_PARTITIONS, TOPICS
+from services.cli import topics
+from services.cli.kafka import administration, client, reconcile
+from services.cli.kafka.acls import Permission, permissions
+from services.cli.kafka.catalogue import STATEFUL, wanted_topics
+from services.cli.kafka.client import Running
+from services.cli.kafka.differences import permission_differences
+
+
+@pytest.fixture
+def admin(kafka: Running) -> Iterator[KafkaAdminClient]:
+    connection = client.admin(kafka.options())
+    yield connection
+    connection.close()
+
+
+def _hirl_topics(kafka: Running, *arguments: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(topics.app, [*arguments, "--bootstrap", kafka.bootstrap])
+    return result.exit_code, result.output.splitlines()
+
+
+def test_what_was_applied_has_no_differences(kafka: Running, tmp_path: Path) -> None:
+    figures = tmp_path / "check.json"
+    count = len(TOPICS) + len(STATEFUL)
+    told = _hirl_topics(kafka, "check", "--json", str(figures))
+    assert told == (0, [f"{count} topics: 0 difference(s)"])
+    assert json.loads(figures.read_text())["differences"] == []
+
+
+def test_the_broker_has_the_settings_of_the_map(admin: KafkaAdminClient) -> None:
+    found = administration.read_topics(admin)
+    budgets = found["hirl.budget-granted.v1"]
+    assert budgets.partitions == DOMAIN_PARTITIONS
+    assert budgets.configs["cleanup.policy"] == "compact"
+    assert budgets.configs["max.message.bytes"] == "1048576"
+    assert found["hirl.scale-applied.v1"].configs["retention.ms"] == str(30 * 24 * 3_600_000)
+    assert found["hirl.state-soldier.v1"].configs["cleanup.policy"] == "compact"
+
+
+def test_planted_drift_is_found_line_by_line_and_mended(
+    kafka: Running, admin: KafkaAdminClient
+) -> None:
+    applied = ConfigResource(
+        ConfigResourceType.TOPIC, "hirl.scale-applied.v1", {"retention.ms": "1000"}
+    )
+    admin.alter_configs([applied])
+    admin.delete_topics(["hirl.rejected.v1"])
+    drift = [
+        "hirl.scale-applied.v1: retention.ms is 1000, expected 2592000000",
+        "hirl.rejected.v1: missing",
+    ]
+
+    code, lines = _hirl_topics(kafka, "check")
+    assert code == topics.EXIT_DIFFERENT
+    assert lines[:-1] == [f"differs  {line}" for line in drift]
+    code, lines = _hirl_topics(kafka, "apply")
+    assert code == 0
+    assert lines[:-1] == [f"mended   {line}" for line in drift]
+    assert _hirl_topics(kafka, "check")[0] == 0
+
+
+def test_another_number_of_partitions_is_told_and_left_alone(admin: KafkaAdminClient) -> None:
+    name = "hirl.demand-forecast.v1"
+    wanted = next(topic for topic in wanted_topics(1) if topic.name == name)
+    admin.delete_topics([name])
+    admin.create_topics({name: {"num_partitions": 2, "configs": wanted.configs}})
+    try:
+        outcome = reconcile.apply_to(admin)
+        (difference,) = outcome.differences
+        assert str(difference).startswith(f"{name}: 2 partition(s), expected {DOMAIN_PARTITIONS}")
+        assert administration.read_topics(admin)[name].partitions == 2
+    finally:
+        admin.delete_topics([name])
+        assert reconcile.apply_to(admin).differences == []
+
+
+def test_with_three_copies_two_must_have_a_record() -> None:
+    assert {topic.configs["min.insync.replicas"] for topic in wanted_topics(3)} == {"2"}
+    assert {topic.configs["min.insync.replicas"] for topic in wanted_topics(1)} == {"1"}
+
+
+def test_only_the_commander_writes_budgets_and_only_the_actuator_writes_applied() -> None:
+    writers = {(one.name, one.user) for one in permissions() if one[1:3] == ("WRITE", "topic")}
+    assert {user for name, user in writers if name == "hirl.budget-granted.v1"} == {"commander"}
+    assert {user for name, user in writers if name == "hirl.scale-applied.v1"} == {"actuator"}
+    assert not any(
+        one.pattern == "prefixed" and "hirl.".startswith(one.name) for one in permissions()
+    )
+
+
+@pytest.mark.parametrize(
+    "surplus",
+    [
+        Permission("soldier", "WRITE", "topic", "hirl.budget-granted.v1"),
+        Permission("*", "ALL", "topic", "*"),
+        Permission("stranger", "ALTER", "topic", "hi", "prefixed"),
+        Permission("commander", "DENY WRITE", "topic", "hirl.budget-granted.v1"),
+    ],
+)
+def test_a_permission_to_write_that_is_not_in_the_map_is_a_difference(surplus: Permission) -> None:
+    wanted = permissions()
+    (difference,) = permission_differences(wanted, [*wanted, surplus])
+    assert not difference.mendable
+
+
+def test_other_systems_may_subscribe() -> None:
+    wanted = permissions()
+    subscriber = Permission("finance", "READ", "topic", "hirl.budget-granted.v1")
+    elsewhere = Permission("finance", "WRITE", "topic", "finance.bills")
+    assert list(permission_differences(wanted, [*wanted, subscriber, elsewhere])) == []

@@ -1,0 +1,54 @@
+"""Small simulated clusters, and what is asked of them."""
+
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.events import Event
+from models.sim.describe.scenario import Scenario
+from models.sim.population.generate import generate
+from models.sim.world import World
+from schemas.capacity_requested import CapacityRequested, NodesByUrgency
+from services.simcluster.cluster import SimulatedCluster
+from services.simcluster.target import Change
+
+CLUSTER = with_apps(load_cluster(), 20)
+POPULATION = generate(CLUSTER)
+DOMAINS, POOLS = CLUSTER.domain_names, CLUSTER.pool_names
+
+
+def simulated(*events: Event, minutes: int = 5, warmup: int = 0, seed: int = 3) -> SimulatedCluster:
+    scenario = Scenario(
+        name="small",
+        shows="Whatever a test lets happen.",
+        start="Tue 10:00",
+        length_minutes=minutes,
+        warmup_minutes=warmup,
+        events=events,
+    )
+    return SimulatedCluster(World(CLUSTER, scenario, [seed], POPULATION))
+
+
+def change(app: str, replicas: int, decision: str, cpu: int = 0, memory: int = 0) -> Change:
+    return Change(
+        app=app, replicas=replicas, cpu_request=cpu, memory_request=memory, decision_id=decision
+    )
+
+
+def request(
+    pool: str, tick: int, *, epoch: int = 0, until: int = 5, critical: int = 0, keep: int = 0
+) -> CapacityRequested:
+    return CapacityRequested(
+        tick=tick,
+        time="2026-01-06T10:00:00Z",
+        pool=pool,
+        epoch=epoch,
+        valid_until_tick=until,
+        nodes=NodesByUrgency(critical=critical),
+        keep=keep,
+    )
+
+
+def close_all(cluster: SimulatedCluster) -> None:
+    """Decide to do nothing in this tick, everywhere."""
+    for domain in DOMAINS:
+        cluster.apply(domain, cluster.tick, [])
+    for pool in POOLS:
+        cluster.request_capacity(request(pool, cluster.tick, epoch=cluster.tick, until=10**6))

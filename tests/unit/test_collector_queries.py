@@ -1,0 +1,66 @@
+"""The files of the Prometheus source are checked once, and what is wrong is one line."""
+
+from pathlib import Path
+
+import pytest
+
+from services._kit.frames import MEASURED, PODS
+from services._kit.settings import BadSettings, load
+from services.collector.queries import BadQueries, load_declared, load_queries
+from services.collector.settings import Settings
+
+
+def test_the_default_file_asks_for_all_that_the_aggregator_needs() -> None:
+    queries = load_queries()
+    assert set(queries.queries) >= {*MEASURED, *PODS}
+    spelled = [queries.spelled(query.query) for query in queries.queries.values()]
+    assert not any("$window" in query or "$ttl" in query for query in spelled)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("queries: {rpm: {query: x}}", "expected names out of rps, .*, got rpm"),
+        ("queries: {replicas: {query: x}}", "all of replicas, .* or none, lacks cpu_request"),
+        ("queries: {rps: {query: ''}}", "length >= 1"),
+        ("ttl_seconds: 0\nqueries: {}", "> 0"),
+        ("queries: [", "expected the node content"),
+        ("pools: {nodes: x}\nqueries: {}", "expected names out of ready, .*, got nodes"),
+    ],
+)
+def test_a_bad_queries_file_is_refused_in_one_line(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    file = tmp_path / "queries.yaml"
+    file.write_text(text)
+    with pytest.raises(BadQueries, match=complaint) as error:
+        load_queries(file)
+    assert "\n" not in str(error.value)
+
+
+def test_apps_without_an_ordinal_are_in_the_order_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(
+        "apps:\n"
+        "- {app: web, domain: shop, max_replicas: 9}\n"
+        "- {app: api, domain: shop, ordinal: 7}\n"
+        "- {app: etl, domain: data}\n"
+        "calendar:\n"
+        "- {name: sale, domains: [shop], starts_at: '2026-11-20T10:00:00Z',\n"
+        "   ends_at: '2026-11-20T11:00:00Z', expected_factor: 2}\n"
+    )
+    declared = load_declared(file)
+    assert [(app.app, app.ordinal) for app in declared.apps] == [("web", 0), ("api", 7), ("etl", 2)]
+    assert declared.calendar[0].expected_factor == 2
+
+
+def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadQueries, match=r"nowhere\.yaml: .*No such file"):
+        load_declared(tmp_path / "nowhere.yaml")
+
+
+def test_settings_are_checked_at_the_start() -> None:
+    _, settings = load("collector", Settings, {"HIRL_COLLECTOR_SOURCE": "prometheus"})
+    assert settings.source == "prometheus"
+    with pytest.raises(BadSettings, match="url: expected http:// or https://, got ftp://x"):
+        load("collector", Settings, {"HIRL_COLLECTOR_URL": "ftp://x"})

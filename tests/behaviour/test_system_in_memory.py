@@ -1,8 +1,6 @@
 """The whole system on the in-memory bus decides as the in-process run does, whatever happens."""
 
-import sys
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,7 @@ from services.cli.system.memory import MemorySystem
 from services.commander.decide import CommanderHandler
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from system_data import contest, decided_by_events, decided_in_process, first_difference
+from tests.system_data import contest, decided_by_events, decided_in_process, first_difference
 
 APPS, SEED, TICKS = 60, 3, 30
 HANDLERS: tuple[type[Handler[Any]], ...] = (

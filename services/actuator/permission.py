@@ -56,7 +56,8 @@ class Permissions:
             return "stale"
         if any(event.state == "open" for event, _ in found):
             return "open"
-        if self.stale_s is not None and now - max(at for _, at in found) > self.stale_s:
+        # The oldest heartbeat counts: one breaker that lives does not stand in for another.
+        if self.stale_s is not None and now - min(at for _, at in found) > self.stale_s:
             return "stale"
         return "half-open" if any(event.state == "half-open" for event, _ in found) else "closed"
 

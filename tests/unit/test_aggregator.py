@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -70,7 +72,9 @@ def test_what_did_not_arrive_is_missing_and_never_zero(bus: MemoryBus) -> None:
 
 
 def test_zeros_of_an_exporter_on_error_are_missing(bus: MemoryBus) -> None:
-    dead = {name: [0.0] * 3 for name in ("rps", "cpu_cores", "memory_gib", "latency_p99_s")}
+    dead: dict[str, Any] = {
+        name: [0.0] * 3 for name in ("rps", "cpu_cores", "memory_gib", "latency_p99_s")
+    }
     bus.publish(sampled(0), sampled(1, **dead))
     _, frame = frames(bus)
     assert frame.missing == list(APPS)

@@ -14,11 +14,12 @@ import msgspec
 from schemas.topics import state_topic
 from services._kit import probes
 from services._kit.clock import SystemClock
-from services._kit.kafka import KafkaOutlet, Reader
+from services._kit.kafka import Reader
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 from services.collector.collect import NOTHING_YET, Collector, Progress
 from services.collector.metrics import Metrics
+from services.collector.outlet import ProducerOutlet
 from services.collector.prometheus import PrometheusSource, Timing
 from services.collector.promql import Prometheus
 from services.collector.queries import load_declared, load_queries
@@ -74,7 +75,7 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
     """Put the parts together and let them work."""
     telemetry = Telemetry(SERVICE, SystemClock(), kit.silence_seconds)
     metrics = Metrics(telemetry.registry)
-    outlet = KafkaOutlet(SERVICE, kit, by_domain=False)
+    outlet = ProducerOutlet(kit)
     with _probes(kit, telemetry):
         async with aiohttp.ClientSession() as session:
             source = source_of(settings, session, lambda name: metrics.errors.labels(name).inc())

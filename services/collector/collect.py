@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -97,11 +97,14 @@ class Collector:
 
     async def _publish(self, observed: Observed) -> None:
         begun = perf_counter()
+        await _finished(self._put(observed))
+        self._metrics.publish_seconds.observe(perf_counter() - begun)
+        self._count(observed)
+
+    async def _put(self, observed: Observed) -> None:
         await self._outlet.publish(observed.events)
         done = msgspec.json.encode(Progress(observed.tick))
         await self._outlet.save(self._source.name, done, None)
-        self._metrics.publish_seconds.observe(perf_counter() - begun)
-        self._count(observed)
 
     def _count(self, observed: Observed) -> None:
         self._metrics.ticks.inc()
@@ -125,3 +128,13 @@ class Collector:
                 log.warning("no %s, asking again in %.1f s: %s", question, pause, error)
                 await self._sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+async def _finished(work: Coroutine[Any, Any, None]) -> None:
+    """Asked to stop in the middle, finish first: half a tick would be published a second time."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

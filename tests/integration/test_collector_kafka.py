@@ -27,6 +27,7 @@ from services._kit.settings import KitSettings
 from services.cli.kafka import client
 from services.cli.kafka.client import Running
 from services.collector.app import collect, last_tick
+from services.collector.outlet import ProducerOutlet
 from services.collector.settings import Settings
 from services.simcluster import events
 from services.simcluster.cluster import SimulatedCluster
@@ -57,7 +58,7 @@ def kit(kafka: Running) -> KitSettings:
 
 async def forget(kit: KitSettings) -> None:
     """Other tests may have used the same broker."""
-    outlet = KafkaOutlet("collector", kit, by_domain=False)
+    outlet = ProducerOutlet(kit)
     await outlet.start()
     await outlet.save("simcluster", None, None)
     await outlet.stop()

@@ -1,0 +1,68 @@
+"""The collector's way to the bus: kafka-python, whose producer has a thread of its own.
+
+The collector only writes, so it needs no event loop of Kafka's, and blocks in a thread instead.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafka import KafkaProducer
+
+from schemas.codec import encode
+from schemas.fields import Event
+from schemas.topics import state_topic
+from services._kit.kafka import connection
+from services._kit.settings import KitSettings
+from services.collector.settings import SERVICE
+
+_PATIENCE_S: Final = 60.0
+"""For all in-sync replicas to acknowledge a tick; a collector that waits longer starts again."""
+
+
+class ProducerOutlet:
+    """Publishes and saves. Every call returns when all in-sync replicas have the records."""
+
+    def __init__(self, settings: KitSettings) -> None:
+        self._settings = settings
+        self._producer: Any = None
+
+    async def start(self) -> None:
+        """Connect."""
+        self._producer = await asyncio.to_thread(self._connect)
+
+    async def stop(self) -> None:
+        """Send what is left and disconnect."""
+        await asyncio.to_thread(self._producer.close, _PATIENCE_S)
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """Returns when all are acknowledged; they are sent together."""
+        await asyncio.to_thread(self._publish, events)
+
+    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+        """Returns when the record is acknowledged."""
+        await asyncio.to_thread(self._save, key, data, partition)
+
+    def _connect(self) -> Any:
+        return KafkaProducer(
+            **connection(self._settings),
+            client_id=f"hirl-{SERVICE}-{self._settings.instance}",
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+        )
+
+    def _publish(self, events: Sequence[Event]) -> None:
+        records = [record for event in events for record in encode(event, SERVICE)]
+        sent = [
+            self._producer.send(
+                record.topic, record.value, key=record.key, headers=list(record.headers)
+            )
+            for record in records
+        ]
+        for one in sent:
+            one.get(_PATIENCE_S)
+
+    def _save(self, key: str, data: bytes | None, partition: int | None) -> None:
+        topic = state_topic(SERVICE)
+        self._producer.send(topic, data, key=key.encode(), partition=partition).get(_PATIENCE_S)

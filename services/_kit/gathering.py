@@ -26,9 +26,10 @@ class Gathering(Generic[T]):
         self._since.setdefault(tick, now)
         return True
 
-    def pieces(self, tick: int) -> dict[str, T]:
-        """What is there of a tick."""
-        return self._pieces.get(tick, {})
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._pieces
 
     def ready(self, names: frozenset[str], now: float, grace_s: float | None) -> int | None:
         """The earliest tick that is whole or has waited long enough; None when there is none.

@@ -182,7 +182,8 @@ class ActuatorHandler(Handler[ActuatorState]):
         """Apply the waiting plan when its frame, its budget and a breaker are there."""
         plan, frame = state.plan, state.frame
         if plan is None or state.pending is not None:
-            return Step(state)
+            # A frame that no plan has needed yet is not saved: it is to come again.
+            return Step(state, settled=frame is None or frame.tick <= state.closed)
         due, now = self.due(state), clock.now()
         late = due is not None and now >= due
         seen = frame is not None and frame.tick == plan.tick

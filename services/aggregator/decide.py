@@ -51,7 +51,7 @@ class AggregatorState:
     """[1, KNOWN, A] what the API server answered last."""
     sensing: SensingState | None = None
     drafts: dict[int, Draft] = field(default_factory=dict)
-    """Ticks that are not closed; a restart loses them, and their samples are missing."""
+    """Ticks that are not closed; not saved, but delivered again after a restart."""
 
 
 class _Instruments:
@@ -119,10 +119,10 @@ class AggregatorHandler(Handler[AggregatorState]):
             if how is None:
                 break
             events.append(self._close(tick, how, state))
-        return Step(replace(state) if events else state, events)
+        return Step(replace(state) if events else state, events, settled=not state.drafts)
 
     def save(self, state: AggregatorState) -> bytes:
-        """Samples of open ticks are not kept."""
+        """Samples of open ticks are not kept: they are delivered again."""
         values: dict[str, Any] = {
             "domain": state.domain,
             "closed": state.closed,

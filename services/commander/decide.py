@@ -103,10 +103,10 @@ class CommanderHandler(Handler[CommanderState]):
             if self._knows(state):
                 state, decided = self._decide(tick, next(iter(pieces.values())), state)
                 events += decided
-        return Step(state if events else before, events)
+        return Step(state if events else before, events, settled=state.gathering.empty)
 
     def save(self, state: CommanderState) -> bytes:
-        """Pieces of a minute that is not whole are not kept: it goes by the last known."""
+        """Pieces of a minute that is not whole are not kept: they are delivered again."""
         return pack(
             {
                 "closed": state.gathering.closed,

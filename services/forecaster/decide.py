@@ -117,10 +117,11 @@ class ForecasterHandler(Handler[ForecasterState]):
         while (tick := state.gathering.ready(everybody, now, self._grace)) is not None:
             events += self._look(tick, state.gathering.close(tick), state)
         changed = state.gathering.closed != before
-        return Step(replace(state) if changed else state, events)
+        waits = not state.gathering.empty
+        return Step(replace(state) if changed else state, events, settled=not waits)
 
     def save(self, state: ForecasterState) -> bytes:
-        """Frames that wait are not kept: the tick closes with them missing."""
+        """Frames that wait are not kept: they are delivered again."""
         values: dict[str, Any] = {"closed": state.gathering.closed, "lately": state.lately}
         if state.course is not None:
             values |= _memory_of(state.course)

@@ -14,6 +14,7 @@ from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
 from services._kit import cluster_file
 from services._kit.handler import Handler
+from services._kit.memory import Killed, MemoryBus, Moment
 from services.actuator.decide import ActuatorHandler
 from services.actuator.permission import Modes
 from services.aggregator.decide import AggregatorHandler
@@ -115,12 +116,34 @@ def test_poison_on_every_topic_is_a_dead_letter_and_the_system_goes_on() -> None
     assert {letter.service for letter in running.bus.dead_letters} == set(SERVICES)
 
 
-def _same_as_undisturbed(running: MemorySystem) -> bool:
+def _same_as_undisturbed(running: MemorySystem, ticks: int = TICKS) -> bool:
     found = decided_by_events([e for kind in DECISIONS for e in running.bus.events(kind)])
-    expected = islice(decided_in_process(contest(APPS, SEED)), TICKS)
+    expected = islice(decided_in_process(contest(APPS, SEED)), ticks)
     return all(first_difference(d.values, found[d.tick]) is None for d in expected)
 
 
 def _applied_once(running: MemorySystem) -> bool:
     applied = [(e.app, e.decision_id) for e in running.cluster.journal if e.outcome == "applied"]
     return len(applied) == len(set(applied))
+
+
+@pytest.mark.parametrize("moment", ["publish", "save", "acknowledge"])
+@pytest.mark.parametrize("victim", SERVICES)
+def test_a_service_that_dies_in_the_middle_of_a_tick_changes_nothing(
+    victim: str, moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, run = system(), MemoryBus.run
+
+    def run_on(bus: MemoryBus) -> None:
+        try:
+            run(bus)
+        except Killed:
+            bus.start(victim)
+            run(bus)
+
+    monkeypatch.setattr(MemoryBus, "run", run_on)
+    for tick in islice(running.ticks(), 14):
+        if tick in (5, 11):
+            running.bus.fail_next(victim, moment)
+    assert _same_as_undisturbed(running, 14)
+    assert _applied_once(running)

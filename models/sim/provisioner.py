@@ -10,7 +10,7 @@ from models.jit import kernel
 from models.sim.accounting import Accounts
 from models.sim.describe.overlays import Script
 from models.sim.layout import Rules
-from models.sim.nodes import finish_boots, launch, lose
+from models.sim.nodes import empty_lost, finish_boots, launch, lose
 from models.sim.plan import Plan
 from models.sim.state import (
     CPU_REQUEST,
@@ -43,7 +43,8 @@ def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script
     _ask_for_shortage(st, plan, e, rules)
     _launch_queued(st, e, rules, script)
     if st.env[e].tick % rules.physics[0].ticks_per_minute == 0:
-        _scale_down(st, acc, plan, e, rules)
+        _scale_down(st, plan, e, rules)
+        empty_lost(st, acc, e)
 
 
 @kernel
@@ -189,7 +190,7 @@ def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
 
 
 @kernel
-def _scale_down(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules) -> None:
+def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
     """Remove nodes that were under-used for long, where nothing waits and others have room."""
     drains = rules.physics[0].drains_per_minute
     for pool in range(rules.pools.size):
@@ -206,7 +207,7 @@ def _scale_down(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules) -> N
             due = _low_for_long(st, e, node, busy, rules)
             kept = st.pool[e, pool].ready <= plan.keep[e, pool]
             if due and fits_elsewhere and drains > 0 and not kept:
-                lose(st, acc, e, node, rules)
+                lose(st, e, node, rules)
                 spare -= free + used
                 drains -= 1
 

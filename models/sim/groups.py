@@ -38,6 +38,8 @@ def add_group(
     st.group[e, group].pool = pool
     st.group[e, group].count = count
     st.group[e, group].ready = ready_tick
+    st.pool[e, pool].first_app = min(st.pool[e, pool].first_app, app)
+    st.pool[e, pool].end_app = max(st.pool[e, pool].end_app, app + 1)
     _link_app(st, e, group, app)
     _occupy(st, e, app, node, pool, count)
     if ready_tick > st.env[e].tick:

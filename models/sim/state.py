@@ -108,6 +108,8 @@ POOL: Final = record_type(
     booting=INT,
     asked_cpu=LONG,  # of pending pods the provisioner knows of
     asked_memory=LONG,
+    first_app=INT,  # apps that ever had pods in the pool lie from here
+    end_app=INT,  # to one before here
 )
 
 LAUNCH: Final = record_type(pool=INT, count=INT, priority=INT)
@@ -185,6 +187,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE
     state.node["low"] = NONE
+    state.pool["first_app"] = a
     return state
 
 

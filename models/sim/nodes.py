@@ -41,7 +41,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     st.node[e, node].ready = st.env[e].tick + ticks
     st.node[e, node].market = market
     st.node[e, node].zone = _choose_zone(st, e, node, rules, script)
-    st.node[e, node].low = NONE
+    st.low[e, node] = NONE
     st.pool[e, pool].booting += 1
     st.env[e].booting += 1
     st.pool_market[e, pool, market] += 1

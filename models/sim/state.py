@@ -98,7 +98,6 @@ ENTRY: Final = record_type(
 NODE: Final = record_type(
     state=INT,
     ready=INT,  # tick at which a booting node is ready
-    low=INT,  # tick since which the node is under-used, NONE when it is not
     market=INT,
     zone=INT,
 )
@@ -142,6 +141,8 @@ class State(NamedTuple):
     room: I32
     """[E, ROOMS, N] free millicores, MiB and pods; -1 unless the node is ready, so that nothing
     fits."""
+    low: I32
+    """[E, N] tick since which a ready node is under-used, NONE when it is not."""
     pool: Records
     """[E, P] of POOL."""
     pool_market: I32
@@ -171,6 +172,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         queue=np.zeros((e, layout.queue), ENTRY),
         node=np.zeros((e, layout.nodes), NODE),
         room=np.full((e, ROOMS, layout.nodes), NONE, np.int32),
+        low=np.full((e, layout.nodes), NONE, np.int32),
         pool=np.zeros((e, layout.pools), POOL),
         pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),
         launch=np.zeros((e, layout.launches), LAUNCH),
@@ -186,7 +188,6 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     state.known[:, DOMAIN] = apps.domain
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE
-    state.node["low"] = NONE
     state.pool["first_app"] = a
     return state
 

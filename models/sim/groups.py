@@ -1,8 +1,8 @@
 """Groups of pods, linked per app from oldest to newest.
 
 A group is pods of one app that were bound to one node in one tick and become ready together.
-There are no links per node: they would double the records that every change has to fetch, and
-nodes are lost so rarely that looking for their groups among all of them costs less.
+There are no links per node: nodes are lost so rarely that looking for their groups among all of
+them costs no more, and one chain less has to be kept right.
 All bookkeeping of bound and starting pods and of free node capacity happens here, so that the
 counts cannot disagree.
 """

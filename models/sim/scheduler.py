@@ -211,6 +211,8 @@ def _fill(
             if fits > 0 and st.env[e].free_group != NONE:
                 bind(st, acc, e, app, candidate, fits, since, apps, rules)
                 left -= fits
+                if left == 0:
+                    break
         node += _BLOCK
     return wanted - left
 

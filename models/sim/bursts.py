@@ -46,14 +46,17 @@ def burst(
         use, wish, spare, gained,
     )  # fmt: skip
     for pool in range(rules.pools.size):
-        placed = st.placed[e, pool]
-        used, wishes, limits = _sum_pool(placed, use, wish, spare)
+        # Most pools are those of one domain, whose apps stand side by side.
+        apps = slice(st.pool[e, pool].first_app, st.pool[e, pool].end_app)
+        placed = st.placed[e, pool, apps]
+        used, wishes, limits = _sum_pool(placed, use[apps], wish[apps], spare[apps])
         if limits + wishes > 0:
             there = int(st.pool[e, pool].ready) * int(rules.pools[pool].cpu) // _MILLI_PER_CENTI
             idle = max(0, there - used)
             granted = min(1.0, idle / max(1, wishes))
             left = min(1.0, max(0, idle - wishes) / max(1, limits))
-            _gain(placed, wish, spare, np.float32(granted), np.float32(left), gained)
+            shares = np.float32(granted), np.float32(left)
+            _gain(placed, wish[apps], spare[apps], shares, gained[apps])
     _extend(service, flow[PAYLOAD], traits.cpu_seconds, gained, servers)
 
 
@@ -104,8 +107,9 @@ def _sum_pool(placed: I32, use: F32, wish: F32, spare: F32) -> tuple[int, int, i
 
 @kernel
 def _gain(
-    placed: I32, wish: F32, spare: F32, granted: np.float32, left: np.float32, gained: F32
+    placed: I32, wish: F32, spare: F32, shares: tuple[np.float32, np.float32], gained: F32
 ) -> None:
+    granted, left = shares
     for app in range(gained.size):
         of_pod = wish[app] * granted + spare[app] * left
         gained[app] += np.float32(placed[app]) * of_pod

@@ -12,7 +12,7 @@ from models.sim.back_off import die
 from models.sim.describe.overlays import APPEAR, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.layout import MIB_PER_GIB, Rules
-from models.sim.nodes import SPOT, lose, zone_is_lost
+from models.sim.nodes import SPOT, empty_lost, lose, zone_is_lost
 from models.sim.pods import begin_deploy
 from models.sim.records import Record, Records
 from models.sim.state import (
@@ -44,9 +44,10 @@ def churn(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script:
     """One tick of everything that happens to pods and nodes by themselves."""
     _change_inventory(st, e, script)
     _touch_apps(st, acc, e, apps, rules, script)
-    _touch_nodes(st, acc, e, rules)
-    _lose_zones(st, acc, e, rules, script)
-    _reclaim_spot(st, acc, e, rules, script)
+    _touch_nodes(st, e, rules)
+    _lose_zones(st, e, rules, script)
+    _reclaim_spot(st, e, rules, script)
+    empty_lost(st, acc, e)
 
 
 @kernel
@@ -118,7 +119,7 @@ def _restart(
 
 
 @kernel
-def _touch_nodes(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+def _touch_nodes(st: State, e: int, rules: Rules) -> None:
     """Maintenance drains and spot reclaims of the nodes whose turn it is."""
     tick = st.env[e].tick
     every = rules.physics[0].ticks_per_minute
@@ -131,24 +132,24 @@ def _touch_nodes(st: State, acc: Accounts, e: int, rules: Rules) -> None:
         if st.node[e, node].market == SPOT:
             chance += rules.physics[0].reclaim_chance
         if as_uniform(draw(evictions, node, 0, tick)) < chance:
-            lose(st, acc, e, node, rules)
+            lose(st, e, node, rules)
 
 
 @kernel
-def _lose_zones(st: State, acc: Accounts, e: int, rules: Rules, script: Script) -> None:
+def _lose_zones(st: State, e: int, rules: Rules, script: Script) -> None:
     for k in range(script.zones.shape[1]):
         if script.zones[e, k].start == st.env[e].tick:
             for node in range(st.node.shape[1]):
                 if zone_is_lost(st, e, st.node[e, node].zone, script):
-                    lose(st, acc, e, node, rules)
+                    lose(st, e, node, rules)
 
 
 @kernel
-def _reclaim_spot(st: State, acc: Accounts, e: int, rules: Rules, script: Script) -> None:
+def _reclaim_spot(st: State, e: int, rules: Rules, script: Script) -> None:
     reclaims = stream(st.env[e].seed, _SPOT)
     for k in range(script.reclaims.shape[1]):
         if script.reclaims[e, k].tick == st.env[e].tick:
             for node in range(st.node.shape[1]):
                 chance = as_uniform(draw(reclaims, node, k, st.env[e].tick))
                 if st.node[e, node].market == SPOT and chance < script.reclaims[e, k].share:
-                    lose(st, acc, e, node, rules)
+                    lose(st, e, node, rules)

@@ -1,6 +1,8 @@
-"""Groups of pods: linked per app from oldest to newest, and per node.
+"""Groups of pods, linked per app from oldest to newest.
 
 A group is pods of one app that were bound to one node in one tick and become ready together.
+There are no links per node: nodes are lost so rarely that looking for their groups among all of
+them costs no more, and one chain less has to be kept right.
 All bookkeeping of bound and starting pods and of free node capacity happens here, so that the
 counts cannot disagree.
 """
@@ -11,28 +13,35 @@ from models.sim.state import (
     CPU_REQUEST,
     MEMORY_REQUEST,
     NEWEST,
+    NODE_LOST,
     NONE,
     OLDEST,
     READY_RING,
     ROOM_CPU,
     ROOM_MEMORY,
+    ROOM_PODS,
     STARTING,
     State,
 )
 
 
 @kernel
-def add_group(st: State, e: int, app: int, node: int, count: int, ready_tick: int) -> None:
+def add_group(
+    st: State, e: int, app: int, node: int, pool: int, count: int, ready_tick: int
+) -> None:
     """Bind `count` pods to `node`; the caller has checked that they fit and a group is free."""
     group = st.env[e].free_group
     st.env[e].free_group = st.group[e, group].newer
+    st.env[e].groups_end = max(st.env[e].groups_end, group + 1)
     st.group[e, group].app = app
     st.group[e, group].node = node
+    st.group[e, group].pool = pool
     st.group[e, group].count = count
     st.group[e, group].ready = ready_tick
+    st.pool[e, pool].first_app = min(st.pool[e, pool].first_app, app)
+    st.pool[e, pool].end_app = max(st.pool[e, pool].end_app, app + 1)
     _link_app(st, e, group, app)
-    _link_node(st, e, group, node)
-    _occupy(st, e, app, node, count)
+    _occupy(st, e, app, node, pool, count)
     if ready_tick > st.env[e].tick:
         st.known[e, STARTING, app] += count
         st.ready_ring[e, ready_tick % READY_RING, app] += count
@@ -41,8 +50,8 @@ def add_group(st: State, e: int, app: int, node: int, count: int, ready_tick: in
 @kernel
 def take_from_group(st: State, e: int, group: int, count: int) -> None:
     """Remove `count` pods of a group; an emptied group goes back to the free list."""
-    app, node = st.group[e, group].app, st.group[e, group].node
-    _occupy(st, e, app, node, -count)
+    app = st.group[e, group].app
+    _occupy(st, e, app, st.group[e, group].node, st.group[e, group].pool, -count)
     ready_tick = st.group[e, group].ready
     if ready_tick > st.env[e].tick:
         st.known[e, STARTING, app] -= count
@@ -50,7 +59,6 @@ def take_from_group(st: State, e: int, group: int, count: int) -> None:
     st.group[e, group].count -= count
     if st.group[e, group].count == 0:
         _unlink_app(st, e, group, app)
-        _unlink_node(st, e, group, node)
         st.group[e, group].newer = st.env[e].free_group
         st.env[e].free_group = group
 
@@ -76,13 +84,14 @@ def remove_oldest(st: State, e: int, app: int, count: int) -> None:
 
 
 @kernel
-def remove_all_on_node(st: State, e: int, node: int) -> int:
-    """Evict every pod of a node; the apps' wishes will ask for them again."""
+def remove_all_on_lost_nodes(st: State, e: int) -> int:
+    """Evict every pod of the lost nodes; the apps' wishes will ask for them again."""
     removed = 0
-    while st.node[e, node].group != NONE:
-        group = st.node[e, node].group
-        removed += st.group[e, group].count
-        take_from_group(st, e, group, st.group[e, group].count)
+    for group in range(st.env[e].groups_end):
+        count = st.group[e, group].count
+        if count > 0 and st.node[e, st.group[e, group].node].state == NODE_LOST:
+            removed += count
+            take_from_group(st, e, group, count)
     return removed
 
 
@@ -118,10 +127,10 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
 
 
 @kernel
-def _occupy(st: State, e: int, app: int, node: int, count: int) -> None:
+def _occupy(st: State, e: int, app: int, node: int, pool: int, count: int) -> None:
     st.hidden[e, BOUND, app] += count
-    st.placed[e, st.node[e, node].pool, app] += count
-    st.node[e, node].pods += count
+    st.placed[e, pool, app] += count
+    st.room[e, ROOM_PODS, node] -= count
     st.room[e, ROOM_CPU, node] -= count * st.known[e, CPU_REQUEST, app]
     st.room[e, ROOM_MEMORY, node] -= count * st.known[e, MEMORY_REQUEST, app]
 
@@ -149,24 +158,3 @@ def _unlink_app(st: State, e: int, group: int, app: int) -> None:
         st.hidden[e, NEWEST, app] = older
     else:
         st.group[e, newer].older = older
-
-
-@kernel
-def _link_node(st: State, e: int, group: int, node: int) -> None:
-    first = st.node[e, node].group
-    st.group[e, group].left = NONE
-    st.group[e, group].right = first
-    if first != NONE:
-        st.group[e, first].left = group
-    st.node[e, node].group = group
-
-
-@kernel
-def _unlink_node(st: State, e: int, group: int, node: int) -> None:
-    left, right = st.group[e, group].left, st.group[e, group].right
-    if left == NONE:
-        st.node[e, node].group = right
-    else:
-        st.group[e, left].right = right
-    if right != NONE:
-        st.group[e, right].left = left

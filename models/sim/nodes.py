@@ -5,15 +5,17 @@ from models.sim.accounting import EVICTED, RESERVED, STOPPED, Accounts
 from models.sim.describe.config import MARKETS
 from models.sim.describe.overlays import Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
-from models.sim.groups import remove_all_on_node
+from models.sim.groups import remove_all_on_lost_nodes
 from models.sim.layout import Rules
 from models.sim.state import (
     NODE_ABSENT,
     NODE_BOOTING,
+    NODE_LOST,
     NODE_READY,
     NONE,
     ROOM_CPU,
     ROOM_MEMORY,
+    ROOM_PODS,
     State,
 )
 
@@ -39,7 +41,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     st.node[e, node].ready = st.env[e].tick + ticks
     st.node[e, node].market = market
     st.node[e, node].zone = _choose_zone(st, e, node, rules, script)
-    st.node[e, node].low = NONE
+    st.low[e, node] = NONE
     st.pool[e, pool].booting += 1
     st.env[e].booting += 1
     st.pool_market[e, pool, market] += 1
@@ -71,6 +73,7 @@ def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
     st.node[e, node].state = NODE_READY
     st.room[e, ROOM_CPU, node] = rules.pools[pool].cpu
     st.room[e, ROOM_MEMORY, node] = rules.pools[pool].memory
+    st.room[e, ROOM_PODS, node] = rules.pools[pool].max_pods
     st.pool[e, pool].booting -= 1
     st.env[e].booting -= 1
     st.pool[e, pool].ready += 1
@@ -87,23 +90,34 @@ def finish_boots(st: State, e: int, rules: Rules) -> None:
 
 
 @kernel
-def lose(st: State, acc: Accounts, e: int, node: int, rules: Rules) -> None:
-    """A node goes, by drain, reclaim or failure; its pods are asked for again elsewhere."""
-    if st.node[e, node].state == NODE_ABSENT:
-        return
+def lose(st: State, e: int, node: int, rules: Rules) -> None:
+    """A node goes, by drain, reclaim or failure; whoever lets it go calls `empty_lost` next."""
     pool = rules.node_pool[node]
-    evicted = remove_all_on_node(st, e, node)
-    acc.totals[e, EVICTED] += evicted
-    acc.totals[e, STOPPED] += evicted
     if st.node[e, node].state == NODE_READY:
         st.pool[e, pool].ready -= 1
-    else:
+    elif st.node[e, node].state == NODE_BOOTING:
         st.pool[e, pool].booting -= 1
         st.env[e].booting -= 1
+    else:
+        return
     st.pool_market[e, pool, st.node[e, node].market] -= 1
-    st.node[e, node].state = NODE_ABSENT
-    st.room[e, ROOM_CPU, node] = -1
-    st.room[e, ROOM_MEMORY, node] = -1
+    st.node[e, node].state = NODE_LOST
+    st.env[e].lost += 1
+
+
+@kernel
+def empty_lost(st: State, acc: Accounts, e: int) -> None:
+    """Pods of lost nodes, all in one walk, are asked for again elsewhere."""
+    if st.env[e].lost == 0:
+        return
+    evicted = remove_all_on_lost_nodes(st, e)
+    acc.totals[e, EVICTED] += evicted
+    acc.totals[e, STOPPED] += evicted
+    for node in range(st.node.shape[1]):
+        if st.node[e, node].state == NODE_LOST:
+            st.node[e, node].state = NODE_ABSENT
+            st.room[e, :, node] = NONE
+    st.env[e].lost = 0
 
 
 @kernel

@@ -14,7 +14,7 @@ from models.sim.apps import F32, I8, I32
 from models.sim.describe.overlays import OUTAGE_ZERO, Script
 from models.sim.draws import Purpose, as_uniform_32, draw_in_row, row_key, stream, uniform
 from models.sim.layout import Rules
-from models.sim.provisioner import coming_nodes
+from models.sim.provisioner import coming_nodes, sum_room
 from models.sim.records import FLOAT, INT, Records, record_type
 from models.sim.state import (
     CPU,
@@ -174,13 +174,5 @@ def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
         seen.ready = st.pool[e, pool].ready
         seen.coming = coming_nodes(st, e, pool)
         seen.quota = end - first
-        seen.free_cpu = _sum_room(st.room[e, ROOM_CPU, first:end]) * 0.001
-        seen.free_memory = _sum_room(st.room[e, ROOM_MEMORY, first:end]) / 1024.0
-
-
-@kernel
-def _sum_room(room: I32) -> int:
-    total = 0
-    for node in range(room.size):
-        total += max(np.int32(0), room[node])
-    return total
+        seen.free_cpu = sum_room(st.room[e, ROOM_CPU, first:end]) * 0.001
+        seen.free_memory = sum_room(st.room[e, ROOM_MEMORY, first:end]) / 1024.0

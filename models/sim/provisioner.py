@@ -6,19 +6,22 @@ Either way the cloud starts only so many nodes per second, and a boot takes long
 boot. A request that was accepted cannot be taken back.
 """
 
+import numpy as np
+
 from models.jit import kernel
 from models.sim.accounting import Accounts
+from models.sim.apps import I32
 from models.sim.describe.overlays import Script
 from models.sim.layout import Rules
-from models.sim.nodes import finish_boots, launch, lose
+from models.sim.nodes import empty_lost, finish_boots, launch, lose
 from models.sim.plan import Plan
+from models.sim.records import Record
 from models.sim.state import (
     CPU_REQUEST,
     DOMAIN,
     HEARD,
     MEMORY_REQUEST,
     NODE_ABSENT,
-    NODE_READY,
     NONE,
     ROOM_CPU,
     ROOM_MEMORY,
@@ -43,7 +46,8 @@ def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script
     _ask_for_shortage(st, plan, e, rules)
     _launch_queued(st, e, rules, script)
     if st.env[e].tick % rules.physics[0].ticks_per_minute == 0:
-        _scale_down(st, acc, plan, e, rules)
+        _scale_down(st, plan, e, rules)
+        empty_lost(st, acc, e)
 
 
 @kernel
@@ -189,36 +193,45 @@ def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
 
 
 @kernel
-def _scale_down(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules) -> None:
+def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
     """Remove nodes that were under-used for long, where nothing waits and others have room."""
-    drains = rules.physics[0].drains_per_minute
+    tick, physics = st.env[e].tick, rules.physics[0]
+    drains = physics.drains_per_minute
     for pool in range(rules.pools.size):
+        first, end, cpu = rules.pools[pool].first, rules.pools[pool].end, rules.pools[pool].cpu
+        free_cpu, low = st.room[e, ROOM_CPU, first:end], st.low[e, first:end]
+        free_memory = st.room[e, ROOM_MEMORY, first:end]
         busy = st.pool[e, pool].asked_cpu > 0 or coming_nodes(st, e, pool) > 0
-        spare = 0
-        for node in range(rules.pools[pool].first, rules.pools[pool].end):
-            spare += max(0, st.room[e, ROOM_CPU, node])
-        for node in range(rules.pools[pool].first, rules.pools[pool].end):
-            if st.node[e, node].state != NODE_READY:
+        _note_low(free_cpu, free_memory, rules.pools[pool], busy, physics, tick, low)
+        spare = sum_room(free_cpu)
+        for slot in range(low.size):
+            due = low[slot] != NONE and tick - low[slot] >= physics.low_ticks
+            if not due or drains == 0 or st.pool[e, pool].ready <= plan.keep[e, pool]:
                 continue
-            free = st.room[e, ROOM_CPU, node]
-            used = rules.pools[pool].cpu - free
-            fits_elsewhere = used == 0 or used * _DRAIN_MARGIN < spare - free
-            due = _low_for_long(st, e, node, busy, rules)
-            kept = st.pool[e, pool].ready <= plan.keep[e, pool]
-            if due and fits_elsewhere and drains > 0 and not kept:
-                lose(st, acc, e, node, rules)
-                spare -= free + used
+            free = free_cpu[slot]
+            used = cpu - free
+            if used == 0 or used * _DRAIN_MARGIN < spare - free:
+                lose(st, e, first + slot, rules)
+                spare -= cpu
                 drains -= 1
 
 
 @kernel
-def _low_for_long(st: State, e: int, node: int, busy: bool, rules: Rules) -> bool:
-    """Note since when a node is under-used, in CPU and memory, and whether that is long enough."""
-    this, pool = st.node[e, node], rules.pools[rules.node_pool[node]]
-    free = min(st.room[e, ROOM_CPU, node] / pool.cpu, st.room[e, ROOM_MEMORY, node] / pool.memory)
-    if busy or 1.0 - free >= rules.physics[0].low_use:
-        this.low = NONE
-        return False
-    if this.low == NONE:
-        this.low = st.env[e].tick
-    return st.env[e].tick - this.low >= rules.physics[0].low_ticks
+def sum_room(free: I32) -> int:
+    """What the ready ones among some nodes have free together."""
+    total = 0
+    for node in range(free.size):
+        total += max(np.int32(0), free[node])
+    return total
+
+
+@kernel
+def _note_low(
+    free_cpu: I32, free_memory: I32, pool: Record, busy: bool, physics: Record, tick: int, low: I32
+) -> None:
+    """Note since when nodes are under-used in CPU and memory; what is not ready has no room."""
+    for slot in range(low.size):
+        free = min(free_cpu[slot] / pool.cpu, free_memory[slot] / pool.memory)
+        under = not busy and free_cpu[slot] >= 0 and 1.0 - free < physics.low_use
+        since = np.int32(tick) if low[slot] == NONE else low[slot]
+        low[slot] = since if under else NONE

@@ -25,6 +25,7 @@ from models.sim.state import (
     READY_RING,
     ROOM_CPU,
     ROOM_MEMORY,
+    ROOM_PODS,
     State,
 )
 from models.sim.tail import exponential
@@ -190,7 +191,11 @@ def _fill(
     rules: Rules,
 ) -> int:
     """Bind up to `chunk` pods to each node of a range, in order; returns how many."""
-    free_cpu, free_memory = st.room[e, ROOM_CPU], st.room[e, ROOM_MEMORY]
+    free_cpu, free_memory, free_pods = (
+        st.room[e, ROOM_CPU],
+        st.room[e, ROOM_MEMORY],
+        st.room[e, ROOM_PODS],
+    )
     cpu, memory = st.known[e, CPU_REQUEST, app], st.known[e, MEMORY_REQUEST, app]
     left = wanted
     node = begin
@@ -201,12 +206,13 @@ def _fill(
         for candidate in range(node, min(node + _BLOCK, stop)):
             if free_cpu[candidate] < cpu:
                 continue
-            slots = rules.pools[rules.node_pool[candidate]].max_pods - st.node[e, candidate].pods
-            there = min(free_cpu[candidate] // cpu, free_memory[candidate] // memory, slots)
-            fits = min(left, chunk, there)
+            there = min(free_cpu[candidate] // cpu, free_memory[candidate] // memory)
+            fits = min(left, chunk, there, free_pods[candidate])
             if fits > 0 and st.env[e].free_group != NONE:
                 bind(st, acc, e, app, candidate, fits, since, apps, rules)
                 left -= fits
+                if left == 0:
+                    break
         node += _BLOCK
     return wanted - left
 
@@ -242,7 +248,7 @@ def bind(
     # Fresh containers bring the mean age down.
     before = st.hidden[e, BOUND, app]
     st.flow[e, LEAK_HOURS, app] *= before / (before + count)
-    add_group(st, e, app, node, count, st.env[e].tick + ticks)
+    add_group(st, e, app, node, rules.node_pool[node], count, st.env[e].tick + ticks)
     waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
     acc.waits[e, st.known[e, DOMAIN, app], waited] += count
     acc.totals[e, STARTED] += count

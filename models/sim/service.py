@@ -67,8 +67,8 @@ _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _MILLI = np.float32(0.001)
 
 # Rows of the scratch memory.
-DEMAND, SERVERS, SERVICE, DONE, SPREAD, FAIL, WAITED, LOAD, DOWNWARD, RIGHTWARD = range(10)
-LATE, OWN_FAIL, HELD, BURSTS = range(10, 14)
+DEMAND, SERVERS, SERVICE, DONE, SPREAD, WAITED, LOAD, DOWNWARD, RIGHTWARD, LATE = range(10)
+HELD, BURSTS = range(10, 12)
 SCRATCH_ROWS: Final = BURSTS + BURST_ROWS
 
 
@@ -90,7 +90,7 @@ def serve(
     sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
     known, hidden, books = st.known[e], st.hidden[e], acc.books[e]
     demand, servers, service = scratch[DEMAND], scratch[SERVERS], scratch[SERVICE]
-    done, spread, fail, waited = scratch[DONE], scratch[SPREAD], scratch[FAIL], scratch[WAITED]
+    done, spread, waited, fail = scratch[DONE], scratch[SPREAD], scratch[WAITED], sample[ERRORS]
 
     within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
     _arrive(
@@ -112,15 +112,13 @@ def serve(
     )  # fmt: skip
     locate(servers, scratch[LOAD], cells, scratch[DOWNWARD], scratch[RIGHTWARD])
     interpolate(tables, cells, scratch[DOWNWARD], scratch[RIGHTWARD], sample[P50], spread)
-    late, own_fail = scratch[LATE], scratch[OWN_FAIL]
+    late = scratch[LATE]
     _take_time(service, traits.timeout, waited, sample[P50], spread, late)
     failing = _answer(
-        demand, done, late, fail, own_fail, flow[PASSED],
+        demand, done, late, traits.retry_share, fail, flow[PASSED], flow[RETRY],
         books[ARRIVED], books[SERVED], books[FAILED], sample[THROUGHPUT],
     )  # fmt: skip
-    _bring_latency_home(
-        calls.home_caller, calls.home_callee, calls.home_per_request, sample[P50], spread
-    )
+    _bring_latency_home(calls, sample[P50], spread)
     if failing > 0:
         _bring_failures_home(
             calls, traits.timeout, known[DOMAIN], fail, sample[THROUGHPUT], scratch[HELD],
@@ -128,9 +126,8 @@ def serve(
         )  # fmt: skip
         _add(scratch[HELD], sample[P50])
     _judge(
-        demand, fail, own_fail, late, waited, spread, sample[P50], traits.target,
-        traits.retry_share,
-        sample[P99], sample[ERRORS], flow[RETRY], books[VIOLATED],
+        demand, fail, late, waited, spread, sample[P50], traits.target,
+        sample[P99], books[VIOLATED],
     )  # fmt: skip
     _measure(
         demand, done, service, known[READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
@@ -255,9 +252,10 @@ def _answer(
     demand: F32,
     done: F32,
     late: F32,
+    retry_share: F32,
     fail: F32,
-    own_fail: F32,
     passed: F32,
+    retry: F32,
     arrived: F32,
     served: F32,
     failed: F32,
@@ -265,7 +263,9 @@ def _answer(
 ) -> int:
     """Answers in time are served; late ones fail like dropped ones. `fail` becomes a share.
 
-    Returns in how many apps something failed: in most ticks nothing has to be brought home.
+    Callers send again what failed at the app itself: what fails at its callees is up to them,
+    and a payment is not sent twice because a merchant's page asked for it. Returns in how many
+    apps something failed: in most ticks nothing has to be brought home.
     """
     failing = 0
     for app in range(demand.size):
@@ -274,7 +274,7 @@ def _answer(
         passed[app] = min(_CATCH_UP, done[app] / max(demand[app], _TINY))
         share = bad / max(good + bad, _TINY)
         fail[app] = share
-        own_fail[app] = share
+        retry[app] = demand[app] * share * retry_share[app]
         failing += 1 if share > _UNNOTICED else 0
         throughput[app] = good
         arrived[app] += demand[app]
@@ -349,14 +349,17 @@ def _use_memory(
 
 
 @kernel
-def _bring_latency_home(
-    callers: U32, callees: U32, per_request: F32, p50: F32, spread: F32
-) -> None:
+def _bring_latency_home(calls: CallRows, p50: F32, spread: F32) -> None:
     """Add the callees' latency to their callers, the innermost first."""
-    for edge in range(callers.size):
-        caller, callee, often = callers[edge], callees[edge], per_request[edge]
-        p50[caller] += often * p50[callee]
-        spread[caller] += often * spread[callee]
+    for place in range(calls.callers.size):
+        caller = calls.callers[place]
+        median, square = p50[caller], spread[caller]
+        for edge in range(calls.home_first[place], calls.home_first[place + 1]):
+            callee, often = calls.home_callee[edge], calls.home_per_request[edge]
+            median += often * p50[callee]
+            square += often * spread[callee]
+        p50[caller] = median
+        spread[caller] = square
 
 
 @kernel
@@ -394,23 +397,15 @@ def _bring_failures_home(
 def _judge(
     demand: F32,
     fail: F32,
-    own_fail: F32,
     late: F32,
     waited: F32,
     spread: F32,
     p50: F32,
     target: F32,
-    retry_share: F32,
     p99: F32,
-    errors: F32,
-    retry: F32,
     violated: F32,
 ) -> None:
-    """Which share of each app's requests violates, and which comes again.
-
-    Callers send again what failed at the app itself: what failed at its callees was up to
-    them, and a payment is not sent twice because a merchant's page asked for it.
-    """
+    """Which share of each app's requests violates."""
     for app in range(demand.size):
         moving = p50[app] - waited[app]
         distance = np.float32(math.sqrt(spread[app]))
@@ -418,6 +413,4 @@ def _judge(
         # Those that came after the time-out have failed and are not slow a second time.
         slow = max(_ZERO, slow - late[app]) / max(_ONE - late[app], _TINY)
         p99[app] = p50[app] + distance
-        errors[app] = fail[app]
-        retry[app] = demand[app] * own_fail[app] * retry_share[app]
         violated[app] += demand[app] * (fail[app] + (_ONE - fail[app]) * slow)

@@ -15,13 +15,16 @@ class CallRows(NamedTuple):
     """Of the walk forward, the outermost callers first."""
     callee: U32
     per_request: F32
-    home_caller: U32
-    """Of the walk backward, the innermost callers first."""
+    callers: U32
+    """Apps that call, the innermost first, and of those the ones with as many calls side by side:
+    a processor foresees the end of a loop that is as long as the last one."""
+    home_first: U32
+    """[callers + 1] where the calls of each of them begin in the rows below."""
     home_callee: U32
     home_per_request: F32
     callees: U32
     """Apps that are called, the innermost first."""
-    first: I32
+    first: U32
     """[callees + 1] where the calls of each of them begin in the rows below."""
     back_caller: U32
     """Callers, sorted by callee as in `callees`."""
@@ -38,18 +41,21 @@ def call_rows(calls: Calls) -> CallRows:
     # Side by side stand calls that add to different apps: an addition to a number in memory
     # takes several times as long when it has to wait for the last one to the same number.
     forth = np.lexsort((_turns(calls.callee), depth))
-    home = np.lexsort((_turns(calls.caller), -depth))
+    _, count_of, counts = np.unique(calls.caller, return_inverse=True, return_counts=True)
+    home = np.lexsort((calls.caller, counts[count_of], -depth))
+    callers, home_starts = _runs(calls.caller[home])
     inner_first = np.argsort(-last_call[calls.callee], kind="stable")
-    _, starts = np.unique(-last_call[calls.callee][inner_first], return_index=True)
+    callees, starts = _runs(calls.callee[inner_first])
     return CallRows(
         caller=calls.caller[forth].astype(np.uint32),
         callee=calls.callee[forth].astype(np.uint32),
         per_request=calls.per_request[forth],
-        home_caller=calls.caller[home].astype(np.uint32),
+        callers=callers.astype(np.uint32),
+        home_first=home_starts,
         home_callee=calls.callee[home].astype(np.uint32),
         home_per_request=calls.per_request[home],
-        callees=calls.callee[inner_first][starts].astype(np.uint32),
-        first=np.append(starts, calls.callee.size).astype(np.int32),
+        callees=callees.astype(np.uint32),
+        first=starts,
         back_caller=calls.caller[inner_first].astype(np.uint32),
         back_per_request=calls.per_request[inner_first],
         back_guard=calls.guard[inner_first],
@@ -63,6 +69,12 @@ def call_depth(calls: Calls) -> I32:
     for caller, callee in zip(calls.caller, calls.callee, strict=True):
         depth[callee] = max(depth[callee], depth[caller] + 1)
     return depth
+
+
+def _runs(apps: I32) -> tuple[I32, U32]:
+    """Apps of neighbouring calls of the same app, and where each run of calls begins and ends."""
+    starts = np.flatnonzero(np.diff(apps, prepend=-1))
+    return apps[starts], np.append(starts, apps.size).astype(np.uint32)
 
 
 def _turns(apps: I32) -> I32:

@@ -24,6 +24,7 @@ from models.sim.state import (
     REPLICAS,
     ROOM_CPU,
     ROOM_MEMORY,
+    ROOM_PODS,
     State,
 )
 from models.sim.traffic import TrafficShape, seasonal_rates
@@ -44,7 +45,6 @@ def fill(
     st: State, cluster: Cluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod, ready since before tick 0."""
-    st.node["pool"] = rules.node_pool
     st.known[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
     st.known[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
     st.known[:, REPLICAS] = replicas
@@ -119,9 +119,9 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
             st.room[e, ROOM_CPU, node] // st.known[e, CPU_REQUEST, app],
             st.room[e, ROOM_MEMORY, node] // st.known[e, MEMORY_REQUEST, app],
         )
-        fits = min(left, chunk, there, rules.pools[pool].max_pods - st.node[e, node].pods)
+        fits = min(left, chunk, there, st.room[e, ROOM_PODS, node])
         if fits > 0 and st.env[e].free_group != NONE:
-            add_group(st, e, app, node, fits, st.env[e].tick)
+            add_group(st, e, app, node, pool, fits, st.env[e].tick)
             left -= fits
         if left == 0:
             break

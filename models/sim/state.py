@@ -53,31 +53,35 @@ scenario's events on traffic and on work per request, requests waiting, requests
 again, share that got through last tick, mean age of the containers (for memory growth)."""
 FLOWS: Final = 8
 
-ROOM_CPU, ROOM_MEMORY = range(2)
+ROOM_CPU, ROOM_MEMORY, ROOM_PODS = range(3)
+ROOMS: Final = 3
 
 NODE_ABSENT: Final = 0
 NODE_BOOTING: Final = 1
 NODE_READY: Final = 2
+NODE_LOST: Final = 3
+"""Gone, with pods that `nodes.empty_lost` is about to take away."""
 
 ENVIRONMENT: Final = record_type(
     seed=LONG,
     tick=INT,  # since the warm-up began
     free_group=INT,  # head of the free list
+    groups_end=INT,  # one past the highest group that was ever used
     queue_length=INT,
     launch_length=INT,
     booting=INT,  # nodes of all pools
+    lost=INT,  # nodes that are NODE_LOST
     launch_tokens=FLOAT,  # nodes the cloud would start at once
 )
 
 GROUP: Final = record_type(
     app=INT,
     node=INT,
+    pool=INT,  # of the node, so that a change need not fetch the node's record
     count=INT,
     ready=INT,  # tick at which its pods become ready
     newer=INT,  # next group of the same app; also the free list
     older=INT,
-    right=INT,  # next group on the same node
-    left=INT,
 )
 
 NOT_HEARD, HEARD, SPOKEN_FOR = range(3)
@@ -93,13 +97,9 @@ ENTRY: Final = record_type(
 
 NODE: Final = record_type(
     state=INT,
-    pods=INT,
     ready=INT,  # tick at which a booting node is ready
-    low=INT,  # tick since which the node is under-used, NONE when it is not
     market=INT,
     zone=INT,
-    pool=INT,
-    group=INT,  # first group on the node
 )
 
 POOL: Final = record_type(
@@ -107,6 +107,8 @@ POOL: Final = record_type(
     booting=INT,
     asked_cpu=LONG,  # of pending pods the provisioner knows of
     asked_memory=LONG,
+    first_app=INT,  # apps that ever had pods in the pool lie from here
+    end_app=INT,  # to one before here
 )
 
 LAUNCH: Final = record_type(pool=INT, count=INT, priority=INT)
@@ -137,7 +139,10 @@ class State(NamedTuple):
     node: Records
     """[E, N] of NODE."""
     room: I32
-    """[E, 2, N] free millicores and MiB; -1 unless the node is ready, so that nothing fits."""
+    """[E, ROOMS, N] free millicores, MiB and pods; -1 unless the node is ready, so that nothing
+    fits."""
+    low: I32
+    """[E, N] tick since which a ready node is under-used, NONE when it is not."""
     pool: Records
     """[E, P] of POOL."""
     pool_market: I32
@@ -166,7 +171,8 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         group=np.zeros((e, layout.groups), GROUP),
         queue=np.zeros((e, layout.queue), ENTRY),
         node=np.zeros((e, layout.nodes), NODE),
-        room=np.full((e, 2, layout.nodes), NONE, np.int32),
+        room=np.full((e, ROOMS, layout.nodes), NONE, np.int32),
+        low=np.full((e, layout.nodes), NONE, np.int32),
         pool=np.zeros((e, layout.pools), POOL),
         pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),
         launch=np.zeros((e, layout.launches), LAUNCH),
@@ -182,8 +188,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     state.known[:, DOMAIN] = apps.domain
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE
-    for field in ("low", "group"):
-        state.node[field] = NONE
+    state.pool["first_app"] = a
     return state
 
 

@@ -99,5 +99,6 @@ def test_walks_along_the_calls_find_every_sum_complete() -> None:
     rows = call_rows(population().calls)
     last_to = {int(app): edge for edge, app in enumerate(rows.callee)}
     assert all(last_to.get(int(app), -1) < edge for edge, app in enumerate(rows.caller))
-    last_of = {int(app): edge for edge, app in enumerate(rows.home_caller)}
+    home_caller = np.repeat(rows.callers, np.diff(rows.home_first))
+    last_of = {int(app): edge for edge, app in enumerate(home_caller)}
     assert all(last_of.get(int(app), -1) < edge for edge, app in enumerate(rows.home_callee))

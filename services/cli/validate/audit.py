@@ -27,6 +27,7 @@ from models.sim.state import (
     OLDEST,
     PENDING,
     REPLICAS,
+    ROOM_PODS,
     STARTING,
     SURGE,
     State,
@@ -94,6 +95,8 @@ def _places(world: World, e: int, groups: I64) -> Iterator[str]:
     state, group = world.state, world.state.group[e][groups]
     placed = np.zeros_like(state.placed[e])
     pool = world.given.rules.node_pool[group["node"]]
+    if (pool != group["pool"]).any():
+        yield "a group is not in the pool of its node"
     np.add.at(placed, (pool, group["app"]), group["count"])
     if (placed != state.placed[e]).any():
         yield "pods by pool differ from the nodes of the groups"
@@ -110,24 +113,20 @@ def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:
 
 
 def _links(world: World, e: int, groups: I64) -> Iterator[str]:
-    """Both chains lead from group to group and back, and end where the app and node say."""
-    group, hidden, node = world.state.group[e], world.state.hidden[e], world.state.node[e]
+    """An app's chain leads from group to group and back, and ends where the app says."""
+    group, hidden = world.state.group[e], world.state.hidden[e]
     used = group[groups]
-    for forth, back in (("newer", "older"), ("right", "left")):
-        inner = used[forth] != NONE
-        if (group[back][used[forth][inner]] != groups[inner]).any():
-            yield f"a link to the {forth} group does not lead back"
+    inner = used["newer"] != NONE
+    if (group["older"][used["newer"][inner]] != groups[inner]).any():
+        yield "a link to the newer group does not lead back"
+    if (groups >= world.state.env["groups_end"][e]).any():
+        yield "a group with pods lies beyond those that are searched"
     for end, link in ((OLDEST, "older"), (NEWEST, "newer")):
         last = used[link] == NONE
         expected = np.full(hidden.shape[1], NONE)
         expected[used["app"][last]] = groups[last]
         if last.sum() != (expected != NONE).sum() or (expected != hidden[end]).any():
             yield f"the chain of an app's groups does not end at its {link} end"
-    first = used["left"] == NONE
-    expected = np.full(node.size, NONE)
-    expected[used["node"][first]] = groups[first]
-    if first.sum() != (expected != NONE).sum() or (expected != node["group"]).any():
-        yield "the chain of a node's groups does not begin at the node"
 
 
 def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
@@ -136,8 +135,8 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
     pool = rules.pools[rules.node_pool]
     ready = node["state"] == NODE_READY
     pods = np.bincount(used["node"], used["count"], node.size)
-    if (pods != node["pods"]).any():
-        yield "a node's pods differ from its groups"
+    if (room[ROOM_PODS][ready] != (pool["max_pods"] - pods)[ready]).any():
+        yield "a node's free places for pods differ from its groups"
     if (pods[~ready] > 0).any():
         yield "a node that is not ready has pods"
     if (pods > pool["max_pods"]).any():

@@ -1,0 +1,143 @@
+"""The image is made of locked packages and of nothing that a service does not need."""
+
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from services._kit import probes
+from services._kit.clock import SystemClock
+from services._kit.telemetry import Telemetry
+from tests.unit.deploy_data import DOCKERFILE, PORT, ROOT, USER, VERSION, image_environment
+
+PROBE = ROOT / "infra/docker/probe.py"
+STAGES = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
+
+
+def instructions(name: str, text: str = DOCKERFILE) -> list[str]:
+    joined = re.sub(r"\\\n\s*", "", text)
+    return re.findall(rf"^{name} (.+)$", joined, re.MULTILINE)
+
+
+def test_both_stages_have_the_base_that_the_locks_were_made_for() -> None:
+    assert [stage.split()[0] for stage in STAGES] == ["python:3.11-slim"] * 2
+
+
+def test_everything_that_is_installed_is_in_a_lock_with_its_hash() -> None:
+    commands = [
+        command.strip() for run in instructions("RUN", STAGES[0]) for command in run.split("&&")
+    ]
+    fetching = [command for command in commands if re.search(r"pip (install|sync)|build", command)]
+    assert len(fetching) == 4
+    for command in fetching:
+        assert "--require-hashes" in command or "--no-deps" in command
+    assert any("pip sync" in command and "serving.txt" in command for command in fetching)
+    named = set(re.findall(r"infra/locks/\w+\.txt", DOCKERFILE))
+    assert named == {f"infra/locks/{name}.txt" for name in ("bootstrap", "serving", "dev")}
+    assert all((ROOT / name).is_file() for name in named)
+
+
+def test_the_build_backend_is_pinned_by_the_lock_that_constrains_it() -> None:
+    lock = (ROOT / "infra/locks/dev.txt").read_text()
+    # hatchling and what it needs: a build that asks for more fails at the missing hash.
+    for package in ("hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers"):
+        assert re.search(rf"^{package}==", lock, re.MULTILINE), package
+
+
+def test_it_runs_as_a_number_that_is_not_root() -> None:
+    assert instructions("USER") == [f"{USER}:{USER}"]
+    assert f"-o {USER} -g {USER} /var/cache/hirl" in STAGES[1]
+
+
+def test_kernels_go_where_the_user_may_write() -> None:
+    assert "XDG_CACHE_HOME=/var/cache/hirl" in STAGES[1]
+
+
+def test_health_is_asked_of_the_port_that_services_are_told() -> None:
+    assert image_environment() == {
+        "HIRL_METRICS_HOST": "0.0.0.0",  # noqa: S104
+        "HIRL_METRICS_PORT": str(PORT),
+    }
+    assert instructions("EXPOSE") == [str(PORT)]
+    assert instructions("HEALTHCHECK")[0].endswith('CMD ["probe", "/healthz"]')
+
+
+def test_the_label_has_the_version_of_the_project() -> None:
+    assert instructions("ARG")[0] == f"VERSION={VERSION}"
+
+
+def ignored(path: str) -> bool:
+    """As Docker reads .dockerignore, for the simple patterns that ours has: the last one wins."""
+    result = False
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        pattern = line.removeprefix("!").removeprefix("**/")
+        parts = [path, *(str(parent) for parent in Path(path).parents), Path(path).name]
+        if any(fnmatch(part, pattern) for part in parts):
+            result = not line.startswith("!")
+    return result
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/config", ".hirl/kafka/credentials/admin.env", ".venv/bin/python", "tests/x.py",
+        "docker-compose.yml", "infra/kafka/pom.xml", "services/cli/__pycache__/x.pyc", "admin.env",
+    ],
+)  # fmt: skip
+def test_what_is_no_part_of_the_image_is_not_even_sent_to_the_builder(path: str) -> None:
+    assert ignored(path)
+
+
+def test_everything_that_is_copied_is_there_and_sent_to_the_builder() -> None:
+    copied = [
+        name
+        for line in instructions("COPY")
+        if "--from" not in line
+        for name in re.sub(r"--\S+ ", "", line).split()[:-1]
+    ]
+    assert len(copied) == 9
+    for name in copied:
+        assert (ROOT / name).exists(), name
+        assert not ignored(f"{name}/x.py" if (ROOT / name).is_dir() else name), name
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry("example", SystemClock())
+
+
+@pytest.fixture
+def port(telemetry: Telemetry) -> Iterator[int]:
+    with probes.serving(telemetry, "127.0.0.1", 0) as found:
+        yield found
+
+
+def probe(path: str, port: int) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-IS", str(PROBE), path],
+        env={"HIRL_METRICS_PORT": str(port)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_probe_follows_what_the_kit_answers(telemetry: Telemetry, port: int) -> None:
+    assert probe("/healthz", port).returncode == 0
+    not_ready = probe("/readyz", port)
+    assert not_ready.returncode == 1
+    assert "503" in not_ready.stderr
+    telemetry.health.reference_read = telemetry.health.assigned = True
+    assert probe("/readyz", port).returncode == 0
+
+
+def test_the_probe_can_be_run_and_fails_where_nobody_listens() -> None:
+    assert PROBE.stat().st_mode & stat.S_IXUSR
+    assert probe("/healthz", 1).returncode == 1

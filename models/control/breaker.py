@@ -1,9 +1,10 @@
 """The safety circuit breaker's rules: it stops all changes when reality disagrees.
 
-A domain is closed (changes pass) until a condition has held for long enough, then open (none
-does). When its inputs have been sound for a quiet period it is half-open: a trial, in which the
-actuator lets only increases pass. After a calm probation it closes; if the trial fails it opens
-again, for longer. E environments, D domains, A apps.
+A domain is closed (changes pass) until a condition has held for long enough. Where we do not see
+or do not act it is then open: nothing passes. Where it goes badly it is half-open: only increases
+pass, because to hold those would make bad worse. When its inputs have been sound for a quiet
+period, an open one is tried half-open, too. After a calm probation it closes; if it opens again,
+it is for longer. E environments, D domains, A apps.
 """
 
 from enum import IntEnum
@@ -73,8 +74,6 @@ class Thresholds(NamedTuple):
     """Sound ticks in a row before an open breaker is tried; doubles with each trip."""
     quiet_most_ticks: int = 360
     """The longest that becomes."""
-    trial_ticks: int = 30
-    """Ticks of errors or burn that end a trial: increases need so long to show."""
     probation_ticks: int = 30
     """Calm ticks in a row before a half-open breaker closes."""
     forget_ticks: int = 360
@@ -197,8 +196,9 @@ def _turn(tick: I32, held: I32, calm: Mask, memory: Memory, limits: Thresholds) 
     """From phase to phase. No array is changed in place: memories may share them."""
     phase, now = memory.phase, tick[:, None]
     is_open, on_trial = phase == Phase.OPEN, phase == Phase.HALF_OPEN
-    tripped = held >= _patience(on_trial, limits)
-    opens = tripped.any(axis=2) & ~is_open
+    tripped = held >= _patience(limits)
+    opens = tripped[..., :_INPUTS].any(axis=2) & ~is_open
+    narrows = tripped.any(axis=2) & (phase == Phase.CLOSED) & ~opens
     # What goes badly cannot get better while nothing may change, so only the inputs have to be
     # sound before a trial; before it closes all is to be calm.
     sound = np.where(is_open, calm[..., :_INPUTS].all(axis=2), calm.all(axis=2))
@@ -206,10 +206,11 @@ def _turn(tick: I32, held: I32, calm: Mask, memory: Memory, limits: Thresholds) 
     tries = is_open & (count >= _quiet(memory.trips, limits))
     closes = on_trial & ~opens & (count >= limits.probation_ticks)
 
-    cases = [opens, tries, closes]
-    after = np.select(cases, [Phase.OPEN, Phase.HALF_OPEN, Phase.CLOSED], phase)
-    cause = np.select(cases, [tripped.argmax(axis=2) + 1, memory.cause, Cause.NONE], memory.cause)
-    turns = opens | tries | closes
+    cases = [opens, narrows, tries, closes]
+    after = np.select(cases, [Phase.OPEN, Phase.HALF_OPEN, Phase.HALF_OPEN, Phase.CLOSED], phase)
+    why = tripped.argmax(axis=2) + 1
+    cause = np.select(cases, [why, why, memory.cause, Cause.NONE], memory.cause)
+    turns = opens | narrows | tries | closes
     forgets = (phase == Phase.CLOSED) & (now - memory.since >= limits.forget_ticks)
     trips = np.where(forgets, 0, memory.trips) + opens
     return memory._replace(
@@ -237,11 +238,10 @@ def _hold(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
     return np.where(bad, held + 1, np.where(calm, 0, wears)).astype(np.int32)
 
 
-def _patience(on_trial: Mask, limits: Thresholds) -> I32:
-    """[E, D, causes] ticks for which a condition has to hold."""
-    usual = [1, limits.missing_ticks, limits.mismatch_ticks, limits.error_ticks, limits.burn_ticks]
-    trial = [*usual[:_INPUTS], limits.trial_ticks, limits.trial_ticks]
-    return np.where(on_trial[..., None], np.array(trial), np.array(usual)).astype(np.int32)
+def _patience(limits: Thresholds) -> I32:
+    """[causes] ticks for which a condition has to hold."""
+    ticks = [1, limits.missing_ticks, limits.mismatch_ticks, limits.error_ticks, limits.burn_ticks]
+    return np.array(ticks, np.int32)
 
 
 def _quiet(trips: I32, limits: Thresholds) -> I32:

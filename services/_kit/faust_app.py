@@ -5,6 +5,7 @@ state and outputs have to be acknowledged before an offset may be committed.
 """
 
 import logging
+import tempfile
 from typing import Any, cast
 
 import faust
@@ -111,6 +112,8 @@ def make_app(worker: Worker[S]) -> faust.App:
         topic_disable_leader=True,
         web_enabled=False,
         store="memory://",
+        # Faust makes a folder of its own for tables; there are none, and the root may be read-only.
+        datadir=tempfile.gettempdir(),
     )
 
 

@@ -84,6 +84,9 @@ class Handler(ABC, Generic[S]):
     def forget(self, kind: type[Event], key: str) -> None:
         """Reference data was removed: a tombstone."""
 
+    def prepare(self) -> None:
+        """Do what takes long and needs no input, before the service says that it is ready."""
+
     @abstractmethod
     def start(self, key: str) -> S:
         """State of a key of which nothing is known."""

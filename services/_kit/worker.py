@@ -69,6 +69,7 @@ class Worker(Generic[S]):
         """Work until asked to stop, then finish what is under way; raises what went wrong."""
         self.group = group
         self._over = asyncio.get_running_loop().create_future()
+        await asyncio.to_thread(self._engine.handler.prepare)
         await self._kafka.start()
         try:
             async with Reader(self.settings) as reader:
@@ -77,9 +78,7 @@ class Worker(Generic[S]):
                 finally:
                     await self._drain()
         finally:
-            if self.inputs:
-                await group.leave()
-            await self._kafka.stop()
+            await self._leave(group)
 
     # The outlet of the engine.
 
@@ -200,6 +199,16 @@ class Worker(Generic[S]):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _leave(self, group: Group) -> None:
+        """Commit and go; a broker that is gone cannot be told."""
+        try:
+            async with asyncio.timeout(self.settings.drain_seconds):
+                if self.inputs:
+                    await group.leave()
+                await self._kafka.stop()
+        except TimeoutError:
+            log.warning("left without a word: the brokers do not answer")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

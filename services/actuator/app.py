@@ -5,6 +5,7 @@ from services._kit.cluster_file import cluster_of
 from services._kit.handler import Service
 from services._kit.settings import KitSettings
 from services.actuator.decide import ActuatorHandler, ActuatorState
+from services.actuator.metrics import Metrics
 from services.actuator.settings import Settings
 from services.actuator.simulated import SimulatedTarget
 
@@ -17,4 +18,4 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
         cluster_of(own.cluster), own.modes, clock, kit.patience_seconds, stale
     )
     target = SimulatedTarget(own.target, own.timeout_seconds, own.give_up_seconds, clock)
-    return Service(handler, target)
+    return Service(handler, target, Metrics)

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from models.control.actuator import Actuator
 from models.control.restraint import Restraint
 from models.sim.describe.config import Cluster
+from models.sim.plan import empty_plan
+from models.sim.state import KNOWN
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -21,6 +24,7 @@ from schemas.fields import Event, Mode
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from services._kit.budgets import briefing_of
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.roster import Roster
@@ -91,6 +95,14 @@ class ActuatorHandler(Handler[ActuatorState]):
             self._roster.learn(event)
         elif isinstance(event, BreakerChanged | OverrideIssued):
             self._permissions.learn(event, self._clock.now())
+
+    def prepare(self) -> None:
+        """Let the kernels be compiled: without apps it takes as long as with them."""
+        rules, row = self._made(self._roster.domains[0], ()), np.zeros((1, 0), np.float32)
+        budget = briefing_of(None, self._roster).budget
+        plan = empty_plan(1, 0, len(self._roster.pools))
+        known, tick = np.zeros((1, KNOWN, 0), np.int32), np.zeros(1, np.int32)
+        rules.step(tick, known, row, row, budget, rules.start(1), plan)
 
     def start(self, key: str) -> ActuatorState:
         """Nothing was changed yet."""

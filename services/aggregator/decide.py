@@ -20,7 +20,7 @@ from models.sim.describe.config import Cluster
 from models.sim.inventory import Inventory
 from models.sim.observe import SEEN_POOL, Observation
 from models.sim.records import Records
-from models.sim.state import ACTIVE, DOMAIN, KNOWN
+from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
 from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
@@ -87,6 +87,13 @@ class AggregatorHandler(Handler[AggregatorState]):
             self._roster.learn(event)
         elif isinstance(event, PoolObserved):
             self._pools.learn(event)
+
+    def prepare(self) -> None:
+        """Let the kernels be compiled: without apps it takes as long as with them."""
+        made = self._made(self._roster.domains[0], ())
+        nothing = _nothing(0, self._pools.records())
+        made.sensing.step(nothing, made.sensing.start(nothing))
+        made.encoder.encode(nothing, made.encoder.start(nothing))
 
     def start(self, key: str) -> AggregatorState:
         """Nothing seen yet."""
@@ -232,8 +239,12 @@ class AggregatorHandler(Handler[AggregatorState]):
 
 def _start(made: _Instruments, apps: int) -> SensingState:
     """A memory of the right shapes."""
+    return made.sensing.start(_nothing(apps, np.zeros((1, 0), SEEN_POOL)))
+
+
+def _nothing(apps: int, pools: Records) -> Observation:
+    """A tick in which nobody reports."""
     known = np.zeros((1, KNOWN, apps), np.int32)
     missing = np.ones((1, apps), np.int8)
-    rows = np.zeros((1, 8, apps), np.float32)
-    pools: Records = np.zeros((1, 0), SEEN_POOL)
-    return made.sensing.start(observation_of(0, known, rows, missing, pools))
+    rows = np.zeros((1, SAMPLES, apps), np.float32)
+    return observation_of(0, known, rows, missing, pools)

@@ -148,7 +148,9 @@ class BreakerHandler(Handler[BreakerState]):
         turned = bool(after.phase[0, 0] != before.phase[0, 0])
         said = _said(readings, after, self._limits)
         reason = state.reason
-        if turned and after.phase[0, 0] != Phase.HALF_OPEN:
+        # A trial is for the reason that it was opened for.
+        tried = before.phase[0, 0] == Phase.OPEN and after.phase[0, 0] == Phase.HALF_OPEN
+        if turned and not tried:
             reason = silence or _reason(after, said)
         return replace(state, memory=after, reason=reason), said, turned
 

@@ -37,7 +37,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     calm_part: Share = _USUAL.calm_part
     quiet_ticks: Ticks = _USUAL.quiet_ticks
     quiet_most_ticks: Ticks = _USUAL.quiet_most_ticks
-    trial_ticks: Lasting = _USUAL.trial_ticks
     probation_ticks: Ticks = _USUAL.probation_ticks
     forget_ticks: Ticks = _USUAL.forget_ticks
 

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from models.sim.describe.errors import InputError
-from services.cli import bench, calibrate, hpa, schemas, simulate, topics, world
+from services.cli import bench, calibrate, explain, hpa, schemas, simulate, tail, topics, world
 from services.cli.kafka import command as kafka
 from services.cli.race import command as race
+from services.cli.system import command as system
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -26,13 +27,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Plan capacity for large shared clusters, and simulate them.",
-    epilog="Examples: [bold]hirl race[/bold] lets controllers run side by side, "
+    epilog="Examples: [bold]hirl up --lock-step[/bold] runs the whole system, "
+    "[bold]hirl race[/bold] lets controllers run side by side, "
     "[bold]hirl simulate --scenario cascade[/bold] runs a scenario, "
     "[bold]hirl world show[/bold] prints the example cluster. "
     "Each command has its own [bold]--help[/bold].",
 )
 app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command(epilog=race.EXAMPLES)(race.race)
+app.command(epilog=system.UP_EXAMPLES)(system.up)
+app.command(epilog=system.STATUS_EXAMPLES)(system.status)
+app.command(epilog=system.DOWN_EXAMPLES)(system.down)
+app.command(epilog=tail.EXAMPLES)(tail.tail)
+app.command(epilog=explain.EXAMPLES)(explain.explain)
 app.add_typer(world.app, name="world")
 app.add_typer(bench.app, name="bench")
 app.add_typer(hpa.app, name="hpa")

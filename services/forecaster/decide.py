@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.forecaster.calendar import CalendarState
-from models.forecaster.minutes import Minutes, start_minutes
+from models.forecaster.minutes import Minutes, start_minutes, take_in
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
 from models.forecaster.scaled import ScaledState
 from models.sim.describe.config import Cluster
@@ -94,6 +94,11 @@ class ForecasterHandler(Handler[ForecasterState]):
                 self._past[event.domain] = event
             case _:
                 pass
+
+    def prepare(self) -> None:
+        """Let the kernels be compiled: without apps it takes as long as with them."""
+        minutes = start_minutes(_blank(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
+        take_in(_blank(0), minutes, self._per_minute)
 
     def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is one
         """Nothing seen yet."""

@@ -67,7 +67,10 @@ async def serve(
     on_listening: Callable[[int], None] | None = None,
 ) -> None:
     """Answer until the scenario has ended, or until stopped; `on_listening` is told the port."""
-    runner = web.AppRunner(Api(live, lambda: feed.ready).application(), access_log=None)
+    # Whoever waits for the next tick is not waited for.
+    runner = web.AppRunner(
+        Api(live, lambda: feed.ready).application(), access_log=None, shutdown_timeout=1.0
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, settings.host, settings.port).start()

@@ -16,6 +16,7 @@ from models.control.heuristic.report import Report
 from models.control.heuristic.sensing import Sensed
 from models.control.heuristic.soldiers import Soldiers
 from models.control.heuristic.squad import SoldiersState
+from models.features.table import APP
 from models.sim.apps import I32
 from models.sim.describe.config import Cluster
 from models.sim.plan import Plan, Reason, empty_plan
@@ -75,6 +76,15 @@ class SoldierHandler(Handler[SoldierState]):
         """Apps."""
         if isinstance(event, AppDeclared):
             self._roster.learn(event)
+
+    def prepare(self) -> None:
+        """Let the kernels be compiled: without apps it takes as long as with them."""
+        soldiers, tick = self._made(self._roster.domains[0], ()), np.zeros(1, np.int32)
+        known, row = np.zeros((1, KNOWN, 0), np.int32), np.zeros((1, 0), np.float32)
+        sensed = Sensed(np.zeros((1, APP.width, 0), np.float32), row, row)
+        plan = empty_plan(1, 0, len(self._roster.pools))
+        briefing = briefing_of(None, self._roster)
+        soldiers.step(tick, known, sensed, briefing, soldiers.start(known), plan)
 
     def start(self, key: str) -> SoldierState:
         """Nothing seen, nothing granted yet."""

@@ -41,13 +41,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(nextitem: pytest.Item | None) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Tests elsewhere are not to stumble over leaked sockets.
 
     Not in a fixture: until a test is all over, its captured log holds the connections.
     """
     result = yield
-    if nextitem is None or _HERE not in nextitem.path.parents:
+    leaves = nextitem is None or _HERE not in nextitem.path.parents
+    if _HERE in item.path.parents and leaves:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", _LEAK, ResourceWarning)
             # They hang on coroutines that hang on each other: once is not enough.

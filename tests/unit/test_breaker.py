@@ -25,7 +25,7 @@ from models.control.breaker import (
 
 SHORT = Thresholds(
     missing_ticks=2, mismatch_ticks=2, error_ticks=3, burn_ticks=2, burn_short_ticks=3,
-    burn_long_ticks=6, quiet_ticks=3, quiet_most_ticks=10, trial_ticks=5, probation_ticks=4,
+    burn_long_ticks=6, quiet_ticks=3, quiet_most_ticks=10, probation_ticks=4,
     forget_ticks=20,
 )  # fmt: skip
 USUAL = Thresholds()
@@ -143,22 +143,22 @@ def test_it_closes_only_after_a_probation_in_which_all_was_known_and_calm(
 def test_an_unknown_tick_does_not_end_a_condition_that_lasts() -> None:
     limits = SHORT._replace(missing_ticks=99)
     seen = phases(play([at(errors=0.3), at(errors=0.3), at(errors=NAN), at(errors=0.3)], limits))
-    assert seen[-2:] == [Phase.CLOSED, Phase.OPEN]
+    assert seen[-2:] == [Phase.CLOSED, Phase.HALF_OPEN]
 
 
 @pytest.mark.parametrize(
-    ("bad", "cause", "patience"),
+    ("bad", "cause", "patience", "after"),
     [
-        (at(missing=0.51), Cause.MISSING, USUAL.missing_ticks),
-        (at(mismatch=0.31), Cause.MISMATCH, USUAL.mismatch_ticks),
-        (at(errors=0.21), Cause.ERRORS, USUAL.error_ticks),
+        (at(missing=0.51), Cause.MISSING, USUAL.missing_ticks, Phase.OPEN),
+        (at(mismatch=0.31), Cause.MISMATCH, USUAL.mismatch_ticks, Phase.OPEN),
+        (at(errors=0.21), Cause.ERRORS, USUAL.error_ticks, Phase.HALF_OPEN),
     ],
 )
-def test_a_condition_opens_after_it_has_held_for_its_ticks_and_not_before(
-    bad: Tick, cause: Cause, patience: int
+def test_a_condition_trips_after_it_has_held_for_its_ticks_and_not_before(
+    bad: Tick, cause: Cause, patience: int, after: Phase
 ) -> None:
     memories = play([bad] * patience, USUAL)
-    assert phases(memories) == [Phase.CLOSED] * (patience - 1) + [Phase.OPEN]
+    assert phases(memories) == [Phase.CLOSED] * (patience - 1) + [after]
     assert memories[-1].cause[0, 0] == cause
     assert memories[-1].since[0, 0] == patience - 1
 
@@ -167,20 +167,19 @@ def test_some_per_cent_of_errors_for_half_an_hour_are_a_flash_sale_and_open_noth
     assert set(phases(play([at(errors=0.1, risk=0.2, missing=0.1)] * 180, USUAL))) == {Phase.CLOSED}
 
 
-def test_burn_opens_only_when_it_lasts_in_the_long_window_and_goes_on_in_the_short_one() -> None:
+def test_burn_trips_only_when_it_lasts_in_the_long_window_and_goes_on_in_the_short_one() -> None:
     surge = [at(risk=1.0)] * 45 + [GOOD] * 180
     assert set(phases(play(surge, USUAL))) == {Phase.CLOSED}
     lasting = play([at(risk=0.5)] * 130, USUAL)
-    assert phases(lasting)[-1] == Phase.OPEN
+    assert phases(lasting)[-1] == Phase.HALF_OPEN
     assert lasting[-1].cause[0, 0] == Cause.BURN
     over = play([at(risk=0.5)] * 100 + [GOOD] * 30, USUAL)
     assert burn(over[-1], USUAL)[0, 0] == 0
 
 
-def test_errors_that_last_do_not_keep_it_from_a_trial_as_only_changes_can_end_them() -> None:
-    trial = [Phase.HALF_OPEN] * SHORT.trial_ticks
-    seen = phases(play([at(errors=0.5)] * 8, memory=opened()))
-    assert seen == [Phase.OPEN] * (SHORT.quiet_ticks - 1) + trial + [Phase.OPEN]
+def test_errors_that_last_leave_increases_possible_as_only_those_can_end_them() -> None:
+    seen = phases(play([at(errors=0.5)] * 50, memory=opened()))
+    assert seen[SHORT.quiet_ticks - 1 :] == [Phase.HALF_OPEN] * (51 - SHORT.quiet_ticks)
 
 
 def test_a_reading_between_calm_and_its_threshold_neither_opens_nor_closes() -> None:

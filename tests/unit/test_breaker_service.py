@@ -25,7 +25,7 @@ from services.breaker.watch import SETTLE_TICKS, WATCH_TICKS
 
 SHORT: Final = Thresholds(
     missing_ticks=2, mismatch_ticks=2, error_ticks=3, burn_short_ticks=3, burn_long_ticks=6,
-    quiet_ticks=3, trial_ticks=3, probation_ticks=4,
+    quiet_ticks=3, probation_ticks=4,
 )  # fmt: skip
 APPS: Final = [f"payments/{letter}" for letter in "abcdef"]
 TIME: Final = "2026-11-27T08:00:00Z"
@@ -96,17 +96,17 @@ def test_a_tick_seen_again_says_nothing_and_changes_nothing() -> None:
     assert bus.state("breaker", DOMAIN) == saved
 
 
-def test_errors_open_it_with_a_reason_that_lasts_until_it_closes_after_a_trial() -> None:
+def test_errors_trip_it_with_a_reason_that_lasts_until_it_closes_after_a_probation() -> None:
     bus = bus_of()
     bad = answers(bus, *(frame(tick, errors=0.3) for tick in range(3)))
-    assert states(bad) == ["closed", "closed", "open"]
+    assert states(bad) == ["closed", "closed", "half-open"]
     assert bad[-1].reason == "errors: 0.3, threshold 0.2"
     assert (bad[-1].heartbeat, bad[-1].since_tick) == (False, 2)
-    said = answers(bus, *(frame(tick) for tick in range(3, 12)))
-    assert states(said) == ["open"] * 2 + ["half-open"] * 4 + ["closed"] * 3
-    assert [event.tick for event in said if not event.heartbeat] == [5, 9]
-    assert {event.reason for event in said[:6]} == {bad[-1].reason}
-    assert {event.reason for event in said[6:]} == {""}
+    said = answers(bus, *(frame(tick) for tick in range(3, 9)))
+    assert states(said) == ["half-open"] * 3 + ["closed"] * 3
+    assert [event.tick for event in said if not event.heartbeat] == [6]
+    assert {event.reason for event in said[:3]} == {bad[-1].reason}
+    assert {event.reason for event in said[3:]} == {""}
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,10 @@ def test_frames_that_come_back_lead_through_a_trial_and_can_stop_again() -> None
 
 def test_a_breaker_that_is_open_already_does_not_beat_when_frames_stop() -> None:
     bus = bus_of(stale_s=60.0)
-    answers(bus, *(frame(tick, errors=0.3) for tick in range(3)))
+    lost = [msgspec.structs.replace(frame(tick), missing=APPS[:4]) for tick in range(2)]
+    assert states(answers(bus, *lost)) == ["closed", "open"]
     bus.advance(600.0)
-    assert len(bus.events(BreakerChanged)) == 3
+    assert len(bus.events(BreakerChanged)) == 2
 
 
 def test_in_lock_step_silence_never_opens_it() -> None:
@@ -303,10 +304,10 @@ def test_settings_that_would_make_it_jumpy_or_blind_are_refused(field: str, valu
 
 
 def test_a_faster_world_is_silent_sooner_and_one_in_lock_step_never() -> None:
-    handler = build(KitSettings(speed=10.0), Settings())
+    handler = build(KitSettings(speed=10.0), Settings()).handler
     state = handler.handle(frame(0), handler.start(DOMAIN), ManualClock(100.0)).state
     assert handler.due(state) == pytest.approx(106.0)
-    assert build(KitSettings(lock_step=True), Settings()).due(state) is None
+    assert build(KitSettings(lock_step=True), Settings()).handler.due(state) is None
 
 
 def test_a_frame_of_a_domain_without_apps_is_no_reason_to_fail() -> None:

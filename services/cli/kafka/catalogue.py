@@ -52,7 +52,10 @@ def wanted_topics(replication: int) -> tuple[Wanted, ...]:
 
 
 def _of_flow(topic: Topic, replication: int) -> Wanted:
-    kept = _compacted() if topic.cleanup == "compact" else _expiring(topic.retention_ms)
+    kept = _expiring(topic.retention_ms)
+    if topic.cleanup == "compact":
+        # Whoever asks why something was decided looks back further than to the newest record.
+        kept = _compacted() | {"min.compaction.lag.ms": str(HOUR_MS)}
     return Wanted(
         name=topic.name,
         partitions=topic.partitions,

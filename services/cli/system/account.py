@@ -54,7 +54,7 @@ def account_of(found: Evidence) -> Account:
             Section("need", [_need(found)]),
             Section("planned", list(_planned(found))),
             Section("done", list(_done(found))),
-            Section("breaker", [essence(found.breaker) if found.breaker else "nothing heard"]),
+            Section("breaker", [_breaker(found)]),
             *(Section("override", [essence(order)]) for order in found.overrides),
         ],
     )
@@ -72,7 +72,7 @@ def _observed(found: Evidence) -> Iterator[str]:
         f"{pods.memory_request[place]} MiB each"
     )
     if app in frame.missing:
-        age = frame.features["sample_age"][place]
+        age = _feature(frame, "sample_age", place, 0.0)
         yield f"no valid sample in this tick; the last one is {age:.0f} s old"
     else:
         yield _sample(frame, place)
@@ -96,6 +96,11 @@ def _features(frame: DomainObserved, place: int) -> str:
     names = ("utilisation", "saturation", "memory_use", "headroom", "rps_trend", "sample_age")
     known = [name for name in names if name in frame.features]
     return "features: " + ", ".join(f"{n} {frame.features[n][place]:.2f}" for n in known)
+
+
+def _feature(frame: DomainObserved, name: str, place: int, otherwise: float) -> float:
+    """Frames of other versions may lack one."""
+    return frame.features[name][place] if name in frame.features else otherwise
 
 
 def _demand(found: Evidence) -> str:
@@ -133,9 +138,10 @@ def _risk(found: Evidence) -> str:
     plan, frame = found.plan, found.frame
     if frame is None:
         return _GONE
-    place, seen = frame.apps.index(found.app.app), frame.features
-    headroom, errors = seen["headroom"][place], seen["errors"][place]
-    saturation = seen["saturation"][place]
+    place = frame.apps.index(found.app.app)
+    headroom = _feature(frame, "headroom", place, 1.0)
+    errors = _feature(frame, "errors", place, 0.0)
+    saturation = _feature(frame, "saturation", place, 0.0)
     # As `at_risk` in models/features/table.py has it.
     signs = {
         f"headroom {headroom:.2f}": headroom < 0.2,
@@ -185,6 +191,13 @@ def _done(found: Evidence) -> Iterator[str]:
         yield f"{applied.outcomes[place]}: {_numbers(applied, place)}"
         yield f"{applied.reasons[place]}: {in_words(applied.reasons[place])}"
         yield f"mode {applied.mode}, breaker {applied.breaker}, epoch {applied.epoch}"
+
+
+def _breaker(found: Evidence) -> str:
+    if found.breaker is not None:
+        return essence(found.breaker)
+    # Its topic is compacted, but the actuator noted what it went by.
+    return f"{found.applied.breaker}; {_GONE}" if found.applied else "nothing heard"
 
 
 def _outcome(found: Evidence) -> str:

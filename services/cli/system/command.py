@@ -1,5 +1,6 @@
 """`hirl up`, `hirl status` and `hirl down`: the whole system on this machine."""
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -146,6 +147,7 @@ def _on_kafka(console: Console, request: "Request", follow: bool, json: Path | N
     from services.cli.system.record import ROOT  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
 
+    _signals_interrupt()
     run = launch.start(request, ROOT, console)
     if not follow:
         console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
@@ -158,6 +160,16 @@ def _on_kafka(console: Console, request: "Request", follow: bool, json: Path | N
         launch.stop(ROOT)
         console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
     _finish(console, results, json)
+
+
+def _signals_interrupt() -> None:
+    """A closed terminal or a polite kill ends a run as Ctrl-C does: nothing is left running."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
 
 def _in_memory(console: Console, request: "Request", follow: bool, json: Path | None) -> None:

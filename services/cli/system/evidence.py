@@ -53,7 +53,8 @@ def _plan(onlooker: Onlooker, domain: str, tick: int | None) -> ScalePlanned | N
 def _around(onlooker: Onlooker, declared: AppDeclared, plan: ScalePlanned) -> Evidence:
     domain, tick = plan.domain, plan.tick
     budget = onlooker.newest(BudgetGranted, domain, lambda one: one.epoch == plan.epoch)
-    made = budget.tick if budget else tick
+    # A budget binds from the tick after the one that it was made from.
+    made = budget.tick if budget else tick - 1
     scopes = (declared.app, domain, "cluster")
     orders = [
         onlooker.newest(OverrideIssued, scope, lambda one: not one.lifted) for scope in scopes

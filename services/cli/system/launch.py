@@ -9,7 +9,9 @@ from typing import Final
 
 from rich.console import Console
 
+from models.jit import is_compiled
 from models.sim.describe.errors import InputError
+from models.sim.tick import advance
 from services.cli.kafka import cluster as kafka_cluster
 from services.cli.kafka.description import Description
 from services.cli.kafka.processes import free_ports, locked
@@ -54,6 +56,8 @@ def start(request: Request, root: Path = ROOT, console: Console = _QUIET) -> Run
                 specs=specs,
             )
             console.print(f"starting {len(specs)} services, logs in {folder / 'logs'}")
+            if not is_compiled(advance):
+                console.print("kernels are compiled first (once, one to three minutes)")
             return _supervised(root, run)
         except BaseException:
             _stop(root, home)

@@ -21,6 +21,7 @@ from services.actuator.permission import Modes
 from services.actuator.target import Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
+from services.cli.system.request import rule_minutes
 from services.commander.decide import CommanderHandler
 from services.forecaster.decide import ForecasterHandler
 from services.simcluster.cluster import SimulatedCluster
@@ -83,7 +84,7 @@ def _builders(
 ) -> list[Callable[[], Service[Any]]]:
     """What makes each service, anew at each start. In lock-step nothing is ever late."""
     world = simulated.world
-    cluster, minutes = world.cluster, world.timeline.total_minutes
+    cluster, minutes = world.cluster, rule_minutes(world.timeline)
     parameters, target = parameters_of(), DirectTarget(simulated)
     return [
         lambda: Service(AggregatorHandler(cluster, parameters, None)),

@@ -63,6 +63,8 @@ class Picture:
     """Changes by what became of them."""
     changes: deque[str] = field(default_factory=lambda: deque(maxlen=_CHANGES_KEPT))
     """The last ticks in which something was to be changed, in words."""
+    cluster_breaker: str = ""
+    """Why the breaker of the whole cluster is not closed; empty when it is."""
     dead_letters: int = 0
     last_dead_letter: str = ""
 
@@ -90,8 +92,7 @@ class Picture:
             case ScaleApplied():
                 self._applied(event)
             case BreakerChanged():
-                domain = self._domain(event.scope)
-                domain.breaker, domain.breaker_reason = event.state, event.reason
+                self._breaker(event)
             case PoolObserved():
                 self.pools[event.pool] = event
             case Rejected():
@@ -113,6 +114,13 @@ class Picture:
         domain.rps = frame.aggregates.get("rps", 0.0)
         domain.p99_over_target = 1.0 - frame.aggregates.get("headroom", 1.0)
         domain.at_risk = round(frame.aggregates.get("at_risk", 0.0) * domain.apps)
+
+    def _breaker(self, said: BreakerChanged) -> None:
+        domain = self.domains.get(said.scope)
+        if domain is not None:
+            domain.breaker, domain.breaker_reason = said.state, said.reason
+        else:
+            self.cluster_breaker = "" if said.state == "closed" else f"{said.state} {said.reason}"
 
     def _applied(self, applied: ScaleApplied) -> None:
         domain = self._domain(applied.domain)

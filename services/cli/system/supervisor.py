@@ -34,6 +34,8 @@ BAD_SETTINGS: Final = 2
 """Exit status that says: not by a restart."""
 STOP_S: Final = 15.0
 """Services finish what is under way when asked to stop, for ten seconds at most."""
+LAST_STOP_S: Final = 3.0
+"""Whoever outlives the others has nothing left to finish."""
 _LOOK_S: Final = 0.2
 _PREFIX: Final = "HIRL_"
 
@@ -146,9 +148,9 @@ class Supervisor:
 
     def stop(self) -> None:
         """End all of them, those that the others need last."""
-        for last in (False, True):
+        for last, patience_s in ((False, STOP_S), (True, LAST_STOP_S)):
             wards = [ward for ward in self.wards if ward.spec.outlives == last]
-            processes.end_all([ward.standing.process for ward in wards], STOP_S)
+            processes.end_all([ward.standing.process for ward in wards], patience_s)
         for ward in self.wards:
             if ward.child is not None:
                 ward.child.poll()

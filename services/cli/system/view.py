@@ -126,6 +126,8 @@ def painting(picture: Picture, health: Health, scene: Scene, bar: RenderableType
         Text(outcome_line(picture)),
         *(Text(line, style="dim") for line in picture.changes),
     ]
+    if picture.cluster_breaker:
+        parts.append(Text(f"breaker of the cluster: {picture.cluster_breaker}", style="bold red"))
     if picture.dead_letters:
         parts.append(Text(f"last dead letter: {picture.last_dead_letter}", style="red"))
     if health.run is not None:

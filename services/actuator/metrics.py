@@ -1,0 +1,29 @@
+"""What the actuator counts: outcomes of changes, and holds by reason."""
+
+from prometheus_client import Counter
+
+from schemas.fields import Event
+from schemas.scale_applied import ScaleApplied
+from services._kit.telemetry import Telemetry
+
+
+class Metrics:
+    """Sees each answer that is published."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._holds = telemetry.holds
+        self._changes = Counter(
+            "hirl_changes_total",
+            "Planned changes, by what became of them",
+            ["domain", "outcome"],
+            registry=telemetry.registry,
+        )
+
+    def __call__(self, event: Event) -> None:
+        """Count the changes of a tick."""
+        if not isinstance(event, ScaleApplied):
+            return
+        for outcome, reason in zip(event.outcomes, event.reasons, strict=True):
+            self._changes.labels(event.domain, outcome).inc()
+            if outcome == "held":
+                self._holds.labels(reason).inc()

@@ -1,0 +1,134 @@
+"""Services that are measured: on a Kafka of their own, looked after by this very process."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from models.sim.describe.errors import InputError
+from services.cli.kafka import client, reconcile
+from services.cli.kafka import cluster as kafka_cluster
+from services.cli.kafka.description import Description
+from services.cli.kafka.processes import free_ports
+from services.cli.system.lineup import SERVICES, SIMCLUSTER, lineup
+from services.cli.system.reading import options_for_home
+from services.cli.system.record import Run, Spec
+from services.cli.system.request import Request, scene_of
+from services.cli.system.supervisor import Supervisor, is_ready, start_service
+
+BROKER: Final = "kafka"
+_LOOK_S: Final = 0.2
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+class Stage:
+    """A run, and the thread that starts again what dies."""
+
+    def __init__(self, run: Run, kafka: Description) -> None:
+        self.run, self._kafka = run, kafka
+        self._supervisor = Supervisor(run, start_service, is_ready, time.time, self._told)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="supervisor", daemon=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For a client of its Kafka."""
+        return options_for_home(Path(self.run.kafka_home))
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of every service that runs, and of the broker."""
+        found = {
+            name: one.process.pid
+            for name, one in self.run.standings.items()
+            if one.process is not None
+        }
+        return found | {BROKER: self._kafka.nodes[0].pid or 0}
+
+    def spec(self, name: str) -> Spec:
+        """How a service was started."""
+        return next(spec for spec in self.run.specs if spec.name == name)
+
+    def check(self) -> None:
+        """Raise when somebody was given up or had to be started again: figures would be wrong."""
+        for name, one in self.run.standings.items():
+            if one.state == "failed" or one.restarts or one.state == "resting":
+                raise InputError(f"{name} {one.detail or 'was started again'}")
+
+    def start(self) -> None:
+        """Begin to start services."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._over.set()
+        self._thread.join()
+        self._supervisor.stop()
+
+    def _look(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            self._supervisor.look()
+
+    def _told(self, run: Run) -> None:
+        self.run = run
+
+
+@contextmanager
+def staged(
+    request: Request,
+    folder: Path,
+    services: Sequence[str] = SERVICES,
+    environment: Mapping[str, str] = _NOTHING,
+) -> Iterator[Stage]:
+    """A Kafka with all topics and some services; gone afterwards, but for the logs."""
+    cluster, scenario = request.described()
+    folder = folder.resolve()
+    home = folder / BROKER
+    try:
+        kafka = _kafka(home)
+        timeline = scenario.timeline(cluster.tick_seconds)
+        specs = lineup(request, timeline, kafka, home, folder, free_ports(len(SERVICES)))
+        run = Run(
+            name=folder.name,
+            folder=str(folder),
+            scene=scene_of(request, cluster, scenario),
+            bootstrap=kafka.bootstrap,
+            kafka_home=str(home),
+            cluster_url=next(spec.url for spec in specs if spec.name == SIMCLUSTER),
+            began=time.time(),
+            specs=tuple(
+                replace(spec, environment=spec.environment | dict(environment))
+                for spec in specs
+                if spec.name in services
+            ),
+        )
+        stage = Stage(run, kafka)
+        stage.start()
+        try:
+            yield stage
+        finally:
+            stage.stop()
+    finally:
+        kafka_cluster.stop(home, wipe=True, patience_s=0)
+
+
+def load() -> float:
+    """Of this machine over the last minute: who else was at work while something was measured."""
+    return os.getloadavg()[0]
+
+
+def _kafka(home: Path) -> Description:
+    kafka = kafka_cluster.start(home)
+    admin = client.admin(client.options_for(home, kafka))
+    try:
+        outcome = reconcile.apply_to(admin, acls=False)
+    finally:
+        admin.close()
+    if outcome.differences:
+        raise InputError(f"Kafka is not as it should be: {outcome.differences[0]}")
+    return kafka

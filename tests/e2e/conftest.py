@@ -1,0 +1,59 @@
+"""What a whole system needs: Java, Kafka's jars, and a folder that goes afterwards."""
+
+import gc
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from models.sim.describe.errors import InputError
+from services.cli.kafka import provision
+
+
+def pytest_unconfigure() -> None:
+    """Before pytest looks for what was left open."""
+    with _sockets_may_leak():
+        gc.collect()
+
+
+@contextmanager
+def _sockets_may_leak() -> Iterator[None]:
+    """kafka-python 3.0.12 does not close the socket of a connection that failed."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"unclosed <(socket|ssl)\.", ResourceWarning)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings_of_sockets() -> Iterator[None]:
+    with _sockets_may_leak():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _leaked_sockets_end_here() -> Iterator[None]:
+    """Other tests are not to stumble over them."""
+    yield
+    with _sockets_may_leak():
+        gc.collect()
+
+
+@pytest.fixture(scope="module")
+def workplace() -> Iterator[Path]:
+    """A folder of this module's own; what services logged stays only where a test failed."""
+    try:
+        provision.runtime(Console(quiet=True))
+    except InputError as error:
+        if os.environ.get("CI") or os.environ.get("HIRL_REQUIRE_REAL") == "1":
+            pytest.fail(f"a real Kafka is required here: {error}")
+        pytest.skip(f"no real Kafka: {error}")
+    Path(".hirl").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="e2e-", dir=".hirl"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

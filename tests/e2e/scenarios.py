@@ -1,0 +1,34 @@
+"""Scenarios short enough to be run to their end in a test."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+FIVE_MINUTES: Final = """
+name: five-minutes
+shows: Traffic of one domain doubles within a minute.
+start: Thu 11:30
+length_minutes: 3
+warmup_minutes: 2
+events:
+  - kind: traffic
+    name: surge
+    target: {domains: [payments]}
+    at_minute: 0
+    factor: 2.0
+    ramp_minutes: 0.8
+    hold_minutes: 2
+    decay_minutes: 1
+"""
+TICKS: Final = 30
+
+
+@contextmanager
+def written(text: str) -> Iterator[Path]:
+    """A file with it, as long as it is needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scenario.yaml"
+        path.write_text(text)
+        yield path

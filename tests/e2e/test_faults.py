@@ -1,0 +1,208 @@
+"""Whatever dies or is sent, the loop goes on, and what was decided is done once.
+
+Counted in the simulated cluster's own journal against the plans on the bus. The simulated cluster
+itself is not killed: it is the world, and a world that died cannot be taken up again.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.request import urlopen
+
+import pytest
+from kafka import KafkaProducer
+
+from schemas.rejected import Rejected
+from schemas.scale_planned import ScalePlanned
+from schemas.topics import TOPICS
+from services.cli.system import record
+from services.cli.system.decisions import Decisions, record_decisions
+from services.cli.system.follow import has_ended
+from services.cli.system.lineup import COLLECTOR, DECIDING
+from services.cli.system.probe import journal_of, progress_of, vitals_of
+from services.cli.system.reading import options_for_home
+from services.cli.system.record import Run
+from services.cli.system.request import Request
+from services.cli.system.session import system, wait
+from services.simcluster.target import Entry
+from tests.system_data import SCENARIO
+
+APPS: Final = 60
+SPEED: Final = 20.0
+VICTIMS: Final = (COLLECTOR, *DECIDING)
+NUMBERS: Final = ("replicas", "cpu_request", "memory_request")
+PATIENCE_S: Final = 300.0
+POISON: Final = b"poison"
+QUIET_TICKS: Final = 4
+"""To go by between two faults."""
+PREVIEW_TICKS: Final = 13
+"""Budgets of two minutes have come by then, so that there is something to change."""
+
+
+class Survived(NamedTuple):
+    """A run in which everybody was killed once, and every topic was poisoned afterwards."""
+
+    run: Run
+    decisions: Decisions
+    journal: list[Entry]
+    recovery_s: dict[str, float]
+    """From the kill to the next tick that every domain closed, by service."""
+    restarts_before_poison: dict[str, int]
+    ready: dict[str, bool]
+    """Whether each service takes work after the poison."""
+
+
+@pytest.fixture(scope="module")
+def survived(workplace: Path) -> Iterator[Survived]:
+    root = workplace / "faults"
+    request = Request(scenario=SCENARIO, seed=3, apps=APPS, speed=SPEED)
+    with system(request, root) as run:
+        wait(root, ticks=QUIET_TICKS, patience_s=PATIENCE_S)
+        recovery = {name: kill(root, name) for name in VICTIMS}
+        before = restarts(root)
+        options = options_for_home(Path(run.kafka_home))
+        poison(options)
+        pass_ticks(root, QUIET_TICKS)
+        known = record.running(root)
+        ready = {spec.name: vitals_of(spec).ready for spec in known.specs}
+        end_collecting(root)
+        decisions = record_decisions(options, lambda: has_ended(record.running(root)))
+        yield Survived(record.running(root), decisions, journal_of(run), recovery, before, ready)
+
+
+def kill(root: Path, name: str) -> float:
+    """Kill a service, and wait until the loop has closed a tick that began after that."""
+    standing = record.running(root).standing(name)
+    assert standing.process is not None
+    begun = time.monotonic()
+    os.kill(standing.process.pid, signal.SIGKILL)
+    pass_ticks(root, 1)
+    recovered = time.monotonic() - begun
+    # The loop goes on without some of them for a while: the next fault is to meet all of them.
+    wait_ready(root, name)
+    pass_ticks(root, QUIET_TICKS)
+    return recovered
+
+
+def wait_ready(root: Path, name: str) -> None:
+    """Until it was started again and takes work."""
+    deadline = time.monotonic() + PATIENCE_S
+    spec = next(spec for spec in record.running(root).specs if spec.name == name)
+    while record.running(root).standing(name).restarts == 0 or not vitals_of(spec).ready:
+        assert time.monotonic() < deadline, f"{name} does not come back"
+        time.sleep(0.1)
+
+
+def pass_ticks(root: Path, count: int) -> None:
+    """Wait until a tick is closed that the cluster reaches after so many."""
+    now = progress_of(record.running(root))
+    assert now is not None
+    wait(root, ticks=now.tick + count + 1, patience_s=PATIENCE_S)
+
+
+def restarts(root: Path) -> dict[str, int]:
+    return {name: one.restarts for name, one in record.running(root).standings.items()}
+
+
+def poison(options: dict[str, Any]) -> None:
+    """A record that is no event, on every topic."""
+    producer = KafkaProducer(**options)
+    for topic in TOPICS:
+        producer.send(topic.name, b"{ this is no event", key=POISON)
+    producer.flush()
+    producer.close()
+
+
+def end_collecting(root: Path) -> None:
+    """Asked to stop, the collector finishes its tick; then the others finish what they have."""
+    collector = record.running(root).standing(COLLECTOR).process
+    assert collector is not None
+    os.kill(collector.pid, signal.SIGTERM)
+
+
+def planned_changes(plan: ScalePlanned) -> list[str]:
+    return [
+        app
+        for at, app in enumerate(plan.apps)
+        if any(getattr(plan, n)[at] != getattr(plan, f"{n}_before")[at] for n in NUMBERS)
+    ]
+
+
+def test_the_loop_goes_on_after_each_service_was_killed(
+    survived: Survived, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        for name, seconds in survived.recovery_s.items():
+            print(f"\n{name} killed: next closed tick after {seconds:.1f} s", end="")  # noqa: T201
+        print()  # noqa: T201
+    assert survived.run.failed == []
+    assert {survived.restarts_before_poison[name] for name in VICTIMS} == {1}
+
+
+def test_every_planned_change_ends_exactly_once(survived: Survived) -> None:
+    decisions, changes = survived.decisions, 0
+    for place, plan in decisions.plans.items():
+        assert place in decisions.applied, f"the plan of {place} was never answered"
+        applied = decisions.applied[place]
+        assert (applied.decision_id, applied.apps) == (plan.decision_id, planned_changes(plan))
+        changes += len(applied.apps)
+    assert decisions.contradictions == []
+    assert changes > 0
+
+
+def test_nothing_is_applied_twice_or_lost(survived: Survived) -> None:
+    said = Counter(
+        (applied.decision_id, app)
+        for applied in survived.decisions.applied.values()
+        for at, app in enumerate(applied.apps)
+        if applied.outcomes[at] == "applied"
+    )
+    done = Counter(
+        (one.decision_id, one.app) for one in survived.journal if one.outcome == "applied"
+    )
+    assert set(done.values()) <= {1}
+    assert done == said
+    assert done.total() > 0
+
+
+def test_poison_on_every_topic_is_dead_lettered_and_all_services_live(survived: Survived) -> None:
+    letters = survived.decisions.dead_letters
+    assert {letter.key for letter in letters} == {POISON.decode()}
+    assert Counter(map(_place, letters)) == Counter(
+        (topic.name, service)
+        for topic in TOPICS
+        for service in topic.consumers
+        if service in DECIDING and topic.name not in _UNREAD
+    )
+    # The collector was asked to stop afterwards, by this test; nobody else may have ended.
+    assert survived.ready == dict.fromkeys(survived.ready, True)
+    after = {name: one.restarts for name, one in survived.run.standings.items()}
+    assert after == survived.restarts_before_poison
+
+
+_UNREAD: Final = frozenset({"hirl.model-promoted.v1"})
+"""Topics whose readers do not read them yet."""
+
+
+def _place(letter: Rejected) -> tuple[str, str]:
+    return letter.topic, letter.service
+
+
+def test_preview_decides_and_writes_nothing(workplace: Path) -> None:
+    root = workplace / "preview"
+    request = Request(scenario=SCENARIO, seed=3, apps=APPS, lock_step=True, mode="preview")
+    with system(request, root) as run:
+        wait(root, ticks=PREVIEW_TICKS, patience_s=PATIENCE_S)
+        end_collecting(root)
+        options = options_for_home(Path(run.kafka_home))
+        decisions = record_decisions(options, lambda: has_ended(record.running(root)))
+        # Asked directly: `journal_of` answers nothing, too, where the cluster does not answer.
+        with urlopen(f"{run.cluster_url}/v1/journal", timeout=60) as answer:  # noqa: S310  (our own URL)
+            assert answer.read() == b""
+    reasons = Counter(reason for one in decisions.applied.values() for reason in one.reasons)
+    assert set(reasons) == {"preview"}
+    assert reasons.total() > 0

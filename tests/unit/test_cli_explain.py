@@ -1,0 +1,94 @@
+"""`hirl explain`: the whole way to a decision, from its records, or what is no longer kept."""
+
+import pytest
+from msgspec.structs import replace
+
+from models.sim.plan import Reason
+from schemas.app_declared import AppDeclared
+from schemas.breaker_changed import BreakerChanged
+from schemas.budget_granted import BudgetGranted
+from schemas.demand_forecast import DemandForecast
+from schemas.domain_observed import DomainObserved
+from schemas.override_issued import OverrideIssued
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from services.cli.system.account import Account, account_of
+from services.cli.system.evidence import Evidence
+from services.cli.system.reasons import in_words
+from tests.unit.system_data import example
+
+CHANGED, HELD, MISSING = (
+    "payments/card-authorise",
+    "payments/ledger-write",
+    "payments/receipt-mail",
+)
+
+
+def evidence(app: str) -> Evidence:
+    return Evidence(
+        app=AppDeclared(app=app, domain="payments", ordinal=0, max_replicas=60),
+        plan=example(ScalePlanned),
+        frame=example(DomainObserved),
+        budget=example(BudgetGranted),
+        forecast=example(DemandForecast),
+        applied=example(ScaleApplied),
+        breaker=example(BreakerChanged),
+        overrides=(),
+    )
+
+
+def section(account: Account, name: str) -> str:
+    return "\n".join(line for part in account.sections if part.name == name for line in part.lines)
+
+
+def test_a_change_is_explained_from_the_sample_to_what_was_done() -> None:
+    account = account_of(evidence(CHANGED))
+    assert account.outcome == "applied"
+    assert "36 of 36 pods ready" in section(account, "observed")
+    assert "25.40 pods, usually 24.80" in section(account, "demand")
+    assert "epoch 1441" in section(account, "budget")
+    assert "38.60 pods" in section(account, "need")
+    assert "36 -> 39 replicas" in section(account, "planned")
+    assert "applied: 36 -> 39 replicas" in section(account, "done")
+    assert "closed" in section(account, "breaker")
+
+
+def test_an_app_that_stays_as_it_is_says_so() -> None:
+    account = account_of(evidence(HELD))
+    assert account.outcome == "no-change"
+    assert "stays at 18 replicas" in section(account, "planned")
+
+
+def test_a_missing_sample_is_named() -> None:
+    assert "no valid sample" in section(account_of(evidence(MISSING)), "observed")
+
+
+def test_a_hold_is_told_in_words() -> None:
+    found = evidence(CHANGED)
+    held = replace(
+        example(ScaleApplied), outcomes=["held"], reasons=["breaker-open"], replicas=[36]
+    )
+    account = account_of(found._replace(applied=held))
+    assert account.outcome == "held"
+    assert "the breaker is open: nothing is changed" in section(account, "done")
+
+
+def test_records_that_are_gone_are_said_to_be_gone() -> None:
+    bare = evidence(CHANGED)._replace(
+        frame=None, budget=None, forecast=None, applied=None, breaker=None
+    )
+    account = account_of(bare)
+    assert account.outcome == "unknown"
+    for name in ("observed", "demand", "budget", "risk"):
+        assert "no longer kept" in section(account, name)
+
+
+def test_overrides_are_part_of_the_story() -> None:
+    account = account_of(evidence(CHANGED)._replace(overrides=(example(OverrideIssued),)))
+    assert section(account, "override")
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_of_a_plan_has_words(reason: Reason) -> None:
+    name = reason.name.lower().replace("_", "-")
+    assert in_words(name) != name

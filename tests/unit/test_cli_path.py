@@ -1,0 +1,155 @@
+"""The arithmetic of `hirl bench path`: what is made of timestamps, counters and sizes."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from models.sim.describe.errors import InputError
+from schemas.codec import decode
+from schemas.domain_observed import DomainObserved, Pods
+from schemas.fields import TickEvent
+from schemas.metrics_sampled import MetricsSampled
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from services.cli.path import codec_cost, command, growth, samples, stamps, tables, usage
+from services.cli.path.feeding import Pods as PodsToSample
+from services.cli.path.stamps import Stamp
+from services.cli.system.request import Request
+
+TIME = "2026-11-27T00:00:00Z"
+EMPTY_PODS = Pods(**{name: [] for name in Pods.__struct_fields__})
+
+
+def way(domain: str, tick: int, *times: float) -> list[Stamp]:
+    """The events of a tick of a domain, as far as there are times for them."""
+    own: dict[str, Any] = {"tick": tick, "time": TIME, "domain": domain}
+    decided: dict[str, Any] = {"decision_id": "d", "epoch": -1, "apps": [], "reasons": []}
+    numbers: dict[str, Any] = {"replicas": [], "cpu_request": [], "memory_request": []}
+    events: list[TickEvent] = [
+        MetricsSampled(**own, apps=[]),
+        DomainObserved(
+            **own, apps=[], pods=EMPTY_PODS, measured={}, features={}, load=[], usual=[]
+        ),
+        ScalePlanned(**own, **decided, **numbers, policy="p"),
+        ScaleApplied(**own, **decided, **numbers, outcomes=[], replicas_before=[]),
+    ]
+    return [Stamp(event, at) for event, at in zip(events, times, strict=False)]
+
+
+def test_a_tick_lasts_from_its_last_sample_to_its_last_change() -> None:
+    found = way("a", 4, 10.0, 10.1, 10.2, 10.3) + way("b", 4, 10.02, 10.08, 10.25, 10.27)
+    tick = stamps.moments(found, domains=2)[4]
+    assert tick.whole_ms == pytest.approx(280)
+    assert tick.hops_ms == pytest.approx((80, 150, 50))
+    assert sum(tick.hops_ms) == pytest.approx(tick.whole_ms)
+
+
+def test_what_is_said_again_counts_as_late_as_it_was_said_last() -> None:
+    found = way("a", 4, 10.0, 10.1, 10.2, 10.3) + way("a", 4, 10.05)
+    assert stamps.moments(found, domains=1)[4].whole_ms == pytest.approx(250)
+
+
+def test_a_tick_that_a_domain_has_not_closed_does_not_count() -> None:
+    found = way("a", 4, 1.0, 1.1, 1.2, 1.3) + way("b", 4, 1.0, 1.1, 1.2)
+    assert stamps.moments(found, domains=2) == {}
+
+
+def test_quantiles_are_those_of_the_values() -> None:
+    found = stamps.quantiles([float(value) for value in range(101)])
+    assert found == {"p50": 50.0, "p99": 99.0, "max": 100.0}
+
+
+def test_nothing_measured_is_an_error_and_no_zero() -> None:
+    with pytest.raises(InputError, match="no tick went the whole way"):
+        stamps.quantiles([])
+
+
+def test_hops_have_quantiles_of_their_own() -> None:
+    found = stamps.moments(way("a", 1, 0.0, 1.0, 3.0, 6.0), domains=1)
+    hops = stamps.by_hop(found)
+    assert {name: one["p50"] for name, one in hops.items()} == pytest.approx(
+        {"sample_to_frame": 1000, "frame_to_plan": 2000, "plan_to_applied": 3000}
+    )
+
+
+def test_the_use_of_this_very_process_is_plausible() -> None:
+    pids = {"me": os.getpid()}
+    before = usage.read_cpu(pids)
+    assert sum(number * number for number in range(300_000)) > 0
+    me = usage.use_since(before, pids)["me"]
+    assert 0 <= me.cores < 64
+    assert 10 < me.rss_mb < 10_000
+
+
+def test_a_process_that_is_gone_is_named() -> None:
+    with pytest.raises(InputError, match="/proc/999999999/stat"):
+        usage.read_cpu({"nobody": 999_999_999})
+
+
+def test_memory_is_available() -> None:
+    assert usage.available_mb() > 0
+
+
+def test_the_largest_size_is_one_that_closed_in_time() -> None:
+    rows = [{"apps": 1550, "ok": True}, {"apps": 15500, "ok": True}, {"apps": 31000, "ok": False}]
+    assert growth.largest(rows) == 15500
+    assert growth.largest(rows[2:]) == 0
+
+
+def test_only_handled_records_of_samples_are_counted() -> None:
+    text = (
+        "# TYPE hirl_events counter\n"
+        'hirl_events_total{topic="hirl.metrics-sampled.v1",outcome="handled"} 7.0\n'
+        'hirl_events_total{topic="hirl.metrics-sampled.v1",outcome="rejected"} 2.0\n'
+        'hirl_events_total{topic="hirl.app-declared.v1",outcome="learned"} 60.0\n'
+    )
+    assert samples.handled(text) == 7
+
+
+@pytest.mark.parametrize("per_record", [1, 50])
+def test_a_tick_of_samples_is_of_declared_apps_and_ends_in_every_domain(per_record: int) -> None:
+    pods = PodsToSample(Request(apps=20))
+    records = pods.records(tick=5, samples=400, per_record=per_record)
+    batches = [decode(one.topic, one.value, one.headers) for one in records]
+    ended: list[str] = []
+    for batch in batches:
+        assert isinstance(batch, MetricsSampled)
+        assert batch.domain not in ended
+        assert len(batch.apps) == len(batch.pods) == len(batch.rps) == per_record
+        assert set(batch.apps) <= set(pods.apps[batch.domain])
+        if batch.final:
+            ended.append(batch.domain)
+    assert sorted(ended) == sorted(pods.apps)
+
+
+def test_each_kind_of_event_costs_something_and_is_read_by_whom_it_concerns() -> None:
+    events = [stamp.event for stamp in way("a", 1, 1.0, 1.0, 1.0, 1.0)]
+    found = {cost.event: cost for cost in codec_cost.costs(events)}
+    assert {name: cost.readers for name, cost in found.items()} == {
+        "MetricsSampled": 1,
+        "DomainObserved": 4,
+        "ScalePlanned": 2,
+        "ScaleApplied": 1,
+    }
+    assert all(cost.records == 1 and cost.kib > 0 for cost in found.values())
+    frame = found["DomainObserved"]
+    assert frame.tick_ms == pytest.approx(frame.encode_ms + 4 * frame.decode_ms)
+
+
+def test_the_command_writes_what_it_measured_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("services.cli.kafka.provision.runtime", lambda *_: None)
+    monkeypatch.setattr(command, "_measured", lambda *_: {"apps": 60})
+    monkeypatch.setattr(tables, "show", lambda *_: None)
+    app = typer.Typer()
+    app.command()(command.path)
+    outcome = CliRunner().invoke(app, ["--apps", "60", "--json", "out.json"])
+    assert outcome.exit_code == 0, outcome.output
+    assert (tmp_path / "out.json").read_text() == '{\n  "apps": 60\n}\n'
+    assert list((tmp_path / ".hirl").iterdir()) == []

@@ -1,0 +1,76 @@
+"""One system at a time, and nothing is stopped that was not started."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from models.sim.describe.errors import InputError
+from services.cli.system import launch, processes, record
+from services.cli.system.overview import overview_of
+from services.cli.system.probe import Progress, Vitals
+from services.cli.system.record import Standing
+from services.cli.system.request import Request
+from services.cli.system.session import wait
+from tests.unit.system_data import run_of, spec
+
+
+def test_a_second_system_is_refused_while_one_runs(tmp_path: Path) -> None:
+    me = processes.of_pid(os.getpid())
+    record.write(tmp_path, replace(run_of(spec("soldier")), supervisor=me))
+    with pytest.raises(InputError, match=r"already running.*hirl down"):
+        launch.start(Request(apps=60), tmp_path)
+
+
+def test_what_a_killed_supervisor_left_is_to_be_tidied_up_first(tmp_path: Path) -> None:
+    record.write(tmp_path, run_of(spec("soldier")))
+    with pytest.raises(InputError, match="hirl down"):
+        launch.start(Request(apps=60), tmp_path)
+
+
+def test_stopping_nothing_ends_nothing(tmp_path: Path) -> None:
+    assert launch.stop(tmp_path) == 0
+
+
+def test_stopping_leaves_a_stranger_with_a_known_number_alone(tmp_path: Path) -> None:
+    me = processes.of_pid(os.getpid())
+    assert me is not None
+    stranger = Standing(state="running", process=replace(me, started="long ago"))
+    run = replace(run_of(spec("soldier")), kafka_home=str(tmp_path / "kafka"))
+    record.write(tmp_path, replace(run, standings={"soldier": stranger}))
+    assert launch.stop(tmp_path) == 0
+    assert record.read(tmp_path) is None
+
+
+def test_a_run_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(InputError, match="remove it if nothing"):
+        record.read(tmp_path)
+
+
+def test_waiting_ends_when_a_service_was_given_up(tmp_path: Path) -> None:
+    failed = Standing(state="failed", detail="died 5 times at once, see soldier.log")
+    run = replace(run_of(spec("soldier")), supervisor=processes.of_pid(os.getpid()))
+    record.write(tmp_path, replace(run, standings={"soldier": failed}))
+    with pytest.raises(InputError, match=r"soldier\.log"):
+        wait(tmp_path, ticks=1)
+
+
+def test_waiting_for_a_system_that_is_not_there_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="hirl up"):
+        wait(tmp_path)
+
+
+@pytest.mark.parametrize(("ready", "supervised"), [(True, True), (False, True), (True, False)])
+def test_a_system_is_healthy_when_all_of_it_is(ready: bool, supervised: bool) -> None:
+    run = replace(run_of(spec("soldier")), standings={"soldier": Standing(state="running")})
+    found = overview_of(
+        run,
+        {"soldier": Vitals(ready)},
+        Progress(3, 2),
+        supervised=supervised,
+        broker_up=True,
+    )
+    assert found.healthy == (ready and supervised)
+    assert (found.tick, found.closed_tick) == (3, 2)

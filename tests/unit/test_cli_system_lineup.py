@@ -1,0 +1,91 @@
+"""Services get the settings that they themselves accept."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from models.sim.describe.errors import InputError
+from services._kit.settings import load
+from services.actuator.settings import Settings as ActuatorSettings
+from services.aggregator.settings import Settings as AggregatorSettings
+from services.breaker.settings import Settings as BreakerSettings
+from services.cli.kafka.description import Description
+from services.cli.system.lineup import SERVICES, lineup
+from services.cli.system.record import Spec
+from services.cli.system.request import Request, scene_of
+from services.collector.settings import Settings as CollectorSettings
+from services.commander.settings import Settings as CommanderSettings
+from services.forecaster.settings import Settings as ForecasterSettings
+from services.simcluster.settings import Settings as SimclusterSettings
+from services.soldier.settings import Settings as SoldierSettings
+
+KAFKA = Description(
+    bootstrap="127.0.0.1:1", version="4", cluster_id="x", security="plain", nodes=()
+)
+SETTINGS: dict[str, type[Struct]] = {
+    "simcluster": SimclusterSettings,
+    "collector": CollectorSettings,
+    "aggregator": AggregatorSettings,
+    "forecaster": ForecasterSettings,
+    "commander": CommanderSettings,
+    "soldier": SoldierSettings,
+    "actuator": ActuatorSettings,
+    "breaker": BreakerSettings,
+}
+
+
+def specs_of(request: Request) -> dict[str, Spec]:
+    cluster, scenario = request.described()
+    timeline = scenario.timeline(cluster.tick_seconds)
+    ports = list(range(5000, 5000 + len(SERVICES)))
+    found = lineup(request, timeline, KAFKA, Path("home"), Path("folder"), ports)
+    return {spec.name: spec for spec in found}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_accepts_its_environment(name: str) -> None:
+    request = Request(apps=60, lock_step=True, mode="preview", cluster=None)
+    kit, _ = load(name, SETTINGS[name], specs_of(request)[name].environment)
+    assert kit.kafka_bootstrap == KAFKA.bootstrap
+    assert kit.instance
+    assert kit.lock_step
+    assert kit.metrics_host == "127.0.0.1"
+
+
+def test_a_cluster_that_runs_freely_begins_when_all_are_there_to_see_it() -> None:
+    stages = {name: spec.stage for name, spec in specs_of(Request(apps=60, speed=6)).items()}
+    assert stages["soldier"] < stages["simcluster"] < stages["collector"]
+    assert {spec.stage for spec in specs_of(Request(apps=60, lock_step=True)).values()} == {0}
+
+
+def test_the_forecaster_makes_one_rule_for_the_whole_scenario() -> None:
+    environment = specs_of(Request(apps=60))["forecaster"].environment
+    assert environment["HIRL_FORECASTER_RULE_MINUTES"] == "95"
+
+
+def test_only_the_world_cannot_be_started_again_and_outlives_the_others() -> None:
+    found = specs_of(Request(apps=60))
+    assert [name for name, spec in found.items() if not spec.restarts] == ["simcluster"]
+    assert [name for name, spec in found.items() if spec.outlives] == ["simcluster"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request(brokers=2), "--brokers"),
+        (Request(speed=0.0), "--lock-step"),
+        (Request(forecast="oracle"), "--forecast"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_to_say_instead(
+    request_: Request, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        request_.check()
+
+
+def test_a_scene_says_what_is_simulated() -> None:
+    request = Request(apps=60, speed=30.0)
+    scene = scene_of(request, *request.described())
+    assert (scene.apps, scene.total_ticks, scene.pace) == (60, 570, "30 times real time")

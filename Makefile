@@ -11,6 +11,7 @@ READY := .venv/.ready
 UV := $(BIN)/uv
 TRAIN := .venv-train
 CASES ?= ../shared/reference/hpa-golden
+BUS ?= kafka
 
 .PHONY: help setup run test test-sb3 lint types layers presubmit format locks bench-sim validate \
 	hpa-golden clean
@@ -38,10 +39,11 @@ $(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-run: setup ## HPA, rules and ours side by side in a flash sale, live; report in .hirl/report
-	@echo "run: HPA, rules and our heuristic in the same flash sale, 20 minutes early;" \
-		"the report goes to .hirl/report"
-	@$(BIN)/hirl race --scenario flash-sale-20-min-early --report .hirl/report
+run: setup ## Kafka, every service and a simulated flash sale, live, then the table (BUS=memory: no Java)
+	@echo "run: a flash sale, 20 minutes early, on a simulated cluster that our services control over" \
+		"$(BUS); then the same under a calibrated HPA and under rules"
+	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
+		--bus $(BUS) --compare hpa-calibrated,rules
 
 test: setup ## run the tests
 	@echo "test: running tests/"

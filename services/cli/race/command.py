@@ -71,7 +71,7 @@ def race(
     """
     # `heuristic:calendar:` must not become a picture of a calendar.
     console, began = Console(emoji=False), time.monotonic()
-    names = _distinct(controllers)
+    names = distinct(controllers)
     described = described_cluster(cluster, apps)
     chosen = load_scenario(scenario, described)
     request = Request(described, names, (), (chosen,), (seed,), names[0], ())
@@ -87,7 +87,8 @@ def race(
         _say(console, f"report: {write_race(report, under_way, outcome)}")
 
 
-def _distinct(text: str) -> tuple[str, ...]:
+def distinct(text: str) -> tuple[str, ...]:
+    """Names of controllers, separated by commas; each is known and stands there once."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise InputError(f"controllers: expected at least one name, got {text!r}")

@@ -1,6 +1,7 @@
 """`hirl up`, `hirl status` and `hirl down`: the whole system on this machine."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -11,6 +12,7 @@ from models.sim.describe.errors import InputError
 from services.cli.options import AppsOption, ClusterOption, JsonOption, ScenarioOption, SeedOption
 from services.cli.outcome import figures
 from services.cli.output import table, write_json
+from services.cli.race.command import distinct
 
 if TYPE_CHECKING:
     from services.cli.system.request import Request
@@ -20,7 +22,7 @@ SCENARIO: Final = "flash-sale-20-min-early"
 UP_EXAMPLES: Final = (
     "Examples: [bold]hirl up --apps 155 --lock-step[/bold], "
     "[bold]hirl up --scenario cascade --speed 0.5 --mode preview --detach[/bold], "
-    "[bold]hirl up --bus memory --apps 155 --speed 2[/bold]"
+    "[bold]hirl up --bus memory --apps 155 --speed 2 --compare hpa-calibrated,rules[/bold]"
 )
 STATUS_EXAMPLES: Final = "Example: [bold]hirl status --json .hirl/status.json[/bold]"
 DOWN_EXAMPLES: Final = "Example: [bold]hirl down[/bold]"
@@ -65,6 +67,16 @@ FollowOption = Annotated[
 ]
 
 
+CompareOption = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        metavar="A,B",
+        help="Controllers to run in the same world afterwards, for the table at the end.",
+    ),
+]
+
+
 def up(
     scenario: ScenarioOption = SCENARIO,
     seed: SeedOption = 0,
@@ -78,6 +90,7 @@ def up(
     mode: ModeOption = "auto",
     forecast: ForecastOption = "calendar",
     follow: FollowOption = None,
+    compare: CompareOption = None,
     json: JsonOption = None,
 ) -> None:
     """Start the whole system on a simulated cluster: Kafka, every service, and a live view.
@@ -104,12 +117,13 @@ def up(
     request.check()
     console = Console(emoji=False, highlight=False)
     follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
-    if json is not None and not follow:
-        raise InputError("--json: figures are known at the end, so it needs --follow")
-    if bus == "memory":
-        _in_memory(console, request, follow, json)
-    else:
-        _on_kafka(console, request, follow, json)
+    if (json is not None or compare is not None) and not follow:
+        raise InputError("--json, --compare: figures come at the end, so they need --follow")
+    others = () if compare is None else distinct(compare)
+    run = _in_memory if bus == "memory" else _on_kafka
+    results = run(console, request, follow)
+    if results is not None:
+        _finish(console, request, results, others, json)
 
 
 def status(json: JsonOption = None) -> None:
@@ -141,7 +155,8 @@ def down() -> None:
     console.print(f"stopped {ended} processes" if ended else "nothing was running")
 
 
-def _on_kafka(console: Console, request: "Request", follow: bool, json: Path | None) -> None:
+def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | None":
+    """Figures of the run; None where it is left running."""
     from services.cli.system import launch  # noqa: PLC0415
     from services.cli.system.follow import follow as watch  # noqa: PLC0415
     from services.cli.system.record import ROOT  # noqa: PLC0415
@@ -152,14 +167,13 @@ def _on_kafka(console: Console, request: "Request", follow: bool, json: Path | N
     if not follow:
         console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
         console.print("look: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
-        return
+        return None
     try:
-        results = watch(ROOT, run, view_for(console, run.scene))
+        return watch(ROOT, run, view_for(console, run.scene))
     finally:
         console.print("stopping ...")
         launch.stop(ROOT)
         console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
-    _finish(console, results, json)
 
 
 def _signals_interrupt() -> None:
@@ -172,7 +186,7 @@ def _signals_interrupt() -> None:
         signal.signal(number, interrupt)
 
 
-def _in_memory(console: Console, request: "Request", follow: bool, json: Path | None) -> None:
+def _in_memory(console: Console, request: "Request", follow: bool) -> "Results | None":
     from services.cli.system.follow import follow_memory  # noqa: PLC0415
     from services.cli.system.in_process import memory_system  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
@@ -183,14 +197,25 @@ def _in_memory(console: Console, request: "Request", follow: bool, json: Path | 
         raise InputError("--brokers, --secure: the memory bus has no brokers, use --bus kafka")
     system, scene = memory_system(request, console)
     pace = request.wall_seconds(scene.tick_seconds)
-    _finish(console, follow_memory(system, scene, view_for(console, scene), pace), json)
+    return follow_memory(system, scene, view_for(console, scene), pace)
 
 
-def _finish(console: Console, results: "Results", json: Path | None) -> None:
+def _finish(
+    console: Console,
+    request: "Request",
+    results: "Results",
+    others: Sequence[str],
+    json: Path | None,
+) -> None:
     for finding in results.failures:
         console.print(f"{finding.name}: {finding.explanation}", soft_wrap=not console.is_terminal)
-    for row in results.rows:
-        title = f"{row.scenario} under our services, seed {row.seed}"
-        console.print(table(title, ("figure", "value"), figures(row)))
+    if others:
+        from services.cli.system.compare import compare  # noqa: PLC0415
+
+        compare(console, request, others, results)
+    else:
+        for row in results.rows:
+            title = f"{row.scenario} under our services, seed {row.seed}"
+            console.print(table(title, ("figure", "value"), figures(row)))
     if json is not None:
         write_json(json, results)

@@ -87,6 +87,13 @@ class Commander:
         release: F64 = np.minimum(spare, np.minimum(above, 2.0 * uncovered) + distress * part)
         return release
 
+    def _free_shared(self, seen: Seen) -> F64:
+        """[E] cores that are free in pools that several domains share."""
+        inventory = self._inventory
+        shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size)
+        free: F64 = (seen.free_cpu * shared).sum(axis=1)
+        return free
+
     def _grant(self, tick: I32, seen: Seen, report: Report, headroom: F64, epoch: I32) -> Budget:
         inventory, part = self._inventory, self._parameters
         pools = Pools(seen.cpu, seen.memory, inventory.domain_pools)
@@ -104,6 +111,8 @@ class Commander:
         missing = np.maximum(0.0, essential - report.held) / np.maximum(essential, _LEAST)
         waiting = report.pending / np.maximum(report.held, _LEAST)
         at_risk = report.at_risk / np.maximum(report.apps, 1.0)
+        # Only what is free can be drawn: pods beyond it would queue before those in distress.
+        free = np.maximum(0.0, self._free_shared(seen) - report.pending.sum(axis=1))
         return Budget(
             epoch=epoch,
             valid_until_tick=tick + VALID_MIN * 60 // inventory.tick_s,
@@ -112,7 +121,7 @@ class Commander:
             pool_cores=grant,
             cores=cores,
             memory=(grant * per_core[:, None, :]).sum(axis=2),
-            overdraft=overdrafts(cores, reserve * total, inventory.priority),
+            overdraft=overdrafts(cores, np.minimum(reserve * total, free), inventory.priority),
             floor=floor,
             urgency=np.clip(np.maximum(missing, waiting) + at_risk, 0.0, 1.0),
             headroom=headroom,

@@ -42,6 +42,7 @@ class Commander:
         self._inventory, self._parameters = inventory, parameters
         self._foreseen = parameters.foreseen_level(inventory.priority)
         self._memory_per_core = _memory_per_core(inventory)
+        self._shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size) == 1.0
 
     def decide(
         self,
@@ -69,30 +70,24 @@ class Commander:
     def _release(self, seen: Seen, report: Report, budget: Budget) -> F64:
         """What the domains give back for distress that neither free nor arriving nodes cover.
 
-        A domain of the highest priority gives its pending pods only; a lower one comes down to
-        its budget; and a domain in distress makes room for its own.
+        They come down towards their budgets: the highest priority for its equals only, and else
+        by its pending pods; the others for anybody. A domain in distress makes room for its own.
         """
-        inventory = self._inventory
-        shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size)
         most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
-        arriving = np.minimum(seen.coming, most) * inventory.pool_cpu
-        free = ((seen.free_cpu + arriving) * shared).sum(axis=1)
+        arriving = np.minimum(seen.coming, most) * self._inventory.pool_cpu
+        there = (seen.free_cpu + arriving)[:, self._shared].sum(axis=1, keepdims=True)
+        first = self._inventory.priority == self._inventory.priority.min()
         distress = report.distress
-        uncovered = np.maximum(0.0, distress.sum(axis=1) - free)[:, None]
-        part = uncovered / np.maximum(distress.sum(axis=1, keepdims=True), _LEAST)
+        total = distress.sum(axis=1, keepdims=True)
+        of_first = distress[:, first].sum(axis=1, keepdims=True)
+        uncovered = np.maximum(0.0, total - there)
+        most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - there), report.pending)
+        most = np.minimum(2.0 * uncovered, np.where(first, most_of_first, np.inf))
         above = np.maximum(0.0, report.held - budget.cores - budget.overdraft)
-        first = inventory.priority == inventory.priority.min()
-        above = np.where(first, np.minimum(above, report.pending), above)
         spare = np.maximum(0.0, report.held - report.essential)
-        release: F64 = np.minimum(spare, np.minimum(above, 2.0 * uncovered) + distress * part)
+        own = distress * uncovered / np.maximum(total, _LEAST)
+        release: F64 = np.minimum(spare, np.minimum(above, most) + own)
         return release
-
-    def _free_shared(self, seen: Seen) -> F64:
-        """[E] cores that are free in pools that several domains share."""
-        inventory = self._inventory
-        shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size)
-        free: F64 = (seen.free_cpu * shared).sum(axis=1)
-        return free
 
     def _grant(self, tick: I32, seen: Seen, report: Report, headroom: F64, epoch: I32) -> Budget:
         inventory, part = self._inventory, self._parameters
@@ -112,7 +107,8 @@ class Commander:
         waiting = report.pending / np.maximum(report.held, _LEAST)
         at_risk = report.at_risk / np.maximum(report.apps, 1.0)
         # Only what is free can be drawn: pods beyond it would queue before those in distress.
-        free = np.maximum(0.0, self._free_shared(seen) - report.pending.sum(axis=1))
+        free = seen.free_cpu[:, self._shared].sum(axis=1) - report.pending.sum(axis=1)
+        drawn = np.clip(free, 0.0, reserve * total)
         return Budget(
             epoch=epoch,
             valid_until_tick=tick + VALID_MIN * 60 // inventory.tick_s,
@@ -121,7 +117,7 @@ class Commander:
             pool_cores=grant,
             cores=cores,
             memory=(grant * per_core[:, None, :]).sum(axis=2),
-            overdraft=overdrafts(cores, np.minimum(reserve * total, free), inventory.priority),
+            overdraft=overdrafts(cores, drawn, inventory.priority),
             floor=floor,
             urgency=np.clip(np.maximum(missing, waiting) + at_risk, 0.0, 1.0),
             headroom=headroom,

@@ -38,7 +38,9 @@ class FirstSizes(NamedTuple):
 @kernel
 def wish_sizes(
     seen: F32,
-    need: F32,
+    load: F32,
+    level: F32,
+    domain: I32,
     most: I32,
     cpu: I32,
     memory: I32,
@@ -49,11 +51,11 @@ def wish_sizes(
     wanted_memory: I32,
 ) -> None:
     """Sizes of one environment's pods, before any limit."""
-    for app in range(need.size):
+    for app in range(load.size):
         wanted_cpu[app], wanted_memory[app] = cpu[app], memory[app]
         if seen[_MISSING, app] > 0.0 or seen[_ACTIVE, app] == 0.0 or not allowed:
             continue
-        wanted_cpu[app] = _cpu_for(need[app], most[app], cpu[app], first_cpu[app])
+        wanted_cpu[app] = _cpu_for(load[app] / level[domain[app]], most[app], cpu[app], first_cpu[app])
         larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _MOST_MEMORY)
         if seen[_MEMORY, app] > _FULL and larger > memory[app]:
             wanted_memory[app] = math.ceil(larger)

@@ -140,8 +140,8 @@ def _wish(
     domain, current, size = known[DOMAIN], known[REPLICAS], work.size[MILLICORES]
     replicas, reason = plan.replicas[e], plan.reason[e]
     want(
-        seen, load, need, memory.highest[e], modest_until, domain, current, stance.urgency[e],
-        damping, tick, replicas, reason,
+        seen, load, need, memory.highest[e], modest_until, domain, current,
+        state.restraint.rested[e], stance.urgency[e], damping, tick, replicas, reason,
     )  # fmt: skip
     _sum_wanted(replicas, most, size, domain, sums[WANTED])
     give_way(
@@ -150,7 +150,7 @@ def _wish(
         reason,
     )  # fmt: skip
     wish_sizes(
-        seen, need, most, known[CPU_REQUEST], known[MEMORY_REQUEST], state.first.cpu[e],
+        seen, load, damping.give_way, domain, most, known[CPU_REQUEST], known[MEMORY_REQUEST], state.first.cpu[e],
         state.first.memory[e], settled.vertical, plan.cpu[e], plan.memory[e],
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The Commander: every minute a budget per domain and one node request per pool.
 
 It sees domain aggregates only: how much work a domain has, what it holds, what is forecast. Need
-is the larger of now and soon; nodes are asked for ahead, for the forecast's peak, the highest
+is the larger of now and soon; nodes are asked for as far ahead as they take to boot, the highest
 priority first.
 """
 
@@ -32,6 +32,8 @@ _ARRIVING: Final = 0.03
 """Nodes that a cloud is expected to deliver within a minute, at most, as a share of those ready."""
 _PACKING: Final = 0.93
 """How full nodes get by placing pods one by one."""
+_BELIEVED: Final = 0.5
+"""Of the growth that is foreseen for lower priorities, for which nodes are prepared."""
 _LEAST: Final = 1e-6
 
 
@@ -42,6 +44,7 @@ class Commander:
         self._inventory, self._parameters = inventory, parameters
         self._foreseen = parameters.foreseen_level(inventory.priority)
         self._memory_per_core = _memory_per_core(inventory)
+        self._highest = inventory.priority == inventory.priority.min()
         self._shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size) == 1.0
 
     def decide(
@@ -58,11 +61,14 @@ class Commander:
         outlook = with_headroom(look_ahead(tick, report.rps, forecast), residual.headroom)
         report = with_distress(report, residual.urgency)
         budget = self._grant(tick, seen, report, outlook.headroom, epoch)
-        coming = report.work / self._foreseen * outlook.peak * (1.0 + outlook.headroom)
+        # The highest priority prepares pods for what is foreseen, the others a part of the nodes.
+        believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
+        coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
         wanted = self._place(report, np.maximum(report.wanted, coming), seen.quota.copy())
         release = self._release(seen, report, budget)
+        growth = np.where(self._highest, outlook.soon, 1.0)
         return Orders(
-            Briefing(with_urgency(budget, residual.urgency), outlook.soon, release),
+            Briefing(with_urgency(budget, residual.urgency), growth, release),
             nodes=self._ask(seen, report, wanted),
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
         )
@@ -73,11 +79,10 @@ class Commander:
         They come down towards their budgets: the highest priority for its equals only, and else
         by its pending pods; the others for anybody. A domain in distress makes room for its own.
         """
-        most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
-        arriving = np.minimum(seen.coming, most) * self._inventory.pool_cpu
+        at_most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
+        arriving = np.minimum(seen.coming, at_most) * self._inventory.pool_cpu
         there = (seen.free_cpu + arriving)[:, self._shared].sum(axis=1, keepdims=True)
-        first = self._inventory.priority == self._inventory.priority.min()
-        distress = report.distress
+        first, distress = self._highest, report.distress
         total = distress.sum(axis=1, keepdims=True)
         of_first = distress[:, first].sum(axis=1, keepdims=True)
         uncovered = np.maximum(0.0, total - there)
@@ -148,7 +153,7 @@ class Commander:
         work of P1 would cost more than it saves.
         """
         missing = np.maximum(0.0, wanted.sum(axis=1) - seen.ready - seen.coming)
-        highest = self._inventory.priority == self._inventory.priority.min()
+        highest = self._highest
         left = missing.copy()
         urgent = self._place(report, report.distress, left)
         own = np.minimum(left, wanted[:, highest].sum(axis=1))

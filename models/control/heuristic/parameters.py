@@ -26,7 +26,7 @@ class Parts(NamedTuple):
     coordination: bool = True
     """One node request per pool; without it, pending pods ask for themselves."""
     at_risk: bool = True
-    """Apps at risk go first, without a dead band."""
+    """Apps at risk grow though they gave way a moment ago."""
     vertical: bool = True
     """Pods are resized."""
     damping: bool = True
@@ -54,7 +54,7 @@ class Parameters(NamedTuple):
     smoothing: float = 0.5
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
     risk: float = 0.85
-    """Utilisation from which an app is at risk: it is served first and without a dead band."""
+    """Utilisation from which an app is at risk: it grows even while it gives way to others."""
     kept_back: float = 0.138
     """How far below risk apps stay when they give back pods that others cannot do without."""
     node_spare: float = 0.02

@@ -1,8 +1,8 @@
 """The Soldier: every tick the replicas each app of a domain should have, before any limit.
 
-Scaling out follows need beyond a dead band; apps at risk have none and come first. Scaling in
-follows the highest need of a window, and never where data is missing, traffic broke off
-abruptly, or the domain is in need itself.
+Scaling out follows need beyond a dead band, a wider one where an app of lower priority was just
+changed. Scaling in follows the highest need of a window, and never where data is missing, traffic
+broke off abruptly, or the domain is in need itself.
 """
 
 import math

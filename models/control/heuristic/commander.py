@@ -77,7 +77,8 @@ class Commander:
         """What the domains give back for distress that neither free nor arriving nodes cover.
 
         They come down towards their budgets: the highest priority for its equals only, and else
-        by its pending pods; the others for anybody. A domain in distress makes room for its own.
+        by its pending pods; the others for anybody. A domain in distress makes room for its own,
+        also where nodes are free but its budget is used up.
         """
         at_most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
         arriving = np.minimum(seen.coming, at_most) * self._inventory.pool_cpu
@@ -88,10 +89,12 @@ class Commander:
         uncovered = np.maximum(0.0, total - there)
         most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - there), report.pending)
         most = np.minimum(2.0 * uncovered, np.where(first, most_of_first, np.inf))
-        above = np.maximum(0.0, report.held - budget.cores - budget.overdraft)
+        beyond = report.held - budget.cores - budget.overdraft
         spare = np.maximum(0.0, report.held - report.essential)
-        own = distress * uncovered / np.maximum(total, _LEAST)
-        release: F64 = np.minimum(spare, np.minimum(above, most) + own)
+        # Where a budget is used up, its domain can help its own apps by no other means.
+        blocked = np.clip(beyond + distress, 0.0, distress)
+        own = np.maximum(distress * uncovered / np.maximum(total, _LEAST), blocked)
+        release: F64 = np.minimum(spare, np.minimum(np.maximum(0.0, beyond), most) + own)
         return release
 
     def _grant(self, tick: I32, seen: Seen, report: Report, headroom: F64, epoch: I32) -> Budget:

@@ -149,7 +149,9 @@ def take_turns(active: I32, domain: I32, tick: int, work: Workspace) -> None:
             if active[app] != 1:
                 continue
             place = domain[app]
-            before_first = rank[place] < (tick * _STRIDE) % members[place]
+            # The stride is a prime: but for its multiples, all apps come first in turn.
+            stride = _STRIDE if members[place] % _STRIDE != 0 else 1
+            before_first = rank[place] < (tick * stride) % members[place]
             rank[place] += 1
             if before_first == early:
                 order[taken] = app

@@ -1,7 +1,7 @@
 """Where more replicas cannot help: bigger pods for apps at their maximum, memory before it ends.
 
-CPU goes up in place when an app needs more than its declared maximum of replicas, and back to
-its first size when it does not. Memory goes up before the limit kills, and stays.
+CPU goes up in place when the declared maximum of replicas cannot bear an app's load, not for its
+comfort, and back to its first size when it can. Memory goes up before the limit kills, and stays.
 """
 
 import math
@@ -38,7 +38,9 @@ class FirstSizes(NamedTuple):
 @kernel
 def wish_sizes(
     seen: F32,
-    need: F32,
+    load: F32,
+    level: F32,
+    domain: I32,
     most: I32,
     cpu: I32,
     memory: I32,
@@ -48,12 +50,14 @@ def wish_sizes(
     wanted_cpu: I32,
     wanted_memory: I32,
 ) -> None:
-    """Sizes of one environment's pods, before any limit."""
-    for app in range(need.size):
+    """Sizes of one environment's pods, before any limit; `level` [D] is what pods should bear."""
+    for app in range(load.size):
         wanted_cpu[app], wanted_memory[app] = cpu[app], memory[app]
         if seen[_MISSING, app] > 0.0 or seen[_ACTIVE, app] == 0.0 or not allowed:
             continue
-        wanted_cpu[app] = _cpu_for(need[app], most[app], cpu[app], first_cpu[app])
+        wanted_cpu[app] = _cpu_for(
+            load[app] / level[domain[app]], most[app], cpu[app], first_cpu[app]
+        )
         larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _MOST_MEMORY)
         if seen[_MEMORY, app] > _FULL and larger > memory[app]:
             wanted_memory[app] = math.ceil(larger)

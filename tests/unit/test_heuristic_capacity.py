@@ -6,8 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.control.heuristic.briefing import Orders
 from models.control.heuristic.controller import Heuristic
 from models.control.heuristic.parameters import Parameters, Parts
+from models.sim.apps import F64
 from models.sim.plan import Reason
 from models.sim.state import MEMORY_REQUEST, REPLICAS
 from tests.unit.heuristic_data import (
@@ -77,6 +79,41 @@ def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None
     assert rows[-1, priority == 3].sum() < before[priority == 3].sum()
     assert rows[-1, priority == 0].sum() > before[priority == 0].sum()
     assert state.soldiers.overruns.sum() == 0
+
+
+def surplus(free: float) -> tuple[Orders, Orders]:
+    """Orders with no free cores, and with some in each pool."""
+    plant, controller, state = settled(nodes=20)
+    orders = []
+    for cores in (0.0, free):
+        plant.pool["free_cpu"] = cores
+        _, after = controller.step(plant.seen(), None, copy.deepcopy(state))
+        orders.append(after.orders)
+    return orders[0], orders[1]
+
+
+def test_an_overdraft_is_drawn_on_free_cores_only() -> None:
+    full, some = surplus(free=10.0)
+    assert full.briefing.budget.overdraft.sum() < 1e-6
+    assert (some.briefing.budget.overdraft > 0.0).all()
+    shared = INVENTORY.domain_pools[0, -1]
+    assert (INVENTORY.domain_pools[:, -1] == shared).all()
+    assert some.briefing.budget.overdraft.sum() <= 10.0 + 1e-6
+
+
+def test_the_highest_priorities_give_way_to_each_other_and_to_nobody_else() -> None:
+    plant, controller, state = settled(nodes=2)
+    first, other = np.flatnonzero(INVENTORY.priority == 0)[:2]
+
+    def release_of(domain: int) -> F64:
+        surged, memory = copy.deepcopy((plant, state))
+        surged.work[INVENTORY.domain == domain] *= 8
+        _, memory = surged.runs(controller, memory, PER_MINUTE + 1)
+        release: F64 = memory.orders.briefing.release[0]
+        return release
+
+    assert release_of(other)[first] > 0.0
+    assert release_of(int(np.flatnonzero(INVENTORY.priority == 1)[0]))[first] == 0.0
 
 
 # --- The briefing

@@ -60,9 +60,9 @@ class Fleet(NamedTuple):
             np.zeros(DOMAINS),
         )
         wish_sizes(
-            self.seen, self.need, np.full(APPS, MOST, np.int32), self.cpu, self.memory,
-            np.full(APPS, CPU, np.int32), np.full(APPS, MEMORY, np.int32), allowed, result.cpu,
-            result.memory,
+            self.seen, self.need, np.ones(DOMAINS, np.float32), DOMAIN,
+            np.full(APPS, MOST, np.int32), self.cpu, self.memory, np.full(APPS, CPU, np.int32),
+            np.full(APPS, MEMORY, np.int32), allowed, result.cpu, result.memory,
         )  # fmt: skip
         keep_sizes(
             result.cpu, result.memory, result.reason, self.replicas, self.replicas, self.cpu,

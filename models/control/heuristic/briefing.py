@@ -18,7 +18,8 @@ class Briefing(NamedTuple):
 
     budget: Budget
     growth: F64
-    """[E, D] forecast over now, within the time that pods take to start; 1 at least."""
+    """[E, D] forecast over now, within the time that pods take to start; 1 at least, and 1 for all
+    but the highest priority: nobody gives way to another's announcement."""
     release: F64
     """[E, D] cores that each domain gives back, because others cannot do without."""
 

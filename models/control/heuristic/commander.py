@@ -1,7 +1,7 @@
 """The Commander: every minute a budget per domain and one node request per pool.
 
 It sees domain aggregates only: how much work a domain has, what it holds, what is forecast. Need
-is the larger of now and soon; nodes are asked for ahead, for the forecast's peak, the highest
+is the larger of now and soon; nodes are asked for as far ahead as they take to boot, the highest
 priority first.
 """
 
@@ -32,6 +32,8 @@ _ARRIVING: Final = 0.03
 """Nodes that a cloud is expected to deliver within a minute, at most, as a share of those ready."""
 _PACKING: Final = 0.93
 """How full nodes get by placing pods one by one."""
+_BELIEVED: Final = 0.5
+"""Of the growth that is foreseen for lower priorities, for which nodes are prepared."""
 _LEAST: Final = 1e-6
 
 
@@ -42,6 +44,8 @@ class Commander:
         self._inventory, self._parameters = inventory, parameters
         self._foreseen = parameters.foreseen_level(inventory.priority)
         self._memory_per_core = _memory_per_core(inventory)
+        self._highest = inventory.priority == inventory.priority.min()
+        self._shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size) == 1.0
 
     def decide(
         self,
@@ -57,11 +61,14 @@ class Commander:
         outlook = with_headroom(look_ahead(tick, report.rps, forecast), residual.headroom)
         report = with_distress(report, residual.urgency)
         budget = self._grant(tick, seen, report, outlook.headroom, epoch)
-        coming = report.work / self._foreseen * outlook.peak * (1.0 + outlook.headroom)
+        # The highest priority prepares pods for what is foreseen, the others a part of the nodes.
+        believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
+        coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
         wanted = self._place(report, np.maximum(report.wanted, coming), seen.quota.copy())
         release = self._release(seen, report, budget)
+        growth = np.where(self._highest, outlook.soon, 1.0)
         return Orders(
-            Briefing(with_urgency(budget, residual.urgency), outlook.soon, release),
+            Briefing(with_urgency(budget, residual.urgency), growth, release),
             nodes=self._ask(seen, report, wanted),
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
         )
@@ -69,22 +76,25 @@ class Commander:
     def _release(self, seen: Seen, report: Report, budget: Budget) -> F64:
         """What the domains give back for distress that neither free nor arriving nodes cover.
 
-        A domain of the highest priority gives its pending pods only; a lower one comes down to
-        its budget; and a domain in distress makes room for its own.
+        They come down towards their budgets: the highest priority for its equals only, and else
+        by its pending pods; the others for anybody. A domain in distress makes room for its own,
+        also where nodes are free but its budget is used up.
         """
-        inventory = self._inventory
-        shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size)
-        most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
-        arriving = np.minimum(seen.coming, most) * inventory.pool_cpu
-        free = ((seen.free_cpu + arriving) * shared).sum(axis=1)
-        distress = report.distress
-        uncovered = np.maximum(0.0, distress.sum(axis=1) - free)[:, None]
-        part = uncovered / np.maximum(distress.sum(axis=1, keepdims=True), _LEAST)
-        above = np.maximum(0.0, report.held - budget.cores - budget.overdraft)
-        first = inventory.priority == inventory.priority.min()
-        above = np.where(first, np.minimum(above, report.pending), above)
+        at_most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
+        arriving = np.minimum(seen.coming, at_most) * self._inventory.pool_cpu
+        there = (seen.free_cpu + arriving)[:, self._shared].sum(axis=1, keepdims=True)
+        first, distress = self._highest, report.distress
+        total = distress.sum(axis=1, keepdims=True)
+        of_first = distress[:, first].sum(axis=1, keepdims=True)
+        uncovered = np.maximum(0.0, total - there)
+        most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - there), report.pending)
+        most = np.minimum(2.0 * uncovered, np.where(first, most_of_first, np.inf))
+        beyond = report.held - budget.cores - budget.overdraft
         spare = np.maximum(0.0, report.held - report.essential)
-        release: F64 = np.minimum(spare, np.minimum(above, 2.0 * uncovered) + distress * part)
+        # Where a budget is used up, its domain can help its own apps by no other means.
+        blocked = np.clip(beyond + distress, 0.0, distress)
+        own = np.maximum(distress * uncovered / np.maximum(total, _LEAST), blocked)
+        release: F64 = np.minimum(spare, np.minimum(np.maximum(0.0, beyond), most) + own)
         return release
 
     def _grant(self, tick: I32, seen: Seen, report: Report, headroom: F64, epoch: I32) -> Budget:
@@ -104,6 +114,9 @@ class Commander:
         missing = np.maximum(0.0, essential - report.held) / np.maximum(essential, _LEAST)
         waiting = report.pending / np.maximum(report.held, _LEAST)
         at_risk = report.at_risk / np.maximum(report.apps, 1.0)
+        # Only what is free can be drawn: pods beyond it would queue before those in distress.
+        free = seen.free_cpu[:, self._shared].sum(axis=1) - report.pending.sum(axis=1)
+        drawn = np.clip(free, 0.0, reserve * total)
         return Budget(
             epoch=epoch,
             valid_until_tick=tick + VALID_MIN * 60 // inventory.tick_s,
@@ -112,7 +125,7 @@ class Commander:
             pool_cores=grant,
             cores=cores,
             memory=(grant * per_core[:, None, :]).sum(axis=2),
-            overdraft=overdrafts(cores, reserve * total, inventory.priority),
+            overdraft=overdrafts(cores, drawn, inventory.priority),
             floor=floor,
             urgency=np.clip(np.maximum(missing, waiting) + at_risk, 0.0, 1.0),
             headroom=headroom,
@@ -143,7 +156,7 @@ class Commander:
         work of P1 would cost more than it saves.
         """
         missing = np.maximum(0.0, wanted.sum(axis=1) - seen.ready - seen.coming)
-        highest = self._inventory.priority == self._inventory.priority.min()
+        highest = self._highest
         left = missing.copy()
         urgent = self._place(report, report.distress, left)
         own = np.minimum(left, wanted[:, highest].sum(axis=1))

@@ -7,7 +7,8 @@ import numpy as np
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
 from models.sim.apps import F64, I32
 
-_SOON, _LATER, _HALF_HOUR = range(len(HORIZONS_MIN))
+_SOON: Final = HORIZONS_MIN.index(5)
+"""Within which pods start and, but for a stampede, nodes boot."""
 _MOST_GROWTH: Final = 4.0
 _MOST_HEADROOM: Final = 0.3
 _LEAST: Final = 1e-6
@@ -18,28 +19,21 @@ class Outlook(NamedTuple):
 
     soon: F64
     """Growth within the time that pods take to start, over now."""
-    peak: F64
-    """Growth to prepare nodes for."""
     headroom: F64
     """Share to add: the relative distance from the median to the high quantile."""
 
 
 def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     """What the forecast says, relative to now; it never says less than now."""
-    ones = np.ones_like(rps)
     if forecast is None:
-        return Outlook(ones, ones, np.zeros_like(rps))
-    numbers = np.isfinite(forecast.domain).all(axis=(2, 3))
-    numbers &= np.isfinite(forecast.domain_peak).all(axis=2)
-    usable = (tick <= forecast.valid_until_tick)[:, None] & numbers
+        return Outlook(np.ones_like(rps), np.zeros_like(rps))
+    usable = (tick <= forecast.valid_until_tick)[:, None]
+    usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3))
     # What cannot be used foretells nothing, and less than now counts as now.
-    values = np.where(usable[:, :, None, None], forecast.domain, 0.0)
-    peaks = np.where(usable[:, :, None], forecast.domain_peak, 0.0)
-    median = values[..., MEDIAN]
-    soon, peak = _growth(median[..., _SOON], rps), _growth(peaks[..., _HALF_HOUR], rps)
-    high = values[..., _SOON, HIGH]
-    width = np.clip(high / np.maximum(median[..., _SOON], _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
-    return Outlook(soon, peak, width)
+    values = np.where(usable[:, :, None], forecast.domain[:, :, _SOON], 0.0)
+    median, high = values[..., MEDIAN], values[..., HIGH]
+    width = np.clip(high / np.maximum(median, _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
+    return Outlook(_growth(median, rps), width)
 
 
 def _growth(then: F64, now: F64) -> F64:

@@ -10,6 +10,10 @@ from models.sim.apps import F64, I32
 
 _ABOVE_TARGET: Final = 1.2
 _MOST_RISK: Final = 0.93
+_PROTECTED: Final = 1
+"""The lowest priority whose apps at risk take back what they gave to others."""
+_AFRESH: Final = 3.0
+"""Times its dead band by which an app of lower priority must be off to be changed once more."""
 _FORESEEN: Final = 0.78
 """Utilisation at which the highest priority meets what is foreseen."""
 
@@ -22,7 +26,7 @@ class Parts(NamedTuple):
     coordination: bool = True
     """One node request per pool; without it, pending pods ask for themselves."""
     at_risk: bool = True
-    """Apps at risk go first, without a dead band."""
+    """Apps at risk grow though they gave way a moment ago."""
     vertical: bool = True
     """Pods are resized."""
     damping: bool = True
@@ -50,7 +54,7 @@ class Parameters(NamedTuple):
     smoothing: float = 0.5
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
     risk: float = 0.85
-    """Utilisation from which an app is at risk: it is served first and without a dead band."""
+    """Utilisation from which an app is at risk: it grows even while it gives way to others."""
     kept_back: float = 0.138
     """How far below risk apps stay when they give back pods that others cannot do without."""
     node_spare: float = 0.02
@@ -82,9 +86,10 @@ class Parameters(NamedTuple):
         risk = np.clip(self.target(priority) * _ABOVE_TARGET, self.risk, _MOST_RISK)
         return Damping(
             np.float32(self.dead_band_out * still),
+            np.where(priority <= _PROTECTED, 1.0, _AFRESH).astype(np.float32),
             np.float32(self.dead_band_in * still),
             np.float32(self.margin * still),
-            (risk if parts.at_risk else np.full_like(risk, np.inf)).astype(np.float32),
+            np.where((priority <= _PROTECTED) & parts.at_risk, risk, np.inf).astype(np.float32),
             (risk - self.kept_back).astype(np.float32),
             parts.damping,
         )

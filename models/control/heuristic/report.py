@@ -8,7 +8,7 @@ from models.features.memory import UNSEEN
 from models.features.sums import is_at_risk
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
+from models.sim.apps import F32, F64, I32
 from models.sim.state import (
     ACTIVE,
     CPU_REQUEST,
@@ -33,8 +33,8 @@ class Report(NamedTuple):
     work: F64
     """[E, D] for the work that is there, fully used."""
     essential: F64
-    """[E, D] for the work that is there, at the highest bearable utilisation; for what is foreseen,
-    too, in domains of the highest priority: nobody gives way to another's announcement."""
+    """[E, D] for the work that is there, at the highest bearable utilisation, and for the growth
+    that the domain is told to prepare for."""
     kept: F64
     """[E, D] the same, and what pods on nodes are sized for."""
     wanted: F64
@@ -83,19 +83,18 @@ def sum_up(
     need: F32,
     known: I32,
     growth: F32,
-    highest: I8,
     unseen: np.float32,
     sums: F64,
 ) -> None:
     """Add one environment's declared apps to `sums` [sums, D]; WANTED is left alone.
 
-    `highest` [D] is 1 for the highest priority, `growth` [D] what is forecast of the domains.
+    `growth` [D] is what the domains are told to prepare for.
     """
     for app in range(load.size):
         if known[ACTIVE, app] == 0:
             continue
         place = known[DOMAIN, app]
-        _sum_pods(load[app], need[app], known, app, growth[place], highest[place] == 1, sums)
+        _sum_pods(load[app], need[app], known, app, growth[place], sums)
         # Ones and zeros: what never had a sample counts nowhere.
         sampled = 1.0 if seen[_AGE, app] < unseen else 0.0
         risk = is_at_risk(seen[_SLACK, app], seen[_ERRORS, app], seen[_SATURATION, app])
@@ -111,13 +110,12 @@ def _sum_pods(
     known: I32,
     app: int,
     growth: np.float32,
-    foreseen: bool,
     sums: F64,
 ) -> None:
     place, cores = known[DOMAIN, app], known[CPU_REQUEST, app] * 0.001
     bound = known[READY, app] + known[STARTING, app]
     pods = max(known[REPLICAS, app], bound + known[PENDING, app])
-    least = (load * growth if foreseen else load) / BEARABLE
+    least = load * growth / BEARABLE
     sums[_WORK, place] += load * cores
     sums[_ESSENTIAL, place] += least * cores
     sums[_KEPT, place] += max(least, min(float(bound), need)) * cores

@@ -1,8 +1,8 @@
 """The Soldier: every tick the replicas each app of a domain should have, before any limit.
 
-Scaling out follows need beyond a dead band; apps at risk have none and come first. Scaling in
-follows the highest need of a window, and never where data is missing, traffic broke off
-abruptly, or the domain is in need itself.
+Scaling out follows need beyond a dead band, a wider one where an app of lower priority was just
+changed. Scaling in follows the highest need of a window, and never where data is missing, traffic
+broke off abruptly, or the domain is in need itself.
 """
 
 import math
@@ -41,6 +41,8 @@ class Damping(NamedTuple):
     """Numbers of the parameters as the kernels take them."""
 
     dead_band_out: np.float32
+    afresh: F32
+    """[D] times the dead band while an app rests from its last change."""
     dead_band_in: np.float32
     margin: np.float32
     risk: F32
@@ -114,6 +116,7 @@ def want(
     modest_until: I32,
     domain: I32,
     current: I32,
+    rested: I32,
     urgency: F32,
     damping: Damping,
     tick: int,
@@ -126,7 +129,8 @@ def want(
         for minute in range(highest.shape[0] if damping.window else 0):
             top = max(top, highest[minute, app])
         exposed = is_exposed(seen, app, damping.risk[place])
-        band = _ZERO if exposed else damping.dead_band_out
+        fresh = rested[app] > tick and not exposed
+        band = damping.dead_band_out * (damping.afresh[place] if fresh else _ONE)
         # After giving way an app grows only when it is at risk, and no further than out of it.
         modest = modest_until[app] > tick
         goal = min(need[app], load[app] / damping.give_way[place]) if modest else need[app]

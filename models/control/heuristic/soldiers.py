@@ -103,6 +103,5 @@ def _settle(inventory: Inventory, parameters: Parameters, parts: Parts) -> Settl
         max(1, 60 // inventory.tick_s),
         parts.vertical,
         unseen_seconds(inventory.tick_s),
-        (inventory.priority == inventory.priority.min()).astype(np.int8),
         (inventory.priority < inventory.priority.max()).astype(np.int8),
     )

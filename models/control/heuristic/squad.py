@@ -74,8 +74,6 @@ class Settled(NamedTuple):
     """Ticks of one."""
     vertical: bool
     unseen: np.float32
-    highest: I8
-    """[D] 1 for the highest priority."""
     patient: I8
     """[D] 0 for the lowest priority: its apps give way before they have rested."""
 
@@ -102,7 +100,7 @@ def command(
             plan, e, now, seen[_MISSING], load, tick[e], settled.bounds, restraint, work
         )
         need, growth = state.memory.need[e], stance.growth[e]
-        sum_up(seen, load, need, now, growth, settled.highest, settled.unseen, sums[e])
+        sum_up(seen, load, need, now, growth, settled.unseen, sums[e])
 
 
 @kernel
@@ -140,8 +138,8 @@ def _wish(
     domain, current, size = known[DOMAIN], known[REPLICAS], work.size[MILLICORES]
     replicas, reason = plan.replicas[e], plan.reason[e]
     want(
-        seen, load, need, memory.highest[e], modest_until, domain, current, stance.urgency[e],
-        damping, tick, replicas, reason,
+        seen, load, need, memory.highest[e], modest_until, domain, current,
+        state.restraint.rested[e], stance.urgency[e], damping, tick, replicas, reason,
     )  # fmt: skip
     _sum_wanted(replicas, most, size, domain, sums[WANTED])
     give_way(
@@ -150,8 +148,8 @@ def _wish(
         reason,
     )  # fmt: skip
     wish_sizes(
-        seen, need, most, known[CPU_REQUEST], known[MEMORY_REQUEST], state.first.cpu[e],
-        state.first.memory[e], settled.vertical, plan.cpu[e], plan.memory[e],
+        seen, load, damping.give_way, domain, most, known[CPU_REQUEST], known[MEMORY_REQUEST],
+        state.first.cpu[e], state.first.memory[e], settled.vertical, plan.cpu[e], plan.memory[e],
     )  # fmt: skip
 
 

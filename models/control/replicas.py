@@ -64,10 +64,11 @@ def _keep_bounds(
     """Declared minima and maxima; and nothing is taken from an app that is unseen or unrested.
 
     Only what others cannot do without is given before an app has rested. An app that is not
-    declared has no bounds and is left alone.
+    declared has no bounds and is left alone; so is one without replicas: its owner scaled it to
+    zero, or nobody knows how many it has, and a minimum would then be a cut.
     """
     for app in range(wanted.size):
-        if active[app] != 1:
+        if active[app] != 1 or current[app] == 0:
             wanted[app] = current[app]
             continue
         held = wanted[app] >= current[app]

@@ -62,6 +62,7 @@ def _ticks(stage: Stage) -> dict[str, Any]:
         before = read_cpu(pids)
         closing.wait(last, 3 * _TICKS * LIMIT_S)
         use = use_since(before, pids)
+    stage.stop()
     found = moments(stamps(stage.options, WAY), len(stage.run.scene.domains))
     ticks = range(_WARM_UP_TICKS, last + 1)
     if not found.keys() >= {*ticks, _WARM_UP_TICKS - 1}:

@@ -46,6 +46,7 @@ def measure(request: Request, adapter: str, minutes: int, folder: Path) -> Measu
     last = WARM_UP_TICKS + ticks - 1
     with staged(request, folder, environment={"HIRL_ADAPTER": adapter}) as stage:
         use, loads = _used(stage, ticks)
+        stage.stop()
         found = stamps(stage.options, (*WAY, *_OTHERS))
     begun = [tick for tick in range(WARM_UP_TICKS, last + 1) if tick % _TICKS_PER_MINUTE == 0]
     return Measured(

@@ -23,6 +23,7 @@ from services.cli.system.supervisor import Supervisor, is_ready, start_service
 
 BROKER: Final = "kafka"
 _LOOK_S: Final = 0.2
+_LETTERS: Final = 200
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -57,15 +58,16 @@ class Stage:
     def check(self) -> None:
         """Raise when somebody was given up or had to be started again: figures would be wrong."""
         for name, one in self.run.standings.items():
-            if one.state == "failed" or one.restarts or one.state == "resting":
-                raise InputError(f"{name} {one.detail or 'was started again'}")
+            if one.state in ("failed", "resting") or one.restarts:
+                told = f"{one.detail}; {_last_words(self.spec(name))}"
+                raise InputError(f"{name} was started again: {told}")
 
     def start(self) -> None:
         """Begin to start services."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End all of them."""
+        """End all services, if they run; Kafka stays, so that topics can be read in peace."""
         self._over.set()
         self._thread.join()
         self._supervisor.stop()
@@ -115,6 +117,13 @@ def staged(
             stage.stop()
     finally:
         kafka_cluster.stop(home, wipe=True, patience_s=0)
+
+
+def _last_words(spec: Spec) -> str:
+    """What a service wrote last before it ended: the line of an error names the reason last."""
+    lines = Path(spec.log).read_text(errors="replace").splitlines()
+    errors = [line for line in lines if '"level": "error"' in line or "Error" in line]
+    return errors[-1][-_LETTERS:] if errors else ""
 
 
 def load() -> float:

@@ -55,7 +55,7 @@ class Moments(NamedTuple):
 
 
 def stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
-    """All events of these kinds that are in the topics now."""
+    """All events of these kinds that are in the topics, when nobody writes any more."""
     found: list[Stamp] = []
     with Onlooker(options) as onlooker:
         onlooker.watch([topic_of(kind).name for kind in kinds], from_beginning=True)

@@ -13,8 +13,8 @@ TRAIN := .venv-train
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test test-sb3 lint types layers presubmit format locks bench-sim validate \
-	hpa-golden clean
+.PHONY: help setup run test test-sb3 test-lock-step lint types layers presubmit format locks \
+	bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ test-sb3: setup ## train with Stable-Baselines3, in an environment with torch of
 	@$(UV) pip install --quiet --python $(TRAIN)/bin/python --no-deps --no-build-isolation -e .
 	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py
 
+test-lock-step: setup ## half an hour of 1,550 apps over Kafka, bit for bit (minutes)
+	@HIRL_REQUIRE_REAL=1 HIRL_FULL_LOCK_STEP=1 $(BIN)/pytest -q tests/e2e/test_lock_step.py
+
 lint: setup ## ruff: rules and format
 	@echo "lint: ruff"
 	@$(BIN)/ruff check --quiet
@@ -77,6 +80,9 @@ format: setup ## rewrite the code as lint wants it
 
 bench-sim: setup ## measure the simulator's speed
 	@$(BIN)/hirl bench sim --json .hirl/bench-sim.json
+
+bench-path: setup ## from a sample to a change over Kafka (about 15 minutes)
+	@$(BIN)/hirl bench path --max-apps --json .hirl/bench-path.json
 
 hpa-golden: setup ## compare our HPA with recorded answers of the real one (CASES=DIR)
 	@$(BIN)/hirl hpa golden "$(CASES)"

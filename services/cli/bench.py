@@ -18,11 +18,13 @@ from services.cli.bench_world import busy_world
 from services.cli.contest import command as contest
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
+from services.cli.path import command as path_command
 from services.cli.validate.drive import Driven
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed, and compare controllers.")
 app.command(epilog=contest.EXAMPLES)(contest.control)
 app.command(epilog=bench_decisions.EXAMPLE)(bench_decisions.decisions)
+app.command(epilog=path_command.EXAMPLE)(path_command.path)
 
 SIZES = (155, 1550, 15500)
 _BLOCK = 15

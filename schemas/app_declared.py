@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from schemas.fields import Count, Event, Mode, Name, Ratio, Seconds, Share, about
+from schemas.fields import Count, Event, Mode, Name, Ratio, Seconds, Share, Small, about
 
 
 class RequestMix(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class AppDeclared(Event, frozen=True, kw_only=True):
     app: Annotated[Name, about("namespace and name of a Deployment, or any unique name")]
     domain: Annotated[Name, about("that the app belongs to, and whose budget it is paid from")]
     ordinal: Annotated[Count, about("order within the cluster: ties are settled by it")]
-    tier: Annotated[Count, about("tier group within the domain")] = 0
+    tier: Annotated[Small, about("tier group within the domain")] = 0
     min_replicas: Annotated[Count, about("never fewer")] = 1
     max_replicas: Annotated[Count, about("never more")] = 1
     latency_target_s: Annotated[Seconds | None, about("p99 to keep; null for best effort")] = None

@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from schemas.fields import (
     Cores,
-    Count,
     Epoch,
     GiB,
     Money,
@@ -47,7 +46,6 @@ class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     reasons: Annotated[list[str], about("in words, the weightiest first")] = []
     versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}
     decision_id: Annotated[str, about("the same when the tick is decided again")] = ""
-    nodes_coming: Annotated[Count, about("in all pools")] = 0
     status: Annotated[
         Literal["granted", "held"],
         about("held: inputs were missing, so this repeats the last budget"),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from schemas import cloudevents, columns
+from schemas import cloudevents, columns, moments
 from schemas.breaker_changed import BreakerChanged
 from schemas.errors import Malformed, Oversized
 from schemas.fields import Event, TickEvent
@@ -57,8 +57,7 @@ def encode(event: Event, source: str) -> list[Record]:
     NaN and infinity become null, as JSON has neither: where null is not allowed, readers refuse it.
     """
     topic = topic_of(event)
-    if problem := columns.misfit(event):
-        raise Malformed("columns", problem)
+    _check(event)
     value = _ENCODER.encode(event)
     if len(value) <= LIMIT_BYTES:
         return [_record(topic, event, value, source)]
@@ -141,6 +140,8 @@ def _check(event: Event) -> None:
     """What types and ranges of single fields do not say."""
     if problem := columns.misfit(event):
         raise Malformed("columns", problem)
+    if problem := moments.misfit(event):
+        raise Malformed("schema", problem)
     part = part_of(event)
     if part.number > part.of:
         raise Malformed("part", f"expected a number up to {part.of}, got {part.number}")

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-_LARGEST = 2**53 - 1
-"""Of integers, as every JSON reader holds them exactly; arrays of 64 bits have room for them."""
+_LARGEST = 2**31 - 1
+"""Of integers: readers keep them in arrays of 32 bits."""
 
 
 def _whole(least: int, unit: str = "") -> Meta:
@@ -25,6 +25,8 @@ Name = Annotated[
 Tick = Annotated[int, _whole(0, "10 s ticks of event time")]
 Epoch = Annotated[int, _whole(-1, "budgets granted")]
 Count = Annotated[int, _whole(0)]
+Small = Annotated[int, Meta(ge=0, le=2**15 - 1)]
+"""A number of a short list, kept in 16 bits."""
 Millicores = Annotated[int, _whole(0, "millicores")]
 MiB = Annotated[int, _whole(0, "MiB")]
 Cores = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "cores"})]
@@ -37,14 +39,12 @@ Seconds = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "s"})]
 PerSecond = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "1/s"})]
 Sample = Annotated[float | None, Meta(extra_json_schema={"x-missing": "null"})]
 """A measured number, not yet believed: null where no sample arrived."""
-Time = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-        r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$(?!\n)"
-    ),
-]
-"""UTC, as RFC 3339 writes it."""
+IS_TIME = Meta(
+    pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$(?!\n)"
+)
+Time = Annotated[str, IS_TIME]
+"""UTC, as RFC 3339 writes it; `moments.py` refuses days that no calendar has."""
 Priority = Literal["P0", "P1", "P2", "P3"]
 Mode = Literal["off", "preview", "canary", "auto"]
 """off: nothing is decided. preview: decided and published, nothing is changed. canary: changed for

@@ -45,7 +45,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     producers: tuple[str, ...]
     """Services that may write."""
     consumers: tuple[str, ...]
-    """Services that read."""
+    """Services that may read, as brokers are told: those of ModelPromoted do not read it yet."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS

@@ -16,4 +16,3 @@ class TransitionRecorded(TickEvent, frozen=True, kw_only=True):
     reward: Annotated[float, about("minus what the step cost", "objective J")]
     next_state: Annotated[dict[str, float], about("what it saw next")]
     policy: Annotated[str, about("name and version of what decided")] = ""
-    scenario: Annotated[str, about("of a simulated cluster; empty in a real one")] = ""

@@ -7,6 +7,10 @@ from models.sim.apps import F64
 from schemas.budget_granted import BudgetGranted
 from services._kit.roster import Roster
 
+Budgets = tuple[BudgetGranted, ...]
+"""The newest two of a domain: the newest may be made from the very tick that is decided, or
+decided again after a restart, and then the one before it binds."""
+
 
 def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
     """What a Soldier goes by: its own domain's column; without a budget nothing may grow."""
@@ -34,9 +38,17 @@ def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
     )
 
 
-def newest(last: BudgetGranted | None, granted: BudgetGranted) -> BudgetGranted:
-    """The one with the higher epoch: an older one is ignored, however late it comes."""
-    return granted if last is None or granted.epoch > last.epoch else last
+def keep(budgets: Budgets, granted: BudgetGranted) -> Budgets:
+    """The newest two, oldest first; an older epoch is ignored, however late it comes."""
+    if budgets and granted.epoch <= budgets[-1].epoch:
+        return budgets
+    return (*budgets[-1:], granted)
+
+
+def binding(tick: int, budgets: Budgets) -> BudgetGranted | None:
+    """The newest that was made before the tick."""
+    found = [budget for budget in budgets if budget.tick < tick]
+    return found[-1] if found else None
 
 
 def _column(values: F64, place: int, value: float) -> F64:

@@ -11,20 +11,30 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final, Generic, Protocol
 
+import msgspec
+
 from schemas.codec import Malformed
 from schemas.fields import Event
-from schemas.topics import BY_NAME, topic_of
+from schemas.topics import BY_NAME, state_topic, topic_of
 from services._kit.clock import Clock
 from services._kit.consume import Arrival, Delivery, Intake, rejection
 from services._kit.handler import CLUSTER, Refused, S, Service, Step
 from services._kit.logs import tracing
-from services._kit.poison import Attempts
+from services._kit.poison import STATE_MEMORY_S, Attempts
 from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 WAKE: Final = "wake"
 WRITTEN: Final = "written"
+POISON: Final = "poison"
+FAILURES_OF_REFERENCE: Final = 0
+"""Partition of the state topic where failures to learn are counted: reference data is read before
+it is known which partitions this process will have."""
+_NOT_UNDERSTOOD: Final = (
+    Refused, LookupError, AttributeError, TypeError, ValueError, msgspec.DecodeError,
+)  # fmt: skip
+"""What `load` raises over bytes of another form."""
 
 
 class Outlet(Protocol):
@@ -47,6 +57,10 @@ class Stopped(Exception):  # noqa: N818  not an error of this event
     """An earlier event failed, so nothing after it may be handled."""
 
 
+class _Dropped(Exception):  # noqa: N818  as above
+    """A state failed for the last time and began anew: the rest of its step is void."""
+
+
 class Engine(Generic[S]):
     """A handler at work, with the states of the keys that are here."""
 
@@ -59,7 +73,7 @@ class Engine(Generic[S]):
         self._outlet = outlet
         self._clock = clock
         self._telemetry = telemetry
-        self._attempts = Attempts(outlet)
+        self._attempts = Attempts(outlet, clock)
         self._reference = Intake()
         self._forget_all()
         self._failed = False
@@ -101,14 +115,28 @@ class Engine(Generic[S]):
             arrival = self._reference.read(delivery)
             if arrival is None:
                 return
-            if arrival.event is None:
-                self.handler.forget(BY_NAME[delivery.topic].event, delivery.key.decode())
-            else:
-                self.handler.learn(arrival.event)
+            self._learn(arrival)
         except (Malformed, Refused) as error:
             await self._reject(delivery, error, error.kind)
+        except Exception as error:
+            log.exception("%s could not learn %s", self.handler.name, delivery.place)
+            if await self._attempts.failed(delivery.place, FAILURES_OF_REFERENCE):
+                raise
+            # Its failures are not forgotten: the next start reads it again.
+            await self._reject(delivery, error, POISON)
         else:
+            await self._attempts.forget(delivery.place, FAILURES_OF_REFERENCE)
             self._count(delivery, "learned")
+
+    def _learn(self, arrival: Arrival) -> None:
+        if arrival.event is None:
+            self.handler.forget(BY_NAME[arrival.last.topic].event, arrival.last.key.decode())
+        else:
+            self.handler.learn(arrival.event)
+
+    def recall(self, key: str, data: bytes | None) -> None:
+        """A record of the state topic, before `study`: of use if it counts failures to learn."""
+        self._attempts.restore(key, data)
 
     def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
         """A record of the state topic, in their order; None is a tombstone."""
@@ -130,8 +158,12 @@ class Engine(Generic[S]):
     def _load(self, key: str, data: bytes) -> None:
         try:
             self._states[key] = self.handler.load(key, data)
-        except Refused as error:
-            log.warning("%s forgets what it saved of `%s`: %s", self.handler.name, key, error)
+        except _NOT_UNDERSTOOD as error:
+            surprise = not isinstance(error, Refused)
+            log.warning(
+                "%s starts `%s` anew, as it does not understand what it saved: %r",
+                self.handler.name, key, error, exc_info=surprise,
+            )  # fmt: skip
 
     async def release(self) -> None:
         """Finish what is being handled, let go of what waits, and forget all states."""
@@ -144,17 +176,21 @@ class Engine(Generic[S]):
     # Time.
 
     def next_due(self) -> float | None:
-        """Wall time at which the next state wants to be woken."""
-        dues = [self.handler.due(state) for state in self._states.values()]
+        """Wall time at which the next state wants to be woken that is not about to be."""
+        waiting = [state for key, state in self._states.items() if key not in self._called]
+        dues = [self.handler.due(state) for state in waiting]
         return min((due for due in dues if due is not None), default=None)
 
     async def wake(self, *, early: bool = False) -> int:
         """Wake the states whose time has come or, early, all of them; how many did something.
 
-        Early is after new reference data: a state may wait for it that waits for no time.
+        Early is after new reference data: a state may wait for it that waits for no time. One that
+        waits for its turn to be woken is left out: it will see what is newest then.
         """
         now = self._clock.now()
-        chosen = [key for key in sorted(self._states) if early or self._is_due(key, now)]
+        idle = [key for key in sorted(self._states) if key not in self._called]
+        chosen = [key for key in idle if early or self._is_due(key, now)]
+        self._called.update(chosen)
         return sum(await asyncio.gather(*(self._wake(key) for key in chosen)))
 
     async def _wake(self, key: str) -> bool:
@@ -162,9 +198,14 @@ class Engine(Generic[S]):
         async with self._turn(key):
             if term != self.term:
                 return False
+            self._called.discard(key)
             state = self._state(key)
-            step = self._timed(WAKE, lambda: self.handler.wake(state, self._clock))
-            self._settle(key, state, await self._carry(key, step))
+            try:
+                step = await self._decide(key, WAKE, lambda: self.handler.wake(state, self._clock))
+                settled = await self._carry(key, step)
+            except _Dropped:
+                return True
+            self._settle(key, state, settled)
             return step.state is not state or bool(step.events or step.writes)
 
     def _is_due(self, key: str, now: float) -> bool:
@@ -190,12 +231,16 @@ class Engine(Generic[S]):
                 return True
             except Exception as error:
                 log.exception("%s could not handle %s", self.handler.name, delivery.place)
-                if await self._attempts.failed(delivery):
+                if await self._attempts.failed(delivery.place, delivery.partition):
                     raise
-                await self._reject(delivery, error, "poison")
+                await self._reject(delivery, error, POISON)
+                await self._attempts.forget(delivery.place, delivery.partition)
                 return True
-            settled = await self._carry(key, step)
-            await self._attempts.succeeded(delivery)
+            try:
+                settled = await self._carry(key, step)
+            except _Dropped:
+                settled = True
+            await self._attempts.forget(delivery.place, delivery.partition)
         self._count(delivery, "handled")
         return settled
 
@@ -217,15 +262,47 @@ class Engine(Generic[S]):
             raise TypeError(f"{self.handler.name} asks for writes and has no executor")
         result = await self._executor.carry_out(write)
         state = self._state(key)
-        step = self._timed(WRITTEN, lambda: self.handler.written(result, state, self._clock))
+        step = await self._decide(
+            key, WRITTEN, lambda: self.handler.written(result, state, self._clock)
+        )
         return await self._carry(key, step)
+
+    # A state that makes the handler fail.
+
+    async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> Step[S]:
+        """What a handler answers where no record can be blamed: stop or, the last time, drop."""
+        try:
+            return self._timed(cause, decide)
+        except Exception as error:
+            log.exception("%s failed in `%s` of `%s`", self.handler.name, cause, key)
+            partition = self._partitions.get(key)
+            if await self._attempts.failed(self._place(key), partition, STATE_MEMORY_S):
+                raise
+            await self._drop(key, error)
+            raise _Dropped from error
+
+    async def _drop(self, key: str, error: Exception) -> None:
+        """Begin a state anew; whatever waits in it goes too, as it may be what is wrong."""
+        log.error("%s drops the state of `%s` and starts it anew", self.handler.name, key)
+        topic, partition = state_topic(self.handler.name), self._partitions.get(key)
+        state = Delivery(topic, -1, -1, key.encode(), None, (), self._clock.now())
+        await self._reject(state, error, POISON)
+        await self._outlet.save(key, None, partition)
+        self._states[key] = self.handler.start(key)
+        self._outlet.acknowledge(self._unsettled.pop(key, []))
+        await self._attempts.forget(self._place(key), partition)
+
+    def _place(self, key: str) -> str:
+        """Of a state, as failures are counted."""
+        return f"{state_topic(self.handler.name)}/{key}"
 
     def _settle(
         self, key: str, before: S, settled: bool, deliveries: Sequence[Delivery] = ()
     ) -> None:
         """Acknowledge what led to a settled state; keep the rest for a restart."""
         if not settled:
-            self._unsettled[key].extend(deliveries)
+            # To be acknowledged they need no value, and frames are large.
+            self._unsettled[key].extend(one._replace(value=None) for one in deliveries)
         elif self._states[key] is before:
             # Nothing came of it, so it settles nothing that was there before.
             self._outlet.acknowledge(deliveries)
@@ -289,6 +366,7 @@ class Engine(Generic[S]):
         self._partitions: dict[str, int] = {}
         self._unsettled: defaultdict[str, list[Delivery]] = defaultdict(list)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._called: set[str] = set()  # to be woken in their next turn
         self._saved: dict[str, bytes | None] = {}
         self._intake = Intake()
         self._attempts.clear()

@@ -48,7 +48,8 @@ class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong 
     """An event that can be read but makes no sense: it goes to the dead letters, nothing changes.
 
     A handler raises it from `handle` or `learn`. Any other exception is a mistake of ours and
-    stops the service; a record that does so three times is dead-lettered too.
+    stops the service; a record that does so three times is dead-lettered too. What goes wrong in
+    `wake` or `written` is the state's: the third time it is dropped, and its key starts anew.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -115,7 +116,8 @@ class Handler(ABC, Generic[S]):
     def load(self, key: str, data: bytes) -> S:
         """What `save` wrote; reference data is there already.
 
-        A form that is no longer understood raises `Refused`: then the key starts anew.
+        A form that is no longer understood raises `Refused`, or what looking for a name or a type
+        raises that is not there: then the key starts anew.
         """
 
 

@@ -121,6 +121,13 @@ class KafkaOutlet:
         )
 
 
+class TopicMissing(Exception):  # noqa: N818  it says what is missing
+    """A topic that is not there is not an empty one: who takes it for that forgets everything."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic} is missing: run `hirl topics apply`")
+
+
 class Reader:
     """Reads topics whole, without a group."""
 
@@ -139,6 +146,11 @@ class Reader:
 
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
+
+    async def require(self, *topics: str) -> None:
+        """Raise TopicMissing unless they are all there."""
+        for topic in topics:
+            await self._places(topic, None)
 
     async def to_end(
         self, topics: Iterable[str], partitions: Collection[int] | None = None
@@ -164,7 +176,9 @@ class Reader:
     async def _places(self, topic: str, partitions: Collection[int] | None) -> list[TopicPartition]:
         # There is no public way to ask for a topic that is not subscribed to.
         metadata = await self._consumer._client.fetch_all_metadata()  # noqa: SLF001
-        known = metadata.partitions_for_topic(topic) or set()
+        known = metadata.partitions_for_topic(topic)
+        if not known:
+            raise TopicMissing(topic)
         wanted = known if partitions is None else known & set(partitions)
         return [TopicPartition(topic, number) for number in sorted(wanted)]
 

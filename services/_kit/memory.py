@@ -1,7 +1,8 @@
 """The bus without a broker: every service in one process, in an order that never varies.
 
 Records are encoded and decoded as on Kafka. Each service takes the oldest record it has not
-had, in turn, until nobody has anything left to do. Time stands still unless `advance` moves it.
+had, in turn, until nobody has anything left to do. Kafka promises less, an order within a topic
+only: `order` shuffles the rest. Time stands still unless `advance` moves it.
 """
 
 import asyncio
@@ -25,12 +26,20 @@ Moment = Literal["publish", "save", "acknowledge"]
 """Where a process can die while it handles an event: before it does this."""
 Build = Callable[[], Service]  # type: ignore[type-arg]  # services of one bus differ in their state
 
+Order = Callable[[Sequence[Delivery]], Delivery]
+"""Chooses what a service gets next: of each topic that has any, the next record; oldest first."""
+
 ENDLESS: Final = 1_000_000
 """Deliveries after which a bus that does not come to rest is taken for a loop."""
 
 
 class Killed(Exception):  # noqa: N818  it is the test that wants it
     """A fault that a test asked for."""
+
+
+def oldest(candidates: Sequence[Delivery]) -> Delivery:
+    """As if every record arrived the moment it was written."""
+    return candidates[0]
 
 
 class MemoryBus:
@@ -41,15 +50,20 @@ class MemoryBus:
         clock: Clock | None = None,
         duplicate: Callable[[Delivery], bool] = lambda _: False,
         keep: int | None = None,
+        order: Order = oldest,
     ) -> None:
-        """Deliver twice what `duplicate` says; of topics keep the newest `keep` records or all."""
+        """Deliver twice what `duplicate` says; of topics keep the newest `keep` records or all.
+
+        With `order=random.Random(seed).choice` topics overtake each other.
+        """
         self.clock: Clock = clock or ManualClock()
         self.duplicate = duplicate
+        self.order = order
         self._keep = keep
         self._logs = {
             name: Log(name, compacted=topic.cleanup == "compact") for name, topic in BY_NAME.items()
         }
-        self._order = 0
+        self._written = 0
         self._seats: dict[str, _Seat] = {}
 
     # From outside.
@@ -73,8 +87,8 @@ class MemoryBus:
         headers: tuple[tuple[str, bytes], ...] = (),
     ) -> None:
         """Write a raw record, however wrong; None is a tombstone."""
-        self._logs[topic].append(self._order, key, value, headers, self.clock.now())
-        self._order += 1
+        self._logs[topic].append(self._written, key, value, headers, self.clock.now())
+        self._written += 1
 
     def events(self, kind: type[E]) -> list[E]:
         """All events of a kind that a reader would get now, in order."""
@@ -242,10 +256,11 @@ class _Seat:
         return True
 
     def _next(self, positions: dict[str, int]) -> Delivery | None:
-        """The oldest record not yet had, over all these topics."""
+        """Of the records not yet had of these topics, the one that the bus brings now."""
         logs = self._bus._logs  # noqa: SLF001  a seat is a part of its bus
         found = [logs[topic].after(offset) for topic, offset in positions.items()]
-        return min((one for one in found if one), default=(0, None), key=lambda one: one[0])[1]
+        by_age = sorted((one for one in found if one), key=lambda one: one[0])
+        return self._bus.order([delivery for _, delivery in by_age]) if by_age else None
 
     # The outlet.
 

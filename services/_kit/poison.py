@@ -1,15 +1,20 @@
-"""A record that makes a handler fail: stop for it, but not for ever.
+"""What makes a handler fail each time, a record or a state: stop for it, but not for ever.
 
 A failure may be one of the moment (memory, a bug that is being fixed), so the service stops and is
-started again by its supervisor. How often a record did that is kept among the service's states,
-where the next process finds it.
+started again by its supervisor. How often that happened is kept among the service's states, where
+the next process finds it.
 """
 
-from typing import Final, Protocol
+from math import inf
+from typing import Final, NamedTuple, Protocol
 
-from services._kit.consume import Delivery
+from services._kit.clock import Clock
 
 MOST_FAILURES: Final = 3
+STATE_MEMORY_S: Final = 3600.0
+"""Seconds after which a failure of a state no longer counts. A record that was handled once is
+done with; a state lives on, and bugs that are months apart must not add up to its loss. No success
+takes a failure back: after each start, a state may well take steps before it fails again."""
 _PREFIX: Final = "!failures/"
 """No key of a state begins like this: names begin with a letter or digit."""
 
@@ -21,38 +26,50 @@ class Saves(Protocol):
         """Returns when it is acknowledged."""
 
 
-class Attempts:
-    """How often each record failed."""
+class Failures(NamedTuple):
+    """Of one culprit."""
 
-    def __init__(self, store: Saves) -> None:
+    times: int = 0
+    latest: float = 0.0
+    """Wall time of the last one."""
+
+
+class Attempts:
+    """How often each culprit failed: a record by its place, a state by its topic and key."""
+
+    def __init__(self, store: Saves, clock: Clock) -> None:
         self._store = store
-        self._failures: dict[str, int] = {}
+        self._clock = clock
+        self._failures: dict[str, Failures] = {}
 
     def restore(self, key: str, data: bytes | None) -> bool:
         """Whether a record of the state topic was one of ours."""
         if not key.startswith(_PREFIX):
             return False
-        place = key.removeprefix(_PREFIX)
+        culprit = key.removeprefix(_PREFIX)
         if data is None:
-            self._failures.pop(place, None)
+            self._failures.pop(culprit, None)
         else:
-            self._failures[place] = int(data)
+            # Older versions wrote no time.
+            times, _, latest = data.partition(b" ")
+            self._failures[culprit] = Failures(int(times), float(latest or 0.0))
         return True
 
-    async def failed(self, delivery: Delivery) -> bool:
-        """Count a failure; whether to stop for it. After the last one the record is given up."""
-        count = self._failures.get(delivery.place, 0) + 1
-        if count >= MOST_FAILURES:
-            await self.succeeded(delivery)
-            return False
-        self._failures[delivery.place] = count
-        await self._store.save(_PREFIX + delivery.place, b"%d" % count, delivery.partition)
-        return True
+    async def failed(self, culprit: str, partition: int | None, memory_s: float = inf) -> bool:
+        """Count a failure; whether to stop for it. From the last one on: give the culprit up."""
+        before = self._failures.get(culprit, Failures())
+        now = self._clock.now()
+        remembered = before.times if now - before.latest <= memory_s else 0
+        times = min(remembered + 1, MOST_FAILURES)
+        self._failures[culprit] = Failures(times, now)
+        if before.times < MOST_FAILURES:
+            await self._store.save(_PREFIX + culprit, b"%d %.3f" % (times, now), partition)
+        return times < MOST_FAILURES
 
-    async def succeeded(self, delivery: Delivery) -> None:
-        """Forget what a record did before."""
-        if self._failures.pop(delivery.place, 0):
-            await self._store.save(_PREFIX + delivery.place, None, delivery.partition)
+    async def forget(self, culprit: str, partition: int | None) -> None:
+        """It did well in the end, or it is gone."""
+        if self._failures.pop(culprit, None):
+            await self._store.save(_PREFIX + culprit, None, partition)
 
     def clear(self) -> None:
         """Forget everything; it is restored with the states."""

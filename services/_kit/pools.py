@@ -22,6 +22,10 @@ class PoolBook:
         if last is None or last.tick <= observed.tick:
             self._seen[observed.pool] = observed
 
+    def forget(self, pool: str) -> None:
+        """The pool is gone: a tombstone."""
+        self._seen.pop(pool, None)
+
     def records(self) -> Records:
         """[1, P] of SEEN_POOL."""
         return pool_records(self._names, self._seen)

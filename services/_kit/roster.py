@@ -1,6 +1,7 @@
 """The inventory as it was declared on the bus: which apps a domain has, in which order."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from models.sim.inventory import Inventory, declare_cluster
 from schemas.app_declared import AppDeclared
 from services._kit.handler import Refused
 
+_GONE_KEPT: Final = 10_000
+"""Apps that are gone and still known. A frame names them until its domain's next tick closes, so
+these are many more than any frame under way could need, and no leak."""
+
 
 class Roster:
     """Learns apps as they are declared; what was declared last counts."""
@@ -18,18 +23,39 @@ class Roster:
         self.domains = cluster.domain_names
         self.pools = cluster.pool_names
         self._cluster = declare_cluster(cluster)
+        self.version = 0
+        """Rises when something was declared anew: what was made from the inventory is old then."""
         self._apps: dict[str, AppDeclared] = {}
-        self._ever: dict[str, AppDeclared] = {}
-        """Those that are gone included: a frame under way may still name them."""
+        self._gone: dict[str, AppDeclared] = {}
+        """Their last words, the longest gone first: a frame under way may still name them."""
         self._members: dict[str, tuple[AppDeclared, ...]] = {}
 
     def learn(self, declared: AppDeclared) -> None:
         """Take in an app, or its end."""
-        self._ever[declared.app] = declared
+        self.check(declared.domain)
         if declared.removed:
             self._apps.pop(declared.app, None)
-        else:
+            self._let_go(declared)
+        elif self._apps.get(declared.app) != declared:
+            self._gone.pop(declared.app, None)
             self._apps[declared.app] = declared
+            self._changed()
+
+    def forget(self, app: str) -> None:
+        """Its declaration was removed: a tombstone."""
+        declared = self._apps.pop(app, None)
+        if declared is not None:
+            self._let_go(declared)
+
+    def _let_go(self, declared: AppDeclared) -> None:
+        self._gone.pop(declared.app, None)
+        self._gone[declared.app] = declared
+        if len(self._gone) > _GONE_KEPT:
+            del self._gone[next(iter(self._gone))]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
         self._members.clear()
 
     def place(self, domain: str) -> int:
@@ -61,9 +87,19 @@ class Roster:
             known = ", ".join(self.domains)
             raise Refused("unknown-domain", f"expected one of {known}, got {domain}")
 
+    def knows(self, names: Sequence[str]) -> bool:
+        """Whether all of them were declared: topics differ in speed, so a frame may be ahead."""
+        return all(name in self._apps or name in self._gone for name in names)
+
     def inventory_of(self, names: Sequence[str]) -> Inventory:
         """The apps of these names; one that is no longer declared is as its last word was."""
-        return self.inventory([self._ever[name] for name in names])
+        return self.inventory([self._last_word(name) for name in names])
+
+    def _last_word(self, name: str) -> AppDeclared:
+        declared = self._apps.get(name) or self._gone.get(name)
+        if declared is None:
+            raise Refused("unknown-app", f"expected a declared app, got {name}; ask `knows` first")
+        return declared
 
     def inventory(self, apps: Sequence[AppDeclared]) -> Inventory:
         """Some apps as the models take them."""

@@ -20,7 +20,7 @@ KIT: Final = "kit"
 FILE: Final = "HIRL_CONFIG"
 """Variable that names the file."""
 _PREFIX: Final = "HIRL_"
-_TOOLS: Final = frozenset({FILE, "HIRL_TRACES", "HIRL_REQUIRE_REAL"})
+_TOOLS: Final = frozenset({FILE, "HIRL_TRACES", "HIRL_REQUIRE_REAL", "HIRL_FULL_LOCK_STEP"})
 """Variables of the command line and of tests, which a service does not read."""
 
 
@@ -83,6 +83,9 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for name in (*positive, "drain_seconds", "silence_seconds", "speed"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected more than 0, got {getattr(self, name)}")
+        # None at all is no mistake: what is not there at once is given up.
+        if not self.grace_seconds >= 0:
+            raise ValueError(f"grace_seconds: expected 0 or more, got {self.grace_seconds}")
         if self.heartbeat_seconds * 2 > self.session_timeout_seconds:
             raise ValueError("heartbeat_seconds: expected at most half of session_timeout_seconds")
         if self.kafka_security.startswith("SASL") and not self.kafka_user:

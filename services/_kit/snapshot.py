@@ -7,6 +7,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from services._kit.handler import Refused
+
 _ARRAY = 1
 """Code of the msgpack extension that holds an array."""
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -34,10 +36,34 @@ def flatten(state: tuple[Any, ...], prefix: str = "") -> dict[str, NDArray[Any]]
     return arrays
 
 
-def rebuild(like: T, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> T:
-    """The reverse, in the form of `like`."""
+def rebuild(like: T, arrays: Mapping[str, NDArray[Any]], whole: frozenset[str] = frozenset()) -> T:
+    """The reverse, in the form of `like`, for any number of apps; Refused if the form is another.
+
+    Arrays whose dotted name is in `whole` have no axis of apps; that of all others is the last.
+    """
+    for name, expected in flatten(like).items():
+        _check(name, arrays.get(name), expected, has_apps=name not in whole)
+    return _unflatten(like, arrays)
+
+
+def _check(name: str, found: Any, expected: NDArray[Any], *, has_apps: bool) -> None:
+    """A state of other models or of another cluster would be used without complaint."""
+    form, got = _form(expected, has_apps=has_apps), _form(found, has_apps=has_apps)
+    if got != form:
+        raise Refused("form", f"`{name}`: expected {form}, got {got}")
+
+
+def _form(value: Any, *, has_apps: bool) -> str:
+    """Type and shape, whatever the number of apps."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    shape: tuple[int | str, ...] = value.shape
+    return f"{value.dtype} {(*shape[:-1], 'apps') if has_apps and shape else shape}"
+
+
+def _unflatten(like: T, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> T:
     values = [
-        rebuild(value, arrays, f"{prefix}{name}.")
+        _unflatten(value, arrays, f"{prefix}{name}.")
         if isinstance(value, tuple)
         else arrays[prefix + name]
         for name, value in zip(_names(like), like, strict=True)
@@ -55,7 +81,7 @@ def refit(state: T, start: T, old: Sequence[str], new: Sequence[str], whole: fro
         name: array if name in whole else fit_apps(array, old, new, fresh[name])
         for name, array in before.items()
     }
-    return rebuild(start, moved)
+    return _unflatten(start, moved)
 
 
 def _names(state: tuple[Any, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from schemas.fields import Event
 from schemas.topics import BY_NAME, state_topic, topic_of
 from services._kit.clock import Clock
 from services._kit.consume import Delivery
-from services._kit.engine import Engine, Stopped
+from services._kit.engine import FAILURES_OF_REFERENCE, Engine, Stopped
 from services._kit.handler import S, Service
 from services._kit.kafka import KafkaOutlet, Reader, state_of
 from services._kit.settings import KitSettings
@@ -145,11 +145,11 @@ class Worker(Generic[S]):
             self._slots.release()
 
     async def _work(self, group: Group, reader: Reader, stop: asyncio.Event) -> None:
-        async for delivery in reader.to_end(self._reference):
-            await self._engine.study(delivery)
-        self.telemetry.health.reference_read = True
+        await reader.require(state_topic(self.name), *self._reference)
         if self._reference:
+            await self._learn_all(reader)
             self._spawn(self._follow(reader))
+        self.telemetry.health.reference_read = True
         self._spawn(self._watch())
         if self.inputs:
             await group.join()
@@ -157,14 +157,26 @@ class Worker(Generic[S]):
             await self.assigned([0])
         await self._until(stop)
 
+    async def _learn_all(self, reader: Reader) -> None:
+        counted = [FAILURES_OF_REFERENCE] if self.by_domain else None
+        async for found in reader.to_end([state_topic(self.name)], counted):
+            self._engine.recall(found.key.decode(), state_of(found))
+        async for delivery in reader.to_end(self._reference):
+            await self._engine.study(delivery)
+
     async def _follow(self, reader: Reader) -> None:
+        """Learn what comes. Waking waits for turns, and no heartbeat may wait with it."""
         while True:
             learned = False
             async for delivery in reader.next():
                 await self._engine.study(delivery)
                 learned = True
             if learned and self._open.is_set():
-                await self._engine.wake(early=True)
+                self._spawn(self._wake(early=True))
+
+    async def _wake(self, *, early: bool = False) -> None:
+        with suppress(Stopped):
+            await self._engine.wake(early=early)
 
     async def _watch(self) -> None:
         """Wake what is due, and say how far behind we are."""
@@ -173,7 +185,7 @@ class Worker(Generic[S]):
             nap = _LONGEST_NAP if due is None else due - self._clock.now()
             await asyncio.sleep(min(max(nap, 0.0), _LONGEST_NAP))
             if self._open.is_set() and due is not None and due <= self._clock.now():
-                await self._engine.wake()
+                self._spawn(self._wake())  # one key that waits for its target holds up no other
             if not self.inputs:
                 self.telemetry.health.polled()
             for topic, count in (self.group.lag() if self.group else {}).items():

@@ -12,10 +12,14 @@ from services.actuator.simulated import SimulatedTarget
 
 def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
     """An actuator for every domain that Kafka gives to this process."""
-    clock = SystemClock()
     stale = None if kit.lock_step else own.breaker_stale_seconds / kit.speed
     handler = ActuatorHandler(
-        cluster_of(own.cluster), own.modes, clock, kit.patience_seconds, stale
+        cluster_of(own.cluster),
+        own.modes,
+        SystemClock(),
+        kit.patience_seconds,
+        stale,
+        own.breaker_stale_ticks,
     )
-    target = SimulatedTarget(own.target, own.timeout_seconds, own.give_up_seconds, clock)
+    target = SimulatedTarget(own.target, own.timeout_seconds, own.give_up_seconds)
     return Service(handler, target, Metrics)

@@ -3,9 +3,12 @@
 A plan waits for the frame of its tick and the budget it was made under. Then it is ruled on
 (`ruling.py`) and the target is asked for what is left. What is asked is remembered first, so that
 a restart asks again, and the target, which knows the decision, changes nothing twice.
+
+Frames may be ahead of plans: they are kept until their plan comes, in memory as long as nothing
+else is saved, for nearly always the plan comes next.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -20,19 +23,21 @@ from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
-from schemas.fields import Event, Mode
+from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.budgets import briefing_of
+from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.roster import Roster
 from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
-from services.actuator.permission import Modes, Permissions
-from services.actuator.ruling import COLUMNS, Ruling, applied_of, hold_all, rule
+from services.actuator.permission import STALE_TICKS, Modes, Permissions
+from services.actuator.ruling import COLUMNS, Grounds, Ruling, applied_of, hold_all, rule
 from services.actuator.target import Change, Write, Written
 
+_FRAMES: Final = 6
+"""So far may plans be behind; what they were made from a minute ago is not to be acted on."""
 _WHOLE: Final = frozenset({"decreased"})
 _OUTCOMES: Final[dict[str, Outcome]] = {
     "applied": "applied",
@@ -59,14 +64,13 @@ class ActuatorState:
     """The last tick of which the target was asked."""
     names: tuple[str, ...] = ()
     restraint: Restraint | None = None
-    budgets: tuple[BudgetGranted, ...] = ()
-    """The newest two: the newest may have been made from this very tick, and bind the next."""
+    budgets: Budgets = ()
     plan: ScalePlanned | None = None
     """That waits for its frame or its budget."""
-    frame: DomainObserved | None = None
-    """The newest."""
-    since: float = 0.0
-    """Wall time since when the plan waits."""
+    frames: dict[int, DomainObserved] = field(default_factory=dict)
+    """By tick: those that are not closed."""
+    since: float | None = None
+    """Wall time since when the plan waits; None until this process has looked at a clock."""
     pending: Pending | None = None
 
 
@@ -84,10 +88,12 @@ class ActuatorHandler(Handler[ActuatorState]):
         clock: Clock,
         grace_s: float | None,
         breaker_stale_s: float | None,
+        breaker_stale_ticks: int = STALE_TICKS,
     ) -> None:
         self._roster, self._grace, self._clock = Roster(cluster), grace_s, clock
-        self._permissions = Permissions(modes, breaker_stale_s)
-        self._rules: dict[str, tuple[tuple[str, ...], Actuator]] = {}
+        self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
+        self._rules: dict[str, tuple[tuple[tuple[str, ...], int], Actuator]] = {}
+        """By domain, with the apps and the version of the roster that they were made for."""
 
     def learn(self, event: Event) -> None:
         """Apps, orders and heartbeats."""
@@ -95,6 +101,13 @@ class ActuatorHandler(Handler[ActuatorState]):
             self._roster.learn(event)
         elif isinstance(event, BreakerChanged | OverrideIssued):
             self._permissions.learn(event, self._clock.now())
+
+    def forget(self, kind: type[Event], key: str) -> None:
+        """An app, an order or a heartbeat that was removed."""
+        if kind is AppDeclared:
+            self._roster.forget(key)
+        else:
+            self._permissions.forget(kind, key)
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
@@ -112,12 +125,12 @@ class ActuatorHandler(Handler[ActuatorState]):
         """Take in a frame, a budget or a plan, and apply the plan when all are there."""
         match event:
             case BudgetGranted():
-                budgets = _keep(state.budgets, event)
+                budgets = keep(state.budgets, event)
+                if budgets is state.budgets:
+                    return Step(state)
                 return self._proceed(replace(state, budgets=budgets), clock)
-            case DomainObserved() if state.frame is None or event.tick > state.frame.tick:
-                # In memory only, unless a plan waits for it: then it is part of what is saved.
-                state.frame = event
-                return self._proceed(state, clock)
+            case DomainObserved() if event.tick > state.closed:
+                return self._see(event, state, clock)
             case ScalePlanned() if event.tick > state.closed:
                 return self._arrive(event, state, clock)
             case _:
@@ -137,7 +150,7 @@ class ActuatorHandler(Handler[ActuatorState]):
             return 0.0
         if state.plan is None or self._grace is None:
             return None
-        return state.since + self._grace
+        return 0.0 if state.since is None else state.since + self._grace
 
     def wake(self, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
         """Ask again what was not answered before a restart; apply what has waited long enough."""
@@ -146,13 +159,13 @@ class ActuatorHandler(Handler[ActuatorState]):
         return self._proceed(state, clock)
 
     def save(self, state: ActuatorState) -> bytes:
-        """The frame only where a plan needs it."""
+        """All but wall time."""
         values: dict[str, Any] = {
             "closed": state.closed,
             "names": state.names,
             "budgets": state.budgets,
             "plan": state.plan,
-            "frame": state.frame if state.plan is not None else None,
+            "frames": list(state.frames.values()),
             "pending": state.pending,
         }
         if state.restraint is not None:
@@ -160,22 +173,35 @@ class ActuatorHandler(Handler[ActuatorState]):
         return pack(values)
 
     def load(self, key: str, data: bytes) -> ActuatorState:
-        """What `save` wrote."""
+        """What `save` wrote; a plan begins to wait anew, as its frame may come again."""
         values = unpack(data)
         restraint = None
         if "restraint" in values:
             # Only the form counts: the inventory is not read yet.
-            restraint = rebuild(self._made(key, ()).start(1), values["restraint"])
+            restraint = rebuild(self._made(key, ()).start(1), values["restraint"], _WHOLE)
+        frames = msgspec.convert(values["frames"], list[DomainObserved])
         return ActuatorState(
             domain=key,
             closed=values["closed"],
             names=tuple(values["names"]),
             restraint=restraint,
-            budgets=msgspec.convert(values["budgets"], tuple[BudgetGranted, ...]),
+            budgets=msgspec.convert(values["budgets"], Budgets),
             plan=msgspec.convert(values["plan"], ScalePlanned | None),
-            frame=msgspec.convert(values["frame"], DomainObserved | None),
+            frames={frame.tick: frame for frame in frames},
             pending=msgspec.convert(values["pending"], Pending | None),
         )
+
+    def _see(
+        self, frame: DomainObserved, state: ActuatorState, clock: Clock
+    ) -> Step[ActuatorState]:
+        """Keep a frame for its plan."""
+        if frame.tick in state.frames:
+            return Step(state, settled=False)  # perhaps the one that is there is not saved yet
+        if state.plan is None and len(state.frames) < _FRAMES:
+            state.frames[frame.tick] = frame
+            return Step(state, settled=False)
+        # A plan waits for it; or there are no plans, and frames must not wait for them for ever.
+        return self._proceed(replace(state, frames=_with_frame(frame, state)), clock)
 
     def _arrive(
         self, plan: ScalePlanned, state: ActuatorState, clock: Clock
@@ -188,31 +214,48 @@ class ActuatorHandler(Handler[ActuatorState]):
         step = self._proceed(replace(state, plan=plan, since=clock.now()), clock)
         if waits is None:
             return step
-        return step._replace(events=[self._superseded(waits), *step.events])
+        ruling = hold_all(waits, "newer-plan")
+        gone = self._answer(waits, None, ruling, "unknown", state, "superseded")
+        return step._replace(events=[gone, *step.events])
 
     def _proceed(self, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Apply the waiting plan when its frame, its budget and a breaker are there."""
-        plan, frame = state.plan, state.frame
+        """Apply the waiting plan when its frame, its budget and a breaker are there.
+
+        When it has waited long enough it is ruled on without the last two, and held without the
+        first.
+        """
+        plan = state.plan
         if plan is None or state.pending is not None:
-            # A frame that no plan has needed yet is not saved: it is to come again.
-            return Step(state, settled=frame is None or frame.tick <= state.closed)
-        due, now = self.due(state), clock.now()
-        late = due is not None and now >= due
-        seen = frame is not None and frame.tick == plan.tick
-        budgeted = plan.epoch < 0 or any(b.epoch >= plan.epoch for b in state.budgets)
-        if not late and not (seen and budgeted and self._permissions.heard(plan.domain)):
             return Step(state)
-        if frame is None or frame.tick != plan.tick or frame.apps != plan.apps:
+        frame, late = state.frames.get(plan.tick), self._is_late(state, clock)
+        if not late and (frame is None or not self._is_ready(plan, state)):
+            return Step(state)
+        if frame is None or frame.apps != plan.apps:
             return self._ask(plan, None, hold_all(plan, "no-frame"), "unknown", state)
-        breaker = self._permissions.breaker(plan.domain, now)
+        if not self._roster.knows(plan.apps):
+            return self._ask(plan, frame, hold_all(plan, "not-declared"), "unknown", state)
+        breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
         names = tuple(plan.apps)
         restraint = self._restraint(names, state)
         ruling = rule(
-            plan, frame, _binding(plan.tick, state.budgets), self._roster, self._permissions,
+            plan, frame, binding(plan.tick, state.budgets), self._roster, self._permissions,
             breaker, self._made(plan.domain, names), restraint,
         )  # fmt: skip
         held = replace(state, names=names, restraint=restraint)
         return self._ask(plan, frame, ruling, breaker, held)
+
+    def _is_late(self, state: ActuatorState, clock: Clock) -> bool:
+        """Whether the plan has waited long enough."""
+        if state.since is None:
+            state.since = clock.now()  # what it was in the process before says nothing here
+        due = self.due(state)
+        return due is not None and clock.now() >= due
+
+    def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
+        """Whether its apps and the budget it was made under are here, and a breaker was heard."""
+        budgeted = plan.epoch < 0 or any(b.epoch >= plan.epoch for b in state.budgets)
+        known = self._roster.knows(plan.apps)
+        return budgeted and known and self._permissions.heard(plan.domain)
 
     def _ask(
         self,
@@ -223,19 +266,33 @@ class ActuatorHandler(Handler[ActuatorState]):
         state: ActuatorState,
     ) -> Step[ActuatorState]:
         """Remember what will be asked, and ask."""
-        applied = applied_of(plan, _before(plan, frame), ruling, self._mode(plan.domain), breaker)
+        applied = self._answer(plan, frame, ruling, breaker, state)
         write = Write(domain=plan.domain, tick=plan.tick, changes=_changes(applied))
-        pending = Pending(write=write, applied=applied)
-        asked = replace(state, closed=plan.tick, plan=None, pending=pending)
+        ahead = {tick: seen for tick, seen in state.frames.items() if tick > plan.tick}
+        asked = replace(
+            state,
+            closed=plan.tick,
+            plan=None,
+            frames=ahead,
+            pending=Pending(write=write, applied=applied),
+        )
         return Step(asked, writes=[write])
 
-    def _superseded(self, plan: ScalePlanned) -> ScaleApplied:
-        ruling = hold_all(plan, "newer-plan")
-        mode = self._mode(plan.domain)
-        return applied_of(plan, _before(plan, None), ruling, mode, "unknown", "superseded")
-
-    def _mode(self, domain: str) -> Mode:
-        return self._permissions.modes.domains.get(domain, self._permissions.modes.cluster)
+    def _answer(
+        self,
+        plan: ScalePlanned,
+        frame: DomainObserved | None,
+        ruling: Ruling,
+        breaker: str,
+        state: ActuatorState,
+        outcome: Outcome = "held",
+    ) -> ScaleApplied:
+        """What will be said of a plan; `outcome` is of the changes that are not made."""
+        budget = binding(plan.tick, state.budgets)
+        epoch = -1 if budget is None else budget.epoch
+        mode = self._permissions.mode_of(plan.domain, plan.time)
+        grounds = Grounds(epoch, mode, breaker)
+        return applied_of(plan, _before(plan, frame), ruling, grounds, outcome)
 
     def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> Restraint:
         if state.restraint is None:
@@ -246,24 +303,20 @@ class ActuatorHandler(Handler[ActuatorState]):
         return refit(state.restraint, fresh, state.names, names, _WHOLE)
 
     def _made(self, domain: str, names: tuple[str, ...]) -> Actuator:
-        made = self._rules.get(domain)
-        if made is None or made[0] != names:
-            made = names, Actuator(self._roster.inventory_of(names))
+        made, basis = self._rules.get(domain), (names, self._roster.version)
+        if made is None or made[0] != basis:
+            made = basis, Actuator(self._roster.inventory_of(names))
             self._rules[domain] = made
         return made[1]
 
 
-def _keep(budgets: tuple[BudgetGranted, ...], granted: BudgetGranted) -> tuple[BudgetGranted, ...]:
-    """The newest two, oldest first; an older epoch is ignored."""
-    if budgets and granted.epoch <= budgets[-1].epoch:
-        return budgets
-    return (*budgets[-1:], granted)
-
-
-def _binding(tick: int, budgets: tuple[BudgetGranted, ...]) -> BudgetGranted | None:
-    """The newest that was made before the tick."""
-    found = [budget for budget in budgets if budget.tick < tick]
-    return found[-1] if found else None
+def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, DomainObserved]:
+    """The frames with one more; of too many the newest stays, and what the plan waits for."""
+    frames = {**state.frames, frame.tick: frame}
+    if len(frames) <= _FRAMES:
+        return frames
+    wanted = {max(frames), -1 if state.plan is None else state.plan.tick}
+    return {tick: seen for tick, seen in frames.items() if tick in wanted}
 
 
 def _before(plan: ScalePlanned, frame: DomainObserved | None) -> dict[str, list[int]]:
@@ -289,12 +342,16 @@ def _changes(applied: ScaleApplied) -> list[Change]:
 
 def _said(applied: ScaleApplied, result: Written) -> ScaleApplied:
     """What was decided, corrected by what the target answered."""
-    outcomes, reasons = list(applied.outcomes), list(applied.reasons)
+    names = ("outcomes", "reasons", *COLUMNS)
+    said: dict[str, list[Any]] = {name: list(getattr(applied, name)) for name in names}
     for place, app in enumerate(applied.apps):
-        answer = result.answers.get(app)
-        if outcomes[place] != "applied" or answer is None:
+        # Where nothing is answered, nothing is known to be done.
+        answer = result.answers.get(app, "silent")
+        outcome = _OUTCOMES.get(answer, "held")
+        if applied.outcomes[place] != "applied" or outcome == "applied":
             continue
-        outcomes[place] = _OUTCOMES[answer]
-        if outcomes[place] != "applied":
-            reasons[place] = result.detail or f"target-{answer}"
-    return msgspec.structs.replace(applied, outcomes=outcomes, reasons=reasons)
+        said["outcomes"][place] = outcome
+        said["reasons"][place] = result.detail or f"target-{answer}"
+        for name in COLUMNS:
+            said[name][place] = getattr(applied, f"{name}_before")[place]
+    return msgspec.structs.replace(applied, **said)

@@ -1,7 +1,8 @@
 """What becomes of each change of a plan: applied, or held with its reason.
 
 First who may be changed at all, then the rules that every plan of ours obeys, run again on the
-whole plan; an operator's order comes last, because it always wins.
+whole plan; an operator's order of exact replicas comes last, because it wins over both, but not
+over the mode: in off and preview nothing is changed.
 """
 
 from collections.abc import Mapping
@@ -42,6 +43,17 @@ class Ruling:
     """Places that an operator decided about."""
 
 
+@dataclass(frozen=True)
+class Grounds:
+    """What the actuator went by, beside the plan."""
+
+    epoch: int
+    """Of the budget; -1 without one."""
+    mode: Mode
+    """Of the domain."""
+    breaker: str
+
+
 def rule(
     plan: ScalePlanned,
     frame: DomainObserved,
@@ -79,8 +91,7 @@ def applied_of(
     plan: ScalePlanned,
     before: Mapping[str, list[int]],
     ruling: Ruling,
-    mode: Mode,
-    breaker: str,
+    grounds: Grounds,
     outcome: Outcome = "held",
 ) -> ScaleApplied:
     """The answer to a plan: a place per app that it wanted to change, or that was ordered.
@@ -99,12 +110,12 @@ def applied_of(
         trace_id=plan.trace_id,
         domain=plan.domain,
         decision_id=plan.decision_id,
-        epoch=plan.epoch,
-        mode=mode,
+        epoch=grounds.epoch,
+        mode=grounds.mode,
         apps=[plan.apps[place] for place in places],
         outcomes=["applied" if changed else outcome for changed in made],
         reasons=[ruling.reasons[place] for place in places],
-        breaker=breaker,
+        breaker=grounds.breaker,
         versions=plan.versions,
         **columns,
     )
@@ -129,20 +140,27 @@ def _objections(
     breaker: str,
 ) -> dict[int, str]:
     """Why the changes of some places are not to be made."""
-    found = {}
+    found: dict[int, str] = {}
     for place, name in enumerate(plan.apps):
-        now = [getattr(frame.pods, column)[place] for column in COLUMNS]
-        if now == [getattr(plan, column)[place] for column in COLUMNS]:
+        steps = [
+            getattr(plan, column)[place] - getattr(frame.pods, column)[place] for column in COLUMNS
+        ]
+        if not any(steps):
             continue
         app = roster.find(name)
         if app is None:
             found[place] = "not-declared"
-            continue
-        orders = permissions.orders(name, app.domain, plan.time)
-        why = permissions.objection(app, plan.replicas[place] - now[0], orders, breaker)
-        if why:
-            found[place] = why
-    return found
+        elif not _pods_known(frame, place):
+            found[place] = "pods-unknown"
+        else:
+            orders = permissions.orders(name, app.domain, plan.time)
+            found[place] = permissions.objection(app, steps, orders, breaker)
+    return {place: why for place, why in found.items() if why}
+
+
+def _pods_known(frame: DomainObserved, place: int) -> bool:
+    """Zeros are what is filled in where nobody told; an app at rest is its owner's to start."""
+    return frame.pods.cpu_request[place] > 0 and frame.pods.replicas[place] > 0
 
 
 def _numbers(
@@ -166,12 +184,16 @@ def _obey(
     after: dict[str, I32],
     reasons: list[str],
 ) -> frozenset[int]:
-    """Set what operators ordered, whatever was planned or ruled."""
+    """Set the replicas that operators ordered, within the declared bounds."""
     ordered = set()
     for place, name in enumerate(plan.apps):
         app = roster.find(name)
-        for order in permissions.orders(name, plan.domain, plan.time) if app else ():
-            if order.kind == "app" and order.replicas is not None:
-                after["replicas"][place], reasons[place] = order.replicas, _OVERRIDE
-                ordered.add(place)
+        if app is None:
+            continue
+        orders = permissions.orders(name, app.domain, plan.time)
+        exact = [o.replicas for o in orders if o.kind == "app" and o.replicas is not None]
+        if exact and permissions.mode(app, orders) not in ("off", "preview"):
+            after["replicas"][place] = min(max(exact[0], app.min_replicas), app.max_replicas)
+            reasons[place] = _OVERRIDE
+            ordered.add(place)
     return frozenset(ordered)

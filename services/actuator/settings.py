@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from schemas.fields import Mode
-from services.actuator.permission import Modes
+from services.actuator.permission import STALE_TICKS, Modes
 
 SERVICE: Final = "actuator"
 
@@ -26,11 +26,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Of the apps that a canary changes."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
     """For the target to answer one write."""
-    give_up_seconds: Annotated[float, Meta(gt=0)] = 30.0
-    """For a target that does not answer, after which the changes of a tick are held."""
+    give_up_seconds: Annotated[float, Meta(gt=0)] = 5.0
+    """For a target that does not answer, after which the changes of a tick are held. Below the
+    session timeout of the kit, so that a slow target is not taken for a dead process."""
+    breaker_stale_ticks: Annotated[int, Meta(ge=1)] = STALE_TICKS
+    """Of event time without a heartbeat of the breaker, after which nothing is changed."""
     breaker_stale_seconds: Annotated[float, Meta(gt=0)] = 60.0
-    """Of event time without a heartbeat of the breaker, measured on the wall clock, after which
-    nothing is changed; not in lock-step."""
+    """The same on the wall clock, divided by the speed; not in lock-step."""
 
     def __post_init__(self) -> None:
         if not self.target.startswith(("http://", "https://")):

@@ -11,7 +11,6 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from services._kit.clock import Clock
 from services.actuator.target import Answer, Change, Write, Written
 
 log = logging.getLogger(__name__)
@@ -33,27 +32,37 @@ class _Unreachable(Exception):  # noqa: N818  the target is, for now
     """No answer, or one that says to come again."""
 
 
+class _Rejected(Exception):  # noqa: N818  the write was
+    """An answer that would be the same the next time."""
+
+
 class SimulatedTarget:
     """Writes, reads back, and tries again as long as it makes sense."""
 
-    def __init__(self, url: str, timeout_s: float, give_up_s: float, clock: Clock) -> None:
-        self._url, self._give_up, self._clock = url.rstrip("/"), give_up_s, clock
+    def __init__(self, url: str, timeout_s: float, give_up_s: float) -> None:
+        self._url, self._give_up = url.rstrip("/"), give_up_s
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
         self._read: set[str] = set()
         """Domains that were read back by this process."""
 
     async def carry_out(self, write: Write) -> Written:
-        """The target's answer, or that it could not be reached: then nothing is said to be done."""
-        until = self._clock.now() + self._give_up
-        while True:
-            try:
-                return await self._write(write)
-            except _Unreachable as error:
-                if self._clock.now() >= until:
-                    log.warning("tick %d of %s is held: %s", write.tick, write.domain, error)
-                    return _refused(write, str(error))
-            await asyncio.sleep(_PAUSE_S)
+        """The target's answer; where it has none, or says no, nothing is said to be done."""
+        why = f"{self._url} does not answer"
+        try:
+            async with asyncio.timeout(self._give_up):
+                while True:
+                    try:
+                        return await self._write(write)
+                    except _Unreachable as error:
+                        why = str(error)
+                    await asyncio.sleep(_PAUSE_S)
+        except _Rejected as error:
+            why = str(error)
+        except TimeoutError:
+            pass  # `why` is what the last attempt met
+        log.warning("tick %d of %s is held: %s", write.tick, write.domain, why)
+        return _refused(write, why)
 
     async def _write(self, write: Write) -> Written:
         known = await self._repeats(write)
@@ -84,13 +93,8 @@ class SimulatedTarget:
         if answer.status >= 500:
             raise _Unreachable(f"{self._url} answers {answer.status}")
         if answer.status >= 400:
-            raise RuntimeError(f"{method} {path}: {answer.status} {text.decode(errors='replace')}")
+            raise _Rejected(f"{method} {path}: {answer.status} {text.decode(errors='replace')}")
         return text
-
-    async def close(self) -> None:
-        """Let go of the connections."""
-        if self._session is not None:
-            await self._session.close()
 
 
 def _is_there(change: Change, stored: dict[str, _Stored]) -> bool:

@@ -11,7 +11,8 @@ from msgspec import Meta
 
 Answer = Literal["applied", "repeat", "superseded", "unknown", "refused"]
 """applied: it is now so. repeat: it was so already, by the same decision. superseded: a newer
-decision was there before. unknown: there is no such app. refused: it could not be reached."""
+decision was there before. unknown: there is no such app. refused: the target said no,
+or could not be reached."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

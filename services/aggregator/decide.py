@@ -1,7 +1,8 @@
 """The aggregator: samples of a domain in, one frame per tick out.
 
 A tick closes when every declared app has reported, when its source said that nothing more comes,
-or when the grace period is over. What did not report is missing, and said so.
+or when the grace period is over. What did not report is missing, and said so; so is an app whose
+pods nobody has told of lately.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from models.features.encode import Encoder
 from models.features.memory import copy_memory
 from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
-from models.sim.apps import I32
+from models.sim.apps import I8, I32
 from models.sim.describe.config import Cluster
 from models.sim.inventory import Inventory
 from models.sim.observe import SEEN_POOL, Observation
@@ -28,7 +29,7 @@ from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import Clock
 from services._kit.frames import measured_columns, observation_of, pods_of, unheard
-from services._kit.handler import Handler, Step
+from services._kit.handler import Handler, Refused, Step
 from services._kit.pools import PoolBook
 from services._kit.roster import Roster
 from services._kit.snapshot import fit_apps, flatten, pack, rebuild, refit, unpack
@@ -37,6 +38,14 @@ from services.aggregator.intake import Draft
 _WHOLE: Final = frozenset({"features.tick", "features.spent", "features.lasted"})
 """What is remembered of a domain as a whole."""
 _MISSING: Final = APP.at("missing")
+_PODS_LAST_TICKS: Final = 3
+"""What the API server said of an app's pods is believed so long: no decision is made on pods that
+nobody has seen, however fresh the metrics are."""
+_AHEAD_TICKS: Final = 360
+"""An hour. A tick farther ahead of a domain that is alive is a mistake of its source: closing it
+would make every tick of the hour before it too late."""
+_ALIVE_S: Final = 60.0
+"""A domain that closed nothing for so long had a real pause, however long: believe what comes."""
 
 
 @dataclass
@@ -49,18 +58,23 @@ class AggregatorState:
     names: tuple[str, ...] = ()
     known: I32 = field(default_factory=lambda: np.zeros((1, KNOWN, 0), np.int32))
     """[1, KNOWN, A] what the API server answered last."""
+    told: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """[A] tick of that answer; -1: never."""
     sensing: SensingState | None = None
     drafts: dict[int, Draft] = field(default_factory=dict)
     """Ticks that are not closed; not saved, but delivered again after a restart."""
+    closed_at: float | None = None
+    """Wall time at which the last tick closed; not saved."""
+
+
+_Declared = tuple[tuple[str, ...], int]
+"""Names of apps, and the version of the roster that described them."""
 
 
 class _Instruments:
-    """The models for the apps of a domain, as long as these stay the same."""
+    """The models for the apps of a domain, as long as these are declared the same."""
 
-    def __init__(
-        self, names: tuple[str, ...], inventory: Inventory, parameters: Parameters
-    ) -> None:
-        self.names = names
+    def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self.sensing = Sensing(inventory, parameters, Parts())
         self.encoder = Encoder(inventory)
 
@@ -79,7 +93,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             for domain in cluster.domain_names
         }
         self._parameters, self._grace = parameters, grace_s
-        self._instruments: dict[str, _Instruments] = {}
+        self._instruments: dict[str, tuple[_Declared, _Instruments]] = {}
 
     def learn(self, event: Event) -> None:
         """Apps and pools."""
@@ -87,6 +101,13 @@ class AggregatorHandler(Handler[AggregatorState]):
             self._roster.learn(event)
         elif isinstance(event, PoolObserved):
             self._pools.learn(event)
+
+    def forget(self, kind: type[Event], key: str) -> None:
+        """Apps and pools that are gone."""
+        if kind is AppDeclared:
+            self._roster.forget(key)
+        elif kind is PoolObserved:
+            self._pools.forget(key)
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
@@ -106,6 +127,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         self._roster.check(event.domain)
         if event.tick <= state.closed:
             return Step(state)
+        _check_ahead(event, state, clock.now())
         self._fit(state)
         draft = state.drafts.setdefault(event.tick, Draft(state.names, clock.now()))
         draft.add(event)
@@ -126,6 +148,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             if how is None:
                 break
             events.append(self._close(tick, how, state))
+            state.closed_at = clock.now()
         return Step(replace(state) if events else state, events, settled=not state.drafts)
 
     def save(self, state: AggregatorState) -> bytes:
@@ -135,6 +158,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             "closed": state.closed,
             "names": state.names,
             "known": state.known,
+            "told": state.told,
         }
         if state.sensing is not None:
             values["sensing"] = flatten(state.sensing)
@@ -144,11 +168,11 @@ class AggregatorHandler(Handler[AggregatorState]):
         """What `save` wrote."""
         values = unpack(data)
         state = AggregatorState(
-            key, values["closed"], tuple(values["names"]), known=values["known"]
+            key, values["closed"], tuple(values["names"]), values["known"], values["told"]
         )
         if "sensing" in values:
             # Only the form counts: the inventory is not read yet.
-            state.sensing = rebuild(_start(self._made(key, ()), 0), values["sensing"])
+            state.sensing = rebuild(_start(self._made(key, ()), 0), values["sensing"], _WHOLE)
         return state
 
     def _closes(self, draft: Draft, state: AggregatorState, now: float) -> str | None:
@@ -171,24 +195,29 @@ class AggregatorHandler(Handler[AggregatorState]):
         fresh = np.zeros((1, KNOWN, len(names)), np.int32)
         fresh[0, ACTIVE], fresh[0, DOMAIN] = 1, self._roster.place(state.domain)
         state.known = fit_apps(state.known, state.names, names, fresh)
+        never = np.full(len(names), -1, np.int32)
+        state.told = fit_apps(state.told, state.names, names, never)
         if state.sensing is not None:
             start = _start(made, len(names))
             state.sensing = refit(state.sensing, start, state.names, names, _WHOLE)
         state.names = names
 
     def _made(self, domain: str, names: tuple[str, ...]) -> _Instruments:
+        declared = names, self._roster.version
         made = self._instruments.get(domain)
-        if made is None or made.names != names:
-            made = _Instruments(names, self._roster.inventory_of(names), self._parameters)
+        if made is None or made[0] != declared:
+            inventory = self._roster.inventory_of(names)
+            made = declared, _Instruments(inventory, self._parameters)
             self._instruments[domain] = made
-        return made
+        return made[1]
 
     def _close(self, tick: int, how: str, state: AggregatorState) -> DomainObserved:
         draft = state.drafts.pop(tick)
         for row, noted in draft.known.items():
             state.known[0, row, list(noted)] = list(noted.values())
+        state.told[draft.told()] = tick
         made, rows = self._made(state.domain, state.names), draft.measured()
-        missing = unheard(rows)
+        missing = unheard(rows) | _untold(state.told, tick)
         seen = observation_of(tick, state.known, rows, missing, self._pools.records())
         if state.sensing is None:
             state.sensing = made.sensing.start(seen)
@@ -232,9 +261,24 @@ class AggregatorHandler(Handler[AggregatorState]):
         features, _ = encoder.encode(seen, copy_memory(state.sensing.features))
         row = features.domain[0, self._roster.place(state.domain)]
         named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
-        # Callees are other domains, which this one does not see.
+        # Callees are other domains. Their frames may be made by another process, and earlier or
+        # later than this one: what is said of a tick would differ when it is said again.
         del named["latency_exposure"]
         return named
+
+
+def _check_ahead(batch: MetricsSampled, state: AggregatorState, now: float) -> None:
+    """Refuse a tick that a living domain cannot have come to."""
+    alive = state.closed_at is not None and now < state.closed_at + _ALIVE_S
+    if alive and batch.tick > state.closed + _AHEAD_TICKS:
+        last = state.closed + _AHEAD_TICKS
+        raise Refused("tick-from-the-future", f"expected a tick up to {last}, got {batch.tick}")
+
+
+def _untold(told: I32, tick: int) -> I8:
+    """[1, A] 1 where nobody knows which pods there are now."""
+    unknown: I8 = ((told < 0) | (tick - told > _PODS_LAST_TICKS))[None].astype(np.int8)
+    return unknown
 
 
 def _start(made: _Instruments, apps: int) -> SensingState:

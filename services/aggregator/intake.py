@@ -13,6 +13,8 @@ from services._kit.frames import KNOWN_COLUMNS, MEASURED
 _SUMMED: Final = (RPS, THROUGHPUT, CPU, MEMORY)
 _WEIGHTED: Final = (ERRORS, P50)
 """Means over the pods of an app, by their requests."""
+_PER_REQUEST: Final = (ERRORS, P50, P99)
+"""What a request has; Prometheus divides by zero where there was none."""
 _LEAST: Final = 1e-9
 
 
@@ -29,6 +31,8 @@ class Draft:
         self._heard = np.zeros(len(names), np.bool_)
         self._pods: dict[int, F64] = {}
         """Sums over single pods, by app: samples in float64, the weight last."""
+        self._counted: set[tuple[int, str]] = set()
+        """Pods that are in these sums: a batch that comes twice counts once."""
         self.known: dict[int, dict[int, int]] = {}
         """What the API server answered, by row of `Observation.known` and by app."""
 
@@ -41,7 +45,7 @@ class Draft:
         at, place = (np.array([pair[side] for pair in pairs], np.intp) for side in (0, 1))
         rows = _rows_of(batch)[:, at]
         if batch.pods:
-            self._add_pods(rows, place)
+            self._add_pods(rows, place, [batch.pods[pair[0]] for pair in pairs])
         else:
             self._rows[:, place] = rows
             self._heard[place] = True
@@ -54,6 +58,11 @@ class Draft:
             heard[place] |= sums[PODS] >= max(1, int(known[0, READY, place]))
         return bool(heard.all())
 
+    def told(self) -> list[int]:
+        """Apps of which the API server told everything."""
+        rows = [self.known.get(row, {}).keys() for row, _ in KNOWN_COLUMNS]
+        return sorted(set(rows[0]).intersection(*rows[1:]))
+
     def measured(self) -> F32:
         """[1, SAMPLES, A] NaN where nothing arrived."""
         rows = self._rows.copy()
@@ -62,9 +71,11 @@ class Draft:
                 rows[:, place] = _of_pods(sums)
         return rows[None]
 
-    def _add_pods(self, rows: F32, places: NDArray[np.intp]) -> None:
+    def _add_pods(self, rows: F32, places: NDArray[np.intp], pods: list[str]) -> None:
         """Sum up pods by app; one without a request rate or CPU tells nothing."""
-        told = np.isfinite(rows[[RPS, CPU]]).all(axis=0)
+        told = np.isfinite(rows[RPS]) & np.isfinite(rows[CPU])
+        for at in np.flatnonzero(told).tolist():
+            told[at] = self._counts(int(places[at]), pods[at])
         rows, places = rows[:, told].astype(np.float64), places[told]
         rows = np.where(np.isfinite(rows), rows, 0.0)
         weight = np.maximum(rows[RPS], _LEAST)
@@ -79,6 +90,13 @@ class Draft:
             sums[SAMPLES] += weight[own].sum()
             # The 99th percentile of an app is not below that of its slowest pod by much.
             sums[P99] = slowest
+
+    def _counts(self, place: int, pod: str) -> bool:
+        """Whether a pod is new in this tick."""
+        if (place, pod) in self._counted:
+            return False
+        self._counted.add((place, pod))
+        return True
 
     def _note_pods(self, batch: MetricsSampled, pairs: list[tuple[int, int]]) -> None:
         for row, name in KNOWN_COLUMNS:
@@ -99,6 +117,10 @@ def _rows_of(batch: MetricsSampled) -> F32:
     for row, value in assumed:
         if not getattr(batch, MEASURED[row]):
             rows[row] = value
+    # Nothing was asked, so there is no share of failures and no latency: that is no gap.
+    idle = rows[RPS] == 0
+    for row in _PER_REQUEST:
+        rows[row, idle & np.isnan(rows[row])] = 0.0
     return rows
 
 

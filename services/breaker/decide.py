@@ -38,6 +38,8 @@ _STATES: Final[dict[int, State]] = {
     Phase.OPEN: "open",
     Phase.HALF_OPEN: "half-open",
 }
+_WHOLE: Final = frozenset(Memory._fields) - {"risk"}
+"""What is as long as it was, whatever the windows are."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,13 @@ class BreakerHandler(Handler[BreakerState]):
         })  # fmt: skip
 
     def load(self, key: str, data: bytes) -> BreakerState:
-        """What `save` wrote, with windows of the length that is set now."""
+        """What `save` wrote, with windows of the length that is set now.
+
+        To refuse other windows would close a breaker that is open.
+        """
         values = unpack(data)
         fresh = start(0, 1, 1, self._limits)
-        memory = rebuild(fresh, values["memory"])
+        memory = rebuild(fresh, values["memory"], _WHOLE)
         return BreakerState(
             domain=key,
             memory=memory._replace(risk=_fit(memory.risk, fresh.risk.shape[-1])),

@@ -15,6 +15,7 @@ from services.collector.queries import POOL_EXTRAS, POOL_FIELDS, SAMPLES
 
 Found = Mapping[tuple[str, str], float | None]
 """Numbers by domain and app; the domain is empty where the answer did not say it."""
+_LARGEST_COUNT: Final = 2**31 - 1
 _COUNTS: Final = ("ready", "coming", "quota", "requested")
 
 
@@ -71,7 +72,7 @@ def batches(
     untold: list[AppDeclared] = []
     for app in apps:
         pods = [value_for(app, answers.get(name, {})) for name in PODS]
-        (untold if None in pods else told).append(app)
+        (told if all(map(_countable, pods)) else untold).append(app)
     parts = [(told, (*SAMPLES, *PODS)), (untold, SAMPLES)]
     parts = [part for part in parts if part[0]] or [([], ())]
     return [
@@ -85,6 +86,11 @@ def batches(
         )
         for place, (part, names) in enumerate(parts)
     ]
+
+
+def _countable(value: float | None) -> bool:
+    """Whether it can be a count on the bus: one that cannot would take its whole batch with it."""
+    return value is not None and value <= _LARGEST_COUNT
 
 
 def _columns(
@@ -110,6 +116,7 @@ def _pool_fields(pool: str, answers: Mapping[str, Found]) -> dict[str, Any] | No
     fields: dict[str, Any] = {}
     for name in (*POOL_FIELDS, *POOL_EXTRAS):
         value = answers.get(name, {}).get(("", pool))
-        if value is not None:
-            fields[name] = round(value) if name in _COUNTS else value
+        if value is None or (name in _COUNTS and not _countable(value)):
+            continue
+        fields[name] = round(value) if name in _COUNTS else value
     return fields if all(name in fields for name in POOL_FIELDS) else None

@@ -7,6 +7,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from schemas import moments
 from schemas.app_declared import AppDeclared
 from schemas.event_scheduled import EventScheduled
 from services._kit.frames import MEASURED, PODS
@@ -70,6 +71,11 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     apps: list[AppDeclared]
     calendar: list[EventScheduled] = []
+
+    def __post_init__(self) -> None:
+        for event in self.calendar:
+            if problem := moments.misfit(event):
+                raise ValueError(f"calendar: {event.name}: {problem}")
 
 
 def load_queries(file: Path | None = None) -> Queries:

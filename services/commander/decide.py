@@ -26,13 +26,13 @@ from schemas.scale_planned import ScalePlanned, Sums
 from services._kit.clock import Clock
 from services._kit.gathering import Gathering
 from services._kit.handler import Handler, Step
+from services._kit.identity import POLICY, decision_id
 from services._kit.pools import pool_records
 from services._kit.roster import Roster
 from services._kit.snapshot import pack, unpack
 from services.commander.reasons import reasons_of
 from services.commander.transition import Moment, moment_of, transition
 
-POLICY: Final = "heuristic/1"
 _PER_DOMAIN: Final = ("share", "cores", "memory", "overdraft", "floor", "urgency", "headroom")
 """What a budget says to one domain alone."""
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
@@ -47,6 +47,8 @@ class CommanderState:
     """Of the last budget; it only rises."""
     sums: dict[str, Sums] = field(default_factory=dict)
     """The last known of each domain."""
+    reported: dict[str, int] = field(default_factory=dict)
+    """The tick that they are of."""
     pools: dict[str, PoolObserved] = field(default_factory=dict)
     forecasts: dict[str, DemandForecast] = field(default_factory=dict)
     moment: Moment | None = None
@@ -96,14 +98,14 @@ class CommanderHandler(Handler[CommanderState]):
     def wake(self, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Decide every minute that is whole."""
         events: list[Event] = []
-        before = state
         while (tick := self._ready(state, clock)) is not None:
             pieces = state.gathering.close(tick)
             _take_in(pieces, state)
+            state = replace(state)  # saved even if nothing comes of it: the minute is closed
             if self._knows(state):
                 state, decided = self._decide(tick, next(iter(pieces.values())), state)
                 events += decided
-        return Step(state if events else before, events, settled=state.gathering.empty)
+        return Step(state, events, settled=state.gathering.empty)
 
     def save(self, state: CommanderState) -> bytes:
         """Pieces of a minute that is not whole are not kept: they are delivered again."""
@@ -112,6 +114,7 @@ class CommanderHandler(Handler[CommanderState]):
                 "closed": state.gathering.closed,
                 "epoch": state.epoch,
                 "sums": state.sums,
+                "reported": state.reported,
                 "pools": state.pools,
                 "forecasts": state.forecasts,
                 "moment": state.moment,
@@ -125,6 +128,7 @@ class CommanderHandler(Handler[CommanderState]):
             gathering=Gathering(values["closed"]),
             epoch=values["epoch"],
             sums=msgspec.convert(values["sums"], dict[str, Sums]),
+            reported=values["reported"],
             pools=msgspec.convert(values["pools"], dict[str, PoolObserved]),
             forecasts=msgspec.convert(values["forecasts"], dict[str, DemandForecast]),
             moment=msgspec.convert(values["moment"], Moment | None),
@@ -134,8 +138,12 @@ class CommanderHandler(Handler[CommanderState]):
         return state.gathering.ready(self._needed, clock.now(), self._grace)
 
     def _knows(self, state: CommanderState) -> bool:
-        """Whether there was ever a word of each pool and of one domain at least."""
-        return bool(state.sums) and len(state.pools) == len(self._roster.pools)
+        """Whether there was ever a word of each pool and each domain.
+
+        What a domain holds that was never heard of is not known: others must not be given it.
+        """
+        domains, pools = set(self._roster.domains), set(self._roster.pools)
+        return domains <= state.sums.keys() and pools <= state.pools.keys()
 
     def _decide(
         self, tick: int, cause: TickEvent, state: CommanderState
@@ -151,8 +159,9 @@ class CommanderHandler(Handler[CommanderState]):
             self._forecast(at[0], state),
             np.array([epoch], np.int32),
         )
+        heard = [place for place in self._places() if self._is_heard(place, tick, state)]
         events: list[Event] = [
-            *(self._granted(place, tick, cause, orders, report) for place in self._places()),
+            *(self._granted(place, tick, cause, orders, report) for place in heard),
             *(
                 self._requested(place, tick, cause, orders)
                 for place in range(len(self._roster.pools))
@@ -163,15 +172,24 @@ class CommanderHandler(Handler[CommanderState]):
             events.append(transition(state.moment, now, self._weights, cause, POLICY))
         return replace(state, epoch=epoch, moment=now), events
 
+    def _is_heard(self, place: int, tick: int, state: CommanderState) -> bool:
+        """Whether a domain is granted a budget.
+
+        One that fell silent keeps its part, as it may still hold it, and its last budget expires:
+        then it does not grow above its floor.
+        """
+        age = tick - state.reported[self._roster.domains[place]]
+        return age <= VALID_MIN * self._every
+
     def _places(self) -> range:
         return range(len(self._roster.domains))
 
     def _report(self, state: CommanderState) -> Report:
-        """What the domains reported last; one that never did holds nothing and wants nothing."""
+        """What the domains reported last."""
         columns: dict[str, Any] = {}
+        known = [state.sums[domain] for domain in self._roster.domains]
         for name in Report._fields:
-            known = [state.sums.get(domain) for domain in self._roster.domains]
-            columns[name] = np.array([[getattr(s, name) if s else 0.0 for s in known]], np.float64)
+            columns[name] = np.array([[getattr(sums, name) for sums in known]], np.float64)
         return Report(**columns)
 
     def _forecast(self, tick: int, state: CommanderState) -> Forecast | None:
@@ -212,7 +230,7 @@ class CommanderHandler(Handler[CommanderState]):
             held=float(report.held[0, place]),
             reasons=reasons_of(place, orders, report),
             versions={"policy": POLICY},
-            decision_id=f"{domain}/{tick}/{epoch}/{POLICY}",
+            decision_id=decision_id(domain, tick, epoch),
             **columns,
         )
 
@@ -230,7 +248,7 @@ class CommanderHandler(Handler[CommanderState]):
             valid_until_tick=tick + VALID_MIN * self._every,
             nodes=NodesByUrgency(**dict(asked)),
             keep=int(orders.keep[0, place]),
-            decision_id=f"{pool}/{tick}/{epoch}/{POLICY}",
+            decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )
 
@@ -251,7 +269,7 @@ def _take_in(pieces: dict[str, TickEvent], state: CommanderState) -> None:
     for piece in pieces.values():
         match piece:
             case ScalePlanned() if piece.sums is not None:
-                state.sums[piece.domain] = piece.sums
+                state.sums[piece.domain], state.reported[piece.domain] = piece.sums, piece.tick
             case DemandForecast():
                 state.forecasts[piece.domain] = piece
             case PoolObserved():

@@ -15,7 +15,6 @@ from models.forecaster.minutes import Minutes, start_minutes, take_in
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
 from models.forecaster.scaled import ScaledState
 from models.sim.describe.config import Cluster
-from models.sim.describe.timeline import HISTORY_MINUTES
 from models.sim.observe import SEEN_POOL, Observation
 from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
 from schemas.app_declared import AppDeclared
@@ -27,10 +26,11 @@ from schemas.fields import Event
 from services._kit.clock import Clock
 from services._kit.frames import known_rows, measured_rows, observation_of, unheard
 from services._kit.gathering import Gathering
-from services._kit.handler import Handler, Step
+from services._kit.handler import Handler, Refused, Step
 from services._kit.roster import Roster
 from services._kit.snapshot import fit_apps, pack, unpack
 from services._kit.times import Axis, axis_of
+from services.forecaster.lately import Lately, nothing_lately, with_minute
 from services.forecaster.model import build, recorded
 
 _VERSION: Final = "1"
@@ -54,11 +54,10 @@ class Course:
 class ForecasterState:
     """Of the whole cluster."""
 
+    lately: Lately
     gathering: Gathering[DomainObserved] = field(default_factory=Gathering)
     course: Course | None = None
     """None before the first tick, or without a record."""
-    lately: list[list[float]] = field(default_factory=list)
-    """Per domain, the minutes since the backfill ended."""
     saved: dict[str, Any] | None = None
     """What a restart has to take up again, once the inventory and the calendar are read."""
 
@@ -95,6 +94,15 @@ class ForecasterHandler(Handler[ForecasterState]):
             case _:
                 pass
 
+    def forget(self, kind: type[Event], key: str) -> None:
+        """Apps that are gone, announcements that were withdrawn, records that nobody believes."""
+        if kind is AppDeclared:
+            self._roster.forget(key)
+        elif kind is EventScheduled and self._events.pop(key, None) is not None:
+            self._calendar += 1
+        elif kind is DemandBackfilled:
+            self._past.pop(key, None)
+
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
         minutes = start_minutes(_blank(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
@@ -102,12 +110,13 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is one
         """Nothing seen yet."""
-        return ForecasterState(lately=[[] for _ in self._roster.domains])
+        return ForecasterState(nothing_lately(len(self._roster.domains)))
 
     def handle(self, event: Event, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
         """Gather the frames of a tick, then look at it."""
         if not isinstance(event, DomainObserved):
             return Step(state)
+        self._roster.check(event.domain)
         state.gathering.add(event.tick, event.domain, event, clock.now())
         return self.wake(state, clock)
 
@@ -127,7 +136,10 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def save(self, state: ForecasterState) -> bytes:
         """Frames that wait are not kept: they are delivered again."""
-        values: dict[str, Any] = {"closed": state.gathering.closed, "lately": state.lately}
+        values: dict[str, Any] = {
+            "closed": state.gathering.closed,
+            "lately": state.lately._asdict(),
+        }
         if state.course is not None:
             values |= _memory_of(state.course)
         return pack(values)
@@ -135,9 +147,12 @@ class ForecasterHandler(Handler[ForecasterState]):
     def load(self, key: str, data: bytes) -> ForecasterState:  # noqa: ARG002  there is one
         """The model is built again at the next tick, when the calendar is known."""
         values = unpack(data)
+        lately, domains = Lately(**values["lately"]), len(self._roster.domains)
+        if len(lately.rps) != domains:
+            raise Refused("domains", f"expected {domains} domains, got {len(lately.rps)}")
         return ForecasterState(
-            gathering=Gathering(values["closed"]),
-            lately=values["lately"],
+            lately,
+            Gathering(values["closed"]),
             saved=values if "origin" in values else None,
         )
 
@@ -159,9 +174,8 @@ class ForecasterHandler(Handler[ForecasterState]):
         if tick % self._per_minute:
             return []
         newest = course.state.minutes.domain[0, :, -1].tolist()
-        for minutes, value in zip(state.lately, newest, strict=True):
-            minutes.append(value)
-            del minutes[:-HISTORY_MINUTES]
+        recorded_min = min(map(self._recorded_min, self._roster.domains))
+        state.lately = with_minute(state.lately, tick // self._per_minute, newest, recorded_min)
         return [self._said(place, tick, first, forecast, course) for place in self._places()]
 
     def _places(self) -> range:
@@ -174,11 +188,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         course = state.course
         if course is None and state.saved is not None:
             course = self._resume(axis, state, state.saved)
-        elif course is None:
-            until = max(self._past[domain].until_tick for domain in self._roster.domains)
-            course = self._begin(until if tick - until < self._per_minute else tick, axis, state)
-        elif tick - course.origin >= self._minutes * self._per_minute:
-            course = self._begin(tick, axis, state)
+        elif course is None or tick - course.origin >= self._minutes * self._per_minute:
+            # From the beginning of a minute: those of the model are those of everybody.
+            course = self._begin(tick - tick % self._per_minute, axis, state)
         elif course.calendar != self._calendar:
             course = self._resume(axis, state, _memory_of(course))
         state.course, state.saved = course, None
@@ -201,17 +213,25 @@ class ForecasterHandler(Handler[ForecasterState]):
         return Course(origin, model, started._replace(**remembered), names, self._calendar)
 
     def _built(self, origin: int, axis: Axis, state: ForecasterState) -> Forecaster[Any]:
-        """From the backfill, and what was seen from its end to the origin."""
-        rows = []
-        for domain, lately in zip(self._roster.domains, state.lately, strict=True):
-            past = self._past[domain]
-            since = max(0, (origin - past.until_tick) // self._per_minute)
-            rows.append([*past.rps, *lately[:since]])
+        """From the record, and what was seen from its end to the origin."""
+        last, rows = origin // self._per_minute, []
+        for place, domain in enumerate(self._roster.domains):
+            rps, until = self._past[domain].rps, self._recorded_min(domain)
+            # A record that came later goes beyond the origin: that is not past there.
+            before = rps[: max(0, len(rps) - max(0, until - last))]
+            rows.append([*before, *state.lately.between(place, until, last).tolist()])
         events, domains = self._events.values(), self._roster.domains
         return build(self._model, recorded(rows), self._minutes, axis, origin, events, domains)
 
+    def _recorded_min(self, domain: str) -> int:
+        """The last minute of which there is a record."""
+        return self._past[domain].until_tick // self._per_minute
+
     def _whole(self, tick: int, frames: dict[str, DomainObserved]) -> Observation:
-        """The frames of all domains as one observation; an app without a frame is missing."""
+        """The frames of all domains as one observation; an app without a frame is missing.
+
+        One that a frame names before its declaration came here is left out until it has come.
+        """
         apps = self._roster.everybody()
         places = {app.app: place for place, app in enumerate(apps)}
         known = np.zeros((1, KNOWN, len(apps)), np.int32)

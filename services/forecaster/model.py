@@ -23,6 +23,7 @@ MODELS: Final[dict[str, Build]] = {
     "persistence": lambda past, _, tick_s: persistence(past, tick_s),
 }
 """By the name that a forecast carries."""
+_FAR_TICKS: Final = 2**30
 
 
 def build(
@@ -47,14 +48,19 @@ def announced(
         Announcement(
             name=event.name,
             domains=tuple(domains.index(name) for name in event.domains if name in domains),
-            start_tick=axis.tick_at(event.starts_at) - origin,
-            end_tick=axis.tick_at(event.ends_at) - origin,
+            start_tick=_bounded(axis.tick_at(event.starts_at) - origin),
+            end_tick=_bounded(axis.tick_at(event.ends_at) - origin),
             expected_factor=event.expected_factor,
         )
         for event in events
         if not event.cancelled
     ]
     return tuple(sorted(placed, key=lambda announcement: announcement.start_tick))
+
+
+def _bounded(tick: int) -> int:
+    """What is announced for centuries from now never comes; the models count in 32 bits."""
+    return max(-_FAR_TICKS, min(_FAR_TICKS, tick))
 
 
 def recorded(rows: Sequence[Sequence[float | None]]) -> F32:
@@ -64,7 +70,7 @@ def recorded(rows: Sequence[Sequence[float | None]]) -> F32:
     """
     history = np.empty((1, len(rows), HISTORY_MINUTES), np.float32)
     for place, row in enumerate(rows):
-        values = np.array(row[-HISTORY_MINUTES:], np.float32)
+        values = np.array(row[-HISTORY_MINUTES:] or [0.0], np.float32)
         seen = np.where(np.isfinite(values), np.arange(values.size), -1)
         last = np.maximum.accumulate(seen)
         filled = np.where(last >= 0, values[np.maximum(last, 0)], np.float32(0))

@@ -1,7 +1,8 @@
 """The part of a cluster that controllers write to: what was asked of each app, and by whom.
 
 A decision is taken at most once: the last decision is stored with each app, its repetition
-changes nothing, and one that is older than what the domain was told last is refused. Everything
+changes nothing. One that is older than what the domain was told last is superseded, and so is
+another decision for the same tick: a tick is decided once. Everything
 that was asked, taken or not, stands in the journal.
 """
 
@@ -16,7 +17,8 @@ from schemas.fields import Name
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Outcome = Literal["applied", "repeat", "superseded", "refused"]
 """applied: stored, to be carried out in the next step. repeat: that decision was stored before.
-superseded: the domain has been told something newer. refused: the domain has no such app now."""
+superseded: the domain has been told something newer, or something else for the same tick. refused:
+the domain has no such app now."""
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -75,19 +77,30 @@ class Stored(NamedTuple):
     numbers: Numbers
 
 
+class Closed(NamedTuple):
+    """The newest tick that a domain was told about."""
+
+    tick: int
+    decisions: frozenset[str]
+    """None where nothing was to change."""
+
+
+_NEVER = Closed(-1, frozenset())
+
+
 class Target:
     """What controllers asked for, by app; and which ticks they have closed, by domain."""
 
     def __init__(self) -> None:
         self.journal: list[Entry] = []
         """Append-only."""
-        self._closed: dict[str, int] = {}
+        self._closed: dict[str, Closed] = {}
         self._stored: dict[str, Stored] = {}
         self._waiting: dict[str, Numbers] = {}
 
     def closed_tick(self, domain: str) -> int:
         """The newest tick that was closed; -1 before the first."""
-        return self._closed.get(domain, -1)
+        return self._closed.get(domain, _NEVER).tick
 
     def write(
         self,
@@ -101,25 +114,29 @@ class Target:
 
         `present` are the apps that the domain has now, with the numbers they have.
         """
-        newest = self.closed_tick(domain)
+        newest = self._closed.get(domain, _NEVER)
         entries = [
             self._write_one(domain, tick, newest, change, present, arrived_tick)
             for change in changes
         ]
-        self._closed[domain] = max(newest, tick)
+        if tick > newest.tick:
+            self._closed[domain] = Closed(tick, frozenset(c.decision_id for c in changes))
         return entries
 
     def _write_one(
         self,
         domain: str,
         tick: int,
-        newest: int,
+        newest: Closed,
         change: Change,
         present: dict[str, Numbers],
         arrived_tick: int,
     ) -> Entry:
         before = after = self._before(change.app, present)
-        outcome = self._judge(change, present, superseded=tick < newest)
+        known = tick > newest.tick or (
+            tick == newest.tick and change.decision_id in newest.decisions
+        )
+        outcome = self._judge(change, present, superseded=not known)
         if before is not None and outcome == "applied":
             after = change.asked_of(before)
             self._stored[change.app] = Stored(change.decision_id, after)

@@ -27,15 +27,15 @@ from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.scale_planned import ScalePlanned, Sums
 from schemas.transition_recorded import TransitionRecorded
-from services._kit.budgets import briefing_of, newest
+from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
 from services._kit.frames import feature_rows, known_rows, row
 from services._kit.handler import Handler, Step
+from services._kit.identity import POLICY, decision_id
 from services._kit.roster import Roster
 from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
 from services.soldier.transition import Moment, moment_of, transition
 
-POLICY: Final = "heuristic/1"
 _WHOLE: Final = frozenset({"memory.minute", "restraint.decreased", "epoch", "release", "overruns"})
 """What is remembered of a domain as a whole."""
 _REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
@@ -50,12 +50,11 @@ class SoldierState:
     """The last tick that was planned."""
     names: tuple[str, ...] = ()
     squad: SoldiersState | None = None
-    budget: BudgetGranted | None = None
-    """The newest that binds."""
+    budgets: Budgets = ()
     waiting: DomainObserved | None = None
     """A frame whose budget is not there yet."""
-    since: float = 0.0
-    """Wall time since when it waits."""
+    since: float | None = None
+    """Wall time since when it waits; None until this process has looked at a clock."""
     moment: Moment | None = None
     """What it saw and did when the minute began."""
 
@@ -70,12 +69,18 @@ class SoldierHandler(Handler[SoldierState]):
     def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
         self._roster, self._parameters, self._grace = Roster(cluster), parameters, grace_s
         self._every = max(1, 60 // cluster.tick_seconds)
-        self._soldiers: dict[str, tuple[tuple[str, ...], Soldiers]] = {}
+        self._soldiers: dict[str, tuple[tuple[tuple[str, ...], int], Soldiers]] = {}
+        """By domain, with the apps and the version of the roster that they were made for."""
 
     def learn(self, event: Event) -> None:
         """Apps."""
         if isinstance(event, AppDeclared):
             self._roster.learn(event)
+
+    def forget(self, kind: type[Event], key: str) -> None:
+        """An app whose declaration was removed."""
+        if kind is AppDeclared:
+            self._roster.forget(key)
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
@@ -93,10 +98,10 @@ class SoldierHandler(Handler[SoldierState]):
     def handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:
         """Take in a frame or a budget, and plan if both are there."""
         if isinstance(event, BudgetGranted):
-            budget = newest(state.budget, event)
-            if budget is state.budget:
+            budgets = keep(state.budgets, event)
+            if budgets is state.budgets:
                 return Step(state)
-            return self._proceed(replace(state, budget=budget), clock)
+            return self._proceed(replace(state, budgets=budgets), clock)
         if not isinstance(event, DomainObserved) or event.tick <= state.closed:
             return Step(state)
         self._roster.check(event.domain)
@@ -112,7 +117,7 @@ class SoldierHandler(Handler[SoldierState]):
         """When a waiting frame has waited long enough."""
         if state.waiting is None or self._grace is None:
             return None
-        return state.since + self._grace
+        return 0.0 if state.since is None else state.since + self._grace
 
     def wake(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
         """Plan what has waited long enough."""
@@ -123,7 +128,7 @@ class SoldierHandler(Handler[SoldierState]):
         values: dict[str, Any] = {
             "closed": state.closed,
             "names": state.names,
-            "budget": state.budget,
+            "budgets": state.budgets,
             "waiting": state.waiting,
             "moment": state.moment,
         }
@@ -132,19 +137,19 @@ class SoldierHandler(Handler[SoldierState]):
         return pack(values)
 
     def load(self, key: str, data: bytes) -> SoldierState:
-        """What `save` wrote; a frame that waited is due at once."""
+        """What `save` wrote; a frame that waited begins to wait anew."""
         values = unpack(data)
         squad = None
         if "squad" in values:
             # Only the form counts: the inventory is not read yet.
             like = self._made(key, ()).start(np.zeros((1, KNOWN, 0), np.int32))
-            squad = rebuild(like, values["squad"])
+            squad = rebuild(like, values["squad"], _WHOLE)
         return SoldierState(
             domain=key,
             closed=values["closed"],
             names=tuple(values["names"]),
             squad=squad,
-            budget=msgspec.convert(values["budget"], BudgetGranted | None),
+            budgets=msgspec.convert(values["budgets"], Budgets),
             waiting=msgspec.convert(values["waiting"], DomainObserved | None),
             moment=msgspec.convert(values["moment"], Moment | None),
         )
@@ -154,9 +159,11 @@ class SoldierHandler(Handler[SoldierState]):
         frame = state.waiting
         if frame is None:
             return Step(state)
-        last = (frame.tick - 1) // self._every
-        due = self.due(state)
-        there = frame.tick == 0 or (state.budget is not None and state.budget.epoch >= last)
+        if state.since is None:
+            state.since = clock.now()  # what it was in the process before says nothing here
+        last, due = (frame.tick - 1) // self._every, self.due(state)
+        there = frame.tick == 0 or any(budget.epoch >= last for budget in state.budgets)
+        there &= self._roster.knows(frame.apps)
         if not there and (due is None or clock.now() < due):
             return Step(state)
         planned, events = self._plan(frame, state)
@@ -164,22 +171,21 @@ class SoldierHandler(Handler[SoldierState]):
 
     def _plan(self, frame: DomainObserved, state: SoldierState) -> tuple[SoldierState, list[Event]]:
         place, names = self._roster.place(frame.domain), tuple(frame.apps)
+        if not self._roster.knows(names):
+            # Declared later than it is measured, or never: without bounds nothing can be planned.
+            return replace(state, closed=frame.tick, waiting=None, since=None), []
         known = known_rows(frame.pods, place)
         squad = self._squad(names, known, state)
         plan = empty_plan(1, len(names), len(self._roster.pools))
         sensed = Sensed(feature_rows(frame), row(frame.load), row(frame.usual))
         tick = np.array([frame.tick], np.int32)
-        budget = self._binding(frame.tick, state.budget)
+        budget = binding(frame.tick, state.budgets)
         report = self._made(frame.domain, names).step(
             tick, known, sensed, briefing_of(budget, self._roster), squad, plan
         )
         planned = _planned(frame, known, plan, report, squad, place, budget)
-        state = replace(state, closed=frame.tick, names=names, squad=squad, waiting=None, since=0.0)
+        state = replace(state, closed=frame.tick, names=names, squad=squad, waiting=None)
         return self._record(planned, frame, state)
-
-    def _binding(self, tick: int, budget: BudgetGranted | None) -> BudgetGranted | None:
-        """A budget binds from the tick after the one that it was made from."""
-        return budget if budget is not None and budget.tick < tick else None
 
     def _squad(self, names: tuple[str, ...], known: I32, state: SoldierState) -> SoldiersState:
         fresh = self._made(state.domain, names).start(known)
@@ -190,10 +196,10 @@ class SoldierHandler(Handler[SoldierState]):
         return refit(state.squad, fresh, state.names, names, _WHOLE)
 
     def _made(self, domain: str, names: tuple[str, ...]) -> Soldiers:
-        made = self._soldiers.get(domain)
-        if made is None or made[0] != names:
+        made, basis = self._soldiers.get(domain), (names, self._roster.version)
+        if made is None or made[0] != basis:
             inventory = self._roster.inventory_of(names)
-            made = names, Soldiers(inventory, self._parameters, Parts())
+            made = basis, Soldiers(inventory, self._parameters, Parts())
             self._soldiers[domain] = made
         return made[1]
 
@@ -208,11 +214,6 @@ class SoldierHandler(Handler[SoldierState]):
         if state.moment is not None:
             step = [transition(state.moment, now, planned)]
         return replace(state, moment=now), [planned, *step]
-
-
-def decision_id(domain: str, tick: int, epoch: int) -> str:
-    """The same whenever the tick is decided again."""
-    return f"{domain}/{tick}/{epoch}/{POLICY}"
 
 
 def _planned(

@@ -147,3 +147,27 @@ def test_a_service_that_dies_in_the_middle_of_a_tick_changes_nothing(
             running.bus.fail_next(victim, moment)
     assert _same_as_undisturbed(running, 14)
     assert _applied_once(running)
+
+
+@pytest.mark.parametrize("victim", SERVICES)
+def test_a_service_that_is_dead_while_a_minute_begins_and_others_go_on_changes_nothing(
+    victim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, run, deaths = system(), MemoryBus.run, []
+
+    def run_on(bus: MemoryBus) -> None:
+        try:
+            run(bus)
+        except Killed:
+            deaths.append(running.cluster.tick)
+            run(bus)  # without it
+            bus.start(victim)
+            run(bus)
+
+    monkeypatch.setattr(MemoryBus, "run", run_on)
+    for tick in islice(running.ticks(), 14):
+        if tick + 1 in (6, 12):
+            running.bus.fail_next(victim, "save")
+    assert deaths == [6, 12]
+    assert _same_as_undisturbed(running, 14)
+    assert _applied_once(running)

@@ -8,8 +8,10 @@ import pytest
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.codec import LIMIT_BYTES, Malformed, Oversized, decode, encode
+from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
+from schemas.override_issued import OverrideIssued
 from schemas.rejected import Rejected
 from tests.contract.contract_data import structured
 
@@ -91,7 +93,8 @@ def test_a_tombstone_is_none_on_a_compacted_topic_and_refused_elsewhere(
         ("schema", {"time": "2026-13-01T00:00:00Z"}, r"`\$\.time`, got '2026-13"),
         ("schema", {"time": "٢٠٢٦-11-27T08:00:00Z"}, r"matching regex"),
         ("schema", {"status": "maybe"}, r"Invalid enum value 'maybe'"),
-        ("schema", {"tick": 2**53}, r"<= 9007199254740991 .* got 9007199254740992"),
+        ("schema", {"tick": 2**31}, r"<= 2147483647 .* got 2147483648"),
+        ("schema", {"time": "2026-02-31T00:00:00Z"}, r"exists in `time`, got '2026-02-31"),
         ("schema", {"pool_cores": {"general": -1}}, r">= 0"),
         ("schema", {"cores": math.nan}, r"Expected `float`, got `null`"),
     ],
@@ -103,6 +106,25 @@ def test_values_out_of_type_or_range_are_refused_and_named(
     with pytest.raises(Malformed, match=words) as refused:
         decode(TOPIC, value)
     assert refused.value.kind == kind
+
+
+@pytest.mark.parametrize("field", ["starts_at", "ends_at"])
+def test_a_day_that_no_calendar_has_is_refused_in_every_field_that_is_a_time(field: str) -> None:
+    plain = EventScheduled(
+        name="sale", domains=["payments"], starts_at=TIME, ends_at=TIME, expected_factor=2.0
+    )
+    event = msgspec.structs.replace(plain, **{field: "2026-02-30T00:00:00Z"})
+    with pytest.raises(Malformed, match=f"`{field}`, got '2026-02-30"):
+        encode(event, "collector")
+    with pytest.raises(Malformed, match=f"`{field}`, got '2026-02-30"):
+        decode("hirl.event-scheduled.v1", msgspec.json.encode(event))
+
+
+def test_an_order_may_have_no_end_but_none_that_never_comes() -> None:
+    order = OverrideIssued(scope="cluster", kind="cluster", pause="all")
+    assert encode(order, "operator")
+    with pytest.raises(Malformed, match="`until`"):
+        encode(msgspec.structs.replace(order, until="2026-02-31T00:00:00Z"), "operator")
 
 
 @pytest.mark.parametrize(

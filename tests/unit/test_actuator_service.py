@@ -1,17 +1,26 @@
+import asyncio
 from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from schemas.breaker_changed import BreakerChanged
+from schemas.domain_observed import DomainObserved
+from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
-from services._kit.handler import Service
-from services._kit.memory import MemoryBus
-from services.actuator.decide import ActuatorHandler
-from services.actuator.permission import Modes
-from services.actuator.target import Write, Written
+from services._kit.handler import Service, Step
+from services._kit.memory import Killed, MemoryBus
+from services.actuator.decide import ActuatorHandler, ActuatorState
+from services.actuator.permission import Modes, Permissions
+from services.actuator.simulated import SimulatedTarget
+from services.actuator.target import Change, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler
 from tests.services_data import (
@@ -35,7 +44,7 @@ class Target:
     def __init__(self) -> None:
         self.journal: list[tuple[str, str, int]] = []
         self.writes: list[Write] = []
-        self.reachable = True
+        self.reachable = self.talks = True
 
     async def carry_out(self, write: Write) -> Written:
         self.writes.append(write)
@@ -47,18 +56,21 @@ class Target:
                 answers[change.app] = "refused"
             elif entry not in self.journal:
                 self.journal.append(entry)
-        return Written(domain=write.domain, tick=write.tick, answers=answers)
+        said = answers if self.talks else {}
+        return Written(domain=write.domain, tick=write.tick, answers=said)
 
 
 class System:
-    def __init__(self, modes: Modes | None = None, use: float = HOT) -> None:
+    def __init__(
+        self, modes: Modes | None = None, use: float = HOT, stale_s: float | None = STALE_S
+    ) -> None:
         self.clock, self.target = ManualClock(1000.0), Target()
         self.bus = MemoryBus(self.clock)
         self.bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
         self.bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
         self.bus.add(
             lambda: Service(
-                ActuatorHandler(CLUSTER, modes or Modes(), self.clock, GRACE_S, STALE_S),
+                ActuatorHandler(CLUSTER, modes or Modes(), self.clock, GRACE_S, stale_s),
                 self.target,
             )
         )
@@ -70,6 +82,42 @@ class System:
         self.bus.publish(sampled(tick, use=use))
         self.bus.run()
         return self.bus.events(ScaleApplied)[-1]
+
+
+class Alone:
+    """An actuator without a bus, and what the others say of a few ticks."""
+
+    def __init__(self, grace_s: float | None = None) -> None:
+        others = System()
+        for tick in (1, 2, 3):
+            others.apply(tick)
+        self.frames = {frame.tick: frame for frame in others.bus.events(DomainObserved)}
+        self.plans = {plan.tick: plan for plan in others.bus.events(ScalePlanned)}
+        self.clock = ManualClock(1000.0)
+        self.handler = ActuatorHandler(CLUSTER, Modes(), self.clock, grace_s, None)
+        for event in (*inventory(), heartbeat(0)):
+            self.handler.learn(event)
+        self.state = self.handler.start(DOMAIN)
+
+    def take(self, *events: Event) -> list[Write]:
+        """What is asked of the target, which says yes to all of it."""
+        return [write for e in events for write in self._carry(self._handle(e))]
+
+    def restart(self) -> None:
+        self.state = self.handler.load(DOMAIN, self.handler.save(self.state))
+
+    def wake(self) -> list[Write]:
+        return self._carry(self.handler.wake(self.state, self.clock))
+
+    def _handle(self, event: Event) -> Step[ActuatorState]:
+        return self.handler.handle(event, self.state, self.clock)
+
+    def _carry(self, step: Step[ActuatorState]) -> list[Write]:
+        self.state = step.state
+        for write in step.writes:
+            yes = Written(domain=DOMAIN, tick=write.tick, answers={})
+            self.state = self.handler.written(yes, self.state, self.clock).state
+        return list(step.writes)
 
 
 def test_changes_are_applied_and_the_tick_is_closed() -> None:
@@ -144,7 +192,7 @@ def test_without_a_breaker_ever_heard_nothing_is_changed() -> None:
     system.bus.publish(*inventory(), sampled(0, use=HOT), granted(0), sampled(1, use=HOT))
     system.bus.advance(3 * GRACE_S)
     reasons = {reason for e in system.bus.events(ScaleApplied) for reason in e.reasons}
-    assert reasons <= {"breaker-stale", "newer-plan"}
+    assert reasons == {"breaker-stale"}
     assert target.journal == []
 
 
@@ -169,16 +217,20 @@ def test_a_paused_domain_is_left_alone_until_the_order_is_lifted() -> None:
 
 def test_a_restart_between_write_and_answer_applies_nothing_twice() -> None:
     system = System()
-    system.apply()
+    system.bus.run()
+    system.bus.publish(sampled(1, use=HOT))
+    system.bus.fail_next("actuator", "publish")
+    with pytest.raises(Killed):
+        system.bus.run()
     before = list(system.target.journal)
-    system.bus.kill("actuator", redeliver=3)
+    assert [entry[0] for entry in before] == list(APPS)
+    assert [done.tick for done in system.bus.events(ScaleApplied)] == [0]
     system.bus.start("actuator")
     system.bus.run()
     assert system.target.journal == before
-    ids = [done.decision_id for done in system.bus.events(ScaleApplied) if done.apps]
-    assert set(ids) == {
-        plan.decision_id for plan in system.bus.events(ScalePlanned) if plan.changes
-    }
+    assert [write.tick for write in system.target.writes] == [0, 1, 1]
+    done = system.bus.events(ScaleApplied)[-1]
+    assert (done.tick, set(done.outcomes)) == (1, {"applied"})
 
 
 def test_a_target_that_cannot_be_reached_holds_the_changes() -> None:
@@ -189,20 +241,204 @@ def test_a_target_that_cannot_be_reached_holds_the_changes() -> None:
     assert set(done.reasons) == {"target-refused"}
 
 
-def test_a_plan_that_waits_is_superseded_by_the_next() -> None:
-    handler = ActuatorHandler(CLUSTER, Modes(), ManualClock(), None, None)
-    for event in inventory():
-        handler.learn(event)
+def test_a_target_that_does_not_answer_for_an_app_has_not_changed_it() -> None:
     system = System()
-    system.apply()
-    first, second = system.bus.events(ScalePlanned)
-    step = handler.handle(first, handler.start(DOMAIN), ManualClock())
-    assert step.events == ()
-    step = handler.handle(second, step.state, ManualClock())
+    system.target.talks = False
+    done = system.apply()
+    assert set(done.outcomes) == {"held"}
+    assert set(done.reasons) == {"target-silent"}
+    assert done.replicas == done.replicas_before
+
+
+def test_a_target_that_says_no_is_quoted() -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=422, text="tick 9 has not come yet")
+
+    async def ask() -> Written:
+        server = web.Application()
+        server.router.add_route("*", "/{path:.*}", refuse)
+        async with TestServer(server) as running:
+            target = SimulatedTarget(str(running.make_url("")), 1.0, 1.0)
+            said = await target.carry_out(Write(domain=DOMAIN, tick=9, changes=[change]))
+            assert target._session is not None
+            await target._session.close()
+            return said
+
+    change = Change(app=APPS[0], replicas=3, cpu_request=0, memory_request=0, decision_id="d")
+    said = asyncio.run(ask())
+    assert said.answers == {APPS[0]: "refused"}
+    assert "tick 9 has not come yet" in said.detail
+
+
+def test_a_plan_that_waits_is_superseded_by_the_next() -> None:
+    alone = Alone()
+    first, second = alone.plans[1], alone.plans[2]
+    assert first.changes > 0
+    assert alone.take(first) == []
+    step = alone.handler.handle(second, alone.state, alone.clock)
     (gone,) = step.events
     assert isinstance(gone, ScaleApplied)
     assert gone.decision_id == first.decision_id
-    assert set(gone.outcomes) <= {"superseded"}
+    assert gone.apps == list(APPS)
+    assert set(gone.outcomes) == {"superseded"}
+
+
+def test_plans_that_are_a_tick_behind_the_frames_are_applied() -> None:
+    alone = Alone()
+    alone.take(granted(0), alone.frames[1])
+    for tick in (1, 2):
+        (write,) = alone.take(alone.frames[tick + 1], alone.plans[tick])
+        assert write.tick == tick
+        assert [change.app for change in write.changes] == list(APPS)
+    assert list(alone.state.frames) == [3]
+
+
+def test_a_plan_whose_frame_never_comes_is_held_when_the_grace_period_is_over() -> None:
+    alone = Alone(GRACE_S)
+    assert alone.take(granted(0), alone.frames[2], alone.plans[1]) == []
+    alone.clock.advance(GRACE_S)
+    (write,) = alone.wake()
+    assert (write.tick, write.changes) == (1, [])
+
+
+def test_a_frame_that_came_while_its_plan_waited_outlives_a_restart() -> None:
+    alone = Alone()
+    alone.take(alone.plans[1])
+    before = alone.state
+    alone.take(alone.frames[1])
+    assert alone.state is not before
+    alone.restart()
+    (write,) = alone.take(granted(0))
+    assert [change.app for change in write.changes] == list(APPS)
+
+
+def test_frames_that_are_ahead_outlive_a_restart() -> None:
+    alone = Alone()
+    alone.take(granted(0), alone.frames[1], alone.frames[2], alone.plans[1])
+    alone.restart()
+    (write,) = alone.take(alone.plans[2])
+    assert [change.app for change in write.changes] == list(APPS)
+
+
+def test_a_plan_that_waited_before_a_restart_still_waits_for_its_frame() -> None:
+    alone = Alone(GRACE_S)
+    alone.take(granted(0), alone.plans[1])
+    alone.restart()
+    assert alone.handler.due(alone.state) == 0.0
+    assert alone.wake() == []
+    assert alone.handler.due(alone.state) == alone.clock.now() + GRACE_S
+    (write,) = alone.take(alone.frames[1])
+    assert [change.app for change in write.changes] == list(APPS)
+
+
+def test_frames_without_plans_are_acknowledged_all_the_same() -> None:
+    bus, many = MemoryBus(ManualClock(1000.0)), 50
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(ActuatorHandler(CLUSTER, Modes(), bus.clock, GRACE_S, STALE_S)))
+    bus.publish(*inventory(), *pools(0), heartbeat(0), *(sampled(tick) for tick in range(many)))
+    bus.run()
+    assert len(bus.events(DomainObserved)) == many
+    assert bus._seats["actuator"].committed[topic_of(DomainObserved).name] > many - 8
+
+
+@pytest.mark.parametrize(("tick", "breaker"), [(6, "closed"), (7, "stale")])
+def test_a_dead_breaker_is_stale_by_event_time_after_a_restart(tick: int, breaker: str) -> None:
+    system = System(stale_s=None)
+    system.bus.run()
+    system.bus.kill("actuator")
+    system.bus.start("actuator")
+    system.bus.publish(granted(tick - 1, epoch=1))
+    done = system.apply(tick)
+    assert done.breaker == breaker
+    assert set(done.outcomes) == {"applied" if breaker == "closed" else "held"}
+
+
+def test_apps_whose_pods_nobody_told_are_left_alone() -> None:
+    alone = Alone()
+    pods = alone.frames[1].pods
+    unknown = msgspec.structs.replace(pods, cpu_request=[0, 1000, 1000], replicas=[10, 0, 10])
+    frame = msgspec.structs.replace(alone.frames[1], pods=unknown)
+    alone.take(granted(0), frame)
+    step = alone.handler.handle(alone.plans[1], alone.state, alone.clock)
+    assert step.state.pending is not None
+    done = step.state.pending.applied
+    assert done.outcomes == ["held", "held", "applied"]
+    assert done.reasons[:2] == ["pods-unknown"] * 2
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("breaker", "pause", "step", "why"),
+    [
+        ("half-open", "none", -1, "breaker-half-open"),
+        ("half-open", "none", 1, ""),
+        ("closed", "scale-in", -1, "paused"),
+        ("closed", "scale-in", 1, ""),
+        ("closed", "scale-out", 1, "paused"),
+        ("closed", "scale-out", -1, ""),
+    ],
+)
+def test_smaller_pods_are_a_decrease_as_fewer_are(
+    column: int, breaker: str, pause: Any, step: int, why: str
+) -> None:
+    steps = [0, 0, 0]
+    steps[column] = step
+    app = declared(pause=pause)
+    assert Permissions(Modes(), None).objection(app, steps, [], breaker) == why
+
+
+def test_an_order_changes_nothing_in_preview() -> None:
+    system = System(Modes("preview"))
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", replicas=3))
+    assert set(system.apply().outcomes) == {"held"}
+    assert system.target.journal == []
+
+
+def test_an_order_stays_within_the_declared_bounds() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", replicas=5000))
+    system.bus.publish(OverrideIssued(scope=APPS[1], kind="app", replicas=0))
+    assert system.apply().replicas[:2] == [50, 2]
+
+
+def test_an_order_to_the_cluster_stops_everybody_whatever_was_ordered_closer_by() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", mode="auto", replicas=3))
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", mode="canary"))
+    system.bus.publish(OverrideIssued(scope="cluster", kind="cluster", mode="off"))
+    done = system.apply()
+    assert set(done.reasons) == {"off"}
+    assert done.mode == "off"
+    assert system.target.journal == []
+
+
+def test_what_is_removed_from_the_topics_no_longer_counts() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", pause="all"))
+    assert set(system.apply(1).reasons) == {"paused"}
+    system.bus.put(topic_of(OverrideIssued).name, DOMAIN.encode(), None)
+    assert set(system.apply(2).outcomes) == {"applied"}
+    system.bus.put(topic_of(BreakerChanged).name, DOMAIN.encode(), None)
+    system.bus.publish(sampled(3, use=HOT))
+    system.bus.advance(2 * GRACE_S)
+    assert set(system.bus.events(ScaleApplied)[-1].reasons) == {"breaker-stale"}
+
+
+def test_the_answer_names_the_budget_that_the_actuator_went_by() -> None:
+    alone = Alone()
+    alone.take(granted(0), alone.frames[2])
+    stale = msgspec.structs.replace(alone.plans[2], epoch=-1)
+    step = alone.handler.handle(stale, alone.state, alone.clock)
+    assert step.state.pending is not None
+    assert step.state.pending.applied.epoch == 0
+
+
+def test_bounds_that_are_declared_anew_count_at_once() -> None:
+    system = System()
+    system.bus.run()
+    system.bus.publish(*(declared(app, max_replicas=10) for app in APPS))
+    done = system.apply()
+    assert "applied" not in done.outcomes
 
 
 def test_increases_beyond_the_budget_are_cut_whoever_planned_them() -> None:

@@ -3,11 +3,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
+from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
-from services._kit.handler import Service
+from services._kit.frames import PODS
+from services._kit.handler import Refused, Service
 from services._kit.memory import MemoryBus
+from services._kit.roster import Roster
 from services.aggregator.decide import AggregatorHandler
 from tests.services_data import APPS, CLUSTER, declared, inventory, pools, sampled
 
@@ -136,3 +140,120 @@ def test_a_domain_that_nobody_knows_is_a_dead_letter(bus: MemoryBus) -> None:
     (letter,) = bus.dead_letters
     assert letter.error == "unknown-domain"
     assert "payments" in letter.detail
+
+
+SILENT: dict[str, Any] = {name: [] for name in PODS}
+"""A source that does not know what the API server answers."""
+
+
+def test_an_app_whose_pods_nobody_told_of_is_missing_though_its_metrics_come(
+    bus: MemoryBus,
+) -> None:
+    bus.publish(sampled(0, **SILENT))
+    (frame,) = frames(bus)
+    assert frame.missing == list(APPS)
+    assert frame.features["missing"] == [1.0] * 3
+    assert frame.measured["rps"] == [None] * 3
+
+
+def test_what_was_told_of_pods_is_believed_for_three_ticks_also_after_a_restart(
+    bus: MemoryBus,
+) -> None:
+    bus.publish(sampled(0), sampled(1, **SILENT))
+    frames(bus)
+    bus.kill("aggregator")
+    bus.start("aggregator")
+    bus.publish(sampled(2, **SILENT), sampled(3, **SILENT), sampled(4, **SILENT), sampled(5))
+    assert [frame.missing for frame in frames(bus)] == [[], [], [], [], list(APPS), []]
+
+
+def test_an_app_that_comes_later_is_missing_until_its_pods_are_told_of(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    frames(bus)
+    bus.publish(declared("payments-0000"))
+    bus.publish(sampled(1, apps=["payments-0000", *APPS], **SILENT))
+    assert frames(bus)[-1].missing == ["payments-0000"]
+
+
+def test_a_target_that_is_declared_anew_counts_from_the_next_tick(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    assert frames(bus)[-1].features["headroom"] == pytest.approx([0.75] * 3)
+    bus.publish(*(declared(app, latency_target_s=0.1) for app in APPS))
+    bus.publish(sampled(1))
+    assert frames(bus)[-1].features["headroom"] == pytest.approx([0.5] * 3)
+
+
+def test_a_tick_from_the_future_does_not_silence_its_domain(bus: MemoryBus) -> None:
+    bus.publish(sampled(0), sampled(361), sampled(1))
+    assert [frame.tick for frame in frames(bus)] == [0, 1]
+    assert [letter.error for letter in bus.dead_letters] == ["tick-from-the-future"]
+
+
+def test_a_long_pause_of_the_source_is_no_mistake(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    frames(bus)
+    bus.advance(60.0)
+    bus.publish(sampled(1000))
+    assert [frame.tick for frame in frames(bus)] == [0, 1000]
+
+
+def test_without_requests_there_is_no_latency_and_nothing_is_missing(bus: MemoryBus) -> None:
+    idle: dict[str, Any] = {name: [0.0, 100.0, 100.0] for name in ("rps", "throughput")}
+    for name in ("errors", "latency_p50_s", "latency_p99_s"):
+        idle[name] = [None, None, 0.1]
+    bus.publish(sampled(0, **idle))
+    (frame,) = frames(bus)
+    assert frame.missing == [APPS[1]], "with requests, a latency that did not arrive is missing"
+    assert frame.measured["latency_p99_s"] == [0.0, None, pytest.approx(0.1)]
+
+
+def test_a_pod_counts_once_in_a_tick_however_often_its_batch_comes(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    pods = [f"pod-{n}" for n in range(10)]
+    silent = [None, *[20.0] * 9]
+    first = sampled(1, apps=[APPS[0]] * 10, pods=pods, final=False, rps=silent)
+    whole = sampled(1, apps=[APPS[0]] * 10, pods=pods, final=False, rps=[20.0] * 10)
+    bus.publish(first, first, whole, sampled(1, apps=list(APPS[1:])))
+    frame = frames(bus)[-1]
+    assert frame.measured["rps"][0] == pytest.approx(200)
+    assert frame.measured["measured_pods"][0] == 10
+
+
+def test_an_app_of_a_domain_that_nobody_knows_is_a_dead_letter(bus: MemoryBus) -> None:
+    bus.publish(declared("payments-0009", domain="paymnets"), sampled(0))
+    assert frames(bus)[-1].apps == list(APPS)
+    assert [letter.error for letter in bus.dead_letters] == ["unknown-domain"]
+
+
+def test_a_tombstone_ends_an_app(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    frames(bus)
+    bus.put(topic_of(AppDeclared).name, APPS[0].encode(), None)
+    bus.publish(sampled(1))
+    assert frames(bus)[-1].apps == list(APPS[1:])
+
+
+def test_the_roster_has_another_version_when_something_else_is_declared() -> None:
+    roster = Roster(CLUSTER)
+    roster.learn(declared())
+    first = roster.version
+    roster.learn(declared())
+    assert roster.version == first
+    roster.learn(declared(max_replicas=9))
+    assert roster.version > first
+
+
+def test_the_roster_knows_the_last_word_of_apps_that_went_lately(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services._kit.roster._GONE_KEPT", 2)
+    roster = Roster(CLUSTER)
+    for app in APPS:
+        roster.learn(declared(app, max_replicas=7))
+        roster.forget(app)
+    assert roster.everybody() == ()
+    assert roster.knows(APPS[1:])
+    assert roster.inventory_of(APPS[1:]).max_replicas.tolist() == [7, 7]
+    assert not roster.knows(APPS)
+    with pytest.raises(Refused, match=f"unknown-app: .* got {APPS[0]}"):
+        roster.inventory_of(APPS)

@@ -1,6 +1,7 @@
 """The breaker on the memory bus."""
 
 import itertools
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -15,11 +16,11 @@ from schemas.domain_observed import DomainObserved, Pods
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
-from services._kit.handler import Service
+from services._kit.handler import Refused, Service
 from services._kit.memory import MemoryBus
 from services._kit.settings import BadSettings, KitSettings, load
 from services.breaker.app import build
-from services.breaker.decide import BreakerHandler
+from services.breaker.decide import BreakerHandler, BreakerState
 from services.breaker.settings import Settings
 from services.breaker.watch import SETTLE_TICKS, WATCH_TICKS
 
@@ -284,6 +285,24 @@ def test_a_state_saved_with_other_windows_can_be_loaded() -> None:
         said, _ = play(handler, [frame(2)], data)
         assert said[0].state == "closed"
         assert handler.load(DOMAIN, data).memory.risk.shape == (1, 1, length)
+
+
+def test_a_state_of_other_rules_is_refused_and_the_domain_starts_anew() -> None:
+    class Older(BreakerHandler):
+        def save(self, state: BreakerState) -> bytes:
+            held = np.zeros((1, 1, 99), np.int32)
+            return super().save(replace(state, memory=state.memory._replace(held=held)))
+
+    data = Older(SHORT, None).save(Older(SHORT, None).start(DOMAIN))
+    with pytest.raises(Refused, match="`held`"):
+        BreakerHandler(SHORT, None).load(DOMAIN, data)
+    crew = iter([Older, Older, BreakerHandler])
+    bus = MemoryBus()
+    bus.add(lambda: Service(next(crew)(SHORT, None)))
+    assert len(answers(bus, frame(0))) == 1
+    bus.kill("breaker")
+    bus.start("breaker")
+    assert states(answers(bus, frame(1)))[-1] == "closed"
 
 
 def test_settings_are_the_thresholds_and_nothing_else() -> None:

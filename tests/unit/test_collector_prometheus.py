@@ -180,6 +180,15 @@ def test_the_api_servers_columns_are_whole_and_apps_without_them_come_apart() ->
     assert (untold.apps, untold.replicas, untold.rps, untold.final) == (["web"], [], [7.0], True)
 
 
+def test_a_count_that_no_array_holds_is_not_told() -> None:
+    pods = {name: [series("2", app="api", namespace="shop")] for name in PODS}
+    pods["restarts"] = [series("3e9", app="api", namespace="shop")]
+    observed = FakePrometheus(**pods).use(
+        once, Queries(queries={name: Query(query=name) for name in PODS})
+    )
+    assert batches(observed)["shop"].replicas == []
+
+
 def test_without_an_inventory_apps_are_found_once_and_nothing_is_changed_about_them() -> None:
     async def twice(source: PrometheusSource) -> tuple[Observed, Observed]:
         first = await source.observe(-1)

@@ -1,5 +1,6 @@
 """The files of the Prometheus source are checked once, and what is wrong is one line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,27 @@ def test_apps_without_an_ordinal_are_in_the_order_of_the_file(tmp_path: Path) ->
     declared = load_declared(file)
     assert [(app.app, app.ordinal) for app in declared.apps] == [("web", 0), ("api", 7), ("etl", 2)]
     assert declared.calendar[0].expected_factor == 2
+
+
+def test_an_announcement_on_a_day_that_does_not_exist_is_refused_in_one_line(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(
+        "apps: []\n"
+        "calendar:\n"
+        "- {name: sale, domains: [shop], starts_at: '2026-02-31T10:00:00Z',\n"
+        "   ends_at: '2026-03-01T11:00:00Z', expected_factor: 2}\n"
+    )
+    with pytest.raises(BadQueries, match="sale: expected a time that exists in `starts_at`"):
+        load_declared(file)
+
+
+@pytest.mark.parametrize("name", ["pending", "starting"])
+def test_pods_without_a_node_are_none_where_no_series_says_so(name: str) -> None:
+    """kube-state-metrics has the series of unschedulable pods only while there are some."""
+    query = load_queries().queries[name].query
+    assert re.search(r"kube_pod_status_unschedulable\S+\s+or 0 \* sum .*spec_replicas", query)
 
 
 def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 import pytest
 
+from models.control.heuristic.commander import VALID_MIN
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
+from schemas.pool_observed import PoolObserved
 from schemas.scale_planned import ScalePlanned, Sums
+from schemas.topics import topic_of
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
@@ -128,6 +131,41 @@ def test_before_any_pool_was_seen_nothing_is_granted(bus: MemoryBus) -> None:
         bus.publish(planned(domain, 0), forecast(domain, 0))
     bus.advance(GRACE_S + 0.1)
     assert budgets(bus) == []
+
+
+def test_before_every_domain_was_heard_nothing_is_granted(bus: MemoryBus) -> None:
+    first, *rest = CLUSTER.domain_names
+    for domain in rest:
+        bus.publish(planned(domain, 0), forecast(domain, 0))
+    bus.publish(*pools(0))
+    bus.advance(GRACE_S + 0.1)
+    assert budgets(bus) == []
+    bus.publish(planned(first, 6), forecast(first, 6))
+    bus.advance(GRACE_S + 0.1)
+    assert {budget.domain for budget in budgets(bus)} == {first, *rest}
+
+
+def test_a_minute_of_which_nothing_came_is_acknowledged(bus: MemoryBus) -> None:
+    bus.publish(*pools(0))
+    bus.advance(GRACE_S + 0.1)
+    committed = bus._seats["commander"].committed[topic_of(PoolObserved).name]
+    assert committed == len(CLUSTER.pool_names)
+
+
+def test_a_domain_that_fell_silent_gets_no_new_budget_and_keeps_its_part(bus: MemoryBus) -> None:
+    publish_minute(bus, 0)
+    silent, *rest = CLUSTER.domain_names
+    for tick in range(6, 6 * (VALID_MIN + 2), 6):
+        for domain in rest:
+            bus.publish(planned(domain, tick, held=400.0, distress=4000.0), forecast(domain, tick))
+        bus.publish(*pools(tick))
+        bus.advance(GRACE_S + 0.1)
+    found = budgets(bus)
+    last = max(budget.tick for budget in found)
+    assert max(budget.tick for budget in found if budget.domain == silent) == last - 6
+    at_last = [budget for budget in found if budget.tick == last]
+    assert [budget.domain for budget in at_last] == rest
+    assert sum(budget.share for budget in at_last) + at_last[0].reserve < 1.0
 
 
 def test_epochs_go_on_after_a_restart_and_never_twice(bus: MemoryBus) -> None:

@@ -1,32 +1,46 @@
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
 import pytest
 
+from models.forecaster.port import Forecaster
+from models.sim.apps import F32
+from models.sim.describe.timeline import HISTORY_MINUTES
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.event_scheduled import EventScheduled
+from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.frames import MEASURED
 from services._kit.handler import Service
+from services._kit.kafka import LARGEST_STATE_BYTES
 from services._kit.memory import MemoryBus
-from services.forecaster.decide import ForecasterHandler
+from services.forecaster import model
+from services.forecaster.decide import ForecasterHandler, ForecasterState
+from services.forecaster.lately import Lately, nothing_lately, with_minute
 from tests.services_data import CLUSTER, declared, time_of
 
 GRACE_S = 2.0
 PAST_MIN = 20_160
 
 
-def build(model: str = "calendar") -> MemoryBus:
+def build(name: str = "calendar") -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(ForecasterHandler(CLUSTER, model, 120, GRACE_S)))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, name, 120, GRACE_S)))
     for place, domain in enumerate(CLUSTER.domain_names):
         bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
     return bus
 
 
-def backfill(bus: MemoryBus, rps: float = 100.0) -> None:
+def backfill(bus: MemoryBus, rps: float = 100.0, until_tick: int = 0) -> None:
+    until = time_of(until_tick)
     for domain in CLUSTER.domain_names:
+        minutes: list[float | None] = [rps] * PAST_MIN
         bus.publish(
-            DemandBackfilled(domain=domain, until_tick=0, until=time_of(0), rps=[rps] * PAST_MIN)
+            DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=minutes)
         )
 
 
@@ -64,14 +78,14 @@ def said(bus: MemoryBus, domain: str = "payments") -> list[DemandForecast]:
     return [event for event in bus.events(DemandForecast) if event.domain == domain]
 
 
-@pytest.mark.parametrize("model", ["calendar", "seasonal", "persistence"])
-def test_each_minute_has_a_forecast_of_each_domain(model: str) -> None:
-    bus = build(model)
+@pytest.mark.parametrize("name", ["calendar", "seasonal", "persistence"])
+def test_each_minute_has_a_forecast_of_each_domain(name: str) -> None:
+    bus = build(name)
     backfill(bus)
     play(bus, 0, 12)
     assert [event.tick for event in said(bus)] == [0, 6, 12]
     newest = said(bus)[-1]
-    assert newest.model == f"{model}/1"
+    assert newest.model == f"{name}/1"
     assert newest.rps[0][1] == pytest.approx(100, rel=0.05)
     assert newest.valid_until_tick > newest.tick
 
@@ -149,3 +163,117 @@ def test_a_rule_whose_time_is_over_is_made_anew() -> None:
     play(bus, 0, 48)
     assert [event.tick for event in said(bus)] == list(range(0, 49, 6))
     assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def sale(first: int, last: int) -> EventScheduled:
+    return EventScheduled(
+        name="sale",
+        domains=["payments"],
+        starts_at=time_of(first),
+        ends_at=time_of(last),
+        expected_factor=3.0,
+    )
+
+
+def test_an_announcement_that_is_taken_back_by_a_tombstone_is_not_believed() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(sale(6 * 12, 6 * 60))
+    play(bus, 0, 6)
+    bus.put(topic_of(EventScheduled).name, b"sale", None)
+    play(bus, 7, 12)
+    assert said(bus)[-1].rps[1][1] == pytest.approx(100, rel=0.1)
+
+
+def test_an_announcement_for_the_end_of_the_calendar_harms_nobody() -> None:
+    bus = build()
+    backfill(bus)
+    far = {"starts_at": "9999-12-30T00:00:00Z", "ends_at": "9999-12-31T00:00:00Z"}
+    bus.publish(msgspec.structs.replace(sale(0, 1), **far))
+    play(bus, 0, 6)
+    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def test_an_app_of_a_domain_that_nobody_knows_is_a_dead_letter_and_no_death() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(declared("typo-0001", domain="paymnets"), frame("nowhere", 0))
+    play(bus, 0, 6)
+    assert [event.tick for event in said(bus)] == [0, 6]
+    assert [letter.error for letter in bus.dead_letters] == ["unknown-domain"] * 2
+
+
+def test_an_app_whose_frame_comes_before_its_declaration_counts_when_it_is_declared() -> None:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "persistence", 120, GRACE_S)))
+    backfill(bus)
+    play(bus, 0, 6)
+    for place, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    play(bus, 7, 36, 150.0)
+    assert said(bus)[-1].rps[0][1] == pytest.approx(150, rel=0.05)
+
+
+def seen_lately(first: int, last: int, recorded: int) -> Lately:
+    """Of each minute its number."""
+    lately = nothing_lately(1)
+    for minute in range(first, last + 1):
+        lately = with_minute(lately, minute, [float(minute)], recorded)
+    return lately
+
+
+def test_minutes_are_found_by_their_number_after_a_newer_record_came() -> None:
+    lately = seen_lately(0, 719, recorded=0)
+    assert lately.between(0, 600, 719).tolist() == list(range(601, 720))
+    later = with_minute(lately, 720, [720.0], 600)
+    assert (later.first, later.end) == (601, 721), "what is recorded is not kept"
+    assert later.between(0, 600, 720).tolist() == list(range(601, 721))
+
+
+def test_minutes_that_were_not_seen_are_gaps() -> None:
+    lately = with_minute(seen_lately(1, 2, recorded=0), 5, [5.0], 0)
+    np.testing.assert_array_equal(
+        lately.between(0, 0, 6), np.array([1, 2, np.nan, np.nan, 5, np.nan], np.float32)
+    )
+
+
+def test_a_record_that_reaches_beyond_the_present_leaves_no_minute_to_keep() -> None:
+    lately = with_minute(seen_lately(0, 5, recorded=-1), 6, [6.0], 10)
+    assert lately.rps.shape == (1, 0)
+    assert with_minute(lately, 11, [11.0], 10).rps.tolist() == [[11.0]]
+
+
+def test_minutes_are_kept_as_long_as_a_rule_looks_back_and_a_pause_takes_no_room() -> None:
+    lately = with_minute(seen_lately(0, 5, recorded=-1), 10**8, [7.0], -1)
+    assert lately.rps.shape == (1, HISTORY_MINUTES)
+    assert np.isfinite(lately.rps).sum() == 1
+
+
+def test_a_newer_record_of_a_restarted_collector_takes_the_place_of_what_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    histories: list[F32] = []
+
+    def building(name: str, history: F32, *others: Any) -> Forecaster[Any]:
+        histories.append(history)
+        return model.build(name, history, *others)
+
+    monkeypatch.setattr("services.forecaster.decide.build", building)
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 12, GRACE_S)))
+    for place, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    backfill(bus)
+    play(bus, 0, 60, 100.0)
+    backfill(bus, 300.0, until_tick=60)
+    play(bus, 61, 72, 400.0)
+    assert len(histories) == 2, "made at the start, and anew when its time is over"
+    # The record ends with minute 10; minute 11 was seen, minute 12 is under way.
+    assert histories[-1][0, 0, -4:].tolist() == [300.0, 300.0, 400.0, 400.0]
+
+
+def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> None:
+    noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
+    lately = Lately(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
+    data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(ForecasterState(lately))
+    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES

@@ -1,11 +1,12 @@
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.rejected import Rejected
-from services._kit.memory import MemoryBus
+from services._kit.memory import MemoryBus, Order, oldest
 from services._kit.settings import KitSettings
 from tests.kit_conformance import Conformance
 from tests.kit_example import Example, ExampleSettings, build
@@ -16,8 +17,8 @@ class InMemory:
 
     prefix = ""
 
-    def __init__(self, journal: Path) -> None:
-        self.bus = MemoryBus()
+    def __init__(self, journal: Path, order: Order = oldest) -> None:
+        self.bus = MemoryBus(order=order)
         self._journal = journal
         self._settings = ExampleSettings(journal=str(journal))
         self._added = False
@@ -76,3 +77,11 @@ def bus(tmp_path: Path) -> InMemory:
 
 class TestMemory(Conformance):
     """The fake that is shipped."""
+
+
+class TestShuffled(Conformance):
+    """The same where topics overtake each other, as they do on Kafka."""
+
+    @pytest.fixture(params=range(3))
+    def bus(self, tmp_path: Path, request: pytest.FixtureRequest) -> InMemory:
+        return InMemory(tmp_path / "journal", Random(request.param).choice)

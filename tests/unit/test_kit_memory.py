@@ -1,9 +1,11 @@
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
+from schemas.budget_granted import BudgetGranted
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
@@ -300,3 +302,35 @@ def test_reference_data_that_makes_no_sense_is_dead_lettered() -> None:
     bus.run()
     assert [letter.error for letter in bus.dead_letters] == ["app"]
     assert counts(bus) == [1]
+
+
+def test_topics_can_overtake_each_other_and_keep_their_own_order() -> None:
+    taken: list[tuple[str, int]] = []
+
+    class Watched(Example):
+        def handle(self, event: Event, state: ExampleState, clock: Clock) -> Step[ExampleState]:
+            assert isinstance(event, MetricsSampled | BudgetGranted)
+            taken.append((type(event).__name__, event.tick))
+            return super().handle(event, state, clock)
+
+    bus = MemoryBus(order=Random(1).choice)
+    bus.add(lambda: Service(Watched(ExampleSettings())))
+    feed(bus, *range(20))
+    bus.run()
+    for name in ("MetricsSampled", "BudgetGranted"):
+        assert [tick for kind, tick in taken if kind == name] == list(range(20))
+    assert [tick for _, tick in taken] != sorted(tick for _, tick in taken)
+    assert counts(bus)[-1] == 20
+
+
+def test_inputs_that_wait_to_be_acknowledged_keep_no_values() -> None:
+    bus = MemoryBus()
+    bus.add(example)
+    bus.publish(*(sampled("a", tick) for tick in range(3)))
+    bus.run()
+    engine = bus._seats["example"].engine
+    assert engine is not None
+    assert [delivery.value for delivery in engine._unsettled["a"]] == [None] * 3
+    bus.publish(granted("a", 9))
+    bus.run()
+    assert bus._seats["example"].committed[topic_of(MetricsSampled).name] == 3

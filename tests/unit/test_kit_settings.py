@@ -60,6 +60,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ({"HIRL_KAFKA_SECURITY": "SASL_SSL"}, "kafka_user"),
         ({"HIRL_HEARTBEAT_SECONDS": "5"}, "heartbeat_seconds"),
         ({"HIRL_SPEED": "0"}, "speed"),
+        ({"HIRL_GRACE_SECONDS": "-1"}, "grace_seconds"),
+        ({"HIRL_GRACE_SECONDS": "nan"}, "grace_seconds"),
         ({"HIRL_SPEED": "nan"}, "speed"),
         ({"HIRL_CONFIG": "/nowhere.yaml"}, "/nowhere.yaml"),
     ],

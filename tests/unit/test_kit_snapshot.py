@@ -1,8 +1,10 @@
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from services._kit.handler import Refused
 from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
 
 
@@ -45,3 +47,27 @@ def test_apps_that_stay_keep_what_is_remembered_of_them() -> None:
     assert fitted.inner.by_app.tolist() == [[2.0, 101.0]]
     assert fitted.more.tolist() == [[0.0, 100.0], [0.0, 100.0]]
     assert fitted.inner.whole.tolist() == [7]
+
+
+WHOLE = frozenset({"inner.whole"})
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("more", np.zeros((2, 3), np.float32)),
+        ("more", np.zeros((3, 3))),
+        ("more", np.zeros((1, 2, 3))),
+        ("inner.whole", np.zeros(2, np.int32)),
+        ("inner.whole", [7]),
+        ("inner.by_app", None),
+    ],
+)
+def test_an_array_of_another_form_is_refused(name: str, array: NDArray[np.float64]) -> None:
+    saved = flatten(state(3, 0.5))
+    assert rebuild(state(0, 0.0), saved, WHOLE) is not None
+    with pytest.raises(Refused, match=f"`{name}`: expected"):
+        rebuild(state(0, 0.0), {**saved, name: array}, WHOLE)
+    del saved[name]
+    with pytest.raises(Refused, match=f"`{name}`: expected .* got NoneType"):
+        rebuild(state(0, 0.0), saved, WHOLE)

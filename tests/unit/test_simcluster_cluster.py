@@ -166,6 +166,19 @@ def test_a_decision_that_is_older_than_the_last_is_refused() -> None:
     assert has_now(cluster, app).replicas == now.replicas + 1
 
 
+def test_a_tick_is_decided_once_whatever_another_decision_says() -> None:
+    cluster = simulated()
+    app, other = cluster.names[0], cluster.names[1]
+    now = has_now(cluster, app)
+    cluster.apply("payments", 0, [change(app, now.replicas + 1, "d1")])
+    second = cluster.apply("payments", 0, [change(app, 1, "d2"), change(other, 1, "d2")])
+    assert [entry.outcome for entry in second] == ["superseded", "superseded"]
+    rest = cluster.apply("payments", 0, [change(other, 1, "d1")])
+    assert [entry.outcome for entry in rest] == ["applied"]
+    cluster.advance()
+    assert has_now(cluster, app).replicas == now.replicas + 1
+
+
 def test_an_empty_write_closes_the_tick() -> None:
     cluster = simulated()
     assert cluster.closed_tick("fraud") == -1

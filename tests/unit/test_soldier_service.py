@@ -1,5 +1,6 @@
 import pytest
 
+from schemas.domain_observed import DomainObserved
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
@@ -8,7 +9,7 @@ from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler
-from tests.services_data import APPS, CLUSTER, REPLICAS, granted, inventory, pools, sampled
+from tests.services_data import APPS, CLUSTER, DOMAIN, REPLICAS, granted, inventory, pools, sampled
 
 GRACE_S = 2.0
 HOT = 0.79
@@ -106,6 +107,37 @@ def test_a_tick_decided_again_after_a_restart_has_the_same_id_and_numbers(bus: M
     after = plans(bus)
     assert [plan.tick for plan in after].count(4) == 1
     assert all(plan == before[plan.tick] for plan in after if plan.tick in before)
+
+
+def test_a_minutes_first_tick_decided_again_under_its_own_budget_is_the_same(
+    bus: MemoryBus,
+) -> None:
+    bus.publish(sampled(0, use=HOT), granted(0), *(sampled(tick, use=HOT) for tick in range(1, 7)))
+    bus.run()
+    frames = bus.events(DomainObserved)
+    handler, clock = SoldierHandler(CLUSTER, parameters_of(), GRACE_S), ManualClock(1000.0)
+    for app in inventory():
+        handler.learn(app)
+    state = handler.start(DOMAIN)
+    for event in (frames[0], granted(0), *frames[1:6]):
+        state = handler.handle(event, state, clock).state
+    saved = handler.save(state)
+    (once, *_) = handler.handle(frames[6], state, clock).events
+    later = handler.handle(granted(6, cores=1.0), handler.load(DOMAIN, saved), clock).state
+    (again, *_) = handler.handle(frames[6], later, clock).events
+    assert isinstance(once, ScalePlanned)
+    assert once.epoch == 0
+    assert again == once
+
+
+def test_a_frame_that_waited_before_a_restart_still_waits_for_its_budget(bus: MemoryBus) -> None:
+    bus.publish(sampled(0), sampled(1, use=HOT))
+    bus.run()
+    bus.kill("soldier")
+    bus.start("soldier")
+    assert [plan.tick for plan in plans(bus)] == [0]
+    bus.publish(granted(0))
+    assert [plan.epoch for plan in plans(bus)] == [-1, 0]
 
 
 def test_a_minute_leaves_a_transition(bus: MemoryBus) -> None:

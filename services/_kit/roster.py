@@ -29,6 +29,7 @@ class Roster:
         self._gone: dict[str, AppDeclared] = {}
         """Their last words, the longest gone first: a frame under way may still name them."""
         self._members: dict[str, tuple[AppDeclared, ...]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
 
     def learn(self, declared: AppDeclared) -> None:
         """Take in an app, or its end."""
@@ -57,6 +58,7 @@ class Roster:
     def _changed(self) -> None:
         self.version += 1
         self._members.clear()
+        self._names.clear()
 
     def place(self, domain: str) -> int:
         """Index of a domain on every domain axis."""
@@ -71,7 +73,9 @@ class Roster:
 
     def names(self, domain: str) -> tuple[str, ...]:
         """Of the same."""
-        return tuple(app.app for app in self.members(domain))
+        if domain not in self._names:
+            self._names[domain] = tuple(app.app for app in self.members(domain))
+        return self._names[domain]
 
     def find(self, app: str) -> AppDeclared | None:
         """What was declared about an app."""

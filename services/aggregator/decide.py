@@ -129,7 +129,9 @@ class AggregatorHandler(Handler[AggregatorState]):
             return Step(state)
         _check_ahead(event, state, clock.now())
         self._fit(state)
-        draft = state.drafts.setdefault(event.tick, Draft(state.names, clock.now()))
+        draft = state.drafts.get(event.tick)
+        if draft is None:
+            draft = state.drafts[event.tick] = Draft(state.names, clock.now())
         draft.add(event)
         return self.wake(state, clock)
 

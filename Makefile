@@ -13,7 +13,7 @@ TRAIN := .venv-train
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test test-sb3 test-lock-step lint types layers presubmit format locks \
+.PHONY: help setup run test test-sb3 test-lock-step test-adapters lint types layers presubmit format locks \
 	bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -58,6 +58,9 @@ test-sb3: setup ## train with Stable-Baselines3, in an environment with torch of
 
 test-lock-step: setup ## half an hour of 1,550 apps over Kafka, bit for bit (minutes)
 	@HIRL_REQUIRE_REAL=1 HIRL_FULL_LOCK_STEP=1 $(BIN)/pytest -q tests/e2e/test_lock_step.py
+
+test-adapters: setup ## the conformance suite on every adapter of Kafka, not on Faust alone
+	@HIRL_REQUIRE_REAL=1 EVERY_ADAPTER=1 $(BIN)/pytest -q tests/integration/test_conformance.py
 
 lint: setup ## ruff: rules and format
 	@echo "lint: ruff"

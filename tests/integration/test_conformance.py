@@ -1,3 +1,4 @@
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,11 @@ from tests.kit_kafka import OnKafka
 Start = Callable[[dict[str, str]], OnKafka]
 
 
-@pytest.fixture(params=["faust", "plain"])
+# What serves is tested always; plain aiokafka, which is there to be measured against, on request.
+ADAPTERS = ("faust", "plain") if os.environ.get("EVERY_ADAPTER") else ("faust",)
+
+
+@pytest.fixture(params=ADAPTERS)
 def example(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
     made: list[OnKafka] = []
 

@@ -44,6 +44,7 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 		"$(BUS); then the same under a calibrated HPA and under rules"
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,rules
+	@echo "run: all is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/running.md"
 
 test: setup ## run the tests
 	@echo "test: running tests/"

@@ -7,7 +7,8 @@ import numpy as np
 
 from models.features.table import APP
 from models.sim.apps import F32, I8, I32
-from models.sim.observe import Observation
+from models.sim.observe import SEEN_POOL, Observation
+from models.sim.plan import Reason
 from models.sim.records import Records
 from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
 from schemas.domain_observed import DomainObserved, Pods
@@ -38,6 +39,9 @@ PODS: Final = (
 _FIRST: Final = DOMAIN + 1
 KNOWN_COLUMNS: Final = tuple(enumerate(PODS, _FIRST))
 """The same with their rows."""
+
+REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
+"""How events spell why a plan's numbers are what they are."""
 
 
 def known_rows(pods: Pods, place: int) -> I32:
@@ -88,6 +92,14 @@ def observation_of(tick: int, known: I32, rows: F32, missing: I8, pool: Records)
     """What the models take; without a pool they see none."""
     quiet = np.where(missing[:, None] == 1, np.float32(0), np.nan_to_num(rows))
     return Observation(np.array([tick], np.int32), quiet, missing, known, pool)
+
+
+def silence(apps: int) -> Observation:
+    """A tick 0 in which nobody reports and no pool is seen: for shapes."""
+    known = np.zeros((1, KNOWN, apps), np.int32)
+    rows = np.zeros((1, SAMPLES, apps), np.float32)
+    missing = np.ones((1, apps), np.int8)
+    return observation_of(0, known, rows, missing, np.zeros((1, 0), SEEN_POOL))
 
 
 def feature_rows(frame: DomainObserved) -> F32:

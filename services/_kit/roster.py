@@ -1,7 +1,7 @@
 """The inventory as it was declared on the bus: which apps a domain has, in which order."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from services._kit.handler import Refused
 _GONE_KEPT: Final = 10_000
 """Apps that are gone and still known. A frame names them until its domain's next tick closes, so
 these are many more than any frame under way could need, and no leak."""
+
+T = TypeVar("T")
 
 
 class Roster:
@@ -118,3 +120,23 @@ class Roster:
             saturation=np.array([app.saturation for app in apps], np.float32),
             request_mix=np.array(mixes, np.float32).reshape(len(apps), len(REQUEST_TYPES)),
         )
+
+
+class PerDomain(Generic[T]):
+    """What is made from the inventory of some apps of a domain, as long as they are declared so."""
+
+    def __init__(self, roster: Roster, make: Callable[[Inventory], T]) -> None:
+        self._roster, self._make = roster, make
+        self._made: dict[str, tuple[tuple[tuple[str, ...], int], T]] = {}
+
+    def of(self, domain: str, names: tuple[str, ...]) -> T:
+        """Made now, or before for the same apps."""
+        made, basis = self._made.get(domain), (names, self._roster.version)
+        if made is None or made[0] != basis:
+            made = basis, self._make(self._roster.inventory_of(names))
+            self._made[domain] = made
+        return made[1]
+
+    def without_apps(self) -> T:
+        """For its form, or to have its kernels compiled."""
+        return self._make(self._roster.inventory(()))

@@ -30,7 +30,7 @@ from schemas.scale_planned import ScalePlanned
 from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
-from services._kit.roster import Roster
+from services._kit.roster import PerDomain, Roster
 from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
 from services.actuator.permission import STALE_TICKS, Modes, Permissions
 from services.actuator.ruling import COLUMNS, Grounds, Ruling, applied_of, hold_all, rule
@@ -92,8 +92,7 @@ class ActuatorHandler(Handler[ActuatorState]):
     ) -> None:
         self._roster, self._grace, self._clock = Roster(cluster), grace_s, clock
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
-        self._rules: dict[str, tuple[tuple[tuple[str, ...], int], Actuator]] = {}
-        """By domain, with the apps and the version of the roster that they were made for."""
+        self._rules = PerDomain(self._roster, Actuator)
 
     def learn(self, event: Event) -> None:
         """Apps, orders and heartbeats."""
@@ -111,7 +110,7 @@ class ActuatorHandler(Handler[ActuatorState]):
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
-        rules, row = self._made(self._roster.domains[0], ()), np.zeros((1, 0), np.float32)
+        rules, row = self._rules.without_apps(), np.zeros((1, 0), np.float32)
         budget = briefing_of(None, self._roster).budget
         plan = empty_plan(1, 0, len(self._roster.pools))
         known, tick = np.zeros((1, KNOWN, 0), np.int32), np.zeros(1, np.int32)
@@ -178,7 +177,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         restraint = None
         if "restraint" in values:
             # Only the form counts: the inventory is not read yet.
-            restraint = rebuild(self._made(key, ()).start(1), values["restraint"], _WHOLE)
+            restraint = rebuild(self._rules.without_apps().start(1), values["restraint"], _WHOLE)
         frames = msgspec.convert(values["frames"], list[DomainObserved])
         return ActuatorState(
             domain=key,
@@ -239,7 +238,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         restraint = self._restraint(names, state)
         ruling = rule(
             plan, frame, binding(plan.tick, state.budgets), self._roster, self._permissions,
-            breaker, self._made(plan.domain, names), restraint,
+            breaker, self._rules.of(plan.domain, names), restraint,
         )  # fmt: skip
         held = replace(state, names=names, restraint=restraint)
         return self._ask(plan, frame, ruling, breaker, held)
@@ -295,19 +294,12 @@ class ActuatorHandler(Handler[ActuatorState]):
         return applied_of(plan, _before(plan, frame), ruling, grounds, outcome)
 
     def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> Restraint:
-        if state.restraint is None:
-            return self._made(state.domain, names).start(1)
-        if names == state.names:
+        if state.restraint is not None and names == state.names:
             return state.restraint
-        fresh = self._made(state.domain, names).start(1)
+        fresh = self._rules.of(state.domain, names).start(1)
+        if state.restraint is None:
+            return fresh
         return refit(state.restraint, fresh, state.names, names, _WHOLE)
-
-    def _made(self, domain: str, names: tuple[str, ...]) -> Actuator:
-        made, basis = self._rules.get(domain), (names, self._roster.version)
-        if made is None or made[0] != basis:
-            made = basis, Actuator(self._roster.inventory_of(names))
-            self._rules[domain] = made
-        return made[1]
 
 
 def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, DomainObserved]:

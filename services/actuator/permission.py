@@ -9,9 +9,9 @@ from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event, Mode
 from schemas.override_issued import OverrideIssued
+from services._kit.handler import CLUSTER
 from services._kit.times import parse
 
-CLUSTER: Final = "cluster"
 STALE_TICKS: Final = 6
 """A minute of event time."""
 _NOBODY: Final = ""

@@ -14,20 +14,19 @@ import numpy as np
 from models.control.actuator import Actuator
 from models.control.restraint import Restraint
 from models.sim.apps import I32
-from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.plan import Plan, empty_plan
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Mode
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.budgets import briefing_of
-from services._kit.frames import known_rows, row
+from services._kit.frames import REASONS, known_rows, row
 from services._kit.roster import Roster
 from services.actuator.permission import Permissions
 
 COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
-_CODES: Final = {reason.name.lower().replace("_", "-"): int(reason) for reason in Reason}
-_NAMES: Final = {code: name for name, code in _CODES.items()}
+_CODES: Final = {name: code for code, name in REASONS.items()}
 _OVERRIDE: Final = "override"
 
 
@@ -72,7 +71,7 @@ def rule(
         np.array([plan.tick], np.int32), known, row(frame.features["missing"]), row(frame.load),
         briefing_of(budget, roster).budget, restraint, numbers,
     )  # fmt: skip
-    reasons = [_NAMES[code] for code in numbers.reason[0].tolist()]
+    reasons = [REASONS[code] for code in numbers.reason[0].tolist()]
     for place, why in objections.items():
         reasons[place] = why
     columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])

@@ -19,19 +19,18 @@ from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.sim.apps import I8, I32
 from models.sim.describe.config import Cluster
 from models.sim.inventory import Inventory
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.records import Records
-from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
+from models.sim.observe import Observation
+from models.sim.state import ACTIVE, DOMAIN, KNOWN
 from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import Clock
-from services._kit.frames import measured_columns, observation_of, pods_of, unheard
+from services._kit.frames import measured_columns, observation_of, pods_of, silence, unheard
 from services._kit.handler import Handler, Refused, Step
 from services._kit.pools import PoolBook
-from services._kit.roster import Roster
+from services._kit.roster import PerDomain, Roster
 from services._kit.snapshot import fit_apps, flatten, pack, rebuild, refit, unpack
 from services.aggregator.intake import Draft
 
@@ -67,10 +66,6 @@ class AggregatorState:
     """Wall time at which the last tick closed; not saved."""
 
 
-_Declared = tuple[tuple[str, ...], int]
-"""Names of apps, and the version of the roster that described them."""
-
-
 class _Instruments:
     """The models for the apps of a domain, as long as these are declared the same."""
 
@@ -92,8 +87,8 @@ class AggregatorHandler(Handler[AggregatorState]):
             domain: {c.callee: c.calls_per_request for c in cluster.calls if c.caller == domain}
             for domain in cluster.domain_names
         }
-        self._parameters, self._grace = parameters, grace_s
-        self._instruments: dict[str, tuple[_Declared, _Instruments]] = {}
+        self._grace = grace_s
+        self._made = PerDomain(self._roster, lambda apps: _Instruments(apps, parameters))
 
     def learn(self, event: Event) -> None:
         """Apps and pools."""
@@ -111,8 +106,8 @@ class AggregatorHandler(Handler[AggregatorState]):
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
-        made = self._made(self._roster.domains[0], ())
-        nothing = _nothing(0, self._pools.records())
+        made = self._made.without_apps()
+        nothing = silence(0)._replace(pool=self._pools.records())
         made.sensing.step(nothing, made.sensing.start(nothing))
         made.encoder.encode(nothing, made.encoder.start(nothing))
 
@@ -156,7 +151,6 @@ class AggregatorHandler(Handler[AggregatorState]):
     def save(self, state: AggregatorState) -> bytes:
         """Samples of open ticks are not kept: they are delivered again."""
         values: dict[str, Any] = {
-            "domain": state.domain,
             "closed": state.closed,
             "names": state.names,
             "known": state.known,
@@ -174,7 +168,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         )
         if "sensing" in values:
             # Only the form counts: the inventory is not read yet.
-            state.sensing = rebuild(_start(self._made(key, ()), 0), values["sensing"], _WHOLE)
+            state.sensing = rebuild(_start(self._made.without_apps(), 0), values["sensing"], _WHOLE)
         return state
 
     def _closes(self, draft: Draft, state: AggregatorState, now: float) -> str | None:
@@ -193,7 +187,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             return
         if state.drafts:
             return
-        made = self._made(state.domain, names)
+        made = self._made.of(state.domain, names)
         fresh = np.zeros((1, KNOWN, len(names)), np.int32)
         fresh[0, ACTIVE], fresh[0, DOMAIN] = 1, self._roster.place(state.domain)
         state.known = fit_apps(state.known, state.names, names, fresh)
@@ -204,21 +198,12 @@ class AggregatorHandler(Handler[AggregatorState]):
             state.sensing = refit(state.sensing, start, state.names, names, _WHOLE)
         state.names = names
 
-    def _made(self, domain: str, names: tuple[str, ...]) -> _Instruments:
-        declared = names, self._roster.version
-        made = self._instruments.get(domain)
-        if made is None or made[0] != declared:
-            inventory = self._roster.inventory_of(names)
-            made = declared, _Instruments(inventory, self._parameters)
-            self._instruments[domain] = made
-        return made[1]
-
     def _close(self, tick: int, how: str, state: AggregatorState) -> DomainObserved:
         draft = state.drafts.pop(tick)
         for row, noted in draft.known.items():
             state.known[0, row, list(noted)] = list(noted.values())
         state.told[draft.told()] = tick
-        made, rows = self._made(state.domain, state.names), draft.measured()
+        made, rows = self._made.of(state.domain, state.names), draft.measured()
         missing = unheard(rows) | _untold(state.told, tick)
         seen = observation_of(tick, state.known, rows, missing, self._pools.records())
         if state.sensing is None:
@@ -259,7 +244,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         """Sums and quantiles of the domain; on a copy, because a look changes no memory."""
         if state.sensing is None:
             return {}
-        encoder = self._made(state.domain, state.names).encoder
+        encoder = self._made.of(state.domain, state.names).encoder
         features, _ = encoder.encode(seen, copy_memory(state.sensing.features))
         row = features.domain[0, self._roster.place(state.domain)]
         named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
@@ -285,12 +270,4 @@ def _untold(told: I32, tick: int) -> I8:
 
 def _start(made: _Instruments, apps: int) -> SensingState:
     """A memory of the right shapes."""
-    return made.sensing.start(_nothing(apps, np.zeros((1, 0), SEEN_POOL)))
-
-
-def _nothing(apps: int, pools: Records) -> Observation:
-    """A tick in which nobody reports."""
-    known = np.zeros((1, KNOWN, apps), np.int32)
-    missing = np.ones((1, apps), np.int8)
-    rows = np.zeros((1, SAMPLES, apps), np.float32)
-    return observation_of(0, known, rows, missing, pools)
+    return made.sensing.start(silence(apps))

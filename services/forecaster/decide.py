@@ -24,7 +24,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from services._kit.clock import Clock
-from services._kit.frames import known_rows, measured_rows, observation_of, unheard
+from services._kit.frames import known_rows, measured_rows, observation_of, silence, unheard
 from services._kit.gathering import Gathering
 from services._kit.handler import Handler, Refused, Step
 from services._kit.roster import Roster
@@ -105,8 +105,8 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
-        minutes = start_minutes(_blank(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
-        take_in(_blank(0), minutes, self._per_minute)
+        minutes = start_minutes(silence(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
+        take_in(silence(0), minutes, self._per_minute)
 
     def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is one
         """Nothing seen yet."""
@@ -206,7 +206,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         """The same stretch, with what was remembered."""
         origin, names = saved["origin"], tuple(saved["names"])
         model = self._built(origin, axis, state)
-        started = model.start(_blank(len(names)))
+        started = model.start(silence(len(names)))
         remembered: dict[str, Any] = {"minutes": Minutes(**saved["minutes"])}
         if isinstance(started, CalendarState) and saved["begun"].shape == started.begun.shape:
             remembered |= {name: saved[name] for name in ("begun", "over", "quiet")}
@@ -269,13 +269,6 @@ def _memory_of(course: Course) -> dict[str, Any]:
     if isinstance(course.state, CalendarState):
         values |= {name: getattr(course.state, name) for name in ("begun", "over", "quiet")}
     return values
-
-
-def _blank(apps: int) -> Observation:
-    known = np.zeros((1, KNOWN, apps), np.int32)
-    rows = np.zeros((1, SAMPLES, apps), np.float32)
-    missing = np.ones((1, apps), np.int8)
-    return observation_of(0, known, rows, missing, np.zeros((1, 0), SEEN_POOL))
 
 
 def _fit_state(

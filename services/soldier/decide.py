@@ -19,7 +19,7 @@ from models.control.heuristic.squad import SoldiersState
 from models.features.table import APP
 from models.sim.apps import I32
 from models.sim.describe.config import Cluster
-from models.sim.plan import Plan, Reason, empty_plan
+from models.sim.plan import Plan, empty_plan
 from models.sim.state import CPU_REQUEST, KNOWN, MEMORY_REQUEST, REPLICAS
 from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
@@ -29,16 +29,15 @@ from schemas.scale_planned import ScalePlanned, Sums
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
-from services._kit.frames import feature_rows, known_rows, row
+from services._kit.frames import REASONS, feature_rows, known_rows, row
 from services._kit.handler import Handler, Step
 from services._kit.identity import POLICY, decision_id
-from services._kit.roster import Roster
+from services._kit.roster import PerDomain, Roster
 from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
 from services.soldier.transition import Moment, moment_of, transition
 
 _WHOLE: Final = frozenset({"memory.minute", "restraint.decreased", "epoch", "release", "overruns"})
 """What is remembered of a domain as a whole."""
-_REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
 
 
 @dataclass
@@ -67,10 +66,9 @@ class SoldierHandler(Handler[SoldierState]):
     reference = (AppDeclared,)
 
     def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
-        self._roster, self._parameters, self._grace = Roster(cluster), parameters, grace_s
+        self._roster, self._grace = Roster(cluster), grace_s
         self._every = max(1, 60 // cluster.tick_seconds)
-        self._soldiers: dict[str, tuple[tuple[tuple[str, ...], int], Soldiers]] = {}
-        """By domain, with the apps and the version of the roster that they were made for."""
+        self._soldiers = PerDomain(self._roster, lambda apps: Soldiers(apps, parameters, Parts()))
 
     def learn(self, event: Event) -> None:
         """Apps."""
@@ -84,7 +82,7 @@ class SoldierHandler(Handler[SoldierState]):
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
-        soldiers, tick = self._made(self._roster.domains[0], ()), np.zeros(1, np.int32)
+        soldiers, tick = self._soldiers.without_apps(), np.zeros(1, np.int32)
         known, row = np.zeros((1, KNOWN, 0), np.int32), np.zeros((1, 0), np.float32)
         sensed = Sensed(np.zeros((1, APP.width, 0), np.float32), row, row)
         plan = empty_plan(1, 0, len(self._roster.pools))
@@ -142,7 +140,7 @@ class SoldierHandler(Handler[SoldierState]):
         squad = None
         if "squad" in values:
             # Only the form counts: the inventory is not read yet.
-            like = self._made(key, ()).start(np.zeros((1, KNOWN, 0), np.int32))
+            like = self._soldiers.without_apps().start(np.zeros((1, KNOWN, 0), np.int32))
             squad = rebuild(like, values["squad"], _WHOLE)
         return SoldierState(
             domain=key,
@@ -180,7 +178,7 @@ class SoldierHandler(Handler[SoldierState]):
         sensed = Sensed(feature_rows(frame), row(frame.load), row(frame.usual))
         tick = np.array([frame.tick], np.int32)
         budget = binding(frame.tick, state.budgets)
-        report = self._made(frame.domain, names).step(
+        report = self._soldiers.of(frame.domain, names).step(
             tick, known, sensed, briefing_of(budget, self._roster), squad, plan
         )
         planned = _planned(frame, known, plan, report, squad, place, budget)
@@ -188,20 +186,12 @@ class SoldierHandler(Handler[SoldierState]):
         return self._record(planned, frame, state)
 
     def _squad(self, names: tuple[str, ...], known: I32, state: SoldierState) -> SoldiersState:
-        fresh = self._made(state.domain, names).start(known)
+        if state.squad is not None and names == state.names:
+            return state.squad
+        fresh = self._soldiers.of(state.domain, names).start(known)
         if state.squad is None:
             return fresh
-        if names == state.names:
-            return state.squad
         return refit(state.squad, fresh, state.names, names, _WHOLE)
-
-    def _made(self, domain: str, names: tuple[str, ...]) -> Soldiers:
-        made, basis = self._soldiers.get(domain), (names, self._roster.version)
-        if made is None or made[0] != basis:
-            inventory = self._roster.inventory_of(names)
-            made = basis, Soldiers(inventory, self._parameters, Parts())
-            self._soldiers[domain] = made
-        return made[1]
 
     def _record(
         self, planned: ScalePlanned, frame: DomainObserved, state: SoldierState
@@ -239,7 +229,7 @@ def _planned(
         epoch=epoch,
         policy=POLICY,
         apps=frame.apps,
-        reasons=[_REASONS[code] for code in plan.reason[0].tolist()],
+        reasons=[REASONS[code] for code in plan.reason[0].tolist()],
         need=squad.memory.need[0].tolist(),
         changes=int(changed.sum()),
         sums=_sums(report, place),

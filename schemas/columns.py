@@ -31,6 +31,27 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Fields about all places together: of several parts, only the first has them."""
 
 
+MEASURED: Final = (
+    "rps",
+    "throughput",
+    "errors",
+    "latency_p50_s",
+    "latency_p99_s",
+    "cpu_cores",
+    "memory_gib",
+    "measured_pods",
+)
+"""What is measured of an app, by the columns of samples."""
+PODS: Final = (
+    "replicas",
+    "cpu_request",
+    "memory_request",
+    "ready",
+    "starting",
+    "pending",
+    "restarts",
+)
+"""What the API server answers about an app, by the columns of samples and frames."""
 _BEFORE: Final = ("replicas_before", "cpu_request_before", "memory_request_before")
 
 RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
@@ -39,23 +60,10 @@ RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
             whole=("request_mix",),
             optional=(
                 "pods",
-                "rps",
-                "throughput",
-                "errors",
-                "latency_p50_s",
-                "latency_p99_s",
-                "cpu_cores",
-                "memory_gib",
-                "measured_pods",
+                *MEASURED,
                 "io_bytes_per_s",
                 "network_bytes_per_s",
-                "replicas",
-                "cpu_request",
-                "memory_request",
-                "ready",
-                "starting",
-                "pending",
-                "restarts",
+                *PODS,
             ),
         ),
     ),

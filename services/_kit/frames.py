@@ -11,31 +11,13 @@ from models.sim.observe import SEEN_POOL, Observation
 from models.sim.plan import Reason
 from models.sim.records import Records
 from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
+from schemas.columns import MEASURED, PODS
 from schemas.domain_observed import DomainObserved, Pods
 
-MEASURED: Final = (
-    "rps",
-    "throughput",
-    "errors",
-    "latency_p50_s",
-    "latency_p99_s",
-    "cpu_cores",
-    "memory_gib",
-    "measured_pods",
-)
-"""Columns of samples, in the order of the rows of `Observation.measured`."""
+# Columns of samples stand in the order of the rows of `Observation.measured`.
 assert len(MEASURED) == SAMPLES  # noqa: S101 - a row without a column would be read as another
 
-PODS: Final = (
-    "replicas",
-    "cpu_request",
-    "memory_request",
-    "ready",
-    "starting",
-    "pending",
-    "restarts",
-)
-"""Columns of pods, in the order of the rows of `Observation.known` after ACTIVE and DOMAIN."""
+# Columns of pods stand in that of the rows of `Observation.known` after ACTIVE and DOMAIN.
 _FIRST: Final = DOMAIN + 1
 KNOWN_COLUMNS: Final = tuple(enumerate(PODS, _FIRST))
 """The same with their rows."""

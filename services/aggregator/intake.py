@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from models.sim.apps import F32, F64, I32
 from models.sim.state import CPU, ERRORS, MEMORY, P50, P99, PODS, READY, RPS, SAMPLES, THROUGHPUT
+from schemas.columns import MEASURED
 from schemas.metrics_sampled import MetricsSampled
-from services._kit.frames import KNOWN_COLUMNS, MEASURED
+from services._kit.frames import KNOWN_COLUMNS
 
 _SUMMED: Final = (RPS, THROUGHPUT, CPU, MEMORY)
 _WEIGHTED: Final = (ERRORS, P50)

@@ -6,9 +6,9 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from schemas.app_declared import AppDeclared
+from schemas.columns import PODS
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
-from services._kit.frames import PODS
 from services._kit.times import spell
 from services.collector.promql import Series, number
 from services.collector.queries import POOL_EXTRAS, POOL_FIELDS, SAMPLES

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from schemas.columns import MEASURED
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
-from services._kit.frames import MEASURED
 from services.collector.metrics import Metrics
 from services.collector.source import Observed, Source, SourceDown, StartedAnew
 

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from schemas import moments
 from schemas.app_declared import AppDeclared
+from schemas.columns import MEASURED, PODS
 from schemas.event_scheduled import EventScheduled
-from services._kit.frames import MEASURED, PODS
 
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
 SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")

@@ -22,11 +22,12 @@ from models.sim.observe import Observation
 from models.sim.state import ACTIVE, DOMAIN
 from models.sim.world import World
 from schemas.app_declared import AppDeclared, RequestMix
+from schemas.columns import PODS
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
-from services._kit.frames import PODS, measured_columns
+from services._kit.frames import measured_columns
 from services._kit.times import Axis
 
 MONDAY: Final = datetime(2026, 1, 5, tzinfo=UTC)

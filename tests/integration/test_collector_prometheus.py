@@ -16,9 +16,9 @@ from models.sim.describe.scenario import Scenario
 from models.sim.state import CPU, REPLICAS, RPS, SAMPLE_RING
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
+from schemas.columns import MEASURED
 from schemas.metrics_sampled import MetricsSampled
 from services._kit.clock import SystemClock
-from services._kit.frames import MEASURED
 from services.cli import prometheus_server
 from services.cli.prometheus_server import Server
 from services.collector.prometheus import PrometheusSource, Timing

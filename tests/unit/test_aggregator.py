@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from schemas.app_declared import AppDeclared
+from schemas.columns import PODS
 from schemas.domain_observed import DomainObserved
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
-from services._kit.frames import PODS
 from services._kit.handler import Refused, Service
 from services._kit.memory import MemoryBus
 from services._kit.roster import Roster

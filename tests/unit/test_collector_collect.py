@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from schemas.app_declared import AppDeclared
-from services._kit.frames import MEASURED
+from schemas.columns import MEASURED
 from services.collector.collect import Collector, Progress
 from services.collector.source import SourceDown, StartedAnew
 from tests.unit.collector_data import END, MemoryOutlet, ScriptedSource, metrics, sampled

@@ -11,10 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from schemas.app_declared import AppDeclared
+from schemas.columns import PODS
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import ManualClock
-from services._kit.frames import PODS
 from services.collector.past import MINUTES
 from services.collector.prometheus import PrometheusSource, Timing
 from services.collector.promql import Prometheus

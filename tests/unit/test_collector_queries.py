@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services._kit.frames import MEASURED, PODS
+from schemas.columns import MEASURED, PODS
 from services._kit.settings import BadSettings, load
 from services.collector.queries import BadQueries, load_declared, load_queries
 from services.collector.settings import Settings

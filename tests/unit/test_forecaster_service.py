@@ -8,13 +8,13 @@ import pytest
 from models.forecaster.port import Forecaster
 from models.sim.apps import F32
 from models.sim.describe.timeline import HISTORY_MINUTES
+from schemas.columns import MEASURED
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.event_scheduled import EventScheduled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
-from services._kit.frames import MEASURED
 from services._kit.handler import Service
 from services._kit.kafka import LARGEST_STATE_BYTES
 from services._kit.memory import MemoryBus

@@ -14,7 +14,7 @@ from models.sim.observe import SEEN_POOL, Observation
 from models.sim.plan import Plan
 from models.sim.state import ACTIVE, DOMAIN, KNOWN, MEMORY_REQUEST, REPLICAS
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
-from services._kit.frames import MEASURED, PODS
+from schemas.columns import MEASURED, PODS
 from services.simcluster.cluster import Observed, SimulatedCluster
 from services.simcluster.target import Change
 

@@ -10,10 +10,11 @@ LOCKS := infra/locks
 READY := .venv/.ready
 UV := $(BIN)/uv
 TRAIN := .venv-train
+TRACES ?= ../shared/traces/dev
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test test-sb3 test-lock-step test-adapters lint types layers presubmit format locks \
+.PHONY: help setup run test train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
 	bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -50,12 +51,20 @@ test: setup ## run the tests
 	@echo "test: running tests/"
 	@$(BIN)/pytest -q
 
-test-sb3: setup ## train with Stable-Baselines3, in an environment with torch of its own (large)
-	@echo "test-sb3: installing what $(LOCKS)/training.txt names in $(TRAIN)"
+$(TRAIN)/.ready: $(READY) $(LOCKS)/training.txt
+	@echo "train-env: installing what $(LOCKS)/training.txt names in $(TRAIN)"
 	@if [ ! -x $(TRAIN)/bin/python ]; then $(UV) venv --quiet --python $(BIN)/python $(TRAIN); fi
 	@$(UV) pip sync --quiet --python $(TRAIN)/bin/python --require-hashes $(LOCKS)/training.txt
 	@$(UV) pip install --quiet --python $(TRAIN)/bin/python --no-deps --no-build-isolation -e .
-	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py
+	@touch $@
+
+train-env: $(TRAIN)/.ready ## an environment with torch of its own (large): .venv-train
+
+test-train: train-env ## the tests that need torch, Stable-Baselines3 among them
+	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py tests/unit/test_forecast_training.py
+
+train-forecaster: train-env ## train the forecaster again as it is shipped (up to an hour)
+	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped
 
 test-lock-step: setup ## half an hour of 1,550 apps over Kafka, bit for bit (minutes)
 	@HIRL_REQUIRE_REAL=1 HIRL_FULL_LOCK_STEP=1 $(BIN)/pytest -q tests/e2e/test_lock_step.py
@@ -105,7 +114,8 @@ locks: setup ## resolve infra/locks/*.txt from pyproject.toml again
 	@$(COMPILE) --group bootstrap -o $(LOCKS)/bootstrap.txt
 	@$(COMPILE) pyproject.toml --all-extras -o $(LOCKS)/training.txt
 	@$(COMPILE) pyproject.toml --extra serve $(AGREED) -o $(LOCKS)/serving.txt
-	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra gym --extra dev \
+	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra gym --extra peers \
+		--extra dev \
 		$(AGREED) -o $(LOCKS)/dev.txt
 
 clean: ## remove the environment, results and caches

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 trains on the environments as they are; `make test-sb3` installs it."""
+"""Stable-Baselines3 trains on the environments as they are; `make test-train` installs it."""
 
 import sys
 from importlib import import_module
@@ -14,7 +14,7 @@ from models.sim.outcome.results import summarise
 from tests.unit.environments_data import KINDS, cluster, make, spike
 
 sb3 = pytest.importorskip(
-    "stable_baselines3", reason="stable-baselines3 needs torch: run `make test-sb3`"
+    "stable_baselines3", reason="stable-baselines3 needs torch: run `make test-train`"
 )
 
 

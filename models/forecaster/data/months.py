@@ -1,0 +1,174 @@
+"""Simulated months to learn from: traffic of the simulated world, with events and calendars.
+
+What an app's traffic is stands in `models.sim.traffic` and nowhere else; here days are put
+together, events are planned and announced, and some of what was recorded is lost.
+"""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.forecaster.data.kinds import KINDS
+from models.forecaster.data.planned import Planned, calendar_of, events_of, plans
+from models.forecaster.data.recorded import Recorded, record, source_of
+from models.forecaster.data.series import Series
+from models.sim.apps import F64, I32, Apps, Population
+from models.sim.describe.config import PRIORITIES, Cluster
+from models.sim.describe.errors import InputError
+from models.sim.describe.scenario import Scenario
+from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
+from models.sim.population.generate import generate
+
+FIRST_SEED: Final = 5_000_000
+"""Smaller seeds are for tests and benchmarks of controllers: nothing is learned from them."""
+FIRST_MINUTE: Final = -HISTORY_MINUTES
+"""Minute of the world at which a month begins: where the history of a world of its seed does."""
+GAPS_PER_MONTH: Final = 4.0
+"""Stretches that one series lacks in 30 days, in the mean."""
+GAP_MIN: Final = (2, 30)
+LOST_DAY: Final = 0.4
+"""Share of the seeds of which a whole day was not recorded, of any series, in over 30 days."""
+
+_MONTH_DAYS: Final = 30
+_FIRST_MONDAY: Final = 19_723 * DAY_MINUTES
+"""2024-01-01 00:00."""
+_WEEKS: Final = 52
+"""Weeks from there in one of which a seed's months begin."""
+_MOST_DAYS: Final = 366
+
+# Draws of one seed that have nothing to do with each other; a day's events use the day.
+_DATE, _PICK, _LOSS = (10_000_000 + number for number in range(3))
+
+
+class _Month(NamedTuple):
+    """What all series of a seed have in common."""
+
+    cluster: Cluster
+    apps: Apps
+    seed: int
+    days: int
+    planned: tuple[Planned, ...]
+    picked: I32
+    """[K] apps that become series of their own."""
+
+
+def months(
+    cluster: Cluster,
+    seeds: Sequence[int],
+    days: int,
+    *,
+    apps: int = 0,
+    without: frozenset[str] = frozenset(),
+) -> list[Series]:
+    """A series per seed and domain, and of `apps` single apps of each seed, seed by seed.
+
+    Events of the kinds in `without` neither happen nor are they announced; what else happens
+    does not depend on them.
+    """
+    _check(cluster, seeds, days, apps, without)
+    population = generate(cluster)
+
+    def of(seed: int) -> list[Series]:
+        picked = pick_apps(population.apps, seed, apps)
+        planned = plans(seed, days, without)
+        month = _Month(cluster, population.apps, seed, days, planned, picked)
+        return list(_series(month, _recorded(month, population)))
+
+    # Kernels leave the interpreter alone, so the seeds share the cores.
+    with ThreadPoolExecutor() as pool:
+        return [series for found in pool.map(of, seeds) for series in found]
+
+
+def pick_apps(apps: Apps, seed: int, count: int) -> I32:
+    """Some apps from the calmest to the burstiest, at even distances."""
+    by_character = np.lexsort((apps.noise, apps.bursts_per_day * apps.burst_size))
+    offset = np.random.default_rng([seed, _PICK]).random()
+    places = (np.arange(count) + offset) / max(count, 1) * by_character.size
+    picked: I32 = by_character[places.astype(np.int64)].astype(np.int32)
+    return picked
+
+
+def _recorded(month: _Month, population: Population) -> Recorded:
+    scenario = Scenario(
+        name="months",
+        shows="Days to learn from.",
+        start="Mon 00:00",
+        length_minutes=month.days * DAY_MINUTES,
+        warmup_minutes=0,
+        events=events_of(month.planned, month.days),
+    )
+    source = source_of(month.cluster, population, scenario, month.seed)
+    return record(source, FIRST_MINUTE, month.days * DAY_MINUTES, month.picked)
+
+
+def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
+    names = month.cluster.domain_names
+    whole = [(name, place, recorded.domains[place]) for place, name in enumerate(names)]
+    single = [
+        (f"{names[domain]}-app-{app}", int(domain), recorded.apps[row])
+        for row, app in enumerate(month.picked)
+        for domain in [month.apps.domain[app]]
+    ]
+    for number, (name, domain, rps) in enumerate(whole + single):
+        yield Series(
+            name=f"{name}-{month.seed}",
+            origin_min=_origin(month.seed),
+            step_min=1,
+            rps=lose(rps, month.seed, number),
+            calendar=calendar_of(month.planned, names[domain]),
+            priority=PRIORITIES.index(month.cluster.domains[domain].priority),
+            domain=domain,
+        )
+
+
+def _origin(seed: int) -> int:
+    """A Monday, because the world's week begins with one."""
+    week = int(np.random.default_rng([seed, _DATE]).integers(_WEEKS))
+    return _FIRST_MONDAY + week * WEEK_MINUTES
+
+
+def lose(rps: F64, seed: int, number: int) -> F64:
+    """NaN where nothing was recorded: some stretches of each series, and perhaps a day of all."""
+    kept, size = rps.copy(), rps.size
+    every = np.random.default_rng([seed, _LOSS])
+    if every.random() < LOST_DAY and size > _MONTH_DAYS * DAY_MINUTES:
+        start = int(every.integers(size - DAY_MINUTES))
+        kept[start : start + DAY_MINUTES] = np.nan
+    own = np.random.default_rng([seed, _LOSS, number + 1])
+    for _ in range(own.poisson(GAPS_PER_MONTH * size / (_MONTH_DAYS * DAY_MINUTES))):
+        start = int(own.integers(size))
+        kept[start : start + int(own.integers(GAP_MIN[0], GAP_MIN[1] + 1))] = np.nan
+    return kept
+
+
+def _check(
+    cluster: Cluster, seeds: Sequence[int], days: int, apps: int, without: frozenset[str]
+) -> None:
+    low = [seed for seed in seeds if seed < FIRST_SEED]
+    if low or not seeds:
+        got = low[0] if low else "none"
+        raise InputError(
+            f"seeds: expected {FIRST_SEED} or more, which no benchmark uses, got {got}"
+        )
+    if not 1 <= days <= _MOST_DAYS:
+        raise InputError(f"days: expected 1 to {_MOST_DAYS}, got {days}")
+    if not 0 <= apps <= cluster.apps:
+        raise InputError(f"apps: expected 0 to {cluster.apps}, got {apps}")
+    for name in sorted(without - set(KINDS)):
+        close = difflib.get_close_matches(name, KINDS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise InputError(f"without: {name}: {hint}expected some of {', '.join(KINDS)}")
+    _check_domains(cluster, without)
+
+
+def _check_domains(cluster: Cluster, without: frozenset[str]) -> None:
+    """Events are written for the domains of the example cluster."""
+    for name, kind in KINDS.items():
+        absent = sorted(kind.domains - set(cluster.domain_names))
+        if absent and name not in without:
+            raise InputError(
+                f"cluster: {name} needs a domain {absent[0]}: leave the kind out by `without`"
+            )

@@ -1,0 +1,148 @@
+"""Which model serves: the learned one, until a simple one has been better for long enough.
+
+Errors of all candidates are absolute, at all horizons together, as running means per row. A row
+leaves its model when another is better by a margin, returns to the learned one when that is no
+longer worse, and stays for a while after each change, so that noise cannot make it flap.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.apps import F64
+from models.sim.describe.errors import InputError
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LEARNED: Final = 0
+"""Place of the learned model among the candidates."""
+
+
+class Reason(IntEnum):
+    """Why a row is served by its model."""
+
+    DEFAULT = 0
+    """Nothing better was seen."""
+    FEW = 1
+    """Too few outcomes to judge by: the default serves."""
+    STAY = 2
+    """Another is better, but the last change is too recent."""
+    SIMPLE_BETTER = 3
+    """A simple model is better by the margin."""
+    WITHIN_HYSTERESIS = 4
+    """A simple model serves, and the learned one is not yet good enough to return."""
+
+
+class Settings(NamedTuple):
+    """When the serving model changes."""
+
+    window_min: float = 240.0
+    """Outcomes of which errors are running means, one a minute."""
+    margin: float = 0.05
+    """Share by which the error of a simple model must be lower than the learned one's."""
+    hysteresis: float = 0.03
+    """Of the margin this much must be lost again before the learned model returns."""
+    least_outcomes: int = 60
+    """Outcomes of a candidate before it can be chosen."""
+    stay_min: int = 60
+    """Minutes after a change in which there is no other."""
+    default: int = LEARNED
+    """Candidate that serves while there are too few outcomes."""
+
+
+class State(NamedTuple):
+    """R rows, C candidates."""
+
+    error: F64
+    """[R, C] running mean absolute error."""
+    outcomes: I64
+    """[R, C] outcomes seen."""
+    serving: I64
+    """[R] candidate."""
+    reason: I64
+    """[R] a Reason."""
+    changed_min: I64
+    """[R] minute of the last change."""
+
+
+DEFAULTS: Final = Settings()
+_NEVER: Final = -(2**40)
+
+
+def start(rows: int, candidates: int, settings: Settings = DEFAULTS) -> State:
+    """The default serves."""
+    _check(candidates, settings)
+    return State(
+        error=np.zeros((rows, candidates)),
+        outcomes=np.zeros((rows, candidates), np.int64),
+        serving=np.full(rows, settings.default, np.int64),
+        reason=np.full(rows, Reason.FEW, np.int64),
+        changed_min=np.full(rows, _NEVER, np.int64),
+    )
+
+
+def step(state: State, errors: F64, minute: int, settings: Settings = DEFAULTS) -> State:
+    """Take in the errors [R, C, H] of the forecasts about a minute, NaN where one is unknown.
+
+    Only rows of which something was learnt are judged anew.
+    """
+    known = ~np.isnan(errors)
+    count = known.sum(axis=2)
+    learnt = count > 0
+    outcomes = state.outcomes + learnt
+    mean = np.where(known, errors, 0.0).sum(axis=2) / np.maximum(count, 1)
+    weight = learnt / np.clip(outcomes, 1.0, settings.window_min)
+    error = state.error + weight * (mean - state.error)
+    judged = state._replace(error=error, outcomes=outcomes)
+    return _judge(judged, learnt.any(axis=1), minute, settings)
+
+
+def _judge(state: State, anew: Mask, minute: int, settings: Settings) -> State:
+    """Change where it is better, allowed and not too soon."""
+    wanted, reason = _wanted(state, settings)
+    settled = minute - state.changed_min >= settings.stay_min
+    differs = anew & (wanted != state.serving)
+    change = differs & settled
+    reason = np.where(differs & ~settled, Reason.STAY, reason)
+    return state._replace(
+        serving=np.where(change, wanted, state.serving),
+        reason=np.where(anew, reason, state.reason),
+        changed_min=np.where(change, minute, state.changed_min),
+    )
+
+
+def _wanted(state: State, settings: Settings) -> tuple[I64, I64]:
+    """[R] the candidate that should serve, and why."""
+    rows, away = np.arange(state.serving.size), state.serving != LEARNED
+    trusted = state.outcomes >= settings.least_outcomes
+    error = np.where(trusted, state.error, np.inf)
+    simple = _simple(error, state.serving, settings.hysteresis)
+    best, learned = error[rows, simple], state.error[:, LEARNED]
+    needed = np.where(away, settings.margin - settings.hysteresis, settings.margin)
+    better = best < (1.0 - needed) * learned
+    few = ~(trusted[:, LEARNED] & trusted[rows, simple])
+    wanted = np.where(few, settings.default, np.where(better, simple, LEARNED))
+    clearly = best < (1.0 - settings.margin) * learned
+    why = np.where(clearly, Reason.SIMPLE_BETTER, Reason.WITHIN_HYSTERESIS)
+    return wanted, np.where(few, Reason.FEW, np.where(better, why, Reason.DEFAULT))
+
+
+def _simple(error: F64, serving: I64, hysteresis: float) -> I64:
+    """[R] the best simple model; one that serves and is about as good goes on."""
+    rows, best = np.arange(serving.size), 1 + np.argmin(error[:, 1:], axis=1)
+    good = (1.0 - hysteresis) * error[rows, serving] <= error[rows, best]
+    keeps = (serving != LEARNED) & good & np.isfinite(error[rows, serving])
+    return np.where(keeps, serving, best)
+
+
+def _check(candidates: int, settings: Settings) -> None:
+    if candidates < 2 or not 0 <= settings.default < candidates:
+        raise InputError(
+            f"the choice among {candidates} models with default {settings.default}: "
+            "give the learned one, at least one simple one, and a default among them"
+        )
+    if not 0.0 <= settings.hysteresis <= settings.margin < 1.0 or settings.window_min < 1.0:
+        raise InputError("choose 0 <= hysteresis <= margin < 1 and a window of a minute or more")

@@ -1,0 +1,196 @@
+"""From what was known at a minute to the inputs of the learned forecaster.
+
+One function for training, scoring and serving. It is as-of by construction: every window it
+reads ends at the origin or before, and an announcement counts from the minute it was made.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.forecaster.data.series import Series
+from models.forecaster.learned.inputs import (
+    AHEAD_MIN,
+    FUTURE,
+    PAST,
+    PAST_WINDOWS,
+    STATIC,
+    Inputs,
+)
+from models.forecaster.learned.occasions import Occasions, occasions_of
+from models.forecaster.learned.window_means import WindowMeans
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES
+
+I64 = NDArray[np.int64]
+
+HISTORY_MIN: Final = 8 * DAY_MINUTES
+"""Minutes before an origin that can have an influence on its inputs, announcements apart."""
+_RECENT_MIN: Final = 15
+_AROUND_MIN: Final = 7
+"""Minutes around the same time of an earlier day: a single minute is mostly noise."""
+_OFFSET: Final = 0.02
+"""Of the day's mean; so that no traffic is a number and little traffic is not all noise."""
+_LEAST: Final = 1e-9
+_LARGEST: Final = 5.0
+"""Of any logarithm; beyond it a ratio says no more."""
+_DAYS: Final = 7
+_THURSDAY: Final = 3
+"""The weekday of 1970-01-01, Monday being 0."""
+_DAYS_OFF: Final = 5
+_CHUNK: Final = 8192
+"""Origins at a time, which bounds memory."""
+
+
+class _Level(NamedTuple):
+    """The terms in which everything at an origin is expressed."""
+
+    scale: F64
+    """[B]."""
+    offset: F64
+    """[B]."""
+
+    def log(self, values: F64) -> F64:
+        """Over the recent level; 0 where unknown."""
+        shape = (-1,) + (1,) * (values.ndim - 1)
+        offset, scale = self.offset.reshape(shape), self.scale.reshape(shape)
+        return _bounded(np.log((values + offset) / (scale + offset)))
+
+    def change(self, after: F64, before: F64) -> F64:
+        """From one value to another; 0 where one of them is unknown."""
+        shape = (-1,) + (1,) * (after.ndim - 1)
+        offset = self.offset.reshape(shape)
+        return _bounded(np.log((after + offset) / (before + offset)))
+
+
+def encode(series: Series, at: I64) -> Inputs:
+    """The inputs at some origins; an origin is the last minute that is known."""
+    reader = _Reader(series)
+    parts = [reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)]
+    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+class _Reader:
+    """Cumulative sums of a series, made once for many origins."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+        self._rps = WindowMeans(series.rps)
+        self._wild = WindowMeans(np.abs(np.diff(series.rps, prepend=np.nan)))
+        self._idle = WindowMeans(np.where(series.missing, np.nan, series.rps == 0.0))
+        self._errors = WindowMeans(_or_unknown(series.errors, series.rps))
+        self._latency = WindowMeans(_or_unknown(series.latency, series.rps))
+        self._calendar = occasions_of(series.calendar)
+
+    def read(self, at: I64) -> Inputs:
+        level = self._level(at)
+        occasions = self._calendar.known(at)
+        return Inputs(
+            past=self._past(at, level, occasions).astype(np.float32),
+            future=self._future(at, level, occasions).astype(np.float32),
+            static=self._static(at, level, occasions).astype(np.float32),
+            scale=level.scale,
+            offset=level.offset,
+        )
+
+    def _level(self, at: I64) -> _Level:
+        day = self._rps.before(at, DAY_MINUTES)
+        scale = day
+        for minutes in (180, 60, _RECENT_MIN):
+            recent = self._rps.before(at, minutes)
+            scale = np.where(np.isnan(recent), scale, recent)
+        return _Level(scale, _OFFSET * day + _LEAST)
+
+    def _past(self, at: I64, level: _Level, occasions: Occasions) -> F64:
+        young, old = np.array(PAST_WINDOWS).T
+        first, end = at[:, None] + 1 - old, at[:, None] + 1 - young
+        rates, errors = self._rps.between(first, end), self._errors.between(first, end)
+        latency = self._latency.between(first, end) / self._latency.before(at, 60)[:, None]
+        active, promised = occasions.during(first, end)
+        columns: dict[str, F64] = {
+            "level": level.log(rates),
+            "seen": _known(rates),
+            "errors": np.nan_to_num(errors),
+            "latency": _bounded(np.log(np.maximum(latency, _LEAST))),
+            "judged": _known(errors + latency),
+            "under_way": active,
+            "promised": promised,
+        }
+        return np.stack([columns[name] for name in PAST], axis=-1)
+
+    def _future(self, at: I64, level: _Level, occasions: Occasions) -> F64:
+        then = at[:, None] + np.array(AHEAD_MIN)
+        days = DAY_MINUTES * np.arange(1, _DAYS + 1)
+        earlier = self._around(then[..., None] - days)
+        before = self._rps.before((at[:, None] - days).ravel(), _RECENT_MIN)
+        changes = level.change(earlier, before.reshape(at.size, 1, _DAYS) + 0.0 * earlier)
+        seen = _known(earlier + before.reshape(at.size, 1, _DAYS))
+        precedent, weight = occasions.precedents(then, self._rps, level.offset)
+        active, promised = occasions.during(then, then + 1)
+        columns = self._clock(then, occasions) | {
+            "yesterday_change": changes[..., 0],
+            "last_week_change": changes[..., -1],
+            "usual_change": changes.sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1.0),
+            "yesterday_level": level.log(earlier[..., 0]),
+            "last_week_level": level.log(earlier[..., -1]),
+            "has_yesterday": seen[..., 0],
+            "has_last_week": seen[..., -1],
+            "until_next": occasions.until_next(then),
+            "since_last": occasions.since_last(then),
+            "under_way": active,
+            "promised": promised,
+            "precedent_change": _bounded(precedent),
+            "precedents": weight,
+        }
+        return np.stack([columns[name] for name in FUTURE], axis=-1)
+
+    def _around(self, minutes: I64) -> F64:
+        return self._rps.between(minutes - _AROUND_MIN, minutes + _AROUND_MIN + 1)
+
+    def _clock(self, then: I64, occasions: Occasions) -> dict[str, F64]:
+        minute = then + self._series.origin_min + _THURSDAY * DAY_MINUTES
+        day, week = 2 * np.pi * minute / DAY_MINUTES, 2 * np.pi * minute / WEEK_MINUTES
+        weekend = (minute // DAY_MINUTES) % 7 >= _DAYS_OFF
+        return {
+            "day_sin": np.sin(day),
+            "day_cos": np.cos(day),
+            "half_day_sin": np.sin(2 * day),
+            "half_day_cos": np.cos(2 * day),
+            "week_sin": np.sin(week),
+            "week_cos": np.cos(week),
+            "day_off": (weekend | occasions.holiday(then)).astype(np.float64),
+        }
+
+    def _static(self, at: I64, level: _Level, occasions: Occasions) -> F64:
+        series, size = self._series, at.size
+        columns: dict[str, F64] = {
+            "day_level": level.log(self._rps.before(at, DAY_MINUTES)),
+            "hour_level": level.log(self._rps.before(at, 60)),
+            "roughness": _bounded(
+                np.log(self._wild.before(at, 180) / (level.scale + level.offset) + 0.01)
+            ),
+            "idle": np.nan_to_num(self._idle.before(at, DAY_MINUTES)),
+            "step": np.full(size, np.log(series.step_min)),
+            "history": np.asarray(np.log1p(np.minimum(at, HISTORY_MIN) / DAY_MINUTES)),
+            "announces": np.asarray(occasions.visible.any(axis=1), np.float64),
+        }
+        columns |= _one_hot("priority", series.priority, 4, size)
+        columns |= _one_hot("domain", series.domain, 5, size)
+        return np.stack([columns[name] for name in STATIC], axis=-1)
+
+
+def _bounded(logs: F64) -> F64:
+    return np.clip(np.nan_to_num(logs, nan=0.0), -_LARGEST, _LARGEST)
+
+
+def _known(values: F64) -> F64:
+    return (~np.isnan(values)).astype(np.float64)
+
+
+def _or_unknown(values: F64 | None, like: F64) -> F64:
+    return np.full_like(like, np.nan) if values is None else values
+
+
+def _one_hot(name: str, chosen: int, count: int, size: int) -> dict[str, F64]:
+    return {f"{name}_{i}": np.full(size, float(i == chosen)) for i in range(count)}

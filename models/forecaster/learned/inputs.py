@@ -1,0 +1,111 @@
+"""The inputs of the learned forecaster: which there are, in which order.
+
+Everything about traffic is the logarithm of a ratio to the recent level, so the model is the
+same for ten requests a minute and for a million.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.sim.apps import F32, F64
+
+AHEAD_MIN: Final = (5, 10, 15, 20, 25, 30)
+"""Minutes ahead that the decoder walks through; the served horizons are among them."""
+PAST_WINDOWS: Final = (
+    (120, 180),
+    (90, 120),
+    (60, 90),
+    *((age, age + 10) for age in (50, 40, 30)),
+    *((age, age + 5) for age in (25, 20, 15, 10, 5)),
+    *((age, age + 1) for age in (4, 3, 2, 1, 0)),
+)
+"""Windows of minutes before now, from and to which age; the newest last, and finest there."""
+PAST: Final = (
+    "level",
+    "seen",
+    "errors",
+    "latency",
+    "judged",
+    "under_way",
+    "promised",
+)
+FUTURE: Final = (
+    "day_sin",
+    "day_cos",
+    "half_day_sin",
+    "half_day_cos",
+    "week_sin",
+    "week_cos",
+    "day_off",
+    "yesterday_change",
+    "last_week_change",
+    "usual_change",
+    "yesterday_level",
+    "last_week_level",
+    "has_yesterday",
+    "has_last_week",
+    "until_next",
+    "since_last",
+    "under_way",
+    "promised",
+    "precedent_change",
+    "precedents",
+)
+STATIC: Final = (
+    "day_level",
+    "hour_level",
+    "roughness",
+    "idle",
+    "step",
+    "history",
+    "announces",
+    "priority_0",
+    "priority_1",
+    "priority_2",
+    "priority_3",
+    "domain_0",
+    "domain_1",
+    "domain_2",
+    "domain_3",
+    "domain_4",
+)
+"""Traffic character, seen in the last day; priority and domain where they are known."""
+
+
+class Inputs(NamedTuple):
+    """B origins, P past windows, F minutes ahead."""
+
+    past: F32
+    """[B, P, len(PAST)]."""
+    future: F32
+    """[B, F, len(FUTURE)]."""
+    static: F32
+    """[B, len(STATIC)]."""
+    scale: F64
+    """[B] recent level; NaN where nothing was seen in the last day, so nothing can be said."""
+    offset: F64
+    """[B] what is added to values and scale before a logarithm is taken."""
+
+
+def to_log(inputs: Inputs, values: F64) -> F64:
+    """Values [B, ...] in the network's terms."""
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
+    logs: F64 = np.log((values + offset) / (scale + offset))
+    return logs
+
+
+def from_log(inputs: Inputs, logs: F64) -> F64:
+    """The network's terms [B, ...] as values, never negative."""
+    shape = (-1,) + (1,) * (logs.ndim - 1)
+    offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
+    values: F64 = np.maximum(np.exp(logs) * (scale + offset) - offset, 0.0)
+    return values
+
+
+def flat(inputs: Inputs) -> F32:
+    """[B, K] the same inputs side by side, for models without a notion of time."""
+    rows = inputs.static.shape[0]
+    parts = (inputs.past.reshape(rows, -1), inputs.future.reshape(rows, -1), inputs.static)
+    return np.concatenate(parts, axis=1)

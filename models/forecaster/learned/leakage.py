@@ -1,0 +1,63 @@
+"""The leakage gate: an input that knows more than its origin is found out.
+
+Inputs of many origins are encoded at once from the whole series, as training does, and again
+one by one from the series as it was known at each origin. What differs has looked ahead.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.forecaster.data.series import Series
+from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, Inputs
+
+I64 = NDArray[np.int64]
+Numbers = NDArray[np.float32] | NDArray[np.float64]
+Encode = Callable[[Series, I64], Inputs]
+
+
+class Leak(NamedTuple):
+    """An input that was not the same when the future was cut off."""
+
+    variable: str
+    origins: int
+    """At how many of the tried origins."""
+    largest: float
+    """Difference."""
+
+
+def leaks(encode: Encode, series: Series, at: I64, tolerance: float = 1e-5) -> list[Leak]:
+    """The variables that differ between encoding at once and encoding as-of, the worst first."""
+    whole = encode(series, at)
+    single = [encode(series.until(int(origin) + 1), at[i : i + 1]) for i, origin in enumerate(at)]
+    as_of = Inputs(*(np.concatenate(columns) for columns in zip(*single, strict=True)))
+    found = [
+        *_differing("past", PAST, whole.past, as_of.past, tolerance),
+        *_differing("future", FUTURE, whole.future, as_of.future, tolerance),
+        *_differing("static", STATIC, whole.static, as_of.static, tolerance),
+        *_differing("level", ("scale",), whole.scale[:, None], as_of.scale[:, None], tolerance),
+        *_differing("level", ("offset",), whole.offset[:, None], as_of.offset[:, None], tolerance),
+    ]
+    return sorted(found, key=lambda leak: -leak.largest)
+
+
+def _differing(
+    group: str,
+    names: tuple[str, ...],
+    whole: Numbers,
+    as_of: Numbers,
+    tolerance: float,
+) -> list[Leak]:
+    found = []
+    for place, name in enumerate(names):
+        one, other = whole[..., place], as_of[..., place]
+        gap = np.abs(one - other) / np.maximum(1.0, np.abs(other))
+        gap = np.where(np.isnan(one) & np.isnan(other), 0.0, np.nan_to_num(gap, nan=np.inf))
+        worst = gap.reshape(gap.shape[0], -1).max(axis=1)
+        if (worst > tolerance).any():
+            found.append(
+                Leak(f"{group}.{name}", int((worst > tolerance).sum()), float(worst.max()))
+            )
+    return found

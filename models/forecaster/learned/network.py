@@ -1,0 +1,206 @@
+"""The Temporal Fusion Transformer, top to bottom (Lim et al. 2021, arXiv:1912.09363).
+
+Each input variable is embedded and passes through a gated residual network of its own; a
+selection network, told the static context, weighs them. An LSTM reads the past and walks into
+the known future; static enrichment, one layer of interpretable attention (heads share their
+values, so the mean of their weights says where the model looked) and a feed-forward layer
+follow, each with a gate that can switch it off. Quantiles cannot cross: the outer ones stand at
+a positive distance from the median.
+"""
+
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  the customary name
+
+OUTPUTS: Final = 4
+"""Per minute ahead: .1, .5 and .9 quantile, and the .9 quantile of the maximum until then."""
+LOW, MEDIAN, HIGH, PEAK = range(OUTPUTS)
+
+
+class Shape(NamedTuple):
+    """What the network is made for, and how large it is."""
+
+    past: int
+    """Variables of a past window."""
+    future: int
+    """Variables of a minute ahead."""
+    static: int
+    windows: int
+    """Past windows; the first variable of each is its level."""
+    ahead: int
+    """Minutes ahead."""
+    hidden: int = 32
+    heads: int = 4
+    dropout: float = 0.1
+
+
+class Outputs(NamedTuple):
+    """B rows, F minutes ahead, P past windows, d hidden."""
+
+    quantiles: Tensor
+    """[B, F, OUTPUTS] logarithms of ratios to the recent level."""
+    hidden: Tensor
+    """[B, F, d] what the quantiles are read from."""
+    attention: Tensor
+    """[B, F, P + F] where each minute ahead looked."""
+    past_weights: Tensor
+    """[B, P, past] which variables were selected."""
+    future_weights: Tensor
+    """[B, F, future]."""
+
+
+class Gate(nn.Module):
+    """A gated linear unit, added to what it may replace, and normalised."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, 2 * width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, new: Tensor, old: Tensor) -> Tensor:
+        """`old` plus as much of `new` as the gate lets through."""
+        gated: Tensor = self.norm(old + F.glu(self.linear(self.drop(new)), dim=-1))
+        return gated
+
+
+class Residual(nn.Module):
+    """A gated residual network: nonlinear only where it helps."""
+
+    def __init__(self, width: int, dropout: float, context: bool = False) -> None:
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.context = nn.Linear(width, width, bias=False) if context else None
+        self.second = nn.Linear(width, width)
+        self.gate = Gate(width, dropout)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """[..., width]; a context is added before the nonlinearity."""
+        inner = self.first(x)
+        if self.context is not None and context is not None:
+            inner = inner + self.context(context)
+        gated: Tensor = self.gate(self.second(F.elu(inner)), x)
+        return gated
+
+
+class Selection(nn.Module):
+    """Variable selection: one small residual network per variable, weighed by their context.
+
+    All variables are computed in one batched product; a loop over them would cost ten times.
+    """
+
+    def __init__(self, variables: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Parameter(torch.randn(variables, width) * 0.5)
+        self.shift = nn.Parameter(torch.randn(variables, width) * 0.1)
+        self.first = nn.Parameter(torch.randn(variables, width, width) / width**0.5)
+        self.second = nn.Parameter(torch.randn(variables, width, 2 * width) / width**0.5)
+        self.norm = nn.LayerNorm(width)
+        self.scores = nn.Linear(variables, width)
+        self.context = nn.Linear(width, width, bias=False)
+        self.weigh = nn.Linear(width, variables)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, T, variables] and [B, 1, width] to [B, T, width], and the weights."""
+        rows, steps, variables = x.shape
+        weights = torch.softmax(self.weigh(F.elu(self.scores(x) + self.context(context))), dim=-1)
+        by_variable = x.reshape(rows * steps, variables).t().unsqueeze(-1)
+        embedded = by_variable * self.embed.unsqueeze(1) + self.shift.unsqueeze(1)
+        inner = self.drop(F.elu(torch.bmm(embedded, self.first)))
+        processed = self.norm(embedded + F.glu(torch.bmm(inner, self.second), dim=-1))
+        chosen = weights.reshape(rows * steps, variables).t().unsqueeze(-1) * processed
+        return chosen.sum(dim=0).view(rows, steps, -1), weights
+
+
+class Attention(nn.Module):
+    """Interpretable multi-head attention of the minutes ahead to everything up to them."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, self.size)
+        self.out = nn.Linear(self.size, width, bias=False)
+
+    def forward(self, ahead: Tensor, all_steps: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """`hidden` [F, P + F] is -inf where a minute must not look."""
+        rows, steps = ahead.shape[0], ahead.shape[1]
+        query = self.query(ahead).view(rows, steps, self.heads, self.size)
+        key = self.key(all_steps).view(rows, -1, self.heads, self.size)
+        scores = torch.einsum("bfhd,bphd->bhfp", query, key) / self.size**0.5 + hidden
+        weights = torch.softmax(scores, dim=-1).mean(dim=1)
+        return self.out(weights @ self.value(all_steps)), weights
+
+
+class TemporalFusionTransformer(nn.Module):
+    """From the inputs of `models.forecaster.learned.inputs` to quantiles."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width, dropout = shape.hidden, shape.dropout
+        self.static = Residual(width, dropout)
+        self.static_in = nn.Linear(shape.static, width)
+        self.selecting, self.enriching = Residual(width, dropout), Residual(width, dropout)
+        self.first_state, self.first_cell = Residual(width, dropout), Residual(width, dropout)
+        self.select_past = Selection(shape.past, width, dropout)
+        self.select_future = Selection(shape.future, width, dropout)
+        self.encoder = nn.LSTM(width, width, batch_first=True)
+        self.decoder = nn.LSTM(width, width, batch_first=True)
+        self.after_lstm = Gate(width, dropout)
+        self.enrich = Residual(width, dropout, context=True)
+        self.attention = Attention(width, shape.heads)
+        self.after_attention = Gate(width, dropout)
+        self.feed_forward = Residual(width, dropout)
+        self.last = Gate(width, dropout)
+        self.head = nn.Linear(width, OUTPUTS)
+        # A short way to the answer, a mean of the recent levels as smooth as the traffic's
+        # character asks for; the depth learns what it misses.
+        self.smooth = nn.Linear(width, shape.ahead * shape.windows)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Outputs:
+        """[B, P, past], [B, F, future] and [B, static]."""
+        steps, ahead = past.shape[1], future.shape[1]
+        context = self.static(self.static_in(static))
+        selecting = self.selecting(context).unsqueeze(1)
+        old, past_weights = self.select_past(past, selecting)
+        new, future_weights = self.select_future(future, selecting)
+        state = (
+            self.first_state(context).unsqueeze(0),
+            self.first_cell(context).unsqueeze(0),
+        )
+        read, state = self.encoder(old, state)
+        walked, _ = self.decoder(new, state)
+        local = self.after_lstm(torch.cat([read, walked], 1), torch.cat([old, new], 1))
+        enriched = self.enrich(local, self.enriching(context).unsqueeze(1))
+        # A minute ahead looks at the past, at earlier minutes ahead and at itself.
+        later = torch.triu(torch.full((ahead, ahead), -1e9, device=past.device), diagonal=1)
+        hidden = torch.cat([torch.zeros(ahead, steps, device=past.device), later], dim=1)
+        looked, attention = self.attention(enriched[:, steps:], enriched, hidden)
+        seen = self.after_attention(looked, enriched[:, steps:])
+        final = self.last(self.feed_forward(seen), local[:, steps:])
+        weights = torch.softmax(self.smooth(context).view(-1, ahead, steps), dim=-1)
+        level = (weights @ past[..., :1]).squeeze(-1)
+        quantiles = _ordered(self.head(final), level)
+        return Outputs(quantiles, final, attention, past_weights, future_weights)
+
+
+def _ordered(raw: Tensor, level: Tensor) -> Tensor:
+    """[B, F, OUTPUTS] such that quantiles rise and a maximum is not below what it spans."""
+    median = raw[..., MEDIAN] + level
+    low = median - F.softplus(raw[..., LOW])
+    high = median + F.softplus(raw[..., HIGH])
+    peak = _running_maximum(high + F.softplus(raw[..., PEAK]))
+    return torch.stack([low, median, high, peak], dim=-1)
+
+
+def _running_maximum(values: Tensor) -> Tensor:
+    """[B, F] over the minutes ahead; ONNX has no operator for it."""
+    highest = [values[:, 0]]
+    for step in range(1, values.shape[1]):
+        highest.append(torch.maximum(highest[-1], values[:, step]))
+    return torch.stack(highest, dim=1)

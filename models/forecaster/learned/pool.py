@@ -1,0 +1,110 @@
+"""Windows to learn from and to judge by, encoded once."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from models.forecaster.data.series import Mask, Series
+from models.forecaster.learned.corpus import Part
+from models.forecaster.learned.encode import encode
+from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, to_log
+from models.sim.apps import F32, F64
+
+I64 = NDArray[np.int64]
+
+MOST_WINDOWS: Final = 60_000
+"""Of one part; beyond it origins are thinned out."""
+FEWEST_BEFORE_MIN: Final = 180
+"""Minutes of a series that an origin has at least before it."""
+_LARGEST: Final = 6.0
+"""Of a target, as a logarithm."""
+_BLOCK_MIN: Final = 360
+_JUDGED: Final = 10
+"""Each so-manieth block of six hours is kept for judging, with nothing learned close to it."""
+_MARGIN_MIN: Final = 60
+_AHEAD: Final = max(AHEAD_MIN)
+
+
+class Pool(NamedTuple):
+    """N windows."""
+
+    past: F32
+    future: F32
+    static: F32
+    target: F32
+    """[N, F] logarithm of the value of each minute ahead; NaN where missing."""
+    peak: F32
+    """[N, F] the same of the highest minute until then."""
+    weight: F32
+    """[N] mean 1 in each series: errors count as much as the traffic they are about."""
+    share: F64
+    """[N] probability of being drawn."""
+
+
+def pools(parts: Iterable[Part], seed: int) -> tuple[Pool, Pool]:
+    """To learn from, and to judge by."""
+    drawn = np.random.default_rng(seed)
+    learned, judged = [], []
+    for part in parts:
+        learned.append(_part(part, drawn, judging=False))
+        judged.append(_part(part, drawn, judging=True))
+    return _joined(learned), _joined(judged)
+
+
+def origins(series: Series, end_min: int) -> I64:
+    """Minutes of a series before `end_min` at which something is known, and can be checked."""
+    minutes = np.arange(FEWEST_BEFORE_MIN, min(end_min, series.rps.size) - _AHEAD)
+    at_step = (minutes + 1) % series.step_min == 0
+    return np.asarray(minutes[at_step & ~series.missing[minutes]])
+
+
+def _part(part: Part, drawn: np.random.Generator, *, judging: bool) -> Pool:
+    chosen = []
+    for series in part.series:
+        at = origins(series, int(series.rps.size * part.learned))
+        chosen.append(at[_is_judged(at) if judging else ~_is_close_to_judged(at)])
+    total = max(1, sum(at.size for at in chosen))
+    most = MOST_WINDOWS // _JUDGED if judging else MOST_WINDOWS
+    pieces = []
+    for series, at in zip(part.series, chosen, strict=True):
+        kept = at.size if total <= most else int(np.ceil(at.size * most / total))
+        some = np.sort(drawn.choice(at, kept, replace=False)) if kept else at
+        pieces.append(_encoded(series, some))
+    pool = _joined(pieces)
+    return pool._replace(share=np.full(pool.share.size, part.share / max(1, pool.share.size)))
+
+
+def _is_judged(at: I64) -> Mask:
+    return np.asarray(at // _BLOCK_MIN % _JUDGED == _JUDGED - 1)
+
+
+def _is_close_to_judged(at: I64) -> Mask:
+    return _is_judged(at - _MARGIN_MIN) | _is_judged(at + _MARGIN_MIN) | _is_judged(at)
+
+
+def _encoded(series: Series, at: I64) -> Pool:
+    inputs = encode(series, at)
+    ahead = sliding_window_view(series.rps, _AHEAD)[at + 1]
+    places = np.array(AHEAD_MIN) - 1
+    highest = np.fmax.accumulate(ahead, axis=1)[:, places]
+    weight = inputs.scale + inputs.offset
+    return Pool(
+        past=inputs.past,
+        future=inputs.future,
+        static=inputs.static,
+        target=_logs(inputs, ahead[:, places]),
+        peak=_logs(inputs, highest),
+        weight=(weight / max(float(weight.mean()) if at.size else 1.0, 1e-12)).astype(np.float32),
+        share=np.ones(at.size),
+    )
+
+
+def _logs(inputs: Inputs, values: F64) -> F32:
+    return np.clip(to_log(inputs, values), -_LARGEST, _LARGEST).astype(np.float32)
+
+
+def _joined(pieces: list[Pool]) -> Pool:
+    return Pool(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))

@@ -1,0 +1,259 @@
+"""Training of the forecaster, top to bottom: draw, forget a little, descend, judge, keep the best.
+
+Deterministic by seed for one number of threads. Each epoch ends with a checkpoint; a run that
+was stopped goes on from it and ends as if it had not been.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
+from models.forecaster.learned.network import Shape, TemporalFusionTransformer
+from models.forecaster.learned.pool import Pool
+
+LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
+"""Quantiles of the outputs; the last is of the maximum."""
+_KEPT: Final = 0.998
+"""Of the averaged weights per step; they are what is judged and shipped."""
+_JUDGED_AT_ONCE: Final = 4096
+
+
+class Args(NamedTuple):
+    """How a model is trained; part of its card."""
+
+    seed: int = 0
+    epochs: int = 24
+    steps: int = 250
+    """Per epoch."""
+    batch: int = 512
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    patience: int = 6
+    """Epochs without a better judgement after which it stops."""
+    hidden: int = 32
+    heads: int = 4
+    dropout: float = 0.1
+    threads: int = 2
+    anonymous: float = 0.5
+    """Share of windows in which priority and domain are not told."""
+    uncalendared: float = 0.15
+    """Share of windows in which nothing is told of the calendar."""
+    young: float = 0.15
+    """Share of windows without yesterday and last week, as of a service that is new."""
+
+
+class Epoch(NamedTuple):
+    """A point of the learning curves."""
+
+    epoch: int
+    learned: float
+    """Mean loss of its steps."""
+    judged: float
+    """Loss on the windows that are kept for judging."""
+
+
+Report = Callable[[int, int, float], None]
+"""Told epoch, step and loss after each step."""
+
+
+class Trained(NamedTuple):
+    """The best network of a run, and how it came to be."""
+
+    network: TemporalFusionTransformer
+    curve: list[Epoch]
+
+
+def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, report: Report) -> Trained:
+    """Train, or go on from the checkpoint if there is one."""
+    torch.set_num_threads(args.threads)
+    torch.use_deterministic_algorithms(mode=True)
+    run = _Run(args, checkpoint)
+    chances = learned.share / learned.share.sum()
+    for epoch in range(run.epoch, args.epochs):
+        if run.is_stuck():
+            break
+        loss = 0.0
+        for step, rows in enumerate(run.draws(chances)):
+            loss += run.step(_batch(learned, rows))
+            report(epoch, step, loss / (step + 1))
+        run.close(Epoch(epoch, loss / args.steps, run.judge(judged)))
+    return run.best()
+
+
+def fresh(args: Args) -> TemporalFusionTransformer:
+    """An untrained network of the size that is asked for."""
+    shape = Shape(
+        past=len(PAST),
+        future=len(FUTURE),
+        static=len(STATIC),
+        windows=len(PAST_WINDOWS),
+        ahead=len(AHEAD_MIN),
+        hidden=args.hidden,
+        heads=args.heads,
+        dropout=args.dropout,
+    )
+    return TemporalFusionTransformer(shape)
+
+
+class _Run:
+    """Everything that changes during training."""
+
+    def __init__(self, args: Args, checkpoint: Path) -> None:
+        torch.manual_seed(args.seed)
+        self._args, self._checkpoint = args, checkpoint
+        self._draw = np.random.default_rng(args.seed)
+        self._network = fresh(args)
+        self._optimiser = torch.optim.AdamW(
+            self._network.parameters(), args.learning_rate, weight_decay=args.weight_decay
+        )
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimiser, args.learning_rate, total_steps=args.epochs * args.steps, pct_start=0.1
+        )
+        self._average = {k: v.clone() for k, v in self._network.state_dict().items()}
+        self._best = self._average
+        self._curve: list[Epoch] = []
+        if checkpoint.exists():
+            self._resume()
+
+    @property
+    def epoch(self) -> int:
+        return len(self._curve)
+
+    def is_stuck(self) -> bool:
+        """Whether the last epochs brought nothing better."""
+        losses = [each.judged for each in self._curve]
+        return bool(losses) and len(losses) - 1 - int(np.argmin(losses)) >= self._args.patience
+
+    def draws(self, chances: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[np.ndarray]:  # type: ignore[type-arg]
+        """The windows of each step of an epoch."""
+        size = (self._args.steps, self._args.batch)
+        return list(self._draw.choice(chances.size, size, p=chances))
+
+    def step(self, batch: dict[str, Tensor]) -> float:
+        self._network.train()
+        loss = _loss(self._network, _forgetting(batch, self._args))
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), 1.0)
+        self._optimiser.step()
+        self._schedule.step()
+        with torch.no_grad():
+            for name, value in self._network.state_dict().items():
+                self._average[name].lerp_(value, 1.0 - _KEPT)
+        return float(loss.detach())
+
+    def judge(self, pool: Pool) -> float:
+        """Loss of the averaged weights, parts weighing as in training."""
+        judge = fresh(self._args)
+        judge.load_state_dict(self._average)
+        judge.eval()
+        total = weight = 0.0
+        with torch.no_grad():
+            for first in range(0, pool.share.size, _JUDGED_AT_ONCE):
+                rows = np.arange(first, min(first + _JUDGED_AT_ONCE, pool.share.size))
+                batch = _batch(pool, rows)
+                batch["weight"] = batch["weight"] * torch.tensor(pool.share[rows])
+                total += float(_loss(judge, batch)) * rows.size
+                weight += float(pool.share[rows].sum())
+        return total / weight
+
+    def close(self, epoch: Epoch) -> None:
+        """Keep what is best and write the checkpoint."""
+        if all(epoch.judged < before.judged for before in self._curve):
+            self._best = {k: v.clone() for k, v in self._average.items()}
+        self._curve.append(epoch)
+        self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        written = self._checkpoint.with_suffix(".new")
+        torch.save(self._state(), written)
+        written.replace(self._checkpoint)
+
+    def best(self) -> Trained:
+        network = fresh(self._args)
+        network.load_state_dict(self._best)
+        network.eval()
+        return Trained(network, self._curve)
+
+    def _state(self) -> dict[str, object]:
+        return {
+            "args": tuple(self._args),
+            "network": self._network.state_dict(),
+            "average": self._average,
+            "best": self._best,
+            "optimiser": self._optimiser.state_dict(),
+            "schedule": self._schedule.state_dict(),
+            "curve": [tuple(each) for each in self._curve],
+            "draw": self._draw.bit_generator.state,
+            "torch": torch.get_rng_state(),
+        }
+
+    def _resume(self) -> None:
+        state = torch.load(self._checkpoint, weights_only=False)
+        if state["args"] != tuple(self._args):
+            raise ValueError(f"{self._checkpoint}: of a run with other settings; remove it first")
+        self._network.load_state_dict(state["network"])
+        self._average, self._best = state["average"], state["best"]
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._schedule.load_state_dict(state["schedule"])
+        self._curve = [Epoch(*each) for each in state["curve"]]
+        self._draw.bit_generator.state = state["draw"]
+        torch.set_rng_state(state["torch"])
+
+
+def _batch(pool: Pool, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, Tensor]:
+    names = ("past", "future", "static", "target", "peak", "weight")
+    return {name: torch.from_numpy(getattr(pool, name)[rows]) for name in names}
+
+
+def _loss(network: TemporalFusionTransformer, batch: dict[str, Tensor]) -> Tensor:
+    """Mean quantile loss over rows, minutes ahead and quantiles; what is missing costs nothing."""
+    said = network(batch["past"], batch["future"], batch["static"]).quantiles
+    came = torch.stack([batch["target"]] * 3 + [batch["peak"]], dim=-1)
+    gap = torch.where(torch.isfinite(came), came - said, 0.0)
+    level = torch.tensor(LEVELS)
+    losses = torch.maximum(level * gap, (level - 1.0) * gap)
+    return (losses.mean(dim=(1, 2)) * batch["weight"]).mean()
+
+
+def _forgetting(batch: dict[str, Tensor], args: Args) -> dict[str, Tensor]:
+    """Some windows as seen by somebody who was told less, so that the model works for them too."""
+    rows = batch["weight"].shape[0]
+    chance = torch.rand(3, rows)
+    static, past, future = batch["static"], batch["past"], batch["future"]
+    static = static * _keep(chance[0] < args.anonymous, STATIC, _IDENTITY)
+    quiet = chance[1] < args.uncalendared
+    static = static * _keep(quiet, STATIC, {"announces"})
+    past = past * _keep(quiet, PAST, _TOLD).unsqueeze(1)
+    future = future * _keep(quiet, FUTURE, _TOLD).unsqueeze(1)
+    future = future * _keep(chance[2] < args.young, FUTURE, _SEASON).unsqueeze(1)
+    return batch | {"static": static, "past": past, "future": future}
+
+
+def _keep(forget: Tensor, names: tuple[str, ...], forgotten: set[str]) -> Tensor:
+    """[rows, variables] 0 where a variable is forgotten."""
+    of_these = torch.tensor([name in forgotten for name in names])
+    return 1.0 - (forget[:, None] & of_these).float()
+
+
+_IDENTITY: Final = {name for name in STATIC if name.startswith(("priority", "domain"))}
+_TOLD: Final = {
+    "under_way",
+    "promised",
+    "until_next",
+    "since_last",
+    "precedent_change",
+    "precedents",
+}
+_SEASON: Final = {
+    "yesterday_change",
+    "last_week_change",
+    "usual_change",
+    "yesterday_level",
+    "last_week_level",
+    "has_yesterday",
+    "has_last_week",
+}

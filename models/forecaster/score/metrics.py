@@ -1,0 +1,137 @@
+"""How good forecasts are: errors of quantiles and of the 80 % interval, free of scale."""
+
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from models.forecaster.data.series import Series
+from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
+from models.forecaster.score.windows import Windows
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES
+
+_OUTSIDE: Final = 1 - (QUANTILES[HIGH] - QUANTILES[LOW])
+"""Share of values that an interval is meant to leave out."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The scores of a model on a series at a horizon; None where there is nothing to divide by."""
+
+    series: str
+    model: str
+    horizon_min: int
+    q_risk_p50: float | None
+    q_risk_p90: float | None
+    mase: float | None
+    coverage_80: float
+    """Share of values within the interval from the .1 to the .9 quantile."""
+    width_80: float | None
+    """Mean width of that interval over the mean value."""
+    interval_score: float | None
+    """Mean Winkler score of that interval over the mean value."""
+    windows: int
+
+
+class Scores(NamedTuple):
+    """Rows, and why some of their fields are None."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+class Scale(NamedTuple):
+    """What MASE divides by: how wrong a naive forecast was before the test."""
+
+    value: float
+    """NaN where nothing is known of it."""
+    naive: Literal["day", "last"]
+    """Same minute yesterday, or the value before."""
+
+
+def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores:
+    """One row per horizon from forecasts [B, H, Q]; origins with NaN were not forecast."""
+    scale = mase_scale(series, windows.test_from)
+    rows, notes = [], []
+    for place, horizon in enumerate(HORIZONS_MIN):
+        target, said = windows.target[:, place], forecast[:, place]
+        known = ~np.isnan(target) & ~np.isnan(said).any(axis=1)
+        if known.any():
+            row = _row(series.name, model, horizon, target[known], said[known], scale)
+            rows.append(row)
+            notes += _notes(row, scale)
+    return Scores(tuple(rows), tuple(notes))
+
+
+def q_risk(target: F64, said: F64, quantile: float) -> float:
+    """Twice the quantile loss over the sum of the values; NaN where these are all zero."""
+    over = target - said
+    loss = np.where(over > 0, quantile * over, (quantile - 1) * over)
+    return _ratio(2 * loss.sum(), np.abs(target).sum())
+
+
+def coverage(target: F64, low: F64, high: F64) -> float:
+    """Share of values within low..high, ends included."""
+    return float(np.mean((low <= target) & (target <= high)))
+
+
+def relative_width(target: F64, low: F64, high: F64) -> float:
+    """Mean width over mean value."""
+    return _ratio((high - low).sum(), np.abs(target).sum())
+
+
+def interval_score(target: F64, low: F64, high: F64) -> float:
+    """Winkler's: the width, and ten times what a value lies outside; over the mean value."""
+    outside = (low - target).clip(0) + (target - high).clip(0)
+    return _ratio((high - low + 2 / _OUTSIDE * outside).sum(), np.abs(target).sum())
+
+
+def mase_scale(series: Series, test_from: int) -> Scale:
+    """Mean absolute error before the test of yesterday's value, with two days; else of the last."""
+    before = series.rps[:test_from]
+    if before.size >= 2 * DAY_MINUTES:
+        daily = _naive_error(before, DAY_MINUTES)
+        if not np.isnan(daily):
+            return Scale(daily, "day")
+    return Scale(_naive_error(before, series.step_min), "last")
+
+
+def _naive_error(values: F64, lag: int) -> float:
+    gaps = np.abs(values[lag:] - values[:-lag])
+    known = gaps[~np.isnan(gaps)]
+    return float(known.mean()) if known.size else np.nan
+
+
+def _row(name: str, model: str, horizon: int, target: F64, said: F64, scale: Scale) -> Row:
+    low, middle, high = said[:, LOW], said[:, MEDIAN], said[:, HIGH]
+    error = float(np.abs(target - middle).mean())
+    return Row(
+        series=name,
+        model=model,
+        horizon_min=horizon,
+        q_risk_p50=_known(q_risk(target, middle, QUANTILES[MEDIAN])),
+        q_risk_p90=_known(q_risk(target, high, QUANTILES[HIGH])),
+        mase=_known(_ratio(error, scale.value)),
+        coverage_80=coverage(target, low, high),
+        width_80=_known(relative_width(target, low, high)),
+        interval_score=_known(interval_score(target, low, high)),
+        windows=target.size,
+    )
+
+
+def _notes(row: Row, scale: Scale) -> list[str]:
+    place = f"{row.series}: {row.model}: {row.horizon_min} min"
+    notes = []
+    if row.q_risk_p50 is None:
+        notes.append(f"{place}: all values are zero, no error can be put in relation to them")
+    if row.mase is None:
+        notes.append(f"{place}: no MASE, the naive forecast ({scale.naive}) was never wrong")
+    return notes
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole > 0 else np.nan
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -1,0 +1,147 @@
+"""Rules that need no learning; whatever is served has to be better than the best of them.
+
+The median is the rule itself. The outer quantiles are the rule times how much the values came
+out above or below it in the three weeks before the test.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.forecaster.data.series import Series
+from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
+from models.forecaster.score.peers.port import Absent, Fitted, H, Q
+from models.forecaster.score.windows import I64, LEAST_HISTORY_MIN, origins, targets
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES
+
+RESIDUAL_DAYS: Final = 21
+_LEAST_RESIDUALS: Final = 10
+
+Rule = Callable[[Series, I64, int], F64]
+"""[B] what is expected h minutes after the origins."""
+
+
+class Spread(NamedTuple):
+    """How values came out against a rule, per horizon."""
+
+    ratio: F64
+    """[H, Q] quantiles of value over rule; 1 at the median, because the rule is the median."""
+    after_zero: F64
+    """[H, Q] quantiles of values where the rule said zero, which no ratio can widen."""
+
+
+class FittedFloor(NamedTuple):
+    """A rule with the spread it had."""
+
+    rule: Rule
+    spread: Spread
+
+    def predict(self, series: Series, at: I64) -> F64:
+        """[B, H, Q]."""
+        forecast = np.empty((at.size, H, Q))
+        for place, horizon in enumerate(HORIZONS_MIN):
+            point = self.rule(series, at, horizon)[:, None]
+            wide = point * self.spread.ratio[place]
+            forecast[:, place] = np.where(point == 0, self.spread.after_zero[place], wide)
+        return forecast
+
+
+class Floor(NamedTuple):
+    """A rule and how far back it looks."""
+
+    name: str
+    rule: Rule
+    lookback_min: int = 0
+    most_origins: int | None = None
+
+    def fit(self, series: Series, until_min: int) -> Fitted | Absent:
+        """Measure the spread on what is before `until_min`."""
+        if until_min < self.lookback_min + LEAST_HISTORY_MIN:
+            return Absent(
+                f"{until_min} minutes of history, expected {self.lookback_min + LEAST_HISTORY_MIN}"
+            )
+        past = series.until(until_min)
+        first = max(self.lookback_min, until_min - RESIDUAL_DAYS * DAY_MINUTES)
+        at = origins(past, first, until_min)
+        came = targets(past, at)
+        if np.isnan(came).all():
+            return Absent("no known values before the test to measure its spread on")
+        return FittedFloor(self.rule, _spread(self.rule, past, at, came))
+
+
+def last_seen(rps: F64) -> F64:
+    """[N] each minute's value, or where it is missing the last before it."""
+    places = np.where(np.isnan(rps), 0, np.arange(rps.size))
+    filled: F64 = rps[np.maximum.accumulate(places)]
+    return filled
+
+
+def mean_of_last(rps: F64, at: I64, minutes: int) -> F64:
+    """[B] means of the known values of the last minutes, NaN where none is known."""
+    back = at[:, None] - np.arange(minutes)
+    values = np.where(back >= 0, rps[back.clip(0)], np.nan)
+    known = ~np.isnan(values)
+    counts = known.sum(axis=1)
+    means = np.full(at.size, np.nan)
+    np.divide(np.where(known, values, 0).sum(axis=1), counts, out=means, where=counts > 0)
+    return means
+
+
+def _last(series: Series, at: I64, _: int) -> F64:
+    return last_seen(series.rps)[at]
+
+
+def _mean(minutes: int) -> Rule:
+    def rule(series: Series, at: I64, horizon: int) -> F64:
+        means = mean_of_last(series.rps, at, minutes)
+        return np.where(np.isnan(means), _last(series, at, horizon), means)
+
+    return rule
+
+
+def _same_minute(period: int) -> Rule:
+    """A minute that is missing is taken from a period earlier, and then from the present."""
+
+    def rule(series: Series, at: I64, horizon: int) -> F64:
+        found = np.full(at.size, np.nan)
+        for back in (1, 2):
+            there = at + horizon - back * period
+            earlier = np.where(there >= 0, series.rps[there.clip(0)], np.nan)
+            found = np.where(np.isnan(found), earlier, found)
+        return np.where(np.isnan(found), _last(series, at, horizon), found)
+
+    return rule
+
+
+FLOORS: Final = (
+    Floor("last", _last),
+    Floor("mean5", _mean(5)),
+    Floor("mean15", _mean(15)),
+    Floor("day", _same_minute(DAY_MINUTES), DAY_MINUTES),
+    Floor("week", _same_minute(WEEK_MINUTES), WEEK_MINUTES),
+)
+
+
+def _spread(rule: Rule, past: Series, at: I64, came: F64) -> Spread:
+    ratio, after_zero = np.ones((H, Q)), np.zeros((H, Q))
+    for place, horizon in enumerate(HORIZONS_MIN):
+        said = rule(past, at, horizon)
+        known = ~np.isnan(came[:, place]) & ~np.isnan(said)
+        value, point = came[known, place], said[known]
+        moving = point > 0
+        if moving.sum() >= _LEAST_RESIDUALS:
+            ratio[place] = _quantiles(value[moving] / point[moving], 1.0)
+        if (~moving).sum() >= _LEAST_RESIDUALS:
+            after_zero[place] = _quantiles(value[~moving], 0.0)
+    return Spread(ratio, after_zero)
+
+
+def _quantiles(values: F64, middle: float) -> F64:
+    """[Q] around a middle that stays where it is, so that they never cross."""
+    quantiles = np.quantile(values, QUANTILES)
+    quantiles[MEDIAN] = middle
+    quantiles[LOW] = min(quantiles[LOW], middle)
+    quantiles[HIGH] = max(quantiles[HIGH], middle)
+    return quantiles

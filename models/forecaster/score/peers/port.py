@@ -1,0 +1,43 @@
+"""The port of every peer: fitted on the past of a test, then asked at many origins at once."""
+
+from typing import Final, NamedTuple, Protocol
+
+from models.forecaster.data.series import Series
+from models.forecaster.port import HORIZONS_MIN, QUANTILES
+from models.forecaster.score.windows import I64
+from models.sim.apps import F64
+
+H: Final = len(HORIZONS_MIN)
+Q: Final = len(QUANTILES)
+
+
+class Fitted(Protocol):
+    """A peer that is ready to forecast."""
+
+    def predict(self, series: Series, at: I64) -> F64:
+        """[B, H, Q] forecasts made at the end of minutes `at`, from nothing later than these."""
+        ...
+
+
+class Absent(NamedTuple):
+    """Why a peer has nothing to say about a series."""
+
+    reason: str
+
+
+class Peer(Protocol):
+    """A model that is compared with ours."""
+
+    @property
+    def name(self) -> str:
+        """As it is called in tables."""
+        ...
+
+    @property
+    def most_origins(self) -> int | None:
+        """How many origins it can afford; None: any number."""
+        ...
+
+    def fit(self, series: Series, until_min: int) -> Fitted | Absent:
+        """Learn from the minutes before `until_min`."""
+        ...

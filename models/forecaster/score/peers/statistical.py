@@ -1,0 +1,188 @@
+"""Statistical models of the library statsforecast: AutoETS, AutoTheta and MSTL.
+
+They see means of five minutes (or of a longer step of the series), which are counted back from
+the origin so that the last one ends with it, and are fitted once on the week before the test;
+at each origin they only take in the last week. Their 80 % interval is that of a five-minute
+mean: narrower than what the single minutes of a noisy series do.
+"""
+
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from models.forecaster.data.series import Series
+from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
+from models.forecaster.score.peers.floors import last_seen
+from models.forecaster.score.peers.port import Absent, Fitted, H, Q
+from models.forecaster.score.windows import I64
+from models.sim.apps import F64
+from models.sim.describe.errors import InputError
+from models.sim.describe.timeline import DAY_MINUTES
+
+MOST_ORIGINS: Final = 200
+_BLOCK_MIN: Final = 5
+_CONTEXT_DAYS: Final = 7
+_LEAST_BLOCKS: Final = 30
+_LEVEL: Final = 80
+
+
+class FittedEts(NamedTuple):
+    """Exponential smoothing with fitted parameters; also Theta, which is asked alike."""
+
+    model: Any
+    block: int
+
+    def predict(self, series: Series, at: I64) -> F64:
+        """[B, H, Q]."""
+        steps = _steps(self.block)
+        said = [self._ahead(blocks(series, int(t), self.block), steps) for t in at]
+        return np.array(said).reshape(at.size, H, Q).clip(0)
+
+    def _ahead(self, values: F64, steps: I64) -> F64:
+        if _is_flat(values):
+            return np.full((H, Q), values[-1])
+        return quantiles(self.model.forward(values, h=int(steps[-1]), level=[_LEVEL]), steps)
+
+
+class FittedMstl(NamedTuple):
+    """A day's shape that was taken off, and a model of what was left; in logarithms."""
+
+    trend: Any
+    shape: F64
+    """[blocks of a day] from `until_min` on."""
+    until_min: int
+    block: int
+
+    def predict(self, series: Series, at: I64) -> F64:
+        """[B, H, Q]."""
+        steps = _steps(self.block)
+        said = [self._ahead(blocks(series, int(t), self.block), int(t), steps) for t in at]
+        forecast: F64 = np.expm1(np.array(said)).reshape(at.size, H, Q).clip(0)
+        return forecast
+
+    def _ahead(self, values: F64, at: int, steps: I64) -> F64:
+        if _is_flat(values):
+            return np.full((H, Q), np.log1p(values[-1]))
+        now = round((at + 1 - self.until_min) / self.block)
+        past = self._of_day(now + np.arange(-values.size, 0))
+        said = self.trend.forward(np.log1p(values) - past, h=int(steps[-1]), level=[_LEVEL])
+        return quantiles(said, steps) + self._of_day(now + steps - 1)[:, None]
+
+    def _of_day(self, places: I64) -> F64:
+        shape: F64 = self.shape[places % self.shape.size]
+        return shape
+
+
+class Ets(NamedTuple):
+    """AutoETS without a season: the library has none of more than 24 steps."""
+
+    name: str = "ets"
+    most_origins: int | None = MOST_ORIGINS
+
+    def fit(self, series: Series, until_min: int) -> Fitted | Absent:
+        """Choose the smoothing that fits the week before `until_min`."""
+        block = block_minutes(series)
+        values = blocks(series, until_min - 1, block)
+        unfit = _unfit(values, block, _LEAST_BLOCKS)
+        if unfit is not None:
+            return unfit
+        return FittedEts(_library().AutoETS(season_length=1, model="ZZN").fit(values), block)
+
+
+class Theta(NamedTuple):
+    """AutoTheta with the season of a day, where there are two."""
+
+    name: str = "theta"
+    most_origins: int | None = MOST_ORIGINS
+
+    def fit(self, series: Series, until_min: int) -> Fitted | Absent:
+        """Choose the Theta model that fits the week before `until_min`."""
+        block = block_minutes(series)
+        values = blocks(series, until_min - 1, block)
+        unfit = _unfit(values, block, _LEAST_BLOCKS)
+        if unfit is not None:
+            return unfit
+        day = DAY_MINUTES // block
+        season = day if values.size >= 2 * day else 1
+        return FittedEts(_library().AutoTheta(season_length=season).fit(values), block)
+
+
+class Mstl(NamedTuple):
+    """MSTL with the season of a day and AutoETS for the rest.
+
+    The day's shape is found once: the library's own `forward` would find it anew at each
+    origin, which takes a second each time.
+    """
+
+    name: str = "mstl"
+    most_origins: int | None = MOST_ORIGINS
+
+    def fit(self, series: Series, until_min: int) -> Fitted | Absent:
+        """Take the week before `until_min` apart."""
+        block = block_minutes(series)
+        values = blocks(series, until_min - 1, block)
+        day = DAY_MINUTES // block
+        unfit = _unfit(values, block, 2 * day)
+        if unfit is not None:
+            return unfit
+        library = _library()
+        rest = library.AutoETS(season_length=1, model="ZZN")
+        model = library.MSTL(season_length=[day], trend_forecaster=rest).fit(np.log1p(values))
+        shape = np.asarray(model.model_["seasonal"], np.float64)[-day:]
+        return FittedMstl(model.trend_forecaster, shape, until_min, block)
+
+
+STATISTICAL: Final = (Ets(), Theta(), Mstl())
+
+
+def block_minutes(series: Series) -> int:
+    """Minutes of a mean: five, or the series' step where that is longer."""
+    return max(_BLOCK_MIN, series.step_min)
+
+
+def blocks(series: Series, at: int, block: int) -> F64:
+    """Means of the last week, the last one ending with minute `at`; gaps hold the last value."""
+    count = min(_CONTEXT_DAYS * DAY_MINUTES, at + 1) // block
+    values = series.rps[at + 1 - count * block : at + 1].reshape(count, block)
+    known = ~np.isnan(values)
+    sums, counts = np.where(known, values, 0).sum(axis=1), known.sum(axis=1)
+    means = np.full(count, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return np.nan_to_num(last_seen(means))
+
+
+def quantiles(said: dict[str, F64], steps: I64) -> F64:
+    """[H, Q] from the library's mean and 80 % interval, at some steps ahead."""
+    found = np.empty((steps.size, Q))
+    for place, key in ((LOW, f"lo-{_LEVEL}"), (MEDIAN, "mean"), (HIGH, f"hi-{_LEVEL}")):
+        found[:, place] = said[key][steps - 1]
+    return np.sort(found, axis=1)
+
+
+def _steps(block: int) -> I64:
+    """[H] blocks until the one that holds the minute t+h."""
+    return np.array([-(-horizon // block) for horizon in HORIZONS_MIN], np.int64)
+
+
+def _unfit(values: F64, block: int, least: int) -> Absent | None:
+    if values.size < least:
+        return Absent(f"{values.size} means of {block} minutes, expected {least}")
+    if _is_flat(values):
+        return Absent("the week before the test is constant, there is nothing to fit")
+    return None
+
+
+def _is_flat(values: F64) -> bool:
+    """A constant has no variance to divide by, and says itself what comes next."""
+    return bool(np.ptp(values) == 0)
+
+
+def _library() -> Any:
+    """Imported here: only those who compare with it need it."""
+    try:
+        return import_module("statsforecast.models")
+    except ImportError:
+        raise InputError(
+            "the statistical peers need statsforecast: pip install 'hirl-scale[peers]'"
+        ) from None

@@ -1,0 +1,174 @@
+"""Whether a model sees doublings coming, and how often it sees one that does not come.
+
+A *doubling* is a minute whose five-minute mean is at least twice what it was at some minute of
+the ten before, and at least the series' median traffic; one per hour. It was *announced* where
+the calendar, ten minutes before, had an entry that starts within a quarter of an hour of it.
+
+A *forecast spike* is an origin at which the forecast for 15 or 30 minutes ahead is above the
+present five-minute mean by a factor, and again at least the median traffic. By the median
+forecast the factor is 1.7: forecasts of something uncertain lie between what is and what may
+be, and a median that says 1.7 already holds a doubling for nearly even odds; with 2, models
+that are right about the event and unsure about its minute would count as silent. By the .9
+quantile it is 2: such a forecast says that a doubling is possible. Both are reported.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+
+from models.forecaster.data.series import Announced, Mask, Series
+from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN
+from models.forecaster.score.peers.floors import mean_of_last
+from models.forecaster.score.windows import I64, Windows
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES
+
+LEAD_MIN: Final = 10
+"""A forecast counts if it was made this long before; capacity takes that long to come."""
+SLACK_MIN: Final = 10
+"""A forecast spike may come this much later than its horizon."""
+RISE_MIN: Final = 10
+MERGE_MIN: Final = 60
+ANNOUNCED_WITHIN_MIN: Final = 15
+By = Literal["p50", "p90"]
+FACTORS: Final[dict[By, float]] = {"p50": 1.7, "p90": 2.0}
+_PLACES: Final[dict[By, int]] = {"p50": MEDIAN, "p90": HIGH}
+_MEAN_MIN: Final = 5
+
+
+class SpikeScore(msgspec.Struct, frozen=True):
+    """What became of doublings and of forecast spikes in the scored part of a series."""
+
+    series: str
+    model: str
+    by: By
+    announced: int
+    """Doublings that the calendar had."""
+    announced_found: int
+    unannounced: int
+    unannounced_found: int
+    false_alarms: int
+    """Forecast spikes, one per hour, that no doubling followed."""
+    slow_rises: int
+    """Those of them after which traffic did rise by the factor, but took longer than a doubling."""
+    days: float
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the announced doublings that were forecast; None where there was none."""
+        return self.announced_found / self.announced if self.announced else None
+
+    @property
+    def unannounced_recall(self) -> float | None:
+        """Share of the others."""
+        return self.unannounced_found / self.unannounced if self.unannounced else None
+
+    @property
+    def false_alarms_per_day(self) -> float:
+        """Over all scored minutes."""
+        return self.false_alarms / self.days
+
+
+def score_spikes(
+    series: Series, model: str, windows: Windows, forecast: F64
+) -> tuple[SpikeScore, ...]:
+    """By the median and by the .9 quantile of forecasts [B, H, Q] at every origin."""
+    return tuple(_score(series, model, windows, forecast, by) for by in FACTORS)
+
+
+def doublings(series: Series) -> I64:
+    """Minutes at which traffic has doubled within ten minutes, each followed by more of them."""
+    means = _means(series)
+    lowest = _lowest_before(means, RISE_MIN)
+    with np.errstate(invalid="ignore"):
+        doubled = (means >= 2 * lowest) & (means >= noise_floor(series)) & (means > 0)
+    return np.flatnonzero(doubled)
+
+
+def one_per_hour(minutes: I64) -> I64:
+    """The first of each hour; what follows within it belongs to it."""
+    kept: list[int] = []
+    for minute in minutes:
+        if not kept or minute >= kept[-1] + MERGE_MIN:
+            kept.append(int(minute))
+    return np.array(kept, np.int64)
+
+
+def noise_floor(series: Series) -> float:
+    """The median of the minutes with traffic: below it a doubling is nobody's concern."""
+    positive = series.rps[series.rps > 0]
+    return float(np.median(positive)) if positive.size else np.inf
+
+
+def is_announced(calendar: tuple[Announced, ...], minutes: I64) -> Mask:
+    """Which minutes the calendar had in time, give or take a quarter of an hour."""
+    found = np.zeros(minutes.size, np.bool_)
+    for entry in calendar:
+        near = np.abs(minutes - entry.start_min) <= ANNOUNCED_WITHIN_MIN
+        found |= near & (entry.known_from_min <= minutes - LEAD_MIN)
+    return found
+
+
+def _score(series: Series, model: str, windows: Windows, forecast: F64, by: By) -> SpikeScore:
+    happened = doublings(series)
+    first, last = int(windows.at[0]), int(windows.at[-1])
+    scored = one_per_hour(happened[happened >= first + max(HORIZONS_MIN)])
+    announced = is_announced(series.calendar, scored)
+    found, false = np.zeros(scored.size, np.bool_), []
+    for place, horizon in enumerate(HORIZONS_MIN):
+        if horizon > LEAD_MIN:
+            at = windows.at[_says_spike(series, windows, forecast[:, place], by)]
+            found |= _any_within(at, scored - horizon - SLACK_MIN, scored - LEAD_MIN)
+            judged = at[at + horizon + SLACK_MIN < series.rps.size]
+            false.append(judged[~_any_within(happened, judged, judged + horizon + SLACK_MIN)])
+    alarms = one_per_hour(np.unique(np.concatenate(false)))
+    return SpikeScore(
+        series=series.name,
+        model=model,
+        by=by,
+        announced=int(announced.sum()),
+        announced_found=int(found[announced].sum()),
+        unannounced=int((~announced).sum()),
+        unannounced_found=int(found[~announced].sum()),
+        false_alarms=alarms.size,
+        slow_rises=int(_rose(series, alarms, FACTORS[by]).sum()),
+        days=(last - first + 1) / DAY_MINUTES,
+    )
+
+
+def _says_spike(series: Series, windows: Windows, said: F64, by: By) -> Mask:
+    """[B] from forecasts [B, Q] of one horizon."""
+    now = _means(series)[windows.at]
+    value = said[:, _PLACES[by]]
+    with np.errstate(invalid="ignore"):
+        spike: Mask = (value >= FACTORS[by] * now) & (value >= noise_floor(series))
+    return spike
+
+
+def _rose(series: Series, alarms: I64, factor: float) -> Mask:
+    """Whether traffic came to a multiple of what it was, in the time an alarm may be about."""
+    means = _means(series)
+    ahead = alarms[:, None] + np.arange(1, max(HORIZONS_MIN) + SLACK_MIN + 1)
+    peak = np.nan_to_num(means[ahead.clip(max=means.size - 1)]).max(axis=1, initial=0)
+    rose: Mask = peak >= factor * means[alarms]
+    return rose
+
+
+def _any_within(minutes: I64, first: I64, last: I64) -> Mask:
+    """Whether any of some rising minutes lies in each span first..last."""
+    found: Mask = np.searchsorted(minutes, last, "right") > np.searchsorted(minutes, first)
+    return found
+
+
+def _means(series: Series) -> F64:
+    """[N] mean of the known values of the last five minutes."""
+    return mean_of_last(series.rps, np.arange(series.rps.size), _MEAN_MIN)
+
+
+def _lowest_before(means: F64, minutes: int) -> F64:
+    """[N] the lowest known mean of the minutes before each; infinite where none is known."""
+    filled = np.where(np.isnan(means), np.inf, means)
+    padded = np.concatenate([np.full(minutes, np.inf), filled[:-1]])
+    lowest: F64 = np.lib.stride_tricks.sliding_window_view(padded, minutes).min(axis=1)
+    return lowest

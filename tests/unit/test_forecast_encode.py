@@ -1,0 +1,159 @@
+"""What the inputs of the learned forecaster promise."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from models.forecaster.data.series import Announced, Series
+from models.forecaster.learned.encode import encode
+from models.forecaster.learned.inputs import (
+    AHEAD_MIN,
+    FUTURE,
+    PAST,
+    PAST_WINDOWS,
+    STATIC,
+    Inputs,
+    flat,
+    from_log,
+    to_log,
+)
+from models.forecaster.port import HORIZONS_MIN
+from models.sim.describe.timeline import DAY_MINUTES
+
+MONDAY = 27_000_000 // (7 * DAY_MINUTES) * 7 * DAY_MINUTES + 4 * DAY_MINUTES
+HOUR = 60
+
+
+def series(rps: NDArray[np.float64], *calendar: Announced) -> Series:
+    return Series("made up", MONDAY, 1, rps, calendar)
+
+
+def days(count: float, seed: int = 0) -> NDArray[np.float64]:
+    minutes = np.arange(int(count * DAY_MINUTES))
+    noise = np.random.default_rng(seed).normal(0, 2, minutes.size)
+    rates: NDArray[np.float64] = 100 + 50 * np.sin(2 * np.pi * minutes / DAY_MINUTES) + noise
+    return rates
+
+
+def at_end(one: Series) -> Inputs:
+    return encode(one, np.array([one.rps.size - 1]))
+
+
+def future(inputs: Inputs, name: str) -> NDArray[np.float32]:
+    column: NDArray[np.float32] = inputs.future[0, :, FUTURE.index(name)]
+    return column
+
+
+def test_every_served_horizon_is_a_minute_ahead() -> None:
+    assert set(HORIZONS_MIN) <= set(AHEAD_MIN)
+
+
+@given(scale=st.floats(1e-3, 1e6), seed=st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_traffic_in_another_unit_has_the_same_inputs(scale: float, seed: int) -> None:
+    one, other = at_end(series(days(2, seed))), at_end(series(scale * days(2, seed)))
+    np.testing.assert_allclose(flat(one), flat(other), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "rps",
+    [
+        np.zeros(3000),
+        np.full(3000, 7.0),
+        np.concatenate([np.full(2990, np.nan), np.ones(10)]),
+        np.concatenate([np.zeros(2990), np.full(10, 1e9)]),
+    ],
+    ids=["none", "constant", "just begun", "exploding"],
+)
+def test_inputs_are_finite_whatever_the_traffic(rps: NDArray[np.float64]) -> None:
+    assert np.isfinite(flat(at_end(series(rps)))).all()
+
+
+def test_nothing_seen_for_a_day_says_so() -> None:
+    rps = np.concatenate([days(1), np.full(DAY_MINUTES + 1, np.nan)])
+    assert np.isnan(at_end(series(rps)).scale).all()
+
+
+def test_a_gap_is_not_traffic_of_zero() -> None:
+    gap = days(2)
+    gap[-3:-1] = np.nan
+    inputs = at_end(series(gap))
+    newest = [PAST_WINDOWS.index((age, age + 1)) for age in (1, 2)]
+    assert (inputs.past[0, newest, PAST.index("seen")] == 0).all()
+    assert (inputs.past[0, newest, PAST.index("level")] == 0).all()
+    assert inputs.scale[0] == pytest.approx(np.nanmean(gap[-15:]))
+
+
+def test_yesterday_tells_how_traffic_will_change() -> None:
+    minutes = np.arange(3 * DAY_MINUTES)
+    rps = np.where(minutes % DAY_MINUTES < 12 * HOUR, 100.0, 300.0)
+    noon = 2 * DAY_MINUTES + 12 * HOUR - 11
+    change = future(encode(series(rps), np.array([noon])), "yesterday_change")
+    assert abs(change[0]) < 0.3
+    assert change[AHEAD_MIN.index(30)] == pytest.approx(np.log(3), abs=0.05)
+
+
+def test_precedents_tell_how_an_event_went_the_last_time() -> None:
+    rps = np.full(5 * DAY_MINUTES, 100.0)
+    starts = [day * DAY_MINUTES + 10 * HOUR for day in range(1, 5)]
+    for start in starts:
+        rps[start : start + 60] *= 4
+    calendar = tuple(Announced(start, start + 60, 1.5, "sale") for start in starts)
+    inputs = encode(series(rps, *calendar), np.array([starts[-1] - 15]))
+    assert future(inputs, "precedent_change")[AHEAD_MIN.index(5)] == pytest.approx(0, abs=0.01)
+    assert future(inputs, "precedent_change")[AHEAD_MIN.index(30)] == pytest.approx(
+        np.log(4), abs=0.05
+    )
+    assert future(inputs, "promised")[AHEAD_MIN.index(30)] == pytest.approx(np.log(1.5))
+    assert future(inputs, "precedents")[AHEAD_MIN.index(30)] > 0.9
+
+
+def test_other_kinds_of_events_are_precedents_only_for_want_of_better() -> None:
+    rps = np.full(4 * DAY_MINUTES, 100.0)
+    sale, batch, today = (day * DAY_MINUTES + 600 for day in (1, 2, 3))
+    rps[sale : sale + 60] *= 4
+    rps[batch : batch + 60] *= 0.5
+    calendar = (
+        Announced(sale, sale + 60, 1.0, "sale"),
+        Announced(batch, batch + 60, 1.0, "batch"),
+        Announced(today, today + 60, 1.0, "sale"),
+    )
+    inputs = encode(series(rps, *calendar), np.array([today - 10]))
+    assert future(inputs, "precedent_change")[AHEAD_MIN.index(15)] > np.log(3.5)
+
+
+def test_an_announcement_counts_from_the_minute_it_was_made() -> None:
+    start = 2 * DAY_MINUTES + 600
+    late = Announced(start, start + 60, 3.0, "sale", known_from_min=start - 10)
+    both = encode(series(days(4), late), np.array([start - 11, start - 10]))
+    under_way = both.future[:, AHEAD_MIN.index(15), FUTURE.index("under_way")]
+    assert under_way.tolist() == [0.0, 1.0]
+    assert both.static[:, STATIC.index("announces")].tolist() == [0.0, 1.0]
+
+
+def test_a_holiday_is_a_day_off_and_no_event() -> None:
+    day = 3 * DAY_MINUTES
+    holiday = Announced(day, day + DAY_MINUTES, 1.0, "holiday")
+    inputs = encode(series(days(5), holiday), np.array([day - 60, day + 60]))
+    assert inputs.future[:, 0, FUTURE.index("day_off")].tolist() == [0.0, 1.0]
+    assert (inputs.future[:, :, FUTURE.index("under_way")] == 0).all()
+
+
+def test_weekends_are_days_off() -> None:
+    at = np.array([day * DAY_MINUTES + 720 for day in range(7)])
+    off = encode(series(days(8)), at).future[:, 0, FUTURE.index("day_off")]
+    assert off.tolist() == [0, 0, 0, 0, 0, 1, 1]
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.floats(0, 1e9), min_size=1, max_size=5))
+def test_logarithms_lead_back_to_the_values(values: list[float]) -> None:
+    inputs = at_end(series(days(2)))
+    there = to_log(inputs, np.array([values]))
+    np.testing.assert_allclose(from_log(inputs, there)[0], values, rtol=1e-6, atol=1e-6)
+
+
+def test_a_forecast_is_never_negative() -> None:
+    assert (from_log(at_end(series(days(2))), np.array([[-50.0]])) == 0.0).all()

@@ -1,4 +1,8 @@
-"""Wall time as an argument: what waits for a grace period can be tested without waiting."""
+"""Time as an argument: what waits for a grace period can be tested without waiting.
+
+Decisions go by event time. Durations are measured on a clock that nobody sets: a correction of the
+machine's time must not open a breaker. What people or other machines are told is a date.
+"""
 
 import time
 from datetime import UTC, datetime
@@ -6,16 +10,26 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time. Decisions go by event time; this is for grace periods and dead-man checks."""
+    """Time as it passes outside of events."""
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Seconds since some moment, never backwards: for grace periods and dead-man checks.
+
+        Of one machine only; another process may compare it, another machine may not.
+        """
+
+    def date(self) -> float:
+        """Seconds since 1970, as far as the machine knows."""
 
 
 class SystemClock:
     """The time of the machine."""
 
     def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    def date(self) -> float:
         """Seconds since 1970."""
         return time.time()
 
@@ -27,6 +41,10 @@ class ManualClock:
         self._now = now
 
     def now(self) -> float:
+        """Seconds since 1970 too: both are the same here."""
+        return self._now
+
+    def date(self) -> float:
         """Seconds since 1970."""
         return self._now
 

@@ -82,7 +82,7 @@ def rejection(
         key=delivery.key.decode(errors="replace"),
         error=kind,
         detail=(getattr(error, "detail", "") or repr(error))[:DETAIL_LETTERS],
-        rejected_at=rfc3339(clock.now()),
+        rejected_at=rfc3339(clock.date()),
         value_base64=base64.b64encode((delivery.value or b"")[:KEPT_BYTES]).decode(),
         headers={name: text.decode(errors="replace") for name, text in delivery.headers},
     )

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol
 
 import msgspec
 
@@ -61,6 +61,14 @@ class _Dropped(Exception):  # noqa: N818  as above
     """A state failed for the last time and began anew: the rest of its step is void."""
 
 
+class _Ready(NamedTuple, Generic[S]):
+    """A step and the bytes of its state: whatever can fail in a handler has not."""
+
+    step: Step[S]
+    data: bytes | None
+    """None: the state is the one before."""
+
+
 class Engine(Generic[S]):
     """A handler at work, with the states of the keys that are here."""
 
@@ -88,14 +96,20 @@ class Engine(Generic[S]):
         """Handle a record of an input, and acknowledge what is done with."""
         term, began = self.term, perf_counter()
         self._telemetry.event_age.labels(delivery.topic).observe(
-            max(0.0, self._clock.now() - delivery.timestamp)
+            max(0.0, self._clock.date() - delivery.timestamp)
         )
+        deliveries: Sequence[Delivery] = (delivery,)
         try:
             arrival = self._intake.read(delivery)
+            deliveries = deliveries if arrival is None else arrival.deliveries
             key = self._key_of(arrival)
         except (Malformed, Refused) as error:
             await self._reject(delivery, error, error.kind)
-            self._outlet.acknowledge((delivery,))
+            self._outlet.acknowledge(deliveries)
+            return
+        except Exception as error:  # noqa: BLE001  logged there
+            await self._blame(delivery, error)
+            self._outlet.acknowledge(deliveries)
             return
         if arrival is None:
             self._count(delivery, "part")
@@ -104,9 +118,9 @@ class Engine(Generic[S]):
             if term != self.term:
                 return  # the partition went elsewhere, and the record with it
             self._partitions[key] = delivery.partition
-            before = self._state(key)
+            before = self._states.get(key)
             settled = await self._answer(arrival, key)
-            self._settle(key, before, settled, arrival.deliveries)
+            self._settle(key, before, settled, deliveries)
         self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
 
     async def study(self, delivery: Delivery) -> None:
@@ -178,7 +192,7 @@ class Engine(Generic[S]):
     def next_due(self) -> float | None:
         """Wall time at which the next state wants to be woken that is not about to be."""
         waiting = [state for key, state in self._states.items() if key not in self._called]
-        dues = [self.handler.due(state) for state in waiting]
+        dues = map(self._due, waiting)
         return min((due for due in dues if due is not None), default=None)
 
     async def wake(self, *, early: bool = False) -> int:
@@ -201,16 +215,27 @@ class Engine(Generic[S]):
             self._called.discard(key)
             state = self._state(key)
             try:
-                step = await self._decide(key, WAKE, lambda: self.handler.wake(state, self._clock))
-                settled = await self._carry(key, step)
+                ready = await self._decide(key, WAKE, lambda: self._woken(state))
+                settled = await self._carry(key, ready)
             except _Dropped:
                 return True
             self._settle(key, state, settled)
+            step = ready.step
             return step.state is not state or bool(step.events or step.writes)
 
     def _is_due(self, key: str, now: float) -> bool:
-        due = self.handler.due(self._states[key])
+        due = self._due(self._states[key])
         return due is not None and due <= now
+
+    def _due(self, state: S) -> float | None:
+        try:
+            return self.handler.due(state)
+        except Exception:  # noqa: BLE001  asked again in `_woken`, where it can be counted
+            return 0.0
+
+    def _woken(self, state: S) -> Step[S]:
+        self.handler.due(state)
+        return self.handler.wake(state, self._clock)
 
     # One event.
 
@@ -220,35 +245,40 @@ class Engine(Generic[S]):
         if event is None:  # a tombstone of a compacted input has nothing to say to a handler
             self._count(delivery, "tombstone")
             return True
-        state = self._state(key)
         with tracing(event):
             try:
-                step = self._timed(
-                    delivery.topic, lambda: self.handler.handle(event, state, self._clock)
+                state = self._state(key)
+                ready = self._timed(
+                    delivery.topic, key, lambda: self.handler.handle(event, state, self._clock)
                 )
             except Refused as error:
                 await self._reject(delivery, error, error.kind)
                 return True
-            except Exception as error:
-                log.exception("%s could not handle %s", self.handler.name, delivery.place)
-                if await self._attempts.failed(delivery.place, delivery.partition):
-                    raise
-                await self._reject(delivery, error, POISON)
-                await self._attempts.forget(delivery.place, delivery.partition)
+            except Exception as error:  # noqa: BLE001  logged there
+                await self._blame(delivery, error)
                 return True
             try:
-                settled = await self._carry(key, step)
+                settled = await self._carry(key, ready)
             except _Dropped:
                 settled = True
             await self._attempts.forget(delivery.place, delivery.partition)
         self._count(delivery, "handled")
         return settled
 
-    async def _carry(self, key: str, step: Step[S]) -> bool:
+    async def _blame(self, delivery: Delivery, error: Exception) -> None:
+        """A record that makes the handler fail: stop or, the last time, go on without it."""
+        log.error("%s could not handle %s", self.handler.name, delivery.place, exc_info=error)
+        if await self._attempts.failed(delivery.place, delivery.partition):
+            self._failed = True  # nothing that follows may be handled before it
+            raise error
+        await self._reject(delivery, error, POISON)
+        await self._attempts.forget(delivery.place, delivery.partition)
+
+    async def _carry(self, key: str, ready: _Ready[S]) -> bool:
         """Carry out a step, in the order that `handler.py` promises; whether it is settled."""
+        step, data = ready
         await self._publish(step.events)
-        if step.state is not self._states.get(key):
-            data = self.handler.save(step.state)
+        if data is not None:
             await self._outlet.save(key, data, self._partitions.get(key))
             self._states[key] = step.state
             self._telemetry.state_bytes.labels(key).set(len(data))
@@ -262,17 +292,17 @@ class Engine(Generic[S]):
             raise TypeError(f"{self.handler.name} asks for writes and has no executor")
         result = await self._executor.carry_out(write)
         state = self._state(key)
-        step = await self._decide(
+        ready = await self._decide(
             key, WRITTEN, lambda: self.handler.written(result, state, self._clock)
         )
-        return await self._carry(key, step)
+        return await self._carry(key, ready)
 
     # A state that makes the handler fail.
 
-    async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> Step[S]:
+    async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> _Ready[S]:
         """What a handler answers where no record can be blamed: stop or, the last time, drop."""
         try:
-            return self._timed(cause, decide)
+            return self._timed(cause, key, decide)
         except Exception as error:
             log.exception("%s failed in `%s` of `%s`", self.handler.name, cause, key)
             partition = self._partitions.get(key)
@@ -285,7 +315,7 @@ class Engine(Generic[S]):
         """Begin a state anew; whatever waits in it goes too, as it may be what is wrong."""
         log.error("%s drops the state of `%s` and starts it anew", self.handler.name, key)
         topic, partition = state_topic(self.handler.name), self._partitions.get(key)
-        state = Delivery(topic, -1, -1, key.encode(), None, (), self._clock.now())
+        state = Delivery(topic, -1, -1, key.encode(), None, (), self._clock.date())
         await self._reject(state, error, POISON)
         await self._outlet.save(key, None, partition)
         self._states[key] = self.handler.start(key)
@@ -297,13 +327,13 @@ class Engine(Generic[S]):
         return f"{state_topic(self.handler.name)}/{key}"
 
     def _settle(
-        self, key: str, before: S, settled: bool, deliveries: Sequence[Delivery] = ()
+        self, key: str, before: S | None, settled: bool, deliveries: Sequence[Delivery] = ()
     ) -> None:
         """Acknowledge what led to a settled state; keep the rest for a restart."""
         if not settled:
             # To be acknowledged they need no value, and frames are large.
             self._unsettled[key].extend(one._replace(value=None) for one in deliveries)
-        elif self._states[key] is before:
+        elif self._states.get(key) is before:
             # Nothing came of it, so it settles nothing that was there before.
             self._outlet.acknowledge(deliveries)
         else:
@@ -342,9 +372,11 @@ class Engine(Generic[S]):
                 self._active -= 1
                 self._idle.set()
 
-    def _timed(self, cause: str, decide: Callable[[], Step[S]]) -> Step[S]:
+    def _timed(self, cause: str, key: str, decide: Callable[[], Step[S]]) -> _Ready[S]:
         with self._telemetry.decision_seconds.labels(cause).time():
-            return decide()
+            step = decide()
+        same = step.state is self._states.get(key)
+        return _Ready(step, None if same else self.handler.save(step.state))
 
     def _key_of(self, arrival: Arrival | None) -> str:
         if arrival is None:

@@ -14,7 +14,7 @@ from faust.app.base import BootStrategy
 from faust.streams import Stream
 from faust.tables import TableManager
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, EventT, StreamT
+from faust.types import TP, EventT, Message, StreamT
 from faust.types.auth import CredentialsT
 
 from services._kit.assignors import assignor
@@ -33,7 +33,9 @@ class FaustGroup:
     def __init__(self, worker: Worker[S]) -> None:
         self._worker = worker
         self._app = make_app(worker)
-        self._under_way: dict[tuple[str, int, int], EventT[Any]] = {}
+        self._under_way: dict[tuple[str, int, int], Message] = {}
+        """By place, without their values: to be acknowledged they need none, and frames are large.
+        """
         self._done: dict[TP, int] = {}
         # Faust keeps only weak references to what is connected.
         self._listeners = cast(tuple[Any, Any], (self._assigned, self._revoked))
@@ -60,10 +62,10 @@ class FaustGroup:
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Let Faust commit it, once all before it are acknowledged."""
-        event = self._under_way.pop(_place(delivery), None)
-        if event is not None:
-            event.ack()
-            self._done[event.message.tp] = delivery.offset + 1
+        message = self._under_way.pop(_place(delivery), None)
+        if message is not None:
+            message.ack(self._app.consumer)
+            self._done[message.tp] = delivery.offset + 1
 
     def lag(self) -> dict[str, int]:
         """Records by topic between what is acknowledged and the end."""
@@ -76,14 +78,15 @@ class FaustGroup:
         # An event is acknowledged when all that follows from it is, not when the next one comes.
         async for event in cast(Stream[bytes], stream).noack().events():
             delivery = _delivery(event)
-            self._under_way[_place(delivery)] = event
+            event.message.value = None
+            self._under_way[_place(delivery)] = event.message
             await self._worker.dispatch(delivery, self._worker.term)
 
     async def _assigned(self, _: Any, assigned: set[TP], **__: Any) -> None:
         try:
             await self._worker.assigned({place.partition for place in assigned})
-        except Exception as error:
-            log.exception("could not take up the assigned partitions")
+        except Exception as error:  # noqa: BLE001  it ends the process, which logs it
+            log.warning("could not take up the assigned partitions: %r", error)
             self._worker.fail(error)
 
     async def _revoked(self, _: Any, revoked: set[TP], **__: Any) -> None:  # noqa: ARG002

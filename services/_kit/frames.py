@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from models.features.table import APP
 from models.sim.apps import F32, I8, I32
@@ -90,6 +91,15 @@ def feature_rows(frame: DomainObserved) -> F32:
     for row, name in enumerate(APP.names):
         rows[0, row] = frame.features[name]
     return rows
+
+
+def abridged(frame: DomainObserved, features: Sequence[str]) -> DomainObserved:
+    """A frame to be remembered, without samples and with these features only.
+
+    Several frames of a large domain would not fit into a saved state.
+    """
+    kept = {name: frame.features[name] for name in features}
+    return replace(frame, measured={}, features=kept)
 
 
 def row(values: Sequence[float]) -> F32:

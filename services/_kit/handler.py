@@ -16,7 +16,7 @@ where `wake` asked for it, because `due` still names a time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -48,8 +48,9 @@ class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong 
     """An event that can be read but makes no sense: it goes to the dead letters, nothing changes.
 
     A handler raises it from `handle` or `learn`. Any other exception is a mistake of ours and
-    stops the service; a record that does so three times is dead-lettered too. What goes wrong in
-    `wake` or `written` is the state's: the third time it is dropped, and its key starts anew.
+    stops the service; a record that does so three times is dead-lettered too, be it in `key`,
+    `start`, `handle` or in `save` of what it led to. What goes wrong in `due`, `wake` or `written`
+    is the state's: the third time it is dropped, and its key starts anew.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -101,7 +102,7 @@ class Handler(ABC, Generic[S]):
         raise NotImplementedError(f"{self.name} asks for writes and does not take their results")
 
     def due(self, state: S) -> float | None:  # noqa: ARG002  for those who wait
-        """Wall time at which `wake` is to be called; None: nothing is waited for."""
+        """When `wake` is to be called, by `Clock.now`; None: nothing is waited for."""
         return None
 
     def wake(self, state: S, clock: Clock) -> Step[S]:  # noqa: ARG002  as above
@@ -133,6 +134,10 @@ def _look_away(telemetry: Telemetry) -> Callable[[Event], None]:  # noqa: ARG001
     return lambda event: None  # noqa: ARG005
 
 
+async def _nothing() -> None:
+    """Close nothing."""
+
+
 @dataclass(frozen=True)
 class Service(Generic[S]):
     """A handler with what surrounds it; made once per process, by one function."""
@@ -143,3 +148,5 @@ class Service(Generic[S]):
     observe: Callable[[Telemetry], Callable[[Event], None]] = _look_away
     """Metrics of the service's own: makes them in the registry of the telemetry, and gives what is
     to see each published event. A class with `__init__(telemetry)` and `__call__(event)` fits."""
+    close: Callable[[], Awaitable[None]] = _nothing
+    """Awaited once, at the end of the process."""

@@ -11,7 +11,7 @@ from schemas.codec import encode
 from schemas.fields import Event
 from schemas.topics import state_topic
 from services._kit.consume import Delivery
-from services._kit.settings import KitSettings
+from services._kit.settings import KitSettings, Unprepared
 
 LARGEST_STATE_BYTES: Final = 1_000_000
 """As it is sent; just below what a broker takes by default."""
@@ -121,7 +121,7 @@ class KafkaOutlet:
         )
 
 
-class TopicMissing(Exception):  # noqa: N818  it says what is missing
+class TopicMissing(Unprepared):
     """A topic that is not there is not an empty one: who takes it for that forgets everything."""
 
     def __init__(self, topic: str) -> None:
@@ -141,7 +141,11 @@ class Reader:
         )
 
     async def __aenter__(self) -> Self:
-        await self._consumer.start()
+        try:
+            await self._consumer.start()
+        except BaseException:
+            await self._consumer.stop()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""The start of every service: settings, logs, probes, the bus, and an orderly end."""
+"""The start and the end of every process: settings, logs, probes, the bus, the exit status."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from typing import Any
 from services._kit import logs, probes
 from services._kit.clock import SystemClock
 from services._kit.handler import Handler, Service
-from services._kit.settings import BadSettings, KitSettings, T, load
+from services._kit.settings import BadSettings, KitSettings, T, Unprepared, load
 from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -20,21 +20,32 @@ Build = Callable[[KitSettings, T], Service[Any] | Handler[Any]]
 
 
 def run(name: str, build: Build[T], own: type[T], arguments: Sequence[str] | None = None) -> int:
-    """Run a service until SIGTERM; the exit status. The one argument is a file with settings.
-
-    Bad settings are one line and status 2. Status 1 is for a failure whose traceback is logged:
-    whoever supervises the process starts it again.
-    """
+    """Run a service until SIGTERM; the exit status. The one argument is a file with settings."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    try:
+
+    def work() -> None:
         settings, mine = load(name, own, os.environ, given[0] if given else None)
         service = _service(build(settings, mine))
-    except BadSettings as error:
-        print(f"hirl-{name}: {error}", file=sys.stderr)  # noqa: T201  logs are not set up yet
-        return 2
-    logs.set_up(name, settings.instance, settings.log_level)
-    try:
+        logs.set_up(name, settings.instance, settings.log_level)
         asyncio.run(_serve(service, settings))
+
+    return guarded(name, work)
+
+
+def guarded(name: str, work: Callable[[], None]) -> int:
+    """The exit status of a process whose whole life is `work`.
+
+    Bad settings are one line and status 2. Status 1 is for a failure, with its traceback in the
+    log unless a line says all: whoever supervises the process starts it again.
+    """
+    try:
+        work()
+    except BadSettings as error:
+        print(f"hirl-{name}: {error}", file=sys.stderr)  # noqa: T201  for whoever started it
+        return 2
+    except Unprepared as error:
+        log.error("%s stops: %s", name, error)  # noqa: TRY400  nothing is wrong with the code
+        return 1
     except Exception:
         log.exception("%s stops", name)
         return 1

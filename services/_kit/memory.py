@@ -87,7 +87,7 @@ class MemoryBus:
         headers: tuple[tuple[str, bytes], ...] = (),
     ) -> None:
         """Write a raw record, however wrong; None is a tombstone."""
-        self._logs[topic].append(self._written, key, value, headers, self.clock.now())
+        self._logs[topic].append(self._written, key, value, headers, self.clock.date())
         self._written += 1
 
     def events(self, kind: type[E]) -> list[E]:

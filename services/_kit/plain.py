@@ -80,8 +80,8 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         """As aiokafka calls it; records wait until it returns."""
         try:
             await self._worker.assigned({place.partition for place in assigned})
-        except Exception as error:
-            log.exception("could not take up the assigned partitions")
+        except Exception as error:  # noqa: BLE001  it ends the process, which logs it
+            log.warning("could not take up the assigned partitions: %r", error)
             self._worker.fail(error)
 
     async def _poll(self) -> None:

@@ -58,7 +58,7 @@ class Attempts:
     async def failed(self, culprit: str, partition: int | None, memory_s: float = inf) -> bool:
         """Count a failure; whether to stop for it. From the last one on: give the culprit up."""
         before = self._failures.get(culprit, Failures())
-        now = self._clock.now()
+        now = self._clock.date()
         remembered = before.times if now - before.latest <= memory_s else 0
         times = min(remembered + 1, MOST_FAILURES)
         self._failures[culprit] = Failures(times, now)

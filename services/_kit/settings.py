@@ -28,6 +28,10 @@ class BadSettings(ValueError):  # noqa: N818  it names what is bad
     """Settings that cannot be used: one line that says which and why."""
 
 
+class Unprepared(Exception):  # noqa: N818  it says what is not prepared
+    """Something outside has to be there first: one line that says what to do; then start again."""
+
+
 class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a service that has none of its own."""
 

@@ -58,6 +58,7 @@ class Worker(Generic[S]):
         self._clock = clock
         self._kafka = KafkaOutlet(handler.name, settings, by_domain=self.by_domain)
         self._engine = Engine(service, self, clock, telemetry)
+        self._close = service.close
         self._open = asyncio.Event()
         self._slots = asyncio.Semaphore(settings.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,6 +80,7 @@ class Worker(Generic[S]):
                     await self._drain()
         finally:
             await self._leave(group)
+            await self._close()
 
     # The outlet of the engine.
 

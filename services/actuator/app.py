@@ -22,4 +22,4 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
         own.breaker_stale_ticks,
     )
     target = SimulatedTarget(own.target, own.timeout_seconds, own.give_up_seconds)
-    return Service(handler, target, Metrics)
+    return Service(handler, target, Metrics, target.close)

@@ -29,6 +29,7 @@ from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
+from services._kit.frames import abridged
 from services._kit.handler import Handler, Step
 from services._kit.roster import PerDomain, Roster
 from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
@@ -36,6 +37,8 @@ from services.actuator.permission import STALE_TICKS, Modes, Permissions
 from services.actuator.ruling import COLUMNS, Grounds, Ruling, applied_of, hold_all, rule
 from services.actuator.target import Change, Write, Written
 
+_RULED_BY: Final = ("missing",)
+"""Features that the rules look at."""
 _FRAMES: Final = 6
 """So far may plans be behind; what they were made from a minute ago is not to be acted on."""
 _WHOLE: Final = frozenset({"decreased"})
@@ -196,6 +199,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         """Keep a frame for its plan."""
         if frame.tick in state.frames:
             return Step(state, settled=False)  # perhaps the one that is there is not saved yet
+        frame = abridged(frame, _RULED_BY)
         if state.plan is None and len(state.frames) < _FRAMES:
             state.frames[frame.tick] = frame
             return Step(state, settled=False)

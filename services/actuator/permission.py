@@ -125,6 +125,8 @@ class Permissions:
         return self.modes.domains.get(domain, self.modes.cluster)
 
     def _in_force(self, scopes: Sequence[tuple[str, str]], time: str) -> list[OverrideIssued]:
+        if not self.overrides:
+            return []
         found = (self.overrides.get(scope) for scope in scopes)
         return [o for o in found if o and (o.until is None or parse(time) <= parse(o.until))]
 

@@ -140,12 +140,9 @@ def _objections(
 ) -> dict[int, str]:
     """Why the changes of some places are not to be made."""
     found: dict[int, str] = {}
-    for place, name in enumerate(plan.apps):
-        steps = [
-            getattr(plan, column)[place] - getattr(frame.pods, column)[place] for column in COLUMNS
-        ]
-        if not any(steps):
-            continue
+    steps = [np.subtract(getattr(plan, name), getattr(frame.pods, name)) for name in COLUMNS]
+    for place in np.flatnonzero(np.any(steps, axis=0)).tolist():
+        name = plan.apps[place]
         app = roster.find(name)
         if app is None:
             found[place] = "not-declared"
@@ -153,7 +150,9 @@ def _objections(
             found[place] = "pods-unknown"
         else:
             orders = permissions.orders(name, app.domain, plan.time)
-            found[place] = permissions.objection(app, steps, orders, breaker)
+            found[place] = permissions.objection(
+                app, [int(s[place]) for s in steps], orders, breaker
+            )
     return {place: why for place, why in found.items() if why}
 
 
@@ -185,7 +184,7 @@ def _obey(
 ) -> frozenset[int]:
     """Set the replicas that operators ordered, within the declared bounds."""
     ordered = set()
-    for place, name in enumerate(plan.apps):
+    for place, name in enumerate(plan.apps if permissions.overrides else ()):
         app = roster.find(name)
         if app is None:
             continue

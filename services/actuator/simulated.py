@@ -64,6 +64,11 @@ class SimulatedTarget:
         log.warning("tick %d of %s is held: %s", write.tick, write.domain, why)
         return _refused(write, why)
 
+    async def close(self) -> None:
+        """Hang up."""
+        if self._session is not None:
+            await self._session.close()
+
     async def _write(self, write: Write) -> Written:
         known = await self._repeats(write)
         left = [change for change in write.changes if change.app not in known]

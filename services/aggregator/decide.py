@@ -12,14 +12,11 @@ import numpy as np
 
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.sensing import Sensed, Sensing, SensingState
-from models.features.encode import Encoder
-from models.features.memory import copy_memory
+from models.features.normalise import Features
 from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.sim.apps import I8, I32
 from models.sim.describe.config import Cluster
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation
 from models.sim.state import ACTIVE, DOMAIN, KNOWN
 from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
@@ -66,14 +63,6 @@ class AggregatorState:
     """Wall time at which the last tick closed; not saved."""
 
 
-class _Instruments:
-    """The models for the apps of a domain, as long as these are declared the same."""
-
-    def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
-        self.sensing = Sensing(inventory, parameters, Parts())
-        self.encoder = Encoder(inventory)
-
-
 class AggregatorHandler(Handler[AggregatorState]):
     """Closes the ticks of its domains."""
 
@@ -88,7 +77,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             for domain in cluster.domain_names
         }
         self._grace = grace_s
-        self._made = PerDomain(self._roster, lambda apps: _Instruments(apps, parameters))
+        self._made = PerDomain(self._roster, lambda apps: Sensing(apps, parameters, Parts()))
 
     def learn(self, event: Event) -> None:
         """Apps and pools."""
@@ -106,10 +95,9 @@ class AggregatorHandler(Handler[AggregatorState]):
 
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
-        made = self._made.without_apps()
+        sensing = self._made.without_apps()
         nothing = silence(0)._replace(pool=self._pools.records())
-        made.sensing.step(nothing, made.sensing.start(nothing))
-        made.encoder.encode(nothing, made.encoder.start(nothing))
+        sensing.survey(nothing, sensing.start(nothing))
 
     def start(self, key: str) -> AggregatorState:
         """Nothing seen yet."""
@@ -168,7 +156,8 @@ class AggregatorHandler(Handler[AggregatorState]):
         )
         if "sensing" in values:
             # Only the form counts: the inventory is not read yet.
-            state.sensing = rebuild(_start(self._made.without_apps(), 0), values["sensing"], _WHOLE)
+            form = self._made.without_apps().start(silence(0))
+            state.sensing = rebuild(form, values["sensing"], _WHOLE)
         return state
 
     def _closes(self, draft: Draft, state: AggregatorState, now: float) -> str | None:
@@ -187,66 +176,64 @@ class AggregatorHandler(Handler[AggregatorState]):
             return
         if state.drafts:
             return
-        made = self._made.of(state.domain, names)
         fresh = np.zeros((1, KNOWN, len(names)), np.int32)
         fresh[0, ACTIVE], fresh[0, DOMAIN] = 1, self._roster.place(state.domain)
         state.known = fit_apps(state.known, state.names, names, fresh)
         never = np.full(len(names), -1, np.int32)
         state.told = fit_apps(state.told, state.names, names, never)
         if state.sensing is not None:
-            start = _start(made, len(names))
+            start = self._made.of(state.domain, names).start(silence(len(names)))
             state.sensing = refit(state.sensing, start, state.names, names, _WHOLE)
         state.names = names
 
     def _close(self, tick: int, how: str, state: AggregatorState) -> DomainObserved:
         draft = state.drafts.pop(tick)
-        for row, noted in draft.known.items():
-            state.known[0, row, list(noted)] = list(noted.values())
+        state.known = draft.known(state.known)
         state.told[draft.told()] = tick
-        made, rows = self._made.of(state.domain, state.names), draft.measured()
+        sensing, rows = self._made.of(state.domain, state.names), draft.measured()
         missing = unheard(rows) | _untold(state.told, tick)
         seen = observation_of(tick, state.known, rows, missing, self._pools.records())
         if state.sensing is None:
-            state.sensing = made.sensing.start(seen)
-        sensed, state.sensing = made.sensing.step(seen, state.sensing)
+            state.sensing = sensing.start(seen)
+        sensed, features, state.sensing = sensing.survey(seen, state.sensing)
         state.closed = tick
-        return self._frame(tick, how, draft.time, state, seen, sensed, rows)
+        measured = measured_columns(rows, missing)
+        aggregates = self._aggregates(state.domain, features)
+        return self._frame(how, draft.time, state, measured, sensed, aggregates)
 
     def _frame(
         self,
-        tick: int,
         how: str,
         time: str,
         state: AggregatorState,
-        seen: Observation,
+        measured: dict[str, list[float | None]],
         sensed: Sensed,
-        rows: Any,
+        aggregates: dict[str, float],
     ) -> DomainObserved:
+        """Of the tick that closed last."""
         silent = np.flatnonzero(sensed.seen[0, _MISSING] == 1).tolist()
         return DomainObserved(
-            tick=tick,
+            tick=state.closed,
             time=time,
-            trace_id=f"{state.domain}/{tick}",
+            trace_id=f"{state.domain}/{state.closed}",
             domain=state.domain,
             apps=list(state.names),
             pods=pods_of(state.known),
-            measured=measured_columns(rows, seen.missing),
+            measured=measured,
             features={name: sensed.seen[0, row].tolist() for row, name in enumerate(APP.names)},
             load=sensed.load[0].tolist(),
             usual=sensed.usual[0].tolist(),
             missing=[state.names[place] for place in silent],
-            aggregates=self._aggregates(state, seen),
+            aggregates=aggregates,
             calls=self._calls[state.domain],
+            # Who calls nobody is exposed to nobody; callees are not seen from here.
+            latency_exposure=None if self._calls[state.domain] else 0.0,
             closed_by=how,
         )
 
-    def _aggregates(self, state: AggregatorState, seen: Observation) -> dict[str, float]:
-        """Sums and quantiles of the domain; on a copy, because a look changes no memory."""
-        if state.sensing is None:
-            return {}
-        encoder = self._made.of(state.domain, state.names).encoder
-        features, _ = encoder.encode(seen, copy_memory(state.sensing.features))
-        row = features.domain[0, self._roster.place(state.domain)]
+    def _aggregates(self, domain: str, features: Features) -> dict[str, float]:
+        """Sums and quantiles of the domain."""
+        row = features.domain[0, self._roster.place(domain)]
         named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
         # Callees are other domains. Their frames may be made by another process, and earlier or
         # later than this one: what is said of a tick would differ when it is said again.
@@ -266,8 +253,3 @@ def _untold(told: I32, tick: int) -> I8:
     """[1, A] 1 where nobody knows which pods there are now."""
     unknown: I8 = ((told < 0) | (tick - told > _PODS_LAST_TICKS))[None].astype(np.int8)
     return unknown
-
-
-def _start(made: _Instruments, apps: int) -> SensingState:
-    """A memory of the right shapes."""
-    return made.sensing.start(silence(apps))

@@ -6,17 +6,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.sim.apps import F32, F64, I32
-from models.sim.state import CPU, ERRORS, MEMORY, P50, P99, PODS, READY, RPS, SAMPLES, THROUGHPUT
+from models.sim.state import (
+    CPU,
+    ERRORS,
+    KNOWN,
+    MEMORY,
+    P50,
+    P99,
+    PODS,
+    READY,
+    RPS,
+    SAMPLES,
+    THROUGHPUT,
+)
 from schemas.columns import MEASURED
 from schemas.metrics_sampled import MetricsSampled
 from services._kit.frames import KNOWN_COLUMNS
 
-_SUMMED: Final = (RPS, THROUGHPUT, CPU, MEMORY)
 _WEIGHTED: Final = (ERRORS, P50)
 """Means over the pods of an app, by their requests."""
+_ADDED: Final = (RPS, THROUGHPUT, CPU, MEMORY, PODS, *_WEIGHTED)
 _PER_REQUEST: Final = (ERRORS, P50, P99)
 """What a request has; Prometheus divides by zero where there was none."""
 _LEAST: Final = 1e-9
+_ANSWERED: Final = [row for row, _ in KNOWN_COLUMNS]
 
 
 class Draft:
@@ -30,81 +43,79 @@ class Draft:
         self._places = {name: place for place, name in enumerate(names)}
         self._rows = np.full((SAMPLES, len(names)), np.nan, np.float32)
         self._heard = np.zeros(len(names), np.bool_)
-        self._pods: dict[int, F64] = {}
-        """Sums over single pods, by app: samples in float64, the weight last."""
+        self._sums: F64 = np.zeros((SAMPLES + 1, len(names)))
+        """[SAMPLES + 1, A] sums over single pods, in the order in which they came; the weight last.
+        PODS counts them."""
         self._counted: set[tuple[int, str]] = set()
         """Pods that are in these sums: a batch that comes twice counts once."""
-        self.known: dict[int, dict[int, int]] = {}
-        """What the API server answered, by row of `Observation.known` and by app."""
+        self._known = np.zeros((KNOWN, len(names)), np.int32)
+        """[KNOWN, A] what the API server answered, rows as in `Observation.known`."""
+        self._noted = np.zeros((KNOWN, len(names)), np.bool_)
+        """[KNOWN, A] where it answered."""
 
     def add(self, batch: MetricsSampled) -> None:
         """Take in a batch; apps that are not declared are not looked at."""
         self.time, self.final = batch.time, self.final or batch.final
-        pairs = [
-            (at, self._places[app]) for at, app in enumerate(batch.apps) if app in self._places
-        ]
-        at, place = (np.array([pair[side] for pair in pairs], np.intp) for side in (0, 1))
-        rows = _rows_of(batch)[:, at]
+        known = [at for at, app in enumerate(batch.apps) if app in self._places]
+        at = np.array(known, np.intp)
+        place = np.array([self._places[batch.apps[one]] for one in known], np.intp)
         if batch.pods:
-            self._add_pods(rows, place, [batch.pods[pair[0]] for pair in pairs])
-        else:
-            self._rows[:, place] = rows
+            self._add_pods(_rows_of(batch)[:, at], place, [batch.pods[one] for one in known])
+        elif any(getattr(batch, name) for name in MEASURED):
+            self._rows[:, place] = _rows_of(batch)[:, at]
             self._heard[place] = True
-        self._note_pods(batch, pairs)
+        self._note_answers(batch, at, place)
 
     def complete(self, known: I32) -> bool:
         """Whether every app has reported, by itself or with all of its ready pods."""
-        heard = self._heard.copy()
-        for place, sums in self._pods.items():
-            heard[place] |= sums[PODS] >= max(1, int(known[0, READY, place]))
-        return bool(heard.all())
+        by_pods = self._sums[PODS] >= np.maximum(1, known[0, READY])
+        return bool((self._heard | by_pods).all())
 
-    def told(self) -> list[int]:
-        """Apps of which the API server told everything."""
-        rows = [self.known.get(row, {}).keys() for row, _ in KNOWN_COLUMNS]
-        return sorted(set(rows[0]).intersection(*rows[1:]))
+    def told(self) -> NDArray[np.bool_]:
+        """[A] where the API server told everything."""
+        return np.asarray(self._noted[_ANSWERED].all(axis=0))
+
+    def known(self, before: I32) -> I32:
+        """[1, KNOWN, A] what it answered now or, where it did not, before."""
+        return np.where(self._noted, self._known, before)
 
     def measured(self) -> F32:
         """[1, SAMPLES, A] NaN where nothing arrived."""
         rows = self._rows.copy()
-        for place, sums in self._pods.items():
-            if not self._heard[place]:
-                rows[:, place] = _of_pods(sums)
+        by_pods = ~self._heard & (self._sums[PODS] > 0)
+        rows[:, by_pods] = _of_pods(self._sums[:, by_pods])
         return rows[None]
 
     def _add_pods(self, rows: F32, places: NDArray[np.intp], pods: list[str]) -> None:
         """Sum up pods by app; one without a request rate or CPU tells nothing."""
         told = np.isfinite(rows[RPS]) & np.isfinite(rows[CPU])
-        for at in np.flatnonzero(told).tolist():
-            told[at] = self._counts(int(places[at]), pods[at])
+        told &= np.fromiter(map(self._counts, places.tolist(), pods, told.tolist()), np.bool_)
         rows, places = rows[:, told].astype(np.float64), places[told]
         rows = np.where(np.isfinite(rows), rows, 0.0)
         weight = np.maximum(rows[RPS], _LEAST)
-        lots = rows.copy()
-        lots[list(_WEIGHTED)] *= weight
-        lots[PODS] = 1.0
-        for place in np.unique(places):
-            own = places == place
-            sums = self._pods.setdefault(int(place), np.zeros(SAMPLES + 1))
-            slowest = max(sums[P99], float(rows[P99, own].max()))
-            sums[:SAMPLES] += lots[:, own].sum(axis=1)
-            sums[SAMPLES] += weight[own].sum()
-            # The 99th percentile of an app is not below that of its slowest pod by much.
-            sums[P99] = slowest
+        # The 99th percentile of an app is not below that of its slowest pod by much.
+        np.maximum.at(self._sums[P99], places, rows[P99])
+        rows[list(_WEIGHTED)] *= weight
+        rows[PODS] = 1.0
+        for row in _ADDED:
+            np.add.at(self._sums[row], places, rows[row])
+        np.add.at(self._sums[SAMPLES], places, weight)
 
-    def _counts(self, place: int, pod: str) -> bool:
-        """Whether a pod is new in this tick."""
-        if (place, pod) in self._counted:
+    def _counts(self, place: int, pod: str, tells: bool) -> bool:
+        """Whether a pod is new in this tick; one that tells nothing may do so later."""
+        if not tells or (place, pod) in self._counted:
             return False
         self._counted.add((place, pod))
         return True
 
-    def _note_pods(self, batch: MetricsSampled, pairs: list[tuple[int, int]]) -> None:
+    def _note_answers(
+        self, batch: MetricsSampled, at: NDArray[np.intp], places: NDArray[np.intp]
+    ) -> None:
         for row, name in KNOWN_COLUMNS:
             column = getattr(batch, name)
             if column:
-                noted = self.known.setdefault(row, {})
-                noted.update((place, column[at]) for at, place in pairs)
+                self._known[row, places] = np.array(column, np.int32)[at]
+                self._noted[row, places] = True
 
 
 def _rows_of(batch: MetricsSampled) -> F32:
@@ -126,7 +137,7 @@ def _rows_of(batch: MetricsSampled) -> F32:
 
 
 def _of_pods(sums: F64) -> F64:
-    """The samples of an app from the sums over its pods."""
-    row = sums[:SAMPLES].copy()
-    row[list(_WEIGHTED)] /= max(sums[SAMPLES], _LEAST)
-    return row
+    """[SAMPLES, A] samples of apps from the sums over their pods."""
+    rows = sums[:SAMPLES].copy()
+    rows[list(_WEIGHTED)] /= np.maximum(sums[SAMPLES], _LEAST)
+    return rows

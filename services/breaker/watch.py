@@ -46,15 +46,16 @@ def forget(asked: Asked, tick: int) -> Asked:
 
 def accepted(asked: Asked, apps: Sequence[str], tick: int) -> I32:
     """[1, A, K] replicas that a frame may show; -1 fills up, and stands where nothing is judged."""
-    rows = [_accepted(asked.get(app, ()), tick) for app in apps]
-    table = np.full((1, len(apps), max(map(len, rows), default=0)), _NOTHING, np.int32)
-    for place, row in enumerate(rows):
+    # Few apps are changed in two minutes: the others are only looked up.
+    rows = {place: _accepted(asked[app], tick) for place, app in enumerate(apps) if app in asked}
+    table = np.full((1, len(apps), max(map(len, rows.values()), default=0)), _NOTHING, np.int32)
+    for place, row in rows.items():
         table[0, place, : len(row)] = row
     return table
 
 
 def _accepted(changes: tuple[tuple[int, int], ...], tick: int) -> list[int]:
-    if not changes or changes[0][0] > tick - SETTLE_TICKS:
+    if changes[0][0] > tick - SETTLE_TICKS:
         return []
     return [replicas for _, replicas in _since(changes, tick)]
 

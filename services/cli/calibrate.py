@@ -15,6 +15,7 @@ from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.errors import InputError
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, progress, table, write_json
+from services.cli.targets import writable_file
 
 EXAMPLES = (
     "Examples: [bold]hirl calibrate --controllers pid,rules --budget 60[/bold], "
@@ -57,7 +58,10 @@ WithinOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    Path, typer.Option("--out", metavar="FILE", help="Where tuned parameters are kept.")
+    Path,
+    typer.Option(
+        "--out", metavar="FILE", callback=writable_file, help="Where tuned parameters are kept."
+    ),
 ]
 
 

@@ -27,7 +27,8 @@ from models.sim.outcome.results import quantile_s
 from models.sim.population.calls import reachable
 from models.sim.population.generate import generate
 from models.sim.world import World
-from services.cli.options import ClusterOption, ControllerOption, JsonOption
+from services.cli.named_options import ControllerOption
+from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import progress, table, write_json
 
 STAMPEDE, CASCADE = "flash-sale-20-min-early", "cascade"

@@ -14,7 +14,7 @@ from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, WEEKDAYS
 from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recording
 from models.sim.world import World
-from services.cli.output import table
+from services.cli.output import flagged, table
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_MINUTES = 12
@@ -217,9 +217,3 @@ def sparkline(values: F64, every: int, bars: int = _SPARK_MINUTES) -> str:
     recent = values[::-1][::every][:bars][::-1]
     scale = max(float(values.max()), 1e-9)
     return "".join(_BARS[int((len(_BARS) - 1) * value / scale + 0.5)] for value in recent)
-
-
-def flagged(value: float, limit: float, shape: str) -> str:
-    """A figure in red when it is above its limit."""
-    text = shape.format(value)
-    return f"[red]{text}[/red]" if value > limit else text

@@ -1,52 +1,41 @@
-"""The `hirl` command: one app, its groups, and how errors leave the process.
+"""The `hirl` command: one app, and how errors leave the process.
 
-A group or command lives in its own file and is added to `app` here.
+A group or command lives in its own file and is named in `commands.py`.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from models.sim.describe.errors import InputError
-from services.cli import bench, calibrate, explain, hpa, schemas, simulate, tail, topics, world
-from services.cli.kafka import command as kafka
-from services.cli.race import command as race
-from services.cli.system import command as system
+from services.cli.commands import assemble
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells expect."""
 
-app = typer.Typer(
-    name="hirl",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="Plan capacity for large shared clusters, and simulate them.",
-    epilog="Examples: [bold]hirl up --lock-step[/bold] runs the whole system, "
-    "[bold]hirl race[/bold] lets controllers run side by side, "
-    "[bold]hirl simulate --scenario cascade[/bold] runs a scenario, "
-    "[bold]hirl world show[/bold] prints the example cluster. "
-    "Each command has its own [bold]--help[/bold].",
-)
-app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
-app.command(epilog=race.EXAMPLES)(race.race)
-app.command(epilog=system.UP_EXAMPLES)(system.up)
-app.command(epilog=system.STATUS_EXAMPLES)(system.status)
-app.command(epilog=system.DOWN_EXAMPLES)(system.down)
-app.command(epilog=tail.EXAMPLES)(tail.tail)
-app.command(epilog=explain.EXAMPLES)(explain.explain)
-app.add_typer(world.app, name="world")
-app.add_typer(bench.app, name="bench")
-app.add_typer(hpa.app, name="hpa")
-app.add_typer(schemas.app, name="schemas")
-app.add_typer(kafka.app, name="kafka")
-app.add_typer(topics.app, name="topics")
-app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
+
+def app_of(wanted: Callable[[str], bool]) -> typer.Typer:
+    """The command line, with the commands that are wanted; the others stand in the help only."""
+    app = typer.Typer(
+        name="hirl",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        help="Plan capacity for large shared clusters, and simulate them.",
+        epilog="Examples: [bold]hirl up --lock-step[/bold] runs the whole system, "
+        "[bold]hirl race[/bold] lets controllers run side by side, "
+        "[bold]hirl simulate --scenario cascade[/bold] runs a scenario, "
+        "[bold]hirl world show[/bold] prints the example cluster. "
+        "Each command has its own [bold]--help[/bold].",
+    )
+    app.callback()(_root)
+    assemble(app, wanted)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -55,7 +44,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool,
@@ -69,6 +57,9 @@ def _root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C."""
+    # Options of `hirl` itself take no values, so the first word is the command.
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    app = app_of(lambda name: name == command)
     try:
         code = app(list(arguments), prog_name="hirl", standalone_mode=False)
     except InputError as error:

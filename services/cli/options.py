@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from models.control.catalogue import ENTRANTS
-from models.sim.describe.scenario import scenario_names
 from services.cli.targets import report_folder, tables_folder, writable_file
 
 WATCHED_SPEED = 6.0
@@ -35,11 +33,8 @@ JsonOption = Annotated[
         "--json",
         metavar="FILE",
         callback=writable_file,
-        help="Write the figures to this file as JSON, too.",
+        help="Write the figures to this file as JSON, too; folders that are missing are made.",
     ),
-]
-ControllerOption = Annotated[
-    str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(ENTRANTS)}.")
 ]
 ReportOption = Annotated[
     Path | None,
@@ -48,14 +43,6 @@ ReportOption = Annotated[
         metavar="DIR",
         callback=report_folder,
         help="Write an HTML report into this folder.",
-    ),
-]
-ScenarioOption = Annotated[
-    str,
-    typer.Option(
-        "--scenario",
-        metavar="S",
-        help=f"A path to a scenario file, or one of {', '.join(scenario_names())}.",
     ),
 ]
 AppsOption = Annotated[

@@ -85,3 +85,9 @@ def shown(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
     return f"{cell:,.0f}" if isinstance(cell, int) or abs(cell) >= 1000 else f"{cell:.4g}"
+
+
+def flagged(value: float, limit: float, shape: str) -> str:
+    """A figure in red when it is above its limit."""
+    text = shape.format(value)
+    return f"[red]{text}[/red]" if value > limit else text

@@ -14,14 +14,13 @@ from models.sim.outcome.results import summarise
 from models.sim.tick import advance
 from models.sim.world import World
 from services.cli.live import LiveView, PlainView, View, pause_of
+from services.cli.named_options import ControllerOption, ScenarioOption
 from services.cli.options import (
     WATCHED_SPEED,
     AppsOption,
     ClusterOption,
-    ControllerOption,
     JsonOption,
     ReportOption,
-    ScenarioOption,
     SeedOption,
     SpeedOption,
 )

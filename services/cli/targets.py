@@ -3,13 +3,19 @@
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.errors import InputError
 
+if TYPE_CHECKING:
+    from models.sim.describe.config import Cluster
 
-def described_cluster(path: Path | None, apps: int | None) -> Cluster:
+
+def described_cluster(path: Path | None, apps: int | None) -> "Cluster":
     """The cluster of a file, or the example, scaled to so many apps where a number is given."""
+    # The models are slow to import, and most commands only check a path.
+    from models.sim.describe.config import load_cluster, with_apps  # noqa: PLC0415
+
     cluster = load_cluster(path)
     if apps is None:
         return cluster

@@ -72,7 +72,7 @@ class PrometheusSource:
         """Two weeks of traffic, as far as Prometheus kept them; a forecaster can do without."""
         if not self._queries.history:
             return []
-        now = self._clock.now()
+        now = self._clock.date()
         try:
             return await backfill(self._server, self._queries, now, self._timing.tick_s)
         except SourceDown as error:
@@ -83,7 +83,7 @@ class PrometheusSource:
         """The next tick that can be had, once it has ended."""
         tick = self._next_tick(after)
         time = float(tick * self._timing.tick_s)
-        await self._sleep(max(0.0, time + self._timing.settle_s - self._clock.now()))
+        await self._sleep(max(0.0, time + self._timing.settle_s - self._clock.date()))
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
         found = self._discover(answers.values()) if self._declared is None else []
         stamp = stamp_of(tick, self._timing.tick_s, self.name)
@@ -98,7 +98,7 @@ class PrometheusSource:
         return Observed(tick, events)
 
     def _next_tick(self, after: int) -> int:
-        ended = int((self._clock.now() - self._timing.settle_s) // self._timing.tick_s)
+        ended = int((self._clock.date() - self._timing.settle_s) // self._timing.tick_s)
         oldest = ended - self._timing.catch_up_ticks
         return max(after + 1, oldest) if after >= 0 else ended + 1
 

@@ -11,6 +11,7 @@ from schemas import moments
 from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED, PODS
 from schemas.event_scheduled import EventScheduled
+from services._kit.settings import BadSettings
 
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
 SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")
@@ -22,7 +23,7 @@ T = TypeVar("T")
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class BadQueries(ValueError):  # noqa: N818  it names what is bad
+class BadQueries(BadSettings):
     """A file that cannot be used: one line that says why."""
 
 

@@ -15,7 +15,7 @@ from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
-from services._kit.settings import KitSettings
+from services._kit.settings import BadSettings, KitSettings
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.feed import CapacityFeed, KafkaFeed, NoFeed
 from services.simcluster.http import Api
@@ -103,7 +103,10 @@ async def run(settings: Settings, kit: KitSettings) -> None:
     """The whole process, until its end or a signal."""
     if not settings.on_loopback:
         log.warning("%s can be reached by others, and nothing is authenticated", settings.host)
-    world = world_of(settings)
+    try:
+        world = world_of(settings)
+    except InputError as error:
+        raise BadSettings(str(error)) from None
     compile_kernels(world)
     live = LiveCluster(SimulatedCluster(world))
     serving = asyncio.create_task(serve(settings, kit, live, feed_of(settings, kit)))

@@ -29,7 +29,7 @@ from schemas.scale_planned import ScalePlanned, Sums
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
-from services._kit.frames import REASONS, feature_rows, known_rows, row
+from services._kit.frames import REASONS, abridged, feature_rows, known_rows, row
 from services._kit.handler import Handler, Step
 from services._kit.identity import POLICY, decision_id
 from services._kit.roster import PerDomain, Roster
@@ -103,7 +103,7 @@ class SoldierHandler(Handler[SoldierState]):
         if not isinstance(event, DomainObserved) or event.tick <= state.closed:
             return Step(state)
         self._roster.check(event.domain)
-        waits = state.waiting
+        event, waits = abridged(event, APP.names), state.waiting
         if waits is not None and waits.tick < event.tick:
             # The next tick is here: the one before is planned with the budget there is.
             state, events = self._plan(waits, state)

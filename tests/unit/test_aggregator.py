@@ -1,10 +1,11 @@
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import PODS
+from schemas.columns import MEASURED, PODS
 from schemas.domain_observed import DomainObserved
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
@@ -13,6 +14,7 @@ from services._kit.handler import Refused, Service
 from services._kit.memory import MemoryBus
 from services._kit.roster import Roster
 from services.aggregator.decide import AggregatorHandler
+from services.aggregator.intake import Draft
 from tests.services_data import APPS, CLUSTER, declared, inventory, pools, sampled
 
 GRACE_S = 2.0
@@ -257,3 +259,66 @@ def test_the_roster_knows_the_last_word_of_apps_that_went_lately(
     assert not roster.knows(APPS)
     with pytest.raises(Refused, match=f"unknown-app: .* got {APPS[0]}"):
         roster.inventory_of(APPS)
+
+
+def test_single_pods_add_up_alike_however_they_are_batched() -> None:
+    rng, many = np.random.default_rng(0), 200
+    apps = [APPS[place] for place in rng.integers(0, len(APPS), many)]
+    columns = {
+        name: rng.gamma(1.0, 1.0, many).tolist()
+        for name in ("rps", "throughput", "errors", "latency_p50_s", "latency_p99_s", "cpu_cores")
+    }
+    columns["cpu_cores"][7] = None
+
+    def drafted(*edges: int) -> Draft:
+        draft = Draft(APPS, 0.0)
+        for first, end in pairwise((0, *edges, many)):
+            part = slice(first, end)
+            draft.add(
+                sampled(
+                    1,
+                    apps=apps[part],
+                    pods=[f"pod-{place}" for place in range(many)[part]],
+                    **{name: column[part] for name, column in columns.items()},
+                )
+            )
+        return draft
+
+    whole, parts = drafted().measured(), drafted(1, 60, 61, 150).measured()
+    assert whole.tobytes() == parts.tobytes()
+    counted = [sum(app == name for app in apps) for name in APPS]
+    counted[APPS.index(apps[7])] -= 1
+    assert whole[0, MEASURED.index("measured_pods")].tolist() == counted
+    own = np.array(apps) == APPS[0]
+    own[7] = False
+    rps, errors = np.array(columns["rps"])[own], np.array(columns["errors"])[own]
+    mean = (rps * errors).sum() / rps.sum()
+    assert whole[0, MEASURED.index("errors"), 0] == pytest.approx(mean, rel=1e-6)
+    slowest = np.array(columns["latency_p99_s"])[own].max()
+    assert whole[0, MEASURED.index("latency_p99_s"), 0] == pytest.approx(slowest, rel=1e-6)
+
+
+def test_who_only_tells_of_pods_does_not_stand_in_for_their_samples(bus: MemoryBus) -> None:
+    measured: dict[str, Any] = {name: [] for name in MEASURED}
+    bus.publish(sampled(0, final=False, **measured))
+    assert frames(bus) == []
+    pods = [f"pod-{n}" for n in range(10)]
+    for app in APPS:
+        batch = sampled(0, apps=[app] * 10, pods=pods, final=app == APPS[-1], **SILENT)
+        bus.publish(batch)
+    (frame,) = frames(bus)
+    assert frame.missing == []
+    assert frame.measured["rps"] == pytest.approx([1000.0] * 3)
+    assert frame.pods.ready == [10] * 3
+
+
+def test_latency_exposure_is_zero_without_callees_and_unknown_where_they_are_not_seen(
+    bus: MemoryBus,
+) -> None:
+    bus.publish(declared("fraud-0001", domain="fraud"))
+    bus.publish(sampled(0), sampled(0, domain="fraud", apps=["fraud-0001"]))
+    seen = {frame.domain: frame for frame in frames(bus)}
+    assert seen["payments"].calls
+    assert seen["payments"].latency_exposure is None
+    assert seen["fraud"].calls == {}
+    assert seen["fraud"].latency_exposure == 0.0

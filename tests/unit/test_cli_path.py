@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from models.sim.describe.config import load_cluster
 from models.sim.describe.errors import InputError
 from schemas.codec import decode
 from schemas.domain_observed import DomainObserved, Pods
@@ -15,6 +16,10 @@ from schemas.fields import TickEvent
 from schemas.metrics_sampled import MetricsSampled
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from services._kit.cluster_file import parameters_of
+from services._kit.handler import Service
+from services._kit.memory import MemoryBus
+from services.aggregator.decide import AggregatorHandler
 from services.cli.path import codec_cost, command, growth, samples, stamps, tables, usage
 from services.cli.path.feeding import Pods as PodsToSample
 from services.cli.path.stamps import Stamp
@@ -115,15 +120,35 @@ def test_a_tick_of_samples_is_of_declared_apps_and_ends_in_every_domain(per_reco
     pods = PodsToSample(Request(apps=20))
     records = pods.records(tick=5, samples=400, per_record=per_record)
     batches = [decode(one.topic, one.value, one.headers) for one in records]
+    told: list[str] = []
     ended: list[str] = []
     for batch in batches:
         assert isinstance(batch, MetricsSampled)
         assert batch.domain not in ended
+        if batch.domain not in told:
+            assert batch.apps == pods.apps[batch.domain]
+            assert len(batch.replicas) == len(batch.ready) == len(batch.apps)
+            assert not batch.rps
+            told.append(batch.domain)
+            continue
         assert len(batch.apps) == len(batch.pods) == len(batch.rps) == per_record
         assert set(batch.apps) <= set(pods.apps[batch.domain])
         if batch.final:
             ended.append(batch.domain)
     assert sorted(ended) == sorted(pods.apps)
+
+
+def test_no_app_goes_missing_while_samples_of_its_pods_are_fed() -> None:
+    pods, bus = PodsToSample(Request(apps=20)), MemoryBus()
+    bus.add(lambda: Service(AggregatorHandler(load_cluster(), parameters_of(), None)))
+    bus.publish(*pods.prologue)
+    for tick in range(1, 7):
+        for record in pods.records(tick, samples=2000, per_record=50):
+            bus.put(record.topic, record.key, record.value, record.headers)
+    bus.run()
+    last = [frame for frame in bus.events(DomainObserved) if frame.tick == 6]
+    assert {frame.domain for frame in last} == set(pods.apps)
+    assert [frame.missing for frame in last] == [[]] * len(last)
 
 
 def test_each_kind_of_event_costs_something_and_is_read_by_whom_it_concerns() -> None:

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from models.sim.describe.errors import InputError
-from services.cli.system import launch, processes, record
+from services.cli import main
+from services.cli.system import ending, launch, processes, record
 from services.cli.system.overview import overview_of
 from services.cli.system.probe import Progress, Vitals
 from services.cli.system.record import Standing
@@ -30,7 +31,15 @@ def test_what_a_killed_supervisor_left_is_to_be_tidied_up_first(tmp_path: Path) 
 
 
 def test_stopping_nothing_ends_nothing(tmp_path: Path) -> None:
-    assert launch.stop(tmp_path) == 0
+    assert ending.stop(tmp_path) is None
+
+
+def test_going_down_where_nothing_runs_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["down"]) == 0
+    assert capsys.readouterr().out == "no system runs here, so nothing was stopped\n"
 
 
 def test_stopping_leaves_a_stranger_with_a_known_number_alone(tmp_path: Path) -> None:
@@ -39,7 +48,7 @@ def test_stopping_leaves_a_stranger_with_a_known_number_alone(tmp_path: Path) ->
     stranger = Standing(state="running", process=replace(me, started="long ago"))
     run = replace(run_of(spec("soldier")), kafka_home=str(tmp_path / "kafka"))
     record.write(tmp_path, replace(run, standings={"soldier": stranger}))
-    assert launch.stop(tmp_path) == 0
+    assert ending.stop(tmp_path) == 0
     assert record.read(tmp_path) is None
 
 

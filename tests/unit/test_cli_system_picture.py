@@ -16,7 +16,7 @@ from services.cli.system.follow import has_ended, new_picture
 from services.cli.system.picture import Picture, change_line
 from services.cli.system.probe import Vitals, _vitals
 from services.cli.system.record import Standing
-from services.cli.system.view import Health, LiveView, PlainView, painting
+from services.cli.system.view import Health, LiveView, PlainView, painting, when
 from tests.unit.system_data import SCENE, example, run_of, spec
 
 
@@ -126,3 +126,14 @@ def test_a_run_has_ended_when_its_collector_has() -> None:
     run = run_of(spec("simcluster"), spec("collector"))
     assert not has_ended(run)
     assert has_ended(replace(run, standings={"collector": Standing(state="done")}))
+
+
+def test_whoever_waits_for_the_first_tick_is_told_once_why_it_can_take_long() -> None:
+    console = Console(file=StringIO(), width=200)
+    view, nothing = PlainView(console, SCENE), new_picture(SCENE)
+    for _ in range(3):
+        view.show(nothing, Health())
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().count("compiles kernels: 2 to 4 minutes") == 1
+    assert "compiles kernels" in when(nothing, SCENE)
+    assert "compiles kernels" not in when(full_picture(), SCENE)

@@ -88,3 +88,9 @@ def test_a_bad_trace_is_refused_before_the_world_is_built(capsys: Capture, tmp_p
     )
     message = refused(capsys, "simulate", "--scenario", str(scenario))
     assert message.startswith(f"{tmp_path / 'trace.csv'}: line 3: ")
+
+
+def test_folders_that_are_missing_are_made_for_a_json_file(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "x.json"
+    assert main.run(["world", "show", "--json", str(target)]) == 0
+    assert target.read_bytes().startswith(b"{")

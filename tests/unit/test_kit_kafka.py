@@ -1,15 +1,19 @@
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from faust.types import Message
 
 from schemas.breaker_changed import BreakerChanged
 from schemas.metrics_sampled import MetricsSampled
 from services._kit import kafka
 from services._kit.clock import SystemClock
 from services._kit.consume import Delivery
-from services._kit.faust_app import make_app
+from services._kit.faust_app import FaustGroup, make_app
 from services._kit.handler import Service
 from services._kit.kafka import connection, state_of
 from services._kit.settings import KitSettings
@@ -108,3 +112,36 @@ def test_the_faust_app_is_a_static_member_and_opens_no_port() -> None:
     assert not app.boot_strategy._should_enable_web()
     assert not app.conf.stream_wait_empty
     assert app.conf.broker_session_timeout == 6.0
+
+
+class Fetched:
+    """The stream of an agent that has one record."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def noack(self) -> "Fetched":
+        return self
+
+    async def events(self) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(message=self._message)
+
+
+@pytest.mark.usefixtures("outlet")
+def test_records_under_way_are_remembered_by_their_places_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[Delivery] = []
+    working = worker(Example(ExampleSettings()), KitSettings())
+
+    async def dispatch(delivery: Delivery, term: int) -> None:
+        del term
+        taken.append(delivery)
+
+    monkeypatch.setattr(working, "dispatch", dispatch)
+    group = FaustGroup(working)
+    message = Message("t", 1, 7, 0.0, 0, [], b"a", b"a large frame", None)
+    asyncio.run(group._consume(cast(Any, Fetched(message))))
+    assert [one.value for one in taken] == [b"a large frame"]
+    assert list(group._under_way) == [("t", 1, 7)]
+    assert group._under_way["t", 1, 7].value is None

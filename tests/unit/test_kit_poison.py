@@ -47,6 +47,42 @@ class FailsWritten(Example):
         return super().written(result, state, clock)
 
 
+class FailsToName(Example):
+    """Does not know to which state a sample belongs."""
+
+    def key(self, event: Event) -> str:
+        if event == sampled("a", 1):
+            raise ZeroDivisionError("key")
+        return super().key(event)
+
+
+class FailsToStart(Example):
+    """Has no beginning for one domain."""
+
+    def start(self, key: str) -> ExampleState:
+        if key == "a":
+            raise ZeroDivisionError("start")
+        return super().start(key)
+
+
+class FailsToSave(Example):
+    """Cannot put its first answer into bytes."""
+
+    def save(self, state: ExampleState) -> bytes:
+        if state.domain == "a" and state.count == 1:
+            raise ZeroDivisionError("save")
+        return super().save(state)
+
+
+class FailsToWait(Example):
+    """Does not know how long to wait for a budget."""
+
+    def due(self, state: ExampleState) -> float | None:
+        if state.domain == "a" and state.waiting:
+            raise ZeroDivisionError("due")
+        return super().due(state)
+
+
 class FailsToLearn(Example):
     """Does not know one app."""
 
@@ -109,6 +145,38 @@ def test_a_state_that_cannot_take_a_result_is_dropped_the_third_time(tmp_path: P
     assert letters(bus) == DROPPED
     assert journal.read_text().splitlines() == ["a 1", "a 1", "a 1", "a 2"]
     assert [answer.reason for answer in bus.events(BreakerChanged)] == ["did a 2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "events"),
+    [
+        (FailsToName, [sampled("a", 1)]),
+        (FailsToStart, [sampled("a", 1)]),
+        (FailsToSave, [granted("a", 1), sampled("a", 1)]),
+    ],
+)
+def test_a_record_that_stops_the_service_wherever_is_dead_lettered_the_third_time(
+    kind: type[Example], events: list[Event]
+) -> None:
+    bus = bus_with(kind)
+    bus.publish(*events, granted("b", 1), sampled("b", 1))
+    fail(bus, bus.run)
+    fail(bus, bus.run)
+    assert letters(bus) == []
+    bus.run()
+    assert [(one.key, one.error) for one in bus.dead_letters] == [("a", "poison")]
+    # Nothing of it was said, and everybody else goes on.
+    assert [said.scope for said in bus.events(BreakerChanged)] == ["b"]
+
+
+def test_a_state_that_does_not_know_how_long_to_wait_is_dropped_the_third_time() -> None:
+    bus = bus_with(FailsToWait)
+    bus.publish(sampled("a", 1), sampled("b", 1), granted("b", 1))
+    fail(bus, bus.run)
+    fail(bus, bus.run)
+    bus.run()
+    assert letters(bus) == DROPPED
+    assert [said.scope for said in bus.events(BreakerChanged)] == ["b"]
 
 
 def test_failures_of_a_state_that_are_far_apart_do_not_add_up() -> None:

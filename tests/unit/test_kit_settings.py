@@ -1,11 +1,17 @@
+import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from services._kit import logs
 from services._kit.handler import Handler
-from services._kit.main import run
+from services._kit.kafka import TopicMissing
+from services._kit.main import guarded, run
 from services._kit.settings import BadSettings, KitSettings, NoSettings, load
+from services.collector import __main__ as collector
+from services.simcluster import __main__ as simcluster
 from tests.kit_example import Example, ExampleSettings
 
 
@@ -108,3 +114,49 @@ def test_a_service_may_refuse_its_settings_when_it_is_built(
     monkeypatch.delenv("HIRL_REQUIRE_REAL", raising=False)
     assert run("example", build, ExampleSettings, []) == 2
     assert capsys.readouterr().err == "hirl-example: cluster: expected a file\n"
+
+
+def test_what_has_to_be_prepared_first_is_one_line_and_status_1(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def work() -> None:
+        raise TopicMissing("hirl.x.v1")
+
+    assert guarded("soldier", work) == 1
+    (line,) = caplog.records
+    assert line.message == "soldier stops: topic hirl.x.v1 is missing: run `hirl topics apply`"
+    assert line.exc_info is None
+
+
+def test_a_failure_is_logged_with_its_traceback_and_is_status_1(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def work() -> None:
+        raise ZeroDivisionError
+
+    assert guarded("soldier", work) == 1
+    (line,) = caplog.records
+    assert line.exc_info is not None
+
+
+@pytest.mark.parametrize(
+    ("process", "arguments", "complaint"),
+    [
+        (collector, ["nowhere.toml"], "hirl-collector: nowhere.toml"),
+        (simcluster, ["--scenario", "nowhere"], "hirl-simcluster: "),
+    ],
+)
+def test_processes_without_a_handler_refuse_their_settings_alike(
+    process: Any,
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("HIRL_REQUIRE_REAL", raising=False)
+    monkeypatch.setattr(sys, "argv", ["", *arguments])
+    monkeypatch.setattr(logs, "set_up", lambda *_: None)
+    assert guarded(process.SERVICE, process.work) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(complaint)
+    assert line.count("\n") == 1

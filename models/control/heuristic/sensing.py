@@ -6,7 +6,7 @@ from models.control.heuristic.demand import Demand, gains, start_demand, update_
 from models.control.heuristic.parameters import Parameters, Parts
 from models.features.encode import Encoder
 from models.features.memory import FeatureState
-from models.features.normalise import by_feature
+from models.features.normalise import Features, by_feature
 from models.sim.apps import F32
 from models.sim.inventory import Inventory
 from models.sim.observe import Observation
@@ -44,6 +44,19 @@ class Sensing:
     def step(self, observation: Observation, state: SensingState) -> tuple[Sensed, SensingState]:
         """Take in an observation."""
         apps, features = self._encoder.encode_apps(observation, state.features)
+        return self._sensed(apps, observation, SensingState(features, state.demand))
+
+    def survey(
+        self, observation: Observation, state: SensingState
+    ) -> tuple[Sensed, Features, SensingState]:
+        """The same, with the features of groups, domains, pools and the cluster beside it."""
+        features, memory = self._encoder.encode(observation, state.features)
+        sensed, after = self._sensed(features.app, observation, SensingState(memory, state.demand))
+        return sensed, features, after
+
+    def _sensed(
+        self, apps: F32, observation: Observation, state: SensingState
+    ) -> tuple[Sensed, SensingState]:
         seen, demand = by_feature(apps), state.demand
         update_demand(demand, seen, observation.known, self._gains)
-        return Sensed(seen, demand.load, demand.usual), SensingState(features, demand)
+        return Sensed(seen, demand.load, demand.usual), state

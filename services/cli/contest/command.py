@@ -12,7 +12,7 @@ from models.control.catalogue import ENTRANTS
 from models.jit import is_compiled
 from models.sim.tick import advance as tick_kernel
 from services.cli.contest import pool, store
-from services.cli.contest.files import check_targets, payload, write_csv
+from services.cli.contest.files import payload, write_csv
 from services.cli.contest.hashes import code_hashes, combined, world_hashes
 from services.cli.contest.jobs import Finished, Job, jobs_of
 from services.cli.contest.outcome import Outcome
@@ -21,6 +21,7 @@ from services.cli.contest.request import FULL_SEEDS, Asked, Request, request_of
 from services.cli.contest.tables import FEW_SEEDS, READING, compact
 from services.cli.options import JsonOption, ReportOption
 from services.cli.output import progress, table, write_json
+from services.cli.targets import writable_file
 
 EXAMPLES = (
     "Examples: [bold]hirl bench control --quick[/bold], "
@@ -74,7 +75,10 @@ FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Run everything again, whatever earlier runs have left.")
 ]
 CsvOption = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV, too.")
+    Path | None,
+    typer.Option(
+        "--csv", metavar="FILE", callback=writable_file, help="Write the rows as CSV, too."
+    ),
 ]
 
 
@@ -100,7 +104,6 @@ def control(
     console, began = Console(), time.monotonic()
     asked = Asked(controllers, scenarios, seeds, apps, against, frontier, quick)
     request = request_of(asked)
-    check_targets(json, csv, report)
     worlds, code = world_hashes(request), code_hashes(request.entrants)
     jobs = jobs_of(request, worlds, code)
     kept = [] if fresh else _kept(jobs)

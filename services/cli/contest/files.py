@@ -1,9 +1,7 @@
 """What a benchmark writes: one payload for programs, the same rows as CSV for spreadsheets."""
 
 import csv
-import importlib.util
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,36 +44,6 @@ def write_csv(path: Path, rows: Sequence[Result]) -> None:
         path.write_text(text.getvalue(), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-
-
-def check_targets(json: Path | None, table: Path | None, report: Path | None) -> None:
-    """Refuse before hours of simulation what could not be written after them."""
-    for file in (json, table):
-        if file is not None:
-            _check_file(file)
-    if report is not None:
-        _check_folder(report, report)
-        if importlib.util.find_spec("matplotlib") is None:
-            raise InputError("report: needs matplotlib, install the extra `report`")
-
-
-def _check_file(file: Path) -> None:
-    if file.is_dir():
-        raise InputError(f"{file}: cannot be written (is a folder)")
-    if not file.exists():
-        _check_folder(file, file.parent)
-    elif not os.access(file, os.W_OK):
-        raise InputError(f"{file}: cannot be written (no permission)")
-
-
-def _check_folder(target: Path, folder: Path) -> None:
-    """Folders that do not exist yet are made in the first that does."""
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir():
-        raise InputError(f"{target}: cannot be written ({folder} is no folder)")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{target}: cannot be written (no permission in {folder})")
 
 
 def _flat(row: Result) -> dict[str, Any]:

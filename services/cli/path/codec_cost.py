@@ -10,7 +10,8 @@ import msgspec
 from schemas.codec import decode, encode
 from schemas.fields import Event
 from schemas.topics import TOPICS, Topic
-from services.cli.system.lineup import DECIDING, SIMCLUSTER
+from services.cli.system.lineup import DECIDING
+from services.cli.system.record import SIMCLUSTER
 
 _REPEATS: Final = 9
 _READERS: Final = frozenset({*DECIDING, "provisioner", SIMCLUSTER})

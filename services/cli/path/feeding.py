@@ -10,6 +10,7 @@ from kafka import KafkaProducer
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from schemas.codec import Record, encode
+from schemas.columns import PODS
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from services.cli.system.request import Request
@@ -34,11 +35,15 @@ class Pods:
         """To be published first: without it, samples of pods belong to nothing, and how many pods
         an app has is not known."""
         self.apps = {one.domain: one.apps for one in self._first.sampled}
+        self._counts = {
+            one.domain: {name: getattr(one, name) for name in PODS} for one in self._first.sampled
+        }
 
     def records(self, tick: int, samples: int, per_record: int) -> list[Record]:
         """About so many samples of a tick; the domains have as many as they have apps.
 
-        Each sample is of an app by chance, as on a node. The last record of a domain closes it.
+        Each sample is of an app by chance, as on a node. The first record of a domain says how
+        many pods its apps have, as a collector does in each tick; the last one closes it.
         """
         draws = random.Random(tick)
         every = sum(map(len, self.apps.values()))
@@ -53,10 +58,23 @@ class Pods:
     ) -> list[Record]:
         count = -(-samples // per_record)
         batches = [
-            self._batch(domain, tick, per_record, number == count - 1, draws)
-            for number in range(count)
+            self._told(domain, tick),
+            *(
+                self._batch(domain, tick, per_record, number == count - 1, draws)
+                for number in range(count)
+            ),
         ]
         return [record for batch in batches for record in encode(batch, _SOURCE)]
+
+    def _told(self, domain: str, tick: int) -> MetricsSampled:
+        return MetricsSampled(
+            tick=tick,
+            time=self._first.time,
+            domain=domain,
+            source=_SOURCE,
+            apps=self.apps[domain],
+            **self._counts[domain],
+        )
 
     def _batch(
         self, domain: str, tick: int, size: int, final: bool, draws: random.Random

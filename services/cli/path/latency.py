@@ -13,8 +13,8 @@ from schemas.topics import topic_of
 from services.cli.path.stage import BROKER, Stage, load, staged
 from services.cli.path.stamps import WAY, Closing, Stamp, by_hop, moments, quantiles, stamps
 from services.cli.path.usage import Use, read_cpu, use_since
-from services.cli.system.lineup import SIMCLUSTER
 from services.cli.system.reading import Onlooker
+from services.cli.system.record import SIMCLUSTER
 from services.cli.system.request import Request
 
 WARM_UP_TICKS: Final = 7

@@ -115,7 +115,7 @@ class _Trial:
         """Feed one tick at a rate; then let the aggregator finish it."""
         self._tick += 1
         records = self._pods.records(self._tick, int(rate * _STEP_S), self._per_record)
-        samples = len(records) * self._per_record
+        samples = (len(records) - len(self._pods.apps)) * self._per_record
         pid = {AGGREGATOR: self._stage.pids[AGGREGATOR]}
         before = read_cpu(pid)
         seconds = self._feeder.feed(records, _STEP_S)

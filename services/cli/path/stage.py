@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -11,20 +11,18 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from models.sim.describe.errors import InputError
-from services.cli.kafka import client, reconcile
 from services.cli.kafka import cluster as kafka_cluster
 from services.cli.kafka.description import Description
-from services.cli.kafka.processes import free_ports
-from services.cli.system.lineup import SERVICES, SIMCLUSTER, lineup
+from services.cli.system import launch
+from services.cli.system.lineup import SERVICES
 from services.cli.system.reading import options_for_home
 from services.cli.system.record import Run, Spec
-from services.cli.system.request import Request, scene_of
+from services.cli.system.request import Request
 from services.cli.system.supervisor import Supervisor, is_ready, start_service
 
 BROKER: Final = "kafka"
 _LOOK_S: Final = 0.2
 _LETTERS: Final = 200
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Stage:
@@ -85,30 +83,12 @@ def staged(
     request: Request,
     folder: Path,
     services: Sequence[str] = SERVICES,
-    environment: Mapping[str, str] = _NOTHING,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[Stage]:
     """A Kafka with all topics and some services; gone afterwards, but for the logs."""
-    cluster, scenario = request.described()
-    folder = folder.resolve()
-    home = folder / BROKER
     try:
-        kafka = _kafka(home)
-        timeline = scenario.timeline(cluster.tick_seconds)
-        specs = lineup(request, timeline, kafka, home, folder, free_ports(len(SERVICES)))
-        run = Run(
-            name=folder.name,
-            folder=str(folder),
-            scene=scene_of(request, cluster, scenario),
-            bootstrap=kafka.bootstrap,
-            kafka_home=str(home),
-            cluster_url=next(spec.url for spec in specs if spec.name == SIMCLUSTER),
-            began=time.time(),
-            specs=tuple(
-                replace(spec, environment=spec.environment | dict(environment))
-                for spec in specs
-                if spec.name in services
-            ),
-        )
+        run, kafka = launch.prepare(request, folder, environment=environment or {})
+        run = replace(run, specs=tuple(spec for spec in run.specs if spec.name in services))
         stage = Stage(run, kafka)
         stage.start()
         try:
@@ -116,7 +96,7 @@ def staged(
         finally:
             stage.stop()
     finally:
-        kafka_cluster.stop(home, wipe=True, patience_s=0)
+        kafka_cluster.stop(folder.resolve() / BROKER, wipe=True, patience_s=0)
 
 
 def _last_words(spec: Spec) -> str:
@@ -129,15 +109,3 @@ def _last_words(spec: Spec) -> str:
 def load() -> float:
     """Of this machine over the last minute: who else was at work while something was measured."""
     return os.getloadavg()[0]
-
-
-def _kafka(home: Path) -> Description:
-    kafka = kafka_cluster.start(home)
-    admin = client.admin(client.options_for(home, kafka))
-    try:
-        outcome = reconcile.apply_to(admin, acls=False)
-    finally:
-        admin.close()
-    if outcome.differences:
-        raise InputError(f"Kafka is not as it should be: {outcome.differences[0]}")
-    return kafka

@@ -24,7 +24,6 @@ WAY: Final[tuple[type[TickEvent], ...]] = (
 """From a sample to a change, in order."""
 HOPS: Final = ("sample_to_frame", "frame_to_plan", "plan_to_applied")
 _POLL_S: Final = 0.5
-_SILENCE_S: Final = 2.0
 
 
 class Stamp(NamedTuple):
@@ -56,18 +55,13 @@ class Moments(NamedTuple):
 
 def stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
     """All events of these kinds that are in the topics, when nobody writes any more."""
-    found: list[Stamp] = []
     with Onlooker(options) as onlooker:
-        onlooker.watch([topic_of(kind).name for kind in kinds], from_beginning=True)
-        while True:
-            new = [
-                Stamp(one.event, one.delivery.timestamp)
-                for one in onlooker.next(_SILENCE_S)
-                if isinstance(one.event, TickEvent)
-            ]
-            if not new:
-                return found
-            found += new
+        found = onlooker.until_now([topic_of(kind).name for kind in kinds])
+    return [
+        Stamp(one.event, one.delivery.timestamp)
+        for one in found
+        if isinstance(one.event, TickEvent)
+    ]
 
 
 def moments(found: Iterable[Stamp], domains: int) -> dict[int, Moments]:

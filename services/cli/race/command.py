@@ -20,13 +20,13 @@ from services.cli.contest.jobs import Job, jobs_of
 from services.cli.contest.outcome import Outcome
 from services.cli.contest.request import Request
 from services.cli.live import Pace, pause_of
+from services.cli.named_options import ScenarioOption
 from services.cli.options import (
     WATCHED_SPEED,
     AppsOption,
     ClusterOption,
     JsonOption,
     ReportOption,
-    ScenarioOption,
     SeedOption,
     SpeedOption,
 )

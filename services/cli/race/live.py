@@ -10,7 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from models.sim.describe.config import PRIORITIES
-from services.cli.live import Pace, clock, flagged, headline, sparkline
+from services.cli.live import Pace, clock, headline, sparkline
+from services.cli.output import flagged
 from services.cli.race.lanes import Begun, Race, Standing
 from services.cli.race.tables import UNKNOWN, columns
 

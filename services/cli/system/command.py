@@ -1,4 +1,4 @@
-"""`hirl up`, `hirl status` and `hirl down`: the whole system on this machine."""
+"""`hirl up`: the whole system on this machine."""
 
 import signal
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 from models.sim.describe.errors import InputError
-from services.cli.options import AppsOption, ClusterOption, JsonOption, ScenarioOption, SeedOption
+from services.cli.named_options import ScenarioOption
+from services.cli.options import AppsOption, ClusterOption, JsonOption, SeedOption
 from services.cli.outcome import figures
 from services.cli.output import table, write_json
 from services.cli.race.command import distinct
@@ -19,13 +20,11 @@ if TYPE_CHECKING:
     from services.simcluster.score import Results
 
 SCENARIO: Final = "flash-sale-20-min-early"
-UP_EXAMPLES: Final = (
+EXAMPLES: Final = (
     "Examples: [bold]hirl up --apps 155 --lock-step[/bold], "
     "[bold]hirl up --scenario cascade --speed 0.5 --mode preview --detach[/bold], "
     "[bold]hirl up --bus memory --apps 155 --speed 2 --compare hpa-calibrated,rules[/bold]"
 )
-STATUS_EXAMPLES: Final = "Example: [bold]hirl status --json .hirl/status.json[/bold]"
-DOWN_EXAMPLES: Final = "Example: [bold]hirl down[/bold]"
 
 PaceOption = Annotated[
     float | None,
@@ -126,38 +125,9 @@ def up(
         _finish(console, request, results, others, json)
 
 
-def status(json: JsonOption = None) -> None:
-    """Show what runs, how far behind it is and how far the scenario has come; exit 1 if not all.
-
-    The event age is the mean since the start of the service.
-    """
-    from services.cli.system import overview  # noqa: PLC0415
-
-    found = overview.look()
-    console = Console(emoji=False, highlight=False)
-    if found is None:
-        console.print("no system runs here: hirl up starts one")
-        raise typer.Exit(1)
-    overview.show(console, found)
-    if json is not None:
-        write_json(json, found)
-    if not found.healthy:
-        raise typer.Exit(1)
-
-
-def down() -> None:
-    """Stop everything that `hirl up` started here, and nothing else. Logs stay, records go."""
-    from services.cli.system import launch  # noqa: PLC0415
-
-    console = Console(emoji=False, highlight=False)
-    console.print("stopping ...")
-    ended = launch.stop()
-    console.print(f"stopped {ended} processes" if ended else "nothing was running")
-
-
 def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | None":
     """Figures of the run; None where it is left running."""
-    from services.cli.system import launch  # noqa: PLC0415
+    from services.cli.system import ending, launch  # noqa: PLC0415
     from services.cli.system.follow import follow as watch  # noqa: PLC0415
     from services.cli.system.record import ROOT  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
@@ -172,7 +142,7 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
         return watch(ROOT, run, view_for(console, run.scene))
     finally:
         console.print("stopping ...")
-        launch.stop(ROOT)
+        ending.stop(ROOT)
         console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
 
 

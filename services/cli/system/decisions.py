@@ -63,7 +63,7 @@ def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> 
             ended = has_ended()
             found = [one.event for one in onlooker.next(_LAST_WORD_S if ended else _POLL_S)]
             events += [event for event in found if event is not None]
-            if ended and not found:
+            if ended and onlooker.silent:
                 return _sorted(events)
 
 

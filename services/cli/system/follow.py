@@ -16,12 +16,12 @@ from schemas.topics import topic_of
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Service, Step
 from services.cli.system import record
-from services.cli.system.lineup import COLLECTOR, SIMCLUSTER
+from services.cli.system.lineup import COLLECTOR
 from services.cli.system.memory import MemorySystem
 from services.cli.system.picture import SEEN, Domain, Picture
 from services.cli.system.probe import results_of, vitals_of
 from services.cli.system.reading import Onlooker, options_for_home
-from services.cli.system.record import Run, Scene
+from services.cli.system.record import SIMCLUSTER, Run, Scene
 from services.cli.system.view import Health, View
 from services.simcluster.score import Results
 

@@ -5,6 +5,7 @@ from rich.console import Console
 from models.jit import is_compiled
 from models.sim.tick import advance
 from services.actuator.permission import Modes
+from services.cli.system.launch import COMPILING
 from services.cli.system.memory import MemorySystem
 from services.cli.system.record import Scene
 from services.cli.system.request import Request, scene_of
@@ -16,7 +17,7 @@ def memory_system(request: Request, console: Console) -> tuple[MemorySystem, Sce
     """Before its first tick, with the kernels of the world compiled."""
     cluster, scenario = request.described()
     compiled = is_compiled(advance)
-    console.print("building the world" if compiled else "compiling kernels (one to two minutes)")
+    console.print("building the world" if compiled else COMPILING)
     settings = Settings(
         scenario=request.scenario,
         seed=request.seed,

@@ -1,4 +1,4 @@
-"""A whole system, started and stopped: Kafka, topics, and the services under their supervisor."""
+"""A whole system, started: Kafka, topics, and the services under their supervisor."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from models.jit import is_compiled
@@ -16,15 +17,16 @@ from services.cli.kafka import cluster as kafka_cluster
 from services.cli.kafka.description import Description
 from services.cli.kafka.processes import free_ports, locked
 from services.cli.system import processes, record
-from services.cli.system.lineup import SERVICES, SIMCLUSTER, lineup
-from services.cli.system.record import ROOT, Run
+from services.cli.system.ending import children, end
+from services.cli.system.lineup import SERVICES, lineup
+from services.cli.system.record import ROOT, SIMCLUSTER, Run
 from services.cli.system.request import Request, scene_of
-from services.cli.system.supervisor import STOP_S
 
+COMPILING: Final = "kernels are compiled first, this once: two to four minutes"
 _SIGN_IN_S: Final = 60.0
 _POLL_S: Final = 0.05
-_MARGIN_S: Final = 10.0
 _QUIET: Final = Console(quiet=True)
+_NOTHING: Final[dict[str, str]] = {}
 
 
 def start(request: Request, root: Path = ROOT, console: Console = _QUIET) -> Run:
@@ -34,43 +36,50 @@ def start(request: Request, root: Path = ROOT, console: Console = _QUIET) -> Run
     scenario. It is gone when the system is stopped; logs stay.
     """
     request.check()
-    cluster, scenario = request.described()
     with locked(root):
         _refuse_second(root)
-        name = time.strftime("%Y%m%d-%H%M%S") + f"-{scenario.name}"
-        folder = (root / name).resolve()
-        home = folder / "kafka"
+        folder = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{request.described()[1].name}"
         try:
-            kafka = _kafka(request, home, console)
-            ports = free_ports(len(SERVICES))
-            timeline = scenario.timeline(cluster.tick_seconds)
-            specs = lineup(request, timeline, kafka, home, folder, ports)
-            run = Run(
-                name=name,
-                folder=str(folder),
-                scene=scene_of(request, cluster, scenario),
-                bootstrap=kafka.bootstrap,
-                kafka_home=str(home),
-                cluster_url=next(spec.url for spec in specs if spec.name == SIMCLUSTER),
-                began=time.time(),
-                specs=specs,
-            )
-            console.print(f"starting {len(specs)} services, logs in {folder / 'logs'}")
+            run, _ = prepare(request, folder, console)
+            console.print(f"starting {len(run.specs)} services, logs in {run.folder}/logs")
             if not is_compiled(advance):
-                console.print("kernels are compiled first (once, one to three minutes)")
+                console.print(COMPILING)
             return _supervised(root, run)
         except BaseException:
-            _stop(root, home)
+            end(root, _home(folder))
             raise
 
 
-def stop(root: Path = ROOT) -> int:
-    """Stop what `start` started, and nothing else; how many processes there were."""
-    with locked(root):
-        run = record.read(root)
-        if run is None:
-            return 0
-        return _stop(root, Path(run.kafka_home))
+def prepare(
+    request: Request,
+    folder: Path,
+    console: Console = _QUIET,
+    environment: dict[str, str] = _NOTHING,
+) -> tuple[Run, Description]:
+    """A Kafka with all topics, and the services that are to run on it, not yet started.
+
+    `environment` is for all of them, beside what each has of its own.
+    """
+    cluster, scenario = request.described()
+    folder, home = folder.resolve(), _home(folder)
+    kafka = _kafka(request, home, console)
+    timeline = scenario.timeline(cluster.tick_seconds)
+    specs = lineup(request, timeline, kafka, home, folder, free_ports(len(SERVICES)))
+    run = Run(
+        name=folder.name,
+        folder=str(folder),
+        scene=scene_of(request, cluster, scenario),
+        bootstrap=kafka.bootstrap,
+        kafka_home=str(home),
+        cluster_url=next(spec.url for spec in specs if spec.name == SIMCLUSTER),
+        began=time.time(),
+        specs=tuple(replace(one, environment=one.environment | environment) for one in specs),
+    )
+    return run, kafka
+
+
+def _home(folder: Path) -> Path:
+    return folder.resolve() / "kafka"
 
 
 def _refuse_second(root: Path) -> None:
@@ -118,7 +127,7 @@ def _supervised(root: Path, run: Run) -> Run:
             start_new_session=True,
             env=dict(os.environ),
         )
-    _children[child.pid] = child
+    children[child.pid] = child
     deadline = time.monotonic() + _SIGN_IN_S
     while time.monotonic() < deadline:
         known = record.read(root)
@@ -129,24 +138,3 @@ def _supervised(root: Path, run: Run) -> Run:
         time.sleep(_POLL_S)
     child.terminate()
     raise InputError(f"the supervisor did not start within {_SIGN_IN_S:.0f} s, see {path}")
-
-
-_children: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
-"""Supervisors that this very process started: they must be waited for, or they stay as zombies."""
-
-
-def _stop(root: Path, home: Path) -> int:
-    """The supervisor first, or it would start again what ends; then what it left behind."""
-    run = record.read(root)
-    ended = 0
-    if run is not None:
-        services = len([one for one in run.processes if processes.is_running(one)])
-        ended += services + processes.end_all([run.supervisor], STOP_S + _MARGIN_S)
-        # It may have started one in the meantime, or have been killed before.
-        last = record.read(root) or run
-        processes.end_all(last.processes, STOP_S)
-        if run.supervisor is not None and run.supervisor.pid in _children:
-            _children.pop(run.supervisor.pid).wait()
-    ended += kafka_cluster.stop(home, wipe=True, patience_s=0)
-    record.forget(root)
-    return ended

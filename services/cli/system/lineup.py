@@ -7,11 +7,10 @@ from typing import Final
 from models.sim.describe.timeline import Timeline
 from services.cli.kafka.description import HOST, Description
 from services.cli.kafka.security import credentials_file
-from services.cli.system.record import Spec
+from services.cli.system.record import SIMCLUSTER, Spec
 from services.cli.system.request import Request, rule_minutes
 
 DECIDING: Final = ("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker")
-SIMCLUSTER: Final = "simcluster"
 COLLECTOR: Final = "collector"
 SERVICES: Final = (SIMCLUSTER, COLLECTOR, *DECIDING)
 _WITH_CLUSTER_FILE: Final = frozenset(SERVICES) - {COLLECTOR, "breaker"}

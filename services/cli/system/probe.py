@@ -5,17 +5,18 @@ And what the simulated cluster says about the run.
 
 from collections.abc import Iterator
 from http.client import HTTPException
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.request import urlopen
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.cli.system.lineup import SIMCLUSTER
-from services.cli.system.record import Run, Spec
+from services.cli.system.record import SIMCLUSTER, Run, Spec
 from services.cli.system.supervisor import is_ready
-from services.simcluster.score import Results
 from services.simcluster.target import Entry
+
+if TYPE_CHECKING:
+    from services.simcluster.score import Results
 
 T = TypeVar("T")
 
@@ -59,8 +60,11 @@ def progress_of(run: Run) -> Progress | None:
     return Progress(known[0].cluster_tick, min(one.closed_tick for one in known))
 
 
-def results_of(run: Run) -> Results | None:
+def results_of(run: Run) -> "Results | None":
     """The figures of the run so far; None where the cluster does not answer."""
+    # The models are slow to import, and who only looks at services needs none.
+    from services.simcluster.score import Results  # noqa: PLC0415
+
     return _decoded(_get(f"{run.cluster_url}/v1/results", timeout_s=30), Results)
 
 

@@ -74,6 +74,8 @@ class Onlooker:
                 f"no Kafka lets us in at {servers} ({error}); does it run, is the password right?"
             ) from None
         self._intake = Intake()
+        self.silent = False
+        """Nothing at all came when `next` was last asked, not even a part of an event."""
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +101,9 @@ class Onlooker:
 
     def next(self, patience_s: float = _POLL_S) -> Iterator[Found]:
         """What came meanwhile, if anything came."""
-        for records in self._consumer.poll(timeout_ms=int(patience_s * 1000)).values():
+        polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
+        self.silent = not polled
+        for records in polled.values():
             for one in records:
                 found = self._read(one)
                 if found is not None:
@@ -107,11 +111,14 @@ class Onlooker:
 
     def whole(self, kind: type[E]) -> list[E]:
         """Every event of a kind up to where its topic ends now, in the order of partitions."""
-        places = self._places(topic_of(kind).name, None)
-        ends = self._consumer.end_offsets(places)
-        begins = self._consumer.beginning_offsets(places)
-        found = self._between(begins, ends)
+        found = self.until_now([topic_of(kind).name])
         return [one.event for one in found if isinstance(one.event, kind)]
+
+    def until_now(self, topics: Sequence[str]) -> list[Found]:
+        """Everything up to where these topics end now."""
+        places = [place for topic in topics for place in self._places(topic, None)]
+        ends = self._consumer.end_offsets(places)
+        return self._between(self._consumer.beginning_offsets(places), ends)
 
     def newest(self, kind: type[E], key: str, wanted: Callable[[E], bool]) -> E | None:
         """The last event about a key that is wanted, looked for from the end of its partition."""

@@ -11,6 +11,8 @@ from services.cli.system.processes import Process, is_running
 ROOT: Final = Path(".hirl/run")
 """Where the system of `hirl up` lives when nothing else is said."""
 _FILE_NAME: Final = "run.json"
+SIMCLUSTER: Final = "simcluster"
+"""The service that is the world."""
 
 State = Literal["waiting", "running", "resting", "done", "failed"]
 """waiting: its turn has not come. resting: it died and is started again soon. done: it ended by

@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 
 from models.sim.describe.errors import InputError
-from services.cli.system import launch, record
+from services.cli.system import ending, launch, record
 from services.cli.system.follow import has_ended
 from services.cli.system.probe import Progress, progress_of
 from services.cli.system.record import ROOT, Run
@@ -26,7 +26,7 @@ def system(request: Request, root: Path = ROOT, console: Console = _QUIET) -> It
     try:
         yield run
     finally:
-        launch.stop(root)
+        ending.stop(root)
 
 
 def wait(root: Path = ROOT, ticks: int | None = None, patience_s: float = 600.0) -> Progress:

@@ -10,8 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.live import flagged
-from services.cli.output import table
+from services.cli.output import flagged, table
 from services.cli.system.picture import Domain, Picture
 from services.cli.system.probe import Vitals
 from services.cli.system.record import Run, Scene
@@ -21,6 +20,7 @@ _LINE_EVERY_S: Final = 20.0
 """Between lines where nobody watches, or ten simulated minutes, whichever comes first."""
 _LINE_EVERY_MINUTES: Final = 10
 _UNKNOWN: Final = "-"
+_FIRST: Final = "waiting for the first tick (the first run ever compiles kernels: 2 to 4 minutes)"
 
 
 class Health:
@@ -58,6 +58,9 @@ class PlainView:
             if line not in self._told:
                 self._told.add(line)
                 self._print(f"given up: {line}")
+        if picture.tick < 0 and _FIRST not in self._told:
+            self._told.add(_FIRST)
+            self._print(_FIRST)
         ticks = _LINE_EVERY_MINUTES * 60 // self._scene.tick_seconds
         waited = time.monotonic() - self._at >= _LINE_EVERY_S
         if picture.closed >= self._tick + ticks or (waited and picture.closed > self._tick):
@@ -113,7 +116,7 @@ def headline(scene: Scene) -> str:
 def when(picture: Picture, scene: Scene) -> str:
     """Event time and tick."""
     if picture.tick < 0:
-        return "waiting for the first tick"
+        return _FIRST
     return f"{picture.time[:10]} {picture.time[11:19]} tick {picture.tick} of {scene.total_ticks}"
 
 

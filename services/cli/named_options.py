@@ -1,0 +1,20 @@
+"""Options that take the name of what ships. To list these takes the models, slow to import."""
+
+from typing import Annotated
+
+import typer
+
+from models.control.catalogue import ENTRANTS
+from models.sim.describe.scenario import scenario_names
+
+ControllerOption = Annotated[
+    str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(ENTRANTS)}.")
+]
+ScenarioOption = Annotated[
+    str,
+    typer.Option(
+        "--scenario",
+        metavar="S",
+        help=f"A path to a scenario file, or one of {', '.join(scenario_names())}.",
+    ),
+]

@@ -14,7 +14,7 @@ TRACES ?= ../shared/traces/dev
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
+.PHONY: help setup run test test-pure test-real warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
 	bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -47,9 +47,21 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 		--bus $(BUS) --compare hpa-calibrated,rules
 	@echo "run: all is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/running.md"
 
-test: setup ## run the tests
-	@echo "test: running tests/"
-	@$(BIN)/pytest -q
+test: warm ## run the tests: what needs no server beside what runs on a real Kafka and Prometheus
+	@$(MAKE) -j2 --output-sync=line test-pure test-real
+
+test-pure: setup ## the tests that need no server
+	@echo "test-pure: tests/unit, tests/contract and tests/behaviour"
+	@$(BIN)/pytest -q tests/unit tests/contract tests/behaviour
+
+test-real: setup ## the tests on a real Kafka and a real Prometheus
+	@echo "test-real: tests/integration and tests/e2e"
+	@$(BIN)/pytest -q tests/integration tests/e2e
+
+# Compiled kernels are kept between runs; two processes at once would each compile them.
+warm: setup
+	@echo "warm: compiling the simulator's kernels (minutes the first time, then seconds)"
+	@$(BIN)/hirl simulate --scenario calm --controller heuristic:calendar --apps 60 --speed 0 > /dev/null
 
 $(TRAIN)/.ready: $(READY) $(LOCKS)/training.txt
 	@echo "train-env: installing what $(LOCKS)/training.txt names in $(TRAIN)"
@@ -61,7 +73,9 @@ $(TRAIN)/.ready: $(READY) $(LOCKS)/training.txt
 train-env: $(TRAIN)/.ready ## an environment with torch of its own (large): .venv-train
 
 test-train: train-env ## the tests that need torch, Stable-Baselines3 among them
-	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py tests/unit/test_forecast_training.py
+	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py \
+		tests/unit/test_forecast_training.py tests/unit/test_cli_forecast_train.py \
+		tests/unit/test_cli_forecast_published.py
 
 train-forecaster: train-env ## train the forecaster again as it is shipped (up to an hour)
 	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped
@@ -85,7 +99,11 @@ layers: setup ## import-linter: who may import whom
 	@echo "layers: import-linter"
 	@$(BIN)/lint-imports --no-logo
 
-presubmit: lint types layers test ## everything a change must pass
+checks: lint types layers
+
+presubmit: setup ## everything a change must pass
+	@$(MAKE) -j2 --output-sync=line checks warm
+	@$(MAKE) test
 
 format: setup ## rewrite the code as lint wants it
 	@$(BIN)/ruff check --fix --quiet

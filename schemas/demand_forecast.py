@@ -19,7 +19,14 @@ class DemandForecast(TickEvent, frozen=True, kw_only=True):
     app_rps: Annotated[list[list[list[PerSecond]]], about("by app, horizon and quantile")] = []
     app_peak_rps: Annotated[list[list[PerSecond]], about("by app and horizon")] = []
     trained_until: Annotated[str, about("the last data the model learned from; empty: none")] = ""
-    calibration: Annotated[dict[str, float], about("how the intervals were adjusted")] = {}
+    calibration: Annotated[
+        dict[str, float],
+        about(
+            "by horizon in minutes: width_H of the interval over what the model said, shift_H of "
+            "the median, coverage_H of the last intervals; and skill against the simpler model"
+        ),
+    ] = {}
     fallback_reason: Annotated[
         str, about("why a simpler model serves; empty when the chosen one does")
     ] = ""
+    review: Annotated[str, about("what somebody should look at; mostly empty")] = ""

@@ -31,10 +31,12 @@ class Decided(NamedTuple):
     values: dict[str, Values]
 
 
-def contest(apps: int, seed: int, scenario: str = SCENARIO) -> Contest:
+def contest(
+    apps: int, seed: int, scenario: str = SCENARIO, controller: str = CONTROLLER
+) -> Contest:
     """The same world and controller for whoever asks."""
     cluster = with_apps(load_cluster(), apps)
-    return enter(CONTROLLER, cluster, load_scenario(scenario, cluster), [seed])
+    return enter(controller, cluster, load_scenario(scenario, cluster), [seed])
 
 
 def decided_in_process(contest: Contest) -> Iterator[Decided]:

@@ -8,17 +8,21 @@ import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from models.forecaster.calendar import Calendar
 from models.forecaster.future import future_of
 from models.forecaster.issue import ticks_per_minute
+from models.forecaster.learned.forecaster import WARM_MIN, Given, Learned
+from models.forecaster.learned.record import WIDTH, readable, rows_of
 from models.forecaster.noisy import Noisy
 from models.forecaster.oracle import Oracle
-from models.forecaster.past import past_of
+from models.forecaster.past import past_of, recorded_minutes
 from models.forecaster.persistence import persistence
 from models.forecaster.port import Forecaster
 from models.forecaster.scaled import Scaled
 from models.forecaster.seasonal import seasonal
-from models.sim.describe.calendar import announcements
+from models.sim.describe.calendar import Announcement, announcements
 from models.sim.describe.errors import InputError
 from models.sim.world import World
 
@@ -35,8 +39,32 @@ def seasonal_of(world: World) -> Scaled:
 
 def calendar_of(world: World) -> Calendar:
     """The season and what was announced."""
-    told = announcements(world.scenario.calendar, world.cluster.domain_names, world.timeline)
-    return Calendar(past_of(world), told, world.cluster.tick_seconds)
+    return Calendar(past_of(world), _announced(world), world.cluster.tick_seconds)
+
+
+def tft_of(world: World) -> Learned:
+    """The trained network that is shipped, calibrated, with the one before it as a fallback."""
+    try:
+        # It loads onnxruntime, for which nobody else should have to wait.
+        from models.forecaster.learned.shipped import model_of  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(f"forecaster: tft: {error}; install the extra `serve`") from error
+    return Learned(model_of(), calendar_of(world), _given(world))
+
+
+def _given(world: World) -> Given:
+    """What the network may look back on; what it never reads is not recorded."""
+    tick_s = world.cluster.tick_seconds
+    rows = rows_of(world.cluster, _announced(world), ticks_per_minute(tick_s))
+    minutes = readable(rows, WARM_MIN, world.timeline.total_minutes)
+    shape = (world.environments, world.layout.domains, WIDTH)
+    history = np.full(shape, np.nan, np.float32)
+    history[:, :, minutes] = recorded_minutes(world, minutes)
+    return Given(history, 0, world.timeline.start_minute_of_week, rows, tick_s)
+
+
+def _announced(world: World) -> tuple[Announcement, ...]:
+    return announcements(world.scenario.calendar, world.cluster.domain_names, world.timeline)
 
 
 def oracle_of(world: World) -> Oracle:
@@ -55,6 +83,7 @@ def noisy_of(world: World) -> Noisy:
 
 FORECASTERS: Final[dict[str, Callable[[World], Forecaster[Any]]]] = {
     "calendar": calendar_of,
+    "tft": tft_of,
     "seasonal": seasonal_of,
     "persistence": persistence_of,
     "noisy": noisy_of,

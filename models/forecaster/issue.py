@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from models.forecaster.port import VALID_MIN, Forecast
+from models.forecaster.port import VALID_MIN, Forecast, Serving
 from models.sim.apps import F32
 from models.sim.observe import Observation
 
@@ -22,6 +22,7 @@ def issue(
     per_minute: int,
     domain: tuple[F32, F32],
     app: tuple[F32, F32] | None = None,
+    serving: Serving | None = None,
 ) -> Forecast:
     """Values and peaks per domain, and per app where there are any, as a forecast of now."""
     for array in (*domain, *(app or ())):
@@ -35,4 +36,5 @@ def issue(
         domain_peak=domain[1],
         app=app[0] if app else None,
         app_peak=app[1] if app else None,
+        serving=serving,
     )

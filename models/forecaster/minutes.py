@@ -34,6 +34,8 @@ class Minutes(NamedTuple):
     """[E, A] requests per second of the last minute the app was seen in."""
     domain: F32
     """[E, D, W] requests per second of the last minutes, the newest last."""
+    heard: I8
+    """[E, D] 1 where an app of the domain was seen in the newest of them."""
 
 
 def start_minutes(observation: Observation, recent: F32) -> Minutes:
@@ -45,6 +47,7 @@ def start_minutes(observation: Observation, recent: F32) -> Minutes:
         samples=np.zeros(shape, np.float32),
         app=np.zeros(shape, np.float32),
         domain=recent.copy(),
+        heard=np.zeros(recent.shape[:2], np.int8),
     )
 
 
@@ -57,6 +60,7 @@ def take_in(observation: Observation, minutes: Minutes, ticks_per_minute: int) -
     _add(observation.measured, observation.missing, minutes)
     if tick % ticks_per_minute != 0:
         return False
+    minutes.heard[:] = 0
     # Nothing is known before the first sample: the recorded minutes stay the newest.
     if minutes.samples.any():
         minutes.domain[:, :, :-1] = minutes.domain[:, :, 1:]
@@ -87,6 +91,8 @@ def _close(known: I32, minutes: Minutes) -> None:
         domain, active = known[e, DOMAIN], known[e, ACTIVE]
         minutes.domain[e, :, last] = 0.0
         for app in range(mean.size):
+            if (count[app] > _ZERO) & (active[app] == 1):
+                minutes.heard[e, domain[app]] = 1
             seen = total[app] / count[app] if count[app] > _ZERO else mean[app]
             mean[app] = seen * np.float32(active[app])
             total[app] = _ZERO

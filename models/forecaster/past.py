@@ -69,6 +69,17 @@ def past_of(world: World) -> Past:
     """What was recorded before the world's first tick; nothing of the scenario is in it."""
     width = _width(world.timeline)
     minutes = np.concatenate([_minutes(width), np.arange(-LEAD_MIN, 0, dtype=np.int32)])
+    history = recorded_minutes(world, minutes)
+    return Past(
+        days=history[:, :, :-LEAD_MIN].reshape(*history.shape[:2], DAYS, width),
+        recent=history[:, :, -LEAD_MIN:],
+        start_minute_of_week=world.timeline.start_minute_of_week,
+        minutes=world.timeline.total_minutes + _TAIL_MIN,
+    )
+
+
+def recorded_minutes(world: World, minutes: I32) -> F32:
+    """[E, D, minutes] requests per second of some minutes before the world's first tick."""
     shape = (world.environments, world.layout.domains, minutes.size)
     history = np.zeros(shape, np.float32)
 
@@ -81,12 +92,7 @@ def past_of(world: World) -> Past:
     # Kernels leave the interpreter alone, so the environments share the cores.
     with ThreadPoolExecutor() as pool:
         list(pool.map(fill, range(world.environments)))
-    return Past(
-        days=history[:, :, :-LEAD_MIN].reshape(*shape[:2], DAYS, width),
-        recent=history[:, :, -LEAD_MIN:],
-        start_minute_of_week=world.timeline.start_minute_of_week,
-        minutes=world.timeline.total_minutes + _TAIL_MIN,
-    )
+    return history
 
 
 def past_from(history: F32, minutes: int, start_minute_of_week: int) -> Past:

@@ -8,7 +8,10 @@ and its noisy sibling are handed the future.
 
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from models.sim.apps import F32, I32
+import numpy as np
+from numpy.typing import NDArray
+
+from models.sim.apps import F32, F64, I32
 from models.sim.observe import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
@@ -19,6 +22,30 @@ VALID_MIN: Final = 5
 """A forecast that is older than its shortest horizon says nothing about the future."""
 
 S = TypeVar("S")
+
+
+Texts = NDArray[np.str_]
+
+
+class Serving(NamedTuple):
+    """How a forecast came about, where more than one model can serve. Read-only."""
+
+    model: Texts
+    """[E, D] name and version of what served."""
+    reason: Texts
+    """[E, D] why a simpler model serves; empty where the chosen one does."""
+    review: Texts
+    """[E, D] what somebody should look at; mostly empty."""
+    trained_until: str
+    """The last data that the chosen model learned from."""
+    width: F64
+    """[E, D, H] of the interval that is served, over the one that the model said."""
+    shift: F64
+    """[E, D, H] share of the median by which it was corrected."""
+    coverage: F64
+    """[E, D, H] share of the last outcomes in the served interval; NaN before the first."""
+    skill: F64
+    """[E, D] share by which the chosen model errs less than the simple one; NaN if unknown."""
 
 
 class Forecast(NamedTuple):
@@ -38,6 +65,8 @@ class Forecast(NamedTuple):
     """[E, A, H, Q], where the model looks at single apps."""
     app_peak: F32 | None = None
     """[E, A, H]."""
+    serving: Serving | None = None
+    """None where there is but one model."""
 
 
 class Forecaster(Protocol[S]):

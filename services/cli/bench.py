@@ -17,6 +17,7 @@ from services.cli.bench_stages import describe, stage_seconds
 from services.cli.bench_world import busy_world
 from services.cli.contest import command as contest
 from services.cli.forecast import bench as forecasting
+from services.cli.forecast import published
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.path import command as path_command
@@ -27,6 +28,7 @@ app.command(epilog=contest.EXAMPLES)(contest.control)
 app.command(epilog=bench_decisions.EXAMPLE)(bench_decisions.decisions)
 app.command(epilog=path_command.EXAMPLE)(path_command.path)
 app.command(epilog=forecasting.EXAMPLES)(forecasting.forecast)
+app.command(epilog=published.EXAMPLES)(published.published)
 
 SIZES = (155, 1550, 15500)
 _BLOCK = 15

@@ -81,6 +81,18 @@ def _calibrate(app: typer.Typer) -> None:
     app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
 
 
+def _forecast(app: typer.Typer) -> None:
+    from services.cli.forecast import one_shot
+
+    app.command(epilog=one_shot.EXAMPLES)(one_shot.forecast)
+
+
+def _train(app: typer.Typer) -> None:
+    from services.cli.forecast import train
+
+    app.add_typer(train.app, name="train")
+
+
 def _world(app: typer.Typer) -> None:
     from services.cli import world
 
@@ -148,6 +160,11 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Tune controllers on scenarios of their own, all by the same search and objective.",
         _calibrate,
     ),
+    "forecast": Entry(
+        "Forecast the minutes 5, 15 and 30 minutes ahead, with 80 % intervals and the peak.",
+        _forecast,
+    ),
+    "train": Entry("Train models; needs the environment of `make train-env`.", _train),
     "world": Entry("Look at the simulated cluster itself.", _world),
     "bench": Entry("Measure speed, and compare controllers.", _bench),
     "hpa": Entry("The Horizontal Pod Autoscaler and its exactness.", _hpa),

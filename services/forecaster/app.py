@@ -1,13 +1,16 @@
 """The process: the handler with what the settings say."""
 
 from services._kit.cluster_file import cluster_of
+from services._kit.handler import Service
 from services._kit.settings import KitSettings
-from services.forecaster.decide import ForecasterHandler
+from services.forecaster.decide import ForecasterHandler, ForecasterState
+from services.forecaster.metrics import Metrics
 from services.forecaster.settings import Settings
 
 
-def build(kit: KitSettings, own: Settings) -> ForecasterHandler:
+def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
     """The one forecaster."""
-    return ForecasterHandler(
-        cluster_of(own.cluster), own.model, own.rule_minutes, kit.patience_seconds
+    handler = ForecasterHandler(
+        cluster_of(own.cluster), own.model, own.rule_minutes, kit.patience_seconds, own.learning
     )
+    return Service(handler, observe=Metrics)

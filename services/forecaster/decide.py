@@ -2,18 +2,20 @@
 
 The rule of a model is made for a stretch of time from what is recorded, and made anew when the
 stretch ends or the calendar changes. Where there is no record it says nothing: a Commander
-without a forecast goes by what it sees.
+without a forecast goes by what it sees. The trained network goes on from stretch to stretch.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from models.forecaster.calendar import CalendarState
-from models.forecaster.minutes import Minutes, start_minutes, take_in
+from models.forecaster.calendar import Calendar
+from models.forecaster.learned.forecaster import Given, Learned
+from models.forecaster.learned.record import record_of, rows_of
+from models.forecaster.minutes import start_minutes, take_in
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
-from models.forecaster.scaled import ScaledState
 from models.sim.describe.config import Cluster
 from models.sim.observe import SEEN_POOL, Observation
 from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
@@ -28,26 +30,13 @@ from services._kit.frames import known_rows, measured_rows, observation_of, sile
 from services._kit.gathering import Gathering
 from services._kit.handler import Handler, Refused, Step
 from services._kit.roster import Roster
-from services._kit.snapshot import fit_apps, pack, unpack
+from services._kit.snapshot import pack, unpack
 from services._kit.times import Axis, axis_of
-from services.forecaster.lately import Lately, nothing_lately, with_minute
-from services.forecaster.model import build, recorded
-
-_VERSION: Final = "1"
-
-
-@dataclass
-class Course:
-    """A model at work: since when, on which apps, and what it remembers."""
-
-    origin: int
-    """Tick that is the model's tick 0."""
-    model: Forecaster[Any]
-    state: CalendarState | ScaledState
-    names: tuple[str, ...]
-    """Apps on the model's app axis."""
-    calendar: int
-    """Version of the calendar it was built with."""
+from services.forecaster.course import Course, fitted, memory_of, moved, resumed
+from services.forecaster.lately import Lately, loaded, nothing_lately, saved, with_minute
+from services.forecaster.learned import SHIPPED, Learning, compile_kernels, fits, opened, unfilled
+from services.forecaster.model import LEARNED, announced, build, recorded
+from services.forecaster.serving import told_of, versioned
 
 
 @dataclass
@@ -71,9 +60,16 @@ class ForecasterHandler(Handler[ForecasterState]):
     reference = (AppDeclared, EventScheduled, DemandBackfilled)
 
     def __init__(
-        self, cluster: Cluster, model: str, rule_minutes: int, grace_s: float | None
+        self,
+        cluster: Cluster,
+        model: str,
+        rule_minutes: int,
+        grace_s: float | None,
+        learning: Learning = SHIPPED,
     ) -> None:
-        self._roster = Roster(cluster)
+        self._cluster, self._roster = cluster, Roster(cluster)
+        self._learning = learning
+        self._network = opened(learning) if model == LEARNED else None
         self._model, self._minutes, self._grace = model, rule_minutes, grace_s
         self._tick_s = cluster.tick_seconds
         self._per_minute = max(1, 60 // cluster.tick_seconds)
@@ -107,6 +103,8 @@ class ForecasterHandler(Handler[ForecasterState]):
         """Let the kernels be compiled: without apps it takes as long as with them."""
         minutes = start_minutes(silence(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
         take_in(silence(0), minutes, self._per_minute)
+        if self._network is not None:
+            compile_kernels()
 
     def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is one
         """Nothing seen yet."""
@@ -138,23 +136,27 @@ class ForecasterHandler(Handler[ForecasterState]):
         """Frames that wait are not kept: they are delivered again."""
         values: dict[str, Any] = {
             "closed": state.gathering.closed,
-            "lately": state.lately._asdict(),
+            "lately": saved(state.lately),
         }
         if state.course is not None:
-            values |= _memory_of(state.course)
+            values |= memory_of(state.course)
         return pack(values)
 
     def load(self, key: str, data: bytes) -> ForecasterState:  # noqa: ARG002  there is one
         """The model is built again at the next tick, when the calendar is known."""
         values = unpack(data)
-        lately, domains = Lately(**values["lately"]), len(self._roster.domains)
+        lately, domains = loaded(values["lately"]), len(self._roster.domains)
         if len(lately.rps) != domains:
             raise Refused("domains", f"expected {domains} domains, got {len(lately.rps)}")
-        return ForecasterState(
-            lately,
-            Gathering(values["closed"]),
-            saved=values if "origin" in values else None,
-        )
+        goes_on = "origin" in values and self._goes_on(values)
+        course = values if goes_on else None
+        return ForecasterState(lately, Gathering(values["closed"]), saved=course)
+
+    def _goes_on(self, values: dict[str, Any]) -> bool:
+        """Whether the model was at work that is now; another one begins from the record."""
+        if self._network is None:
+            return "learned" not in values
+        return fits(values.get("learned"), len(self._roster.domains))
 
     def _look(
         self, tick: int, frames: dict[str, DomainObserved], state: ForecasterState
@@ -168,12 +170,13 @@ class ForecasterHandler(Handler[ForecasterState]):
         names = tuple(app.app for app in self._roster.everybody())
         seen = self._whole(tick - course.origin, frames)
         if names != course.names:
-            course.state = _fit_state(course.state, course.names, names, seen)
+            course.state = fitted(course.state, course.names, names, seen)
             course.names = names
         forecast, course.state = course.model.step(seen, course.state)
         if tick % self._per_minute:
             return []
-        newest = course.state.minutes.domain[0, :, -1].tolist()
+        minutes = course.state.minutes
+        newest = np.where(minutes.heard[0] == 1, minutes.domain[0, :, -1], np.nan).tolist()
         recorded_min = min(map(self._recorded_min, self._roster.domains))
         state.lately = with_minute(state.lately, tick // self._per_minute, newest, recorded_min)
         return [self._said(place, tick, first, forecast, course) for place in self._places()]
@@ -186,13 +189,16 @@ class ForecasterHandler(Handler[ForecasterState]):
         if any(domain not in self._past for domain in self._roster.domains):
             return None
         course = state.course
+        # From the beginning of a minute: those of the model are those of everybody.
+        origin = tick - tick % self._per_minute
         if course is None and state.saved is not None:
             course = self._resume(axis, state, state.saved)
-        elif course is None or tick - course.origin >= self._minutes * self._per_minute:
-            # From the beginning of a minute: those of the model are those of everybody.
-            course = self._begin(tick - tick % self._per_minute, axis, state)
+        elif course is None:
+            course = self._begin(origin, axis, state)
+        elif tick - course.origin >= self._minutes * self._per_minute:
+            course = self._resume(axis, state, moved(memory_of(course), origin))
         elif course.calendar != self._calendar:
-            course = self._resume(axis, state, _memory_of(course))
+            course = self._resume(axis, state, memory_of(course))
         state.course, state.saved = course, None
         return course
 
@@ -202,26 +208,40 @@ class ForecasterHandler(Handler[ForecasterState]):
         blank = self._whole(0, {})
         return Course(origin, model, model.start(blank), names, self._calendar)
 
-    def _resume(self, axis: Axis, state: ForecasterState, saved: dict[str, Any]) -> Course:
-        """The same stretch, with what was remembered."""
-        origin, names = saved["origin"], tuple(saved["names"])
+    def _resume(self, axis: Axis, state: ForecasterState, before: dict[str, Any]) -> Course:
+        """A stretch with what was remembered."""
+        origin, names = before["origin"], tuple(before["names"])
         model = self._built(origin, axis, state)
-        started = model.start(silence(len(names)))
-        remembered: dict[str, Any] = {"minutes": Minutes(**saved["minutes"])}
-        if isinstance(started, CalendarState) and saved["begun"].shape == started.begun.shape:
-            remembered |= {name: saved[name] for name in ("begun", "over", "quiet")}
-        return Course(origin, model, started._replace(**remembered), names, self._calendar)
+        newest = before.get("newest", origin // self._per_minute)
+        record = record_of(unfilled(self._rows(newest, state)), newest)
+        return Course(origin, model, resumed(model, before, record), names, self._calendar)
 
     def _built(self, origin: int, axis: Axis, state: ForecasterState) -> Forecaster[Any]:
         """From the record, and what was seen from its end to the origin."""
-        last, rows = origin // self._per_minute, []
+        rows = self._rows(origin // self._per_minute, state)
+        events, domains = self._events.values(), self._roster.domains
+        rule = build(self._model, recorded(rows), self._minutes, axis, origin, events, domains)
+        if self._network is None or not isinstance(rule, Calendar):
+            return rule
+        told = announced(events, axis, origin, domains)
+        given = Given(
+            history=unfilled(rows)[None],
+            first_minute=origin // self._per_minute,
+            start_minute_of_week=axis.minute_of_week(origin),
+            rows=rows_of(self._cluster, told, self._per_minute),
+            tick_s=self._tick_s,
+        )
+        return Learned(self._network, rule, given, self._learning.settings)
+
+    def _rows(self, last: int, state: ForecasterState) -> list[list[float | None]]:
+        """What is known of each domain up to a minute, the newest last."""
+        rows = []
         for place, domain in enumerate(self._roster.domains):
             rps, until = self._past[domain].rps, self._recorded_min(domain)
-            # A record that came later goes beyond the origin: that is not past there.
+            # A record that came later goes beyond that minute: that is not past there.
             before = rps[: max(0, len(rps) - max(0, until - last))]
             rows.append([*before, *state.lately.between(place, until, last).tolist()])
-        events, domains = self._events.values(), self._roster.domains
-        return build(self._model, recorded(rows), self._minutes, axis, origin, events, domains)
+        return rows
 
     def _recorded_min(self, domain: str) -> int:
         """The last minute of which there is a record."""
@@ -249,39 +269,17 @@ class ForecasterHandler(Handler[ForecasterState]):
     def _said(
         self, place: int, tick: int, frame: DomainObserved, forecast: Forecast, course: Course
     ) -> DemandForecast:
-        return DemandForecast(
+        served = told_of(forecast.serving, place) if forecast.serving is not None else {}
+        said = DemandForecast(
             tick=tick,
             time=frame.time,
             trace_id=frame.trace_id,
             domain=self._roster.domains[place],
-            model=f"{forecast.model}/{_VERSION}",
+            model=versioned(forecast.model),
             valid_until_tick=int(forecast.valid_until_tick[0]) + course.origin,
             horizons_min=list(HORIZONS_MIN),
             quantiles=list(QUANTILES),
             rps=forecast.domain[0, place].tolist(),
             peak_rps=forecast.domain_peak[0, place].tolist(),
         )
-
-
-def _memory_of(course: Course) -> dict[str, Any]:
-    values: dict[str, Any] = {"origin": course.origin, "names": course.names}
-    values["minutes"] = course.state.minutes._asdict()
-    if isinstance(course.state, CalendarState):
-        values |= {name: getattr(course.state, name) for name in ("begun", "over", "quiet")}
-    return values
-
-
-def _fit_state(
-    state: CalendarState | ScaledState,
-    old: tuple[str, ...],
-    new: tuple[str, ...],
-    seen: Observation,
-) -> CalendarState | ScaledState:
-    """Apps came or went: keep what is known of the others."""
-    minutes = state.minutes
-    start = start_minutes(seen, minutes.domain)
-    moved: dict[str, Any] = {
-        name: fit_apps(getattr(minutes, name), old, new, getattr(start, name))
-        for name in ("total", "samples", "app")
-    }
-    return state._replace(minutes=minutes._replace(**moved))
+        return msgspec.structs.replace(said, **served)

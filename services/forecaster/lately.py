@@ -3,8 +3,8 @@
 A minute is named by its number, which is the tick at which it ends over the ticks of a minute.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -49,3 +49,15 @@ def with_minute(lately: Lately, minute: int, rps: Sequence[float], recorded: int
     columns = np.stack([lately.between(place, before, minute) for place in range(len(rps))])
     columns[:, -1:] = np.array(rps, np.float32)[:, None]
     return Lately(before + 1, columns)
+
+
+def saved(lately: Lately) -> dict[str, Any]:
+    """As it is saved: bytes of like weight together, of which a sixth less is left deflated."""
+    by_weight = np.ascontiguousarray(lately.rps).view(np.uint8).reshape(*lately.rps.shape, 4)
+    return {"first": lately.first, "planes": np.moveaxis(by_weight, -1, 0)}
+
+
+def loaded(values: Mapping[str, Any]) -> Lately:
+    """The reverse."""
+    by_weight = np.ascontiguousarray(np.moveaxis(values["planes"], 0, -1))
+    return Lately(values["first"], by_weight.view(np.float32)[..., 0])

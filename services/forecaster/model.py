@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.forecaster.calendar import Calendar
+from models.forecaster.learned.forecaster import NAME
 from models.forecaster.past import Past, past_from
 from models.forecaster.persistence import persistence
 from models.forecaster.port import Forecaster
@@ -17,12 +18,15 @@ from schemas.event_scheduled import EventScheduled
 from services._kit.times import Axis
 
 Build = Callable[[Past, Sequence[Announcement], int], Forecaster[Any]]
+LEARNED: Final = NAME
+"""Under which the trained network serves."""
 MODELS: Final[dict[str, Build]] = {
     "calendar": Calendar,
     "seasonal": lambda past, _, tick_s: seasonal(past, tick_s),
     "persistence": lambda past, _, tick_s: persistence(past, tick_s),
+    LEARNED: Calendar,
 }
-"""By the name that a forecast carries."""
+"""The rule of each name; the trained network is put on top of the one that stands in for it."""
 _FAR_TICKS: Final = 2**30
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.forecaster.learned.artefact import CARD, SHIPPED
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
@@ -27,6 +28,7 @@ from services.soldier.decide import SoldierHandler
 from tests.system_data import contest, decided_by_events, decided_in_process, first_difference
 
 APPS, SEED, TICKS = 60, 3, 30
+TRAINED = "heuristic:tft"
 HANDLERS: tuple[type[Handler[Any]], ...] = (
     AggregatorHandler,
     ForecasterHandler,
@@ -57,6 +59,22 @@ def system(modes: Modes | None = None) -> MemorySystem:
 
 def test_services_decide_bit_for_bit_as_the_in_process_run() -> None:
     assert compare(system()) is None
+
+
+@pytest.mark.skipif(not (SHIPPED / CARD).exists(), reason="no trained forecaster is shipped")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_with_the_trained_forecaster_too_they_decide_bit_for_bit_alike(*, restarts: bool) -> None:
+    world = contest(APPS, SEED, controller=TRAINED).world
+    running, ticks = MemorySystem(world, forecast="tft"), 20
+    for tick in islice(running.ticks(), ticks):
+        if restarts and tick % 4 == 3:
+            running.bus.kill("forecaster", redeliver=3)
+            running.bus.start("forecaster")
+    found = decided_by_events([e for kind in DECISIONS for e in running.bus.events(kind)])
+    for decided in islice(decided_in_process(contest(APPS, SEED, controller=TRAINED)), ticks):
+        assert first_difference(decided.values, found[decided.tick]) is None
+    served = {event.model for event in running.bus.events(DemandForecast)}
+    assert {model.split("/")[0] for model in served} == {"tft"}
 
 
 def test_a_coefficient_that_differs_in_its_last_bit_is_caught(

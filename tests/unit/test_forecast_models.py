@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from models.forecaster.catalogue import FORECASTERS, forecaster_of
+from models.forecaster.learned.artefact import CARD, SHIPPED
 from models.forecaster.persistence import persistence
 from models.forecaster.port import HIGH, LOW, MEDIAN, VALID_MIN, Forecast, Forecaster
 from models.forecaster.rule import seasonal_rule
@@ -17,8 +18,13 @@ from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, TICK_S, level_past, seen, world_of
 
-BLIND = ("calendar", "seasonal", "persistence")
+ABSENT = not (SHIPPED / CARD).exists()
+TRAINED = pytest.param(
+    "tft", marks=pytest.mark.skipif(ABSENT, reason="no trained forecaster is shipped")
+)
+BLIND = ("calendar", "seasonal", "persistence", TRAINED)
 """Those that may not know the future."""
+EVERY = (*BLIND, *sorted(FORECASTERS.keys() - {"calendar", "seasonal", "persistence", "tft"}))
 
 
 def _forecasts(world: World, forecaster: Forecaster[Any], ticks: int) -> list[Forecast]:
@@ -36,7 +42,7 @@ def _after(scenario: str | Scenario, name: str, ticks: int, seeds: tuple[int, ..
     return _forecasts(world, FORECASTERS[name](world), ticks)[-1]
 
 
-@pytest.mark.parametrize("name", FORECASTERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_quantiles_are_ordered_and_peaks_are_above_them(name: str) -> None:
     said = _after("flash-sale-on-time", name, 40, (3, 4))
     assert said.domain.shape == (2, 5, 3, 3)
@@ -47,7 +53,7 @@ def test_quantiles_are_ordered_and_peaks_are_above_them(name: str) -> None:
     assert (np.diff(said.domain_peak, axis=-1) >= 0).all()
 
 
-@pytest.mark.parametrize("name", FORECASTERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_forecast_is_made_each_minute_and_handed_out_in_between(name: str) -> None:
     world = world_of("calm", (3,))
     said = _forecasts(world, FORECASTERS[name](world), 14)
@@ -57,7 +63,7 @@ def test_a_forecast_is_made_each_minute_and_handed_out_in_between(name: str) -> 
         said[-1].domain[:] = 0
 
 
-@pytest.mark.parametrize("name", FORECASTERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_same_seed_gets_the_same_forecast_alone_and_among_others(name: str) -> None:
     both, alone = _after("calm", name, 20, (3, 4)), _after("calm", name, 20, (4,))
     np.testing.assert_array_equal(both.domain[1], alone.domain[0])

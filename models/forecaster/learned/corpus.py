@@ -56,15 +56,15 @@ def _fine(series: Series) -> bool:
 
 RECORDED: Final = (
     Recorded("worldcup98", "worldcup98_1min.csv.gz", 0.20, "worldcup98_calendar.csv"),
-    Recorded("nasa95", "nasa95_1min.csv.gz", 0.12),
-    Recorded("twitterstream", "twitterstream2021_1min.csv.gz", 0.08),
-    Recorded("nab counts", "nab_real.csv.gz", 0.14, wanted=_counted),
+    Recorded("nasa95", "nasa95_1min.csv.gz", 0.18),
+    Recorded("twitterstream", "twitterstream2021_1min.csv.gz", 0.06),
+    Recorded("nab counts", "nab_real.csv.gz", 0.12, wanted=_counted),
     Recorded("nab others", "nab_real.csv.gz", 0.03, wanted=lambda s: _fine(s) and not _counted(s)),
-    Recorded("azure", "azure2019_fn_1day_1min.csv.gz", 0.12, wanted=lambda s: s.rps.sum() >= 100),
+    Recorded("azure", "azure2019_fn_1day_1min.csv.gz", 0.08, wanted=lambda s: s.rps.sum() >= 100),
     Recorded("petshop", "petshop_high_traffic_5min.csv.gz", 0.03, wanted=_fine),
 )
-HOURLY: Final = Recorded("appserver", "appserver_2015_2020_1h.csv.gz", 0.02)
-SIMULATED_SHARE: Final = 0.26
+HOURLY: Final = Recorded("appserver", "appserver_2015_2020_1h.csv.gz", 0.03)
+SIMULATED_SHARE: Final = 0.27
 
 
 def corpus(cluster: Cluster, traces: Path | None) -> Iterator[Part]:

@@ -4,7 +4,8 @@ One function for training, scoring and serving. It is as-of by construction: eve
 reads ends at the origin or before, and an announcement counts from the minute it was made.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ _THURSDAY: Final = 3
 _DAYS_OFF: Final = 5
 _CHUNK: Final = 8192
 """Origins at a time, which bounds memory."""
+_ROWS: Final = 32
+"""Series at a time, likewise."""
 
 
 class _Level(NamedTuple):
@@ -66,22 +69,49 @@ class _Level(NamedTuple):
 
 def encode(series: Series, at: I64) -> Inputs:
     """The inputs at some origins; an origin is the last minute that is known."""
-    reader = _Reader(series)
-    parts = [reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)]
+    reader = _Reader([series])
+    return _joined([reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)])
+
+
+def encode_last(series: Sequence[Series]) -> Inputs:
+    """The inputs at the end of each of some series; those that are alike are read at once."""
+    alike: dict[tuple[Any, int], list[int]] = {}
+    for place, each in enumerate(series):
+        alike.setdefault((each.calendar, each.rps.size), []).append(place)
+    groups = [p[i : i + _ROWS] for p in alike.values() for i in range(0, len(p), _ROWS)]
+    found = _joined([_last([series[place] for place in group]) for group in groups])
+    order = np.argsort(np.concatenate(groups))
+    return Inputs._make(column[order] for column in found)
+
+
+def _last(series: Sequence[Series]) -> Inputs:
+    at = series[0].rps.size - 1
+    return _Reader(series, max(0, at - DAY_MINUTES)).read(np.full(len(series), at))
+
+
+def _joined(parts: Sequence[Inputs]) -> Inputs:
     return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 class _Reader:
-    """Cumulative sums of a series, made once for many origins."""
+    """Cumulative sums, made once for many origins of one series.
 
-    def __init__(self, series: Series) -> None:
+    Or of R series of one calendar and length, for one origin of each.
+    """
+
+    def __init__(self, series: Sequence[Series], since: int = 0) -> None:
+        # Nothing but the rates themselves is read before the minute `since`.
         self._series = series
-        self._rps = WindowMeans(series.rps)
-        self._wild = WindowMeans(np.abs(np.diff(series.rps, prepend=np.nan)))
-        self._idle = WindowMeans(np.where(series.missing, np.nan, series.rps == 0.0))
-        self._errors = WindowMeans(_or_unknown(series.errors, series.rps))
-        self._latency = WindowMeans(_or_unknown(series.latency, series.rps))
-        self._calendar = occasions_of(series.calendar)
+        rps = np.stack([each.rps for each in series])
+        lately = rps[:, since:]
+        errors = np.stack([_or_unknown(each.errors, each.rps)[since:] for each in series])
+        latency = np.stack([_or_unknown(each.latency, each.rps)[since:] for each in series])
+        self._rps = WindowMeans(rps)
+        self._wild = WindowMeans(np.abs(np.diff(lately, prepend=np.nan)), since)
+        self._idle = WindowMeans(np.where(np.isnan(lately), np.nan, lately == 0.0), since)
+        self._errors = WindowMeans(errors, since)
+        self._latency = WindowMeans(latency, since)
+        self._calendar = occasions_of(series[0].calendar)
 
     def read(self, at: I64) -> Inputs:
         level = self._level(at)
@@ -123,9 +153,9 @@ class _Reader:
         then = at[:, None] + np.array(AHEAD_MIN)
         days = DAY_MINUTES * np.arange(1, _DAYS + 1)
         earlier = self._around(then[..., None] - days)
-        before = self._rps.before((at[:, None] - days).ravel(), _RECENT_MIN)
-        changes = level.change(earlier, before.reshape(at.size, 1, _DAYS) + 0.0 * earlier)
-        seen = _known(earlier + before.reshape(at.size, 1, _DAYS))
+        before = self._rps.before(at[:, None] - days, _RECENT_MIN)[:, None]
+        changes = level.change(earlier, before + 0.0 * earlier)
+        seen = _known(earlier + before)
         precedent, weight = occasions.precedents(then, self._rps, level.offset)
         active, promised = occasions.during(then, then + 1)
         columns = self._clock(then, occasions) | {
@@ -149,7 +179,8 @@ class _Reader:
         return self._rps.between(minutes - _AROUND_MIN, minutes + _AROUND_MIN + 1)
 
     def _clock(self, then: I64, occasions: Occasions) -> dict[str, F64]:
-        minute = then + self._series.origin_min + _THURSDAY * DAY_MINUTES
+        origin = np.array([each.origin_min for each in self._series])[:, None]
+        minute = then + origin + _THURSDAY * DAY_MINUTES
         day, week = 2 * np.pi * minute / DAY_MINUTES, 2 * np.pi * minute / WEEK_MINUTES
         weekend = (minute // DAY_MINUTES) % 7 >= _DAYS_OFF
         return {
@@ -171,12 +202,12 @@ class _Reader:
                 np.log(self._wild.before(at, 180) / (level.scale + level.offset) + 0.01)
             ),
             "idle": np.nan_to_num(self._idle.before(at, DAY_MINUTES)),
-            "step": np.full(size, np.log(series.step_min)),
+            "step": np.zeros(size) + np.log([each.step_min for each in series]),
             "history": np.asarray(np.log1p(np.minimum(at, HISTORY_MIN) / DAY_MINUTES)),
             "announces": np.asarray(occasions.visible.any(axis=1), np.float64),
         }
-        columns |= _one_hot("priority", series.priority, 4, size)
-        columns |= _one_hot("domain", series.domain, 5, size)
+        columns |= _one_hot("priority", [each.priority for each in series], 4, size)
+        columns |= _one_hot("domain", [each.domain for each in series], 5, size)
         return np.stack([columns[name] for name in STATIC], axis=-1)
 
 
@@ -192,5 +223,6 @@ def _or_unknown(values: F64 | None, like: F64) -> F64:
     return np.full_like(like, np.nan) if values is None else values
 
 
-def _one_hot(name: str, chosen: int, count: int, size: int) -> dict[str, F64]:
-    return {f"{name}_{i}": np.full(size, float(i == chosen)) for i in range(count)}
+def _one_hot(name: str, chosen: Sequence[int], count: int, size: int) -> dict[str, F64]:
+    places = np.zeros(size, np.int64) + np.array(chosen)
+    return {f"{name}_{i}": (places == i).astype(np.float64) for i in range(count)}

@@ -31,6 +31,8 @@ class Shape(NamedTuple):
     """Past windows; the first variable of each is its level."""
     ahead: int
     """Minutes ahead."""
+    changes: tuple[int, ...]
+    """Which variables of a minute ahead are changes since the origin."""
     hidden: int = 32
     heads: int = 4
     dropout: float = 0.1
@@ -160,6 +162,11 @@ class TemporalFusionTransformer(nn.Module):
         # A short way to the answer, a mean of the recent levels as smooth as the traffic's
         # character asks for; the depth learns what it misses.
         self.smooth = nn.Linear(width, shape.ahead * shape.windows)
+        # How far the changes of earlier days and events are believed, by what is known of them.
+        self.trust = nn.Linear(shape.future, len(shape.changes))
+        nn.init.zeros_(self.trust.weight)
+        nn.init.constant_(self.trust.bias, -1.5)
+        self.changes = list(shape.changes)
         nn.init.zeros_(self.head.weight)
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Outputs:
@@ -185,6 +192,7 @@ class TemporalFusionTransformer(nn.Module):
         final = self.last(self.feed_forward(seen), local[:, steps:])
         weights = torch.softmax(self.smooth(context).view(-1, ahead, steps), dim=-1)
         level = (weights @ past[..., :1]).squeeze(-1)
+        level = level + (torch.sigmoid(self.trust(future)) * future[..., self.changes]).sum(dim=-1)
         quantiles = _ordered(self.head(final), level)
         return Outputs(quantiles, final, attention, past_weights, future_weights)
 

@@ -3,25 +3,33 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from models.jit import kernel
 from models.sim.apps import F64
 
 I64 = NDArray[np.int64]
 
 
 class WindowMeans:
-    """Of values [N]; what is missing is left out, a window without a value is NaN."""
+    """Of values [R, N]; what is missing is left out, a window without a value is NaN.
 
-    def __init__(self, values: F64) -> None:
-        known = ~np.isnan(values)
-        self._total = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-        self._count = np.concatenate([[0], np.cumsum(known)])
+    The first value is of the minute `since`. Windows have an axis of R rows first, or of any
+    length where there is but one row.
+    """
+
+    def __init__(self, values: F64, since: int = 0) -> None:
+        rows, size = values.shape
+        self._since = since
+        self._total = np.zeros((rows, size + 1))
+        self._count = np.zeros((rows, size + 1), np.int64)
+        _add_up(values, self._total, self._count)
 
     def between(self, first: I64, end: I64) -> F64:
         """Of the minutes `first` to `end` - 1."""
-        last = self._total.size - 1
-        first, end = np.clip(first, 0, last), np.clip(end, 0, last)
-        count = self._count[end] - self._count[first]
-        total = self._total[end] - self._total[first]
+        rows, last = self._total.shape[0], self._total.shape[1] - 1
+        row = np.arange(rows).reshape(-1, *(1,) * (first.ndim - 1))
+        first, end = np.clip(first - self._since, 0, last), np.clip(end - self._since, 0, last)
+        count = self._count[row, end] - self._count[row, first]
+        total = self._total[row, end] - self._total[row, first]
         # Sums of many are a little off; a mean of rates is not negative.
         means: F64 = np.where(count > 0, np.maximum(total, 0.0) / np.maximum(count, 1), np.nan)
         return means
@@ -29,3 +37,13 @@ class WindowMeans:
     def before(self, at: I64, minutes: int) -> F64:
         """Of the `minutes` that end with minute `at`."""
         return self.between(at + 1 - minutes, at + 1)
+
+
+@kernel
+def _add_up(values: F64, total: F64, count: I64) -> None:
+    """One pass: a service does this for every row each minute."""
+    for row in range(values.shape[0]):
+        for place in range(values.shape[1]):
+            known = values[row, place] == values[row, place]
+            total[row, place + 1] = total[row, place] + (values[row, place] if known else 0.0)
+            count[row, place + 1] = count[row, place] + (1 if known else 0)

@@ -1,0 +1,183 @@
+"""From a corpus to the folder of a model: pools, training, export, card and curves."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+import onnx
+import torch
+from matplotlib.figure import Figure
+
+from models.forecaster.data.axes import stamp
+from models.forecaster.learned.artefact import (
+    CARD,
+    CURVES,
+    NETWORK,
+    Card,
+    Learned,
+    expected_inputs,
+    identity,
+)
+from models.forecaster.learned.corpus import KEPT_OUT, Part
+from models.forecaster.learned.export import export
+from models.forecaster.learned.pool import Pool, pools
+from models.forecaster.learned.training import Args, Epoch, Trained, train
+from models.sim.describe.errors import InputError
+
+SIMULATED: Final = "nothing recorded"
+_RESUMED: Final = "went on from a checkpoint: the minutes are those after it"
+Clock = Callable[[], float]
+"""Seconds from any beginning."""
+
+
+class Watch(Protocol):
+    """Somebody who waits for it."""
+
+    def part(self, part: Part) -> None:
+        """A part of the corpus is there."""
+        ...
+
+    def step(self, epoch: int, step: int, loss: float) -> None:
+        """A step is done; the loss is the mean of its epoch so far."""
+        ...
+
+    def judged(self, epoch: Epoch) -> None:
+        """An epoch is over."""
+        ...
+
+
+class Order(NamedTuple):
+    """What is to be made, and where."""
+
+    args: Args
+    folder: Path
+    checkpoint: Path
+    command: str
+    """Which makes it again; part of the card."""
+
+
+def produce(parts: Iterable[Part], order: Order, watch: Watch, clock: Clock) -> Card:
+    """Train on the parts and write network, card and curves into the folder."""
+    _check_resumable(order)
+    resumed = order.checkpoint.exists()
+    began, met = clock(), list[Part]()
+    learned, judged = pools(_noted(parts, met, watch), order.args.seed)
+    report = _Reporter(order.checkpoint, watch)
+    trained = train(order.args, learned, judged, order.checkpoint, report)
+    watch.judged(trained.curve[-1])
+    order.folder.mkdir(parents=True, exist_ok=True)
+    parity = export(trained.network, order.folder / NETWORK)
+    strip(order.folder / NETWORK)
+    card = _card(order, trained, _learned(met, learned), parity, (clock() - began) / 60)
+    notes = [_RESUMED] if resumed else []
+    card = msgspec.structs.replace(card, trained_until=_until(met), notes=notes)
+    (order.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
+    _draw(trained.curve, order.folder / CURVES)
+    return card
+
+
+def strip(network: Path) -> None:
+    """Leave out where in whose folders each node was written: the same weights, the same file."""
+    model = onnx.load(network)
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.initializer, *graph.value_info):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    onnx.save(model, network)
+
+
+def _check_resumable(order: Order) -> None:
+    """Before the data is made, which takes minutes."""
+    if not order.checkpoint.exists():
+        return
+    if torch.load(order.checkpoint, weights_only=False)["args"] != tuple(order.args):
+        raise InputError(
+            f"{order.checkpoint}: of a run with other settings; "
+            "give the settings it had, or --fresh to begin anew"
+        )
+
+
+class _Reporter:
+    """Passes steps on, and what the epoch before was judged, which its checkpoint says."""
+
+    def __init__(self, checkpoint: Path, watch: Watch) -> None:
+        self._checkpoint, self._watch = checkpoint, watch
+
+    def __call__(self, epoch: int, step: int, loss: float) -> None:
+        if step == 0 and epoch > 0:
+            curve = torch.load(self._checkpoint, weights_only=False)["curve"]
+            self._watch.judged(Epoch(*curve[-1]))
+        self._watch.step(epoch, step, loss)
+
+
+def _noted(parts: Iterable[Part], met: list[Part], watch: Watch) -> Iterator[Part]:
+    for part in parts:
+        met.append(part)
+        watch.part(part)
+        yield part
+
+
+def _card(
+    order: Order, trained: Trained, learned: list[Learned], parity: float, minutes: float
+) -> Card:
+    return Card(
+        model=identity(order.folder / NETWORK),
+        command=order.command,
+        trained_until=SIMULATED,
+        learned=learned,
+        kept_out=sorted(KEPT_OUT),
+        args=order.args._asdict(),
+        curve=[(each.epoch, each.learned, each.judged) for each in trained.curve],
+        parity=parity,
+        minutes=minutes,
+        parameters=sum(each.numel() for each in trained.network.parameters()),
+        inputs=expected_inputs(),
+    )
+
+
+def _learned(parts: list[Part], pool: Pool) -> list[Learned]:
+    total = sum(part.share for part in parts)
+    return [
+        Learned(
+            part=part.name,
+            series=len(part.series),
+            minutes=sum(int(series.rps.size * part.learned) for series in part.series),
+            windows=windows,
+            share=part.share / total,
+        )
+        for part, windows in zip(parts, _windows(parts, pool), strict=True)
+    ]
+
+
+def _windows(parts: list[Part], pool: Pool) -> list[int]:
+    """All windows of a part are drawn alike, and together as often as its share says."""
+    sizes, first = [], 0
+    for part in parts:
+        size = round(part.share / float(pool.share[first])) if first < pool.share.size else 0
+        sizes.append(size)
+        first += size
+    return sizes
+
+
+def _until(parts: list[Part]) -> str:
+    """The last recorded minute that was learned from; of simulated ones all are."""
+    ends = [
+        series.origin_min + int(series.rps.size * part.learned)
+        for part in parts
+        if part.learned < 1.0
+        for series in part.series
+    ]
+    return stamp(60 * max(ends))[:16] if ends else SIMULATED
+
+
+def _draw(curve: list[Epoch], path: Path) -> None:
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axis = figure.subplots()
+    epochs = [each.epoch + 1 for each in curve]
+    axis.plot(epochs, [each.learned for each in curve], "o-", label="learned")
+    axis.plot(epochs, [each.judged for each in curve], "o-", label="judged")
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("quantile loss")
+    axis.legend()
+    figure.savefig(path, dpi=110)

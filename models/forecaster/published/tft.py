@@ -1,0 +1,195 @@
+"""The same Temporal Fusion Transformer under a published protocol, trained within minutes.
+
+Every variate is a row of its own; which one it is, is its static input. The decoder walks in
+patches (a day of hours, or single steps), and a linear layer reads each patch's steps from the
+hidden state, around the level that the network itself gives. One network serves all horizons.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from models.forecaster.data.tables import I64
+from models.forecaster.learned.network import MEDIAN, Shape, TemporalFusionTransformer
+from models.forecaster.published.protocols import Batch, Data, starts_of
+from models.sim.apps import F64
+
+CALENDAR: Final = 4
+_TO_MEAN: Final = 1
+"""Place among a patch's inputs of the change back to the mean of the past."""
+_HELD_BACK: Final = 0.1
+"""Of the rows to learn from, at their end: they say which epoch was the best."""
+_JUDGED_ROWS: Final = 2048
+_WEEK: Final = 7 * 24 * 60
+
+Report = Callable[[int], None]
+"""Told how many steps were made."""
+
+
+class Args(NamedTuple):
+    """How it is trained; small, because a protocol's table is."""
+
+    seed: int = 0
+    epochs: int = 5
+    steps: int = 60
+    batch: int = 128
+    learning_rate: float = 2e-3
+    hidden: int = 16
+    dropout: float = 0.2
+    threads: int = 2
+
+
+class Patched(nn.Module):
+    """The network with a head that reads the steps of each patch."""
+
+    def __init__(self, shape: Shape, patch: int) -> None:
+        super().__init__()
+        self.network = TemporalFusionTransformer(shape)
+        self.within = nn.Linear(shape.hidden, patch)
+        nn.init.zeros_(self.within.weight)
+
+    def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Tensor:
+        """[B, patches * patch]."""
+        said = self.network(past, future, static)
+        steps = said.quantiles[..., MEDIAN, None] + self.within(said.hidden)
+        return torch.flatten(steps, 1)
+
+
+class Fitted(NamedTuple):
+    """Ready to be asked; its first steps answer for shorter horizons."""
+
+    network: Patched
+    data: Data
+    unit: float
+    steps: int
+
+    def say(self, batch: Batch) -> F64:
+        """[B, steps, V]."""
+        variates = batch.past.shape[2]
+        said = [_forward(self, batch, np.full(batch.row.size, place)) for place in range(variates)]
+        return np.stack(said, axis=2)
+
+
+def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
+    """Train for the longest horizon of a protocol, keeping the best epoch."""
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(args.threads)
+    draw = np.random.default_rng(args.seed)
+    fitted = _fresh(data, args)
+    kept = round(data.learned * (1 - _HELD_BACK))
+    starts = starts_of(data, range(kept), fitted.steps)
+    held = _held_back(data, kept, fitted.steps)
+    optimiser = torch.optim.AdamW(fitted.network.parameters(), args.learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, args.learning_rate, total_steps=args.epochs * args.steps, pct_start=0.1
+    )
+    best, lowest = fitted.network.state_dict(), np.inf
+    for _ in range(args.epochs):
+        fitted.network.train()
+        for _ in range(args.steps):
+            rows = draw.choice(starts, args.batch)
+            loss = _loss(fitted, rows, draw.integers(0, data.values.shape[1], args.batch))
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(fitted.network.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+            report(1)
+        judged = _judged(fitted, held)
+        if judged < lowest:
+            lowest, best = judged, {k: v.clone() for k, v in fitted.network.state_dict().items()}
+    fitted.network.load_state_dict(best)
+    fitted.network.eval()
+    return fitted
+
+
+def _fresh(data: Data, args: Args) -> Fitted:
+    protocol = data.protocol
+    steps = max(protocol.ahead)
+    patch = 24 if steps % 24 == 0 else 1
+    shape = Shape(
+        past=1 + CALENDAR,
+        future=2 + CALENDAR,
+        static=data.values.shape[1],
+        windows=protocol.past,
+        ahead=steps // patch,
+        changes=(_TO_MEAN,),
+        hidden=args.hidden,
+        dropout=args.dropout,
+    )
+    unit = float(np.diff(data.values[: data.learned], axis=0).std()) * protocol.past**0.5
+    return Fitted(Patched(shape, patch), data, unit, steps)
+
+
+def _held_back(data: Data, kept: int, steps: int) -> Batch:
+    """Windows behind those that are learned from, with the variates drawn for them."""
+    first = max(kept, data.protocol.past)
+    starts = np.arange(first, max(first + 1, data.learned - steps + 1))
+    return _batch(data, starts, steps)
+
+
+def _batch(data: Data, rows: I64, steps: int) -> Batch:
+    past = data.protocol.past
+    back = data.values[rows[:, None] + np.arange(-past, 0)]
+    return Batch(rows, back, data.values[rows[:, None] + np.arange(steps)])
+
+
+def _judged(fitted: Fitted, held: Batch) -> float:
+    every = max(1, held.row.size * held.past.shape[2] // _JUDGED_ROWS)
+    some = Batch(held.row[::every], held.past[::every], held.ahead[::every])
+    fitted.network.eval()
+    return float(np.square(some.ahead - fitted.say(some)).mean())
+
+
+def _loss(
+    fitted: Fitted,
+    rows: I64,
+    variates: I64,
+) -> Tensor:
+    batch = _batch(fitted.data, rows, fitted.steps)
+    said = fitted.network(*_inputs(fitted, batch, variates))
+    chosen = np.arange(rows.size)
+    last = batch.past[chosen, -1, variates]
+    came = (batch.ahead[chosen, :, variates] - last[:, None]) / fitted.unit
+    return torch.mean((torch.from_numpy(came.astype(np.float32)) - said) ** 2)
+
+
+def _forward(fitted: Fitted, batch: Batch, variates: I64) -> F64:
+    """[B, steps] of one variate each; as many steps as the batch has."""
+    with torch.no_grad():
+        said = fitted.network(*_inputs(fitted, batch, variates)).numpy().astype(np.float64)
+    last = batch.past[np.arange(batch.row.size), -1, variates]
+    whole: F64 = said * fitted.unit + last[:, None]
+    return whole[:, : batch.ahead.shape[1]]
+
+
+def _inputs(fitted: Fitted, batch: Batch, variates: I64) -> tuple[Tensor, Tensor, Tensor]:
+    data = fitted.data
+    chosen = np.arange(batch.row.size)
+    values = batch.past[chosen, :, variates]
+    level = (values - values[:, -1:]) / fitted.unit
+    past_rows = batch.row[:, None] + np.arange(-data.protocol.past, 0)
+    patches = fitted.network.network.smooth.out_features // data.protocol.past
+    patch = fitted.steps // patches
+    ahead_rows = batch.row[:, None] + patch * np.arange(patches)
+    place = np.broadcast_to(np.linspace(0, 1, patches), ahead_rows.shape)
+    mean = np.broadcast_to(level.mean(axis=1, keepdims=True), ahead_rows.shape)
+    told = np.stack([place, mean], axis=-1)
+    past = np.concatenate([level[..., None], _calendar(data, past_rows)], axis=-1)
+    future = np.concatenate([told, _calendar(data, ahead_rows)], axis=-1)
+    static = np.eye(data.values.shape[1])[variates]
+    first, second, third = (
+        torch.from_numpy(each.astype(np.float32)) for each in (past, future, static)
+    )
+    return first, second, third
+
+
+def _calendar(data: Data, rows: I64) -> F64:
+    """[..., CALENDAR] where in the day and in the week."""
+    day = 24 * 60
+    minute = data.first_minute + rows * (day // data.protocol.steps_a_day)
+    angles = [2 * np.pi * minute / period for period in (day, _WEEK)]
+    return np.stack([wave(angle) for angle in angles for wave in (np.sin, np.cos)], axis=-1)

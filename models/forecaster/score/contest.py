@@ -1,0 +1,158 @@
+"""Models against each other on one series: who would have served, and how good everybody was.
+
+Who serves is decided by what was known when the test began: the learned model, unless a simple
+rule was better by a margin in the days before. Nothing of the test has a say in it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from models.compare.paired import Interval
+from models.forecaster.data.series import Series
+from models.forecaster.learned.artefact import NAME
+from models.forecaster.learned.choice import DEFAULTS
+from models.forecaster.port import HORIZONS_MIN, MEDIAN
+from models.forecaster.score.headline import FLOORS, Cell, cells
+from models.forecaster.score.metrics import Row
+from models.forecaster.score.outcome import Outcome, run
+from models.forecaster.score.peers.port import Peer
+from models.forecaster.score.significance import compared
+from models.forecaster.score.spikes import SpikeScore, score_spikes
+from models.forecaster.score.windows import LEAST_HISTORY_MIN, Windows, origins, targets
+from models.sim.describe.timeline import DAY_MINUTES
+
+JUDGED_MIN: Final = (6 * 60, 7 * DAY_MINUTES)
+"""Minutes before a test by which the serving model is chosen: at least, at most."""
+
+
+Advance = Callable[[int], None]
+
+
+def ignore(_: int) -> None:
+    """For those who do not wait."""
+
+
+class Served(NamedTuple):
+    """A model and why it is the one."""
+
+    model: str
+    why: str
+
+
+class Significance(msgspec.Struct, frozen=True):
+    """The learned model's error over that of the best simple rule, with its 95 % interval."""
+
+    series: str
+    horizon_min: int
+    floor: str
+    ratio: Interval
+
+
+class Contest(NamedTuple):
+    """A series after all models were asked."""
+
+    outcome: Outcome
+    served: Served
+    rows: tuple[Row, ...]
+    cells: tuple[Cell, ...]
+    significance: tuple[Significance, ...]
+    spikes: tuple[SpikeScore, ...]
+    """Where something was announced."""
+    notes: tuple[str, ...]
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the model that would serve has anything to say."""
+        return self.served.model in self.outcome.forecasts
+
+
+def contest(
+    series: Series, windows: Windows, peers: Sequence[Peer], advance: Advance = ignore
+) -> Contest:
+    """Run all models over the windows and judge them; `advance(1)` is called after each."""
+    outcome = run(series, windows, _counted(peers, advance))
+    scores, compared_to = outcome.scores(), cells(outcome)
+    return Contest(
+        outcome=outcome,
+        served=choose(series, windows.test_from, peers),
+        rows=scores.rows,
+        cells=compared_to.cells,
+        significance=tuple(_significance(outcome, compared_to.cells)),
+        spikes=_spikes(outcome) if series.calendar else (),
+        notes=(*_absences(outcome), *scores.notes, *compared_to.left_out),
+    )
+
+
+def _counted(peers: Sequence[Peer], advance: Advance) -> Iterator[Peer]:
+    for peer in peers:
+        yield peer
+        advance(1)
+
+
+def choose(series: Series, until_min: int, peers: Iterable[Peer]) -> Served:
+    """The model that serves from `until_min` on, by its errors before."""
+    able = [peer for peer in peers if peer.name == NAME or peer.name in FLOORS]
+    past, first = series.until(until_min), _judged_from(until_min)
+    at = origins(past, first, until_min - min(HORIZONS_MIN))
+    came = targets(past, at)
+    judged = Windows(first, at, came)
+    if until_min - first < JUDGED_MIN[0] or np.isnan(came).all():
+        return _default(able, f"fewer than {JUDGED_MIN[0] // 60} hours before to judge by")
+    errors = _errors(run(past, judged, able))
+    return _chosen(errors, f"the {(until_min - first) / 60:.0f} hours before")
+
+
+def _judged_from(until_min: int) -> int:
+    """The last half of what is known, so that rules that look back have something to see."""
+    least, most = JUDGED_MIN
+    first = min(max(until_min // 2, until_min - most), until_min - least)
+    return max(LEAST_HISTORY_MIN, first)
+
+
+def _errors(outcome: Outcome) -> dict[str, float]:
+    """Mean absolute error over all horizons, by model."""
+    target = outcome.windows.target
+    errors = {name: np.abs(target - said[:, :, MEDIAN]) for name, said in outcome.forecasts.items()}
+    return {name: float(np.nanmean(each)) for name, each in errors.items()}
+
+
+def _chosen(errors: dict[str, float], when: str) -> Served:
+    floors = {name: error for name, error in errors.items() if name != NAME}
+    best = min(floors, key=lambda name: floors[name])
+    if NAME not in errors:
+        return Served(best, f"the best simple rule of {when}; no learned model is here")
+    if floors[best] < (1 - DEFAULTS.margin) * errors[NAME]:
+        over = errors[NAME] / floors[best] if floors[best] > 0 else np.inf
+        return Served(best, f"in {when} the error of {NAME} was {over:.2f} times that of {best}")
+    against = errors[NAME] / floors[best] if floors[best] > 0 else 1.0
+    return Served(NAME, f"in {when} its error was {against:.2f} times that of {best}")
+
+
+def _default(able: list[Peer], why: str) -> Served:
+    """The learned model, or the smoothest rule that needs no season."""
+    return Served(NAME if any(peer.name == NAME for peer in able) else "mean5", why)
+
+
+def _significance(outcome: Outcome, found: Iterable[Cell]) -> Iterable[Significance]:
+    for cell in found:
+        if cell.model == NAME:
+            ratio = compared(outcome, NAME, cell.floor, cell.horizon_min)
+            yield Significance(cell.series, cell.horizon_min, cell.floor, ratio)
+
+
+def _spikes(outcome: Outcome) -> tuple[SpikeScore, ...]:
+    """Of models that were asked at every origin; the others would have missed what they skip."""
+    return tuple(
+        score
+        for model, said in outcome.forecasts.items()
+        if not np.isnan(said).all(axis=(1, 2)).any()
+        for score in score_spikes(outcome.series, model, outcome.windows, said)
+    )
+
+
+def _absences(outcome: Outcome) -> list[str]:
+    name = outcome.series.name
+    return [f"{name}: {model}: absent, {reason}" for model, reason in outcome.absent.items()]

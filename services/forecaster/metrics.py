@@ -1,0 +1,60 @@
+"""What the forecaster shows: which model serves, how sure it is, and how well it does."""
+
+from prometheus_client import Counter, Gauge
+
+from models.forecaster.port import HIGH, LOW, MEDIAN
+from schemas.demand_forecast import DemandForecast
+from schemas.fields import Event
+from services._kit.telemetry import Telemetry
+
+
+class Metrics:
+    """Sees each forecast."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        registry = telemetry.registry
+        self._served = Counter(
+            "hirl_forecasts_total",
+            "Forecasts, by the model that served and why a simpler one did",
+            ["domain", "model", "fallback"],
+            registry=registry,
+        )
+        self._width = Gauge(
+            "hirl_forecast_width_ratio",
+            "Width of the 80 % interval over the median",
+            ["domain", "horizon_min"],
+            registry=registry,
+        )
+        self._coverage = Gauge(
+            "hirl_forecast_coverage_ratio",
+            "Share of the last outcomes in the 80 % interval",
+            ["domain", "horizon_min"],
+            registry=registry,
+        )
+        self._skill = Gauge(
+            "hirl_forecast_skill_ratio",
+            "Share by which the trained model errs less than the simple one",
+            ["domain"],
+            registry=registry,
+        )
+        self._reviews = Counter(
+            "hirl_forecast_reviews_total",
+            "Forecasts that somebody should look at",
+            ["domain"],
+            registry=registry,
+        )
+
+    def __call__(self, event: Event) -> None:
+        """Show a domain's forecast."""
+        if not isinstance(event, DemandForecast):
+            return
+        self._served.labels(event.domain, event.model, event.fallback_reason).inc()
+        self._reviews.labels(event.domain).inc(bool(event.review))
+        if "skill" in event.calibration:
+            self._skill.labels(event.domain).set(event.calibration["skill"])
+        for minutes, values in zip(event.horizons_min, event.rps, strict=True):
+            if values[MEDIAN] > 0:
+                width = (values[HIGH] - values[LOW]) / values[MEDIAN]
+                self._width.labels(event.domain, minutes).set(width)
+            if (covered := event.calibration.get(f"coverage_{minutes}")) is not None:
+                self._coverage.labels(event.domain, minutes).set(covered)

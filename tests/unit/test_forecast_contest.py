@@ -1,0 +1,134 @@
+"""Who serves is decided by the past alone, and the learned peer knows nothing else either."""
+
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.forecaster.data.series import Announced, Series
+from models.forecaster.learned.session import Session
+from models.forecaster.score.contest import choose, contest
+from models.forecaster.score.one_shot import speak
+from models.forecaster.score.peers.boosted import Boosted
+from models.forecaster.score.peers.floors import FLOORS
+from models.forecaster.score.peers.learned import Learned, said_at
+from models.forecaster.score.peers.port import Absent
+from models.forecaster.score.windows import Windows, windows
+from tests.unit.forecast_files import Told, daily
+
+MINUTES = 3 * 1440
+
+
+def learned(factor: float = 1.0) -> Learned:
+    return Learned(cast(Session, Told(factor)))
+
+
+def series_of(minutes: int = MINUTES, step: int = 1) -> Series:
+    return Series("x", 0, step, np.repeat(daily(minutes // step), step))
+
+
+def made(series: Series, test_from: int | None = None) -> Windows:
+    found = windows(series, test_from)
+    assert isinstance(found, Windows)
+    return found
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(600, 2000), st.sampled_from([1, 5]))
+def test_what_the_learned_peer_says_does_not_change_with_what_comes_later(
+    at: int, step: int
+) -> None:
+    series = series_of(2200, step)
+    origin = at // step * step + step - 1
+    early = np.arange(origin - 20 * step, origin + 1, step)
+    later = series._replace(rps=np.where(np.arange(2200) > origin, 7.0, series.rps))
+    session = cast(Session, Told())
+    first, second = said_at(session, series, early), said_at(session, later, early)
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on() -> None:
+    series = series_of()
+    test = made(series)
+    said = Learned(cast(Session, Told(spread=0.4))).predict(series, test.at)[:50, 0]
+    width = (said[:, 2] - said[:, 0]) / said[:, 1]
+    assert (width < 0.4).all()
+
+
+def test_the_learned_model_serves_unless_a_simple_rule_was_better_by_the_margin() -> None:
+    series = series_of()
+    assert choose(series, 3000, (learned(), *FLOORS)).model == "tft"
+    wrong = choose(series, 3000, (learned(1.5), *FLOORS))
+    assert wrong.model in {"last", "mean5", "mean15"}
+    assert "tft" in wrong.why
+
+
+def test_who_serves_does_not_depend_on_the_test() -> None:
+    series = series_of()
+    chaos = np.random.default_rng(1).uniform(0, 1e4, MINUTES)
+    other = series._replace(rps=np.where(np.arange(MINUTES) >= 3000, chaos, series.rps))
+    peers = (learned(1.02), *FLOORS)
+    assert choose(series, 3000, peers) == choose(other, 3000, peers)
+
+
+def test_without_a_learned_model_the_best_rule_serves_and_says_so() -> None:
+    served = choose(series_of(), 3000, FLOORS)
+    assert served.model != "tft"
+    assert "no learned model" in served.why
+
+
+def test_too_short_a_past_is_served_by_default_with_the_reason() -> None:
+    assert choose(series_of(), 400, (learned(), *FLOORS)).why.startswith("fewer than 6 hours")
+
+
+def test_a_contest_has_rows_ratios_and_intervals_of_every_model() -> None:
+    series = series_of()._replace(calendar=(Announced(4000, 4060),))
+    found = contest(series, made(series), (learned(), *FLOORS))
+    assert {row.model for row in found.rows} == {"tft", "last", "mean5", "mean15", "day"}
+    assert [each.horizon_min for each in found.significance] == [5, 15, 30]
+    assert all(each.ratio.low <= each.ratio.value <= each.ratio.high for each in found.significance)
+    assert {score.model for score in found.spikes} == {row.model for row in found.rows}
+    assert any("week: absent" in note for note in found.notes)
+
+
+def test_a_constant_series_is_served_and_no_ratio_is_made_up() -> None:
+    series = Series("flat", 0, 1, np.full(MINUTES, 5.0))
+    found = contest(series, made(series), (learned(), *FLOORS))
+    assert found.cells == ()
+    assert found.served.model == "tft"
+
+
+def test_one_forecast_is_that_of_the_last_window() -> None:
+    series = series_of()
+    peers = (learned(), *FLOORS)
+    spoken = speak(series, 3000, peers)
+    assert (spoken.at, spoken.served.model) == (2999, "tft")
+    expected = said_at(peers[0].session, series.until(3000), np.array([2999]))
+    np.testing.assert_array_equal(spoken.values, expected.values[0])
+    assert (spoken.peak >= spoken.values[:, 2]).all()
+
+
+def test_a_rule_that_serves_has_a_peak_above_its_interval() -> None:
+    spoken = speak(series_of(), 3000, FLOORS)
+    assert (spoken.peak >= spoken.values[:, 2]).all()
+    assert (np.diff(spoken.peak) >= 0).all()
+
+
+def test_boosted_trees_need_some_past() -> None:
+    short = Boosted().fit(series_of(), 400)
+    assert isinstance(short, Absent)
+    assert "windows before the test" in short.reason
+
+
+def test_boosted_trees_learn_from_the_past_alone() -> None:
+    pytest.importorskip("lightgbm")
+    series = series_of(1500)
+    other = series._replace(rps=np.where(np.arange(1500) >= 1000, 3.0, series.rps))
+    fits = [Boosted().fit(each, 1000) for each in (series, other)]
+    at = np.arange(900, 990)
+    first, second = (each.predict(series, at) for each in fits if not isinstance(each, Absent))
+    np.testing.assert_array_equal(first, second)
+    assert (np.diff(first, axis=2) >= 0).all()

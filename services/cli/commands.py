@@ -88,8 +88,9 @@ def _forecast(app: typer.Typer) -> None:
 
 
 def _train(app: typer.Typer) -> None:
-    from services.cli.forecast import train
+    from services.cli.forecast import corrector, train
 
+    train.app.command(epilog=corrector.EXAMPLES)(corrector.corrector)
     app.add_typer(train.app, name="train")
 
 

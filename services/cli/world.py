@@ -17,6 +17,7 @@ from models.sim.describe.config import (
     load_cluster,
 )
 from services.cli import failures, fit
+from services.cli.forecast import months
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, table, write_json
 from services.cli.validate import command as validation
@@ -24,6 +25,7 @@ from services.cli.validate import command as validation
 app = typer.Typer(no_args_is_help=True, help="Look at the simulated cluster itself.")
 app.command(epilog=failures.EXAMPLES)(failures.failures)
 app.command(epilog=fit.EXAMPLES)(fit.fit)
+app.command("months", epilog=months.EXAMPLES)(months.months_command)
 app.command(epilog=validation.EXAMPLES)(validation.validate)
 
 

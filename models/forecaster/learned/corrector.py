@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     """Of the sample; the rest is old, so that the corrector does not forget it."""
     sample: int = 20_000
     """Most moments to fit on."""
-    ridge: float = 0.01
+    ridge: float = 3.0
     """Weight of the penalty, on features of spread 1, per moment."""
     seed: int = 0
     most_rate: float = 0.15

@@ -54,7 +54,7 @@ ModeOption = Annotated[
     typer.Option("--mode", help="preview changes nothing, canary one app in twenty."),
 ]
 ForecastOption = Annotated[
-    Literal["calendar", "seasonal", "persistence"],
+    Literal["calendar", "tft", "seasonal", "persistence"],
     typer.Option("--forecast", help="The model that the forecaster serves."),
 ]
 FollowOption = Annotated[

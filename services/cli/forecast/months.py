@@ -1,0 +1,86 @@
+"""`hirl world months`: simulated traffic and its calendar as files, to try a forecaster on."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from models.forecaster.data.axes import stamp
+from models.forecaster.data.months import FIRST_SEED, months
+from models.forecaster.data.series import ALWAYS, Series
+from models.sim.describe.config import load_cluster, with_apps
+from services.cli.targets import writable_file
+
+EXAMPLES = (
+    "Example: [bold]hirl world months --out .hirl/months.csv[/bold], then [bold]hirl bench "
+    "forecast --series .hirl/months.csv --calendar .hirl/months.calendar.csv[/bold]"
+)
+UNSEEN_SEED = FIRST_SEED + 1_000_000
+"""The shipped model never learned from seeds from here on."""
+
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        callback=writable_file,
+        help="CSV of the traffic; the calendar is put beside it as FILE.calendar.csv.",
+    ),
+]
+CountOption = Annotated[int, typer.Option("--seeds", min=1, max=50, help="How many of them.")]
+DaysOption = Annotated[int, typer.Option("--days", min=3, max=180, help="Of each.")]
+AppsOption = Annotated[int, typer.Option("--apps", min=5, help="In the simulated cluster.")]
+
+
+def months_command(
+    out: OutOption, seeds: CountOption = 1, days: DaysOption = 35, apps: AppsOption = 155
+) -> None:
+    """Write simulated traffic per domain and minute, with a calendar that is not always right.
+
+    Of seeds that the shipped model did not learn from, with events of every kind.
+    """
+    chosen = [UNSEEN_SEED + seed for seed in range(seeds)]
+    made = months(with_apps(load_cluster(), apps), chosen, days)
+    calendar = out.with_suffix(".calendar.csv")
+    _write_traffic(out, made)
+    _write_calendar(calendar, made)
+    events = sum(len(series.calendar) for series in made)
+    console = Console(emoji=False)
+    console.print(
+        f"{out}: {len(made)} series of {days} days; {calendar}: {events} announcements",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _write_traffic(path: Path, made: Sequence[Series]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("series", "timestamp", "value", "missing"))
+        for series in made:
+            for minute, value in enumerate(series.rps.tolist()):
+                known = value == value  # noqa: PLR0124  a NaN is not itself
+                time = stamp((series.origin_min + minute) * 60)
+                rows.writerow((series.name, time, f"{value:.4f}" if known else "", int(not known)))
+
+
+def _write_calendar(path: Path, made: Sequence[Series]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("starts_at", "ends_at", "factor", "kind", "series", "announced_at"))
+        for series in made:
+            for entry in series.calendar:
+                known = entry.known_from_min
+                rows.writerow(
+                    (
+                        stamp((series.origin_min + entry.start_min) * 60),
+                        stamp((series.origin_min + entry.end_min) * 60),
+                        entry.factor,
+                        entry.kind,
+                        series.name,
+                        "" if known == ALWAYS else stamp((series.origin_min + known) * 60),
+                    )
+                )

@@ -134,6 +134,23 @@ class Conformance:
         assert [answer.tick for answer in bus.answers(1)] == [2]
         assert [letter.error for letter in bus.dead_letters(1)] == ["poison"]
 
+    def test_a_state_that_no_broker_takes_is_dropped_the_third_time_and_nothing_was_said_of_it(
+        self, bus: Bus
+    ) -> None:
+        domain = f"{bus.prefix}a"
+        bus.publish(*(sampled(domain, tick, source="large") for tick in (1, 2)))
+        bus.start()
+        bus.failed()
+        bus.revive()
+        bus.failed()
+        bus.revive()
+        letters = bus.dead_letters(4)
+        assert [letter.error for letter in letters] == ["poison"] * 4
+        records = [letter.topic for letter in letters if letter.offset >= 0]
+        assert records == [topic_of(MetricsSampled).name] * 2
+        bus.publish(granted(domain, 3), sampled(domain, 3))
+        assert [(one.tick, one.reason) for one in bus.answers(1)] == [(3, "joined")]
+
     def test_wake_fires_when_its_time_has_come(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         bus.start(patient=False)

@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,6 +23,8 @@ from services._kit.main import run
 from services._kit.settings import KitSettings
 
 TIME = "2026-01-05T00:00:00Z"
+BALLAST = Random(0).randbytes(1_100_000)
+"""What cannot be packed, and is more than a record takes."""
 
 
 class ExampleState(msgspec.Struct, frozen=True):
@@ -34,6 +37,7 @@ class ExampleState(msgspec.Struct, frozen=True):
     waiting: tuple[int, ...] = ()
     """Ticks of samples that have no budget yet, in order; not saved."""
     since: float = 0.0
+    ballast: bytes = b""
 
 
 class ExampleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +102,8 @@ class Example(Handler[ExampleState]):
             raise Refused("nonsense", "expected sense")
         if event.source == "poison":
             raise ZeroDivisionError("poison")
+        if event.source == "large":
+            return self._heavy(msgspec.structs.replace(state, ballast=BALLAST))
         if event.source == "write":
             return Step(state, writes=[f"{event.domain} {event.tick}"])
         if event.tick <= state.closed or event.tick in state.waiting:
@@ -136,6 +142,10 @@ class Example(Handler[ExampleState]):
             )
             answers.append(self._answer(state, reason="joined"))
         return Step(state, answers, settled=not state.waiting)
+
+    def _heavy(self, state: ExampleState) -> Step[ExampleState]:
+        """A step whose state no broker takes."""
+        return Step(state, [self._answer(state, reason="heavy")])
 
     def _answer(self, state: ExampleState, reason: str) -> BreakerChanged:
         apps = sum(domain == state.domain for domain in self._apps.values())

@@ -15,7 +15,7 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since some moment, never backwards: for grace periods and dead-man checks.
 
-        Of one machine only; another process may compare it, another machine may not.
+        It means nothing to another process, so no state that is saved has it.
         """
 
     def date(self) -> float:

@@ -9,64 +9,47 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, Final, Generic, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple
 
-import msgspec
-
-from schemas.codec import Malformed
+from schemas.codec import Malformed, Record
 from schemas.fields import Event
-from schemas.topics import BY_NAME, state_topic, topic_of
+from schemas.topics import BY_NAME
 from services._kit.clock import Clock
-from services._kit.consume import Arrival, Delivery, Intake, rejection
+from services._kit.consume import Arrival, Delivery, Intake
+from services._kit.giving_up import POISON, GivingUp
 from services._kit.handler import CLUSTER, Refused, S, Service, Step
+from services._kit.keep import Keep
 from services._kit.logs import tracing
-from services._kit.poison import STATE_MEMORY_S, Attempts
+from services._kit.outbox import Outbox, Outlet
+from services._kit.parcel import Parcel, parcel_of
 from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 WAKE: Final = "wake"
 WRITTEN: Final = "written"
-POISON: Final = "poison"
 FAILURES_OF_REFERENCE: Final = 0
 """Partition of the state topic where failures to learn are counted: reference data is read before
 it is known which partitions this process will have."""
-_NOT_UNDERSTOOD: Final = (
-    Refused, LookupError, AttributeError, TypeError, ValueError, msgspec.DecodeError,
-)  # fmt: skip
-"""What `load` raises over bytes of another form."""
-
-
-class Outlet(Protocol):
-    """What an engine needs of a bus."""
-
-    async def publish(self, events: Sequence[Event]) -> None:
-        """Returns when all are acknowledged."""
-
-    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
-        """Returns when the record of the state's key is acknowledged; None removes it.
-
-        With a partition, whoever is given that partition of the inputs finds the record.
-        """
-
-    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """These are done with: they need not come again after a restart."""
 
 
 class Stopped(Exception):  # noqa: N818  not an error of this event
     """An earlier event failed, so nothing after it may be handled."""
 
 
-class _Dropped(Exception):  # noqa: N818  as above
-    """A state failed for the last time and began anew: the rest of its step is void."""
+class _Over(Exception):  # noqa: N818  as above
+    """Dead letters are all that comes of a record or of a step of a state."""
 
 
 class _Ready(NamedTuple, Generic[S]):
-    """A step and the bytes of its state: whatever can fail in a handler has not."""
+    """A step as it will be sent: whatever can fail without a bus has not."""
 
     step: Step[S]
-    data: bytes | None
-    """None: the state is the one before."""
+    records: Sequence[Record]
+    data: bytes | None = None
+    """Of the state; None: it is the one before."""
+    parcel: Parcel | None = None
+    """The same as they are sent."""
 
 
 class Engine(Generic[S]):
@@ -77,12 +60,14 @@ class Engine(Generic[S]):
     ) -> None:
         self.handler = service.handler
         self._executor = service.executor
-        self._observe = service.observe(telemetry)
         self._outlet = outlet
         self._clock = clock
         self._telemetry = telemetry
-        self._attempts = Attempts(outlet, clock)
         self._reference = Intake()
+        self._keep = Keep(service.handler)
+        self._outbox = Outbox(service, outlet, clock, telemetry)
+        self._giving_up = GivingUp(service.handler, self._keep, outlet, self._outbox, clock)
+        self._attempts = self._giving_up.attempts
         self._forget_all()
         self._failed = False
         self.term = 0
@@ -104,7 +89,7 @@ class Engine(Generic[S]):
             deliveries = deliveries if arrival is None else arrival.deliveries
             key = self._key_of(arrival)
         except (Malformed, Refused) as error:
-            await self._reject(delivery, error, error.kind)
+            await self._outbox.reject(delivery, error, error.kind)
             self._outlet.acknowledge(deliveries)
             return
         except Exception as error:  # noqa: BLE001  logged there
@@ -112,13 +97,14 @@ class Engine(Generic[S]):
             self._outlet.acknowledge(deliveries)
             return
         if arrival is None:
-            self._count(delivery, "part")
+            self._outbox.count(delivery, "part")
             return
         async with self._turn(key):
             if term != self.term:
                 return  # the partition went elsewhere, and the record with it
-            self._partitions[key] = delivery.partition
-            before = self._states.get(key)
+            self._keep.locate(key, delivery.partition)
+            self._resting.discard(key)
+            before = self._keep.get(key)
             settled = await self._answer(arrival, key)
             self._settle(key, before, settled, deliveries)
         self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
@@ -131,16 +117,16 @@ class Engine(Generic[S]):
                 return
             self._learn(arrival)
         except (Malformed, Refused) as error:
-            await self._reject(delivery, error, error.kind)
+            await self._outbox.reject(delivery, error, error.kind)
         except Exception as error:
             log.exception("%s could not learn %s", self.handler.name, delivery.place)
             if await self._attempts.failed(delivery.place, FAILURES_OF_REFERENCE):
                 raise
             # Its failures are not forgotten: the next start reads it again.
-            await self._reject(delivery, error, POISON)
+            await self._outbox.reject(delivery, error, POISON)
         else:
             await self._attempts.forget(delivery.place, FAILURES_OF_REFERENCE)
-            self._count(delivery, "learned")
+            self._outbox.count(delivery, "learned")
 
     def _learn(self, arrival: Arrival) -> None:
         if arrival.event is None:
@@ -156,28 +142,25 @@ class Engine(Generic[S]):
         """A record of the state topic, in their order; None is a tombstone."""
         if self._attempts.restore(key, data):
             return
-        self._saved[key] = data
-        if partition is not None:
-            self._partitions[key] = partition
+        self._keep.restore(key, data, partition)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """All records of states were restored: load the newest of each key."""
-        for key, data in self._saved.items():
-            if data is not None:
-                self._load(key, data)
-        self._saved.clear()
+        for key in self._keep.saved:
+            try:
+                self._keep.load(key)
+            except Exception as error:  # noqa: BLE001  logged there
+                await self._giving_up.fault(key, "load", error)
+                await self._giving_up.drop(key, error)
         if self.handler.scope == CLUSTER:  # it exists even if it was never saved
-            self._state(CLUSTER)
+            await self._begin_cluster()
 
-    def _load(self, key: str, data: bytes) -> None:
+    async def _begin_cluster(self) -> None:
         try:
-            self._states[key] = self.handler.load(key, data)
-        except _NOT_UNDERSTOOD as error:
-            surprise = not isinstance(error, Refused)
-            log.warning(
-                "%s starts `%s` anew, as it does not understand what it saved: %r",
-                self.handler.name, key, error, exc_info=surprise,
-            )  # fmt: skip
+            self._keep.of(CLUSTER)
+        except Exception as error:  # noqa: BLE001  logged there
+            await self._giving_up.fault(CLUSTER, "start", error)
+            await self._giving_up.mourn(CLUSTER, error)
 
     async def release(self) -> None:
         """Finish what is being handled, let go of what waits, and forget all states."""
@@ -190,9 +173,8 @@ class Engine(Generic[S]):
     # Time.
 
     def next_due(self) -> float | None:
-        """Wall time at which the next state wants to be woken that is not about to be."""
-        waiting = [state for key, state in self._states.items() if key not in self._called]
-        dues = map(self._due, waiting)
+        """When, by `Clock.now`, the next state wants to be woken that is not about to be."""
+        dues = map(self._due, self._idle_states().values())
         return min((due for due in dues if due is not None), default=None)
 
     async def wake(self, *, early: bool = False) -> int:
@@ -202,8 +184,8 @@ class Engine(Generic[S]):
         waits for its turn to be woken is left out: it will see what is newest then.
         """
         now = self._clock.now()
-        idle = [key for key in sorted(self._states) if key not in self._called]
-        chosen = [key for key in idle if early or self._is_due(key, now)]
+        idle = self._idle_states()
+        chosen = [key for key in sorted(idle) if early or self._is_due(idle[key], now)]
         self._called.update(chosen)
         return sum(await asyncio.gather(*(self._wake(key) for key in chosen)))
 
@@ -213,18 +195,26 @@ class Engine(Generic[S]):
             if term != self.term:
                 return False
             self._called.discard(key)
-            state = self._state(key)
+            if key not in self._keep:
+                return False  # it was dropped, and has not begun anew
+            state = self._keep.of(key)
             try:
                 ready = await self._decide(key, WAKE, lambda: self._woken(state))
                 settled = await self._carry(key, ready)
-            except _Dropped:
+            except _Over:
+                self._resting.add(key)
                 return True
             self._settle(key, state, settled)
             step = ready.step
             return step.state is not state or bool(step.events or step.writes)
 
-    def _is_due(self, key: str, now: float) -> bool:
-        due = self._due(self._states[key])
+    def _idle_states(self) -> dict[str, S]:
+        """By key: those that can be woken."""
+        busy = self._called | self._resting
+        return {key: state for key, state in self._keep.items() if key not in busy}
+
+    def _is_due(self, state: S, now: float) -> bool:
+        due = self._due(state)
         return due is not None and due <= now
 
     def _due(self, state: S) -> float | None:
@@ -243,44 +233,67 @@ class Engine(Generic[S]):
         """Handle an event; whether nothing of it would be lost in a restart."""
         delivery, event = arrival.last, arrival.event
         if event is None:  # a tombstone of a compacted input has nothing to say to a handler
-            self._count(delivery, "tombstone")
+            self._outbox.count(delivery, "tombstone")
             return True
         with tracing(event):
             try:
-                state = self._state(key)
-                ready = self._timed(
-                    delivery.topic, key, lambda: self.handler.handle(event, state, self._clock)
-                )
-            except Refused as error:
-                await self._reject(delivery, error, error.kind)
-                return True
-            except Exception as error:  # noqa: BLE001  logged there
-                await self._blame(delivery, error)
+                ready = await self._asked(delivery, event, key)
+            except _Over:
                 return True
             try:
                 settled = await self._carry(key, ready)
-            except _Dropped:
+            except _Over:
                 settled = True
             await self._attempts.forget(delivery.place, delivery.partition)
-        self._count(delivery, "handled")
+        self._outbox.count(delivery, "handled")
         return settled
 
-    async def _blame(self, delivery: Delivery, error: Exception) -> None:
-        """A record that makes the handler fail: stop or, the last time, go on without it."""
-        log.error("%s could not handle %s", self.handler.name, delivery.place, exc_info=error)
-        if await self._attempts.failed(delivery.place, delivery.partition):
-            self._failed = True  # nothing that follows may be handled before it
-            raise error
-        await self._reject(delivery, error, POISON)
-        await self._attempts.forget(delivery.place, delivery.partition)
+    async def _asked(self, delivery: Delivery, event: Event, key: str) -> _Ready[S]:
+        """What comes of a record. The key is to blame where it cannot begin or be kept."""
+        try:
+            state = self._keep.of(key)
+        except Refused as error:
+            await self._outbox.reject(delivery, error, error.kind)
+            raise _Over from error
+        except Exception as error:
+            await self._giving_up.fault(key, "start", error)
+            await self._outbox.reject(delivery, error, POISON)
+            raise _Over from error
+        step = await self._handled(delivery, event, key, state)
+        try:
+            return self._prepared(key, step)
+        except Exception as error:
+            await self._giving_up.fault(key, "save", error)
+            await self._giving_up.drop(key, error)
+            await self._outbox.reject(delivery, error, POISON)
+            raise _Over from error
+
+    async def _handled(self, delivery: Delivery, event: Event, key: str, state: S) -> Step[S]:
+        try:
+            with self._telemetry.decision_seconds.labels(delivery.topic).time():
+                return self.handler.handle(event, state, self._clock)
+        except Refused as error:
+            await self._outbox.reject(delivery, error, error.kind)
+            raise _Over from error
+        except Exception as error:
+            await self._giving_up.blame(delivery, error, key)
+            raise _Over from error
+
+    def _prepared(self, key: str, step: Step[S]) -> _Ready[S]:
+        """Everything that can go wrong without a bus does so here, before anything is said."""
+        records = self._outbox.encode(step.events)
+        if step.state is self._keep.get(key):
+            return _Ready(step, records)
+        data = self.handler.save(step.state)
+        return _Ready(step, records, data, parcel_of(key, data))
 
     async def _carry(self, key: str, ready: _Ready[S]) -> bool:
         """Carry out a step, in the order that `handler.py` promises; whether it is settled."""
-        step, data = ready
-        await self._publish(step.events)
+        step, records, data, parcel = ready
+        await self._outbox.publish(step.events, records)
         if data is not None:
-            await self._outlet.save(key, data, self._partitions.get(key))
-            self._states[key] = step.state
+            await self._outlet.save(key, parcel, self._keep.partition(key))
+            self._keep.put(key, step.state, data)
             self._telemetry.state_bytes.labels(key).set(len(data))
         settled = step.settled
         for write in step.writes:
@@ -291,70 +304,44 @@ class Engine(Generic[S]):
         if self._executor is None:
             raise TypeError(f"{self.handler.name} asks for writes and has no executor")
         result = await self._executor.carry_out(write)
-        state = self._state(key)
+        state = self._keep.of(key)
         ready = await self._decide(
             key, WRITTEN, lambda: self.handler.written(result, state, self._clock)
         )
         return await self._carry(key, ready)
 
-    # A state that makes the handler fail.
-
     async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> _Ready[S]:
         """What a handler answers where no record can be blamed: stop or, the last time, drop."""
         try:
-            return self._timed(cause, key, decide)
+            with self._telemetry.decision_seconds.labels(cause).time():
+                step = decide()
+            return self._prepared(key, step)
         except Exception as error:
-            log.exception("%s failed in `%s` of `%s`", self.handler.name, cause, key)
-            partition = self._partitions.get(key)
-            if await self._attempts.failed(self._place(key), partition, STATE_MEMORY_S):
-                raise
-            await self._drop(key, error)
-            raise _Dropped from error
-
-    async def _drop(self, key: str, error: Exception) -> None:
-        """Begin a state anew; whatever waits in it goes too, as it may be what is wrong."""
-        log.error("%s drops the state of `%s` and starts it anew", self.handler.name, key)
-        topic, partition = state_topic(self.handler.name), self._partitions.get(key)
-        state = Delivery(topic, -1, -1, key.encode(), None, (), self._clock.date())
-        await self._reject(state, error, POISON)
-        await self._outlet.save(key, None, partition)
-        self._states[key] = self.handler.start(key)
-        self._outlet.acknowledge(self._unsettled.pop(key, []))
-        await self._attempts.forget(self._place(key), partition)
-
-    def _place(self, key: str) -> str:
-        """Of a state, as failures are counted."""
-        return f"{state_topic(self.handler.name)}/{key}"
+            await self._giving_up.fault(key, cause, error)
+            await self._giving_up.drop(key, error)
+            raise _Over from error
 
     def _settle(
         self, key: str, before: S | None, settled: bool, deliveries: Sequence[Delivery] = ()
     ) -> None:
         """Acknowledge what led to a settled state; keep the rest for a restart."""
         if not settled:
-            # To be acknowledged they need no value, and frames are large.
-            self._unsettled[key].extend(one._replace(value=None) for one in deliveries)
-        elif self._states.get(key) is before:
+            self._keep.hold(key, deliveries)
+        elif self._keep.get(key) is before:
             # Nothing came of it, so it settles nothing that was there before.
             self._outlet.acknowledge(deliveries)
         else:
-            self._outlet.acknowledge([*self._unsettled.pop(key, []), *deliveries])
-
-    async def _publish(self, events: Sequence[Event]) -> None:
-        if not events:
-            return
-        await self._outlet.publish(events)
-        for event in events:
-            self._telemetry.published.labels(topic_of(event).name).inc()
-            self._observe(event)
-
-    async def _reject(self, delivery: Delivery, error: Exception, kind: str) -> None:
-        log.warning("rejected %s: %s", delivery.place, error)
-        letter = rejection(self.handler.name, delivery, error, kind, self._clock)
-        await self._publish([letter])
-        self._count(delivery, "rejected")
-        self._telemetry.dead_letters.labels(delivery.topic, kind).inc()
+            self._outlet.acknowledge([*self._keep.let_go(key), *deliveries])
 
     # Small things.
+
+    async def _blame(self, delivery: Delivery, error: Exception) -> None:
+        """A record that belongs to no key: its failure is nobody's turn."""
+        try:
+            await self._giving_up.blame(delivery, error)
+        except BaseException:
+            self._failed = True  # nothing that follows may be handled before it
+            raise
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
@@ -372,12 +359,6 @@ class Engine(Generic[S]):
                 self._active -= 1
                 self._idle.set()
 
-    def _timed(self, cause: str, key: str, decide: Callable[[], Step[S]]) -> _Ready[S]:
-        with self._telemetry.decision_seconds.labels(cause).time():
-            step = decide()
-        same = step.state is self._states.get(key)
-        return _Ready(step, None if same else self.handler.save(step.state))
-
     def _key_of(self, arrival: Arrival | None) -> str:
         if arrival is None:
             return ""
@@ -385,20 +366,12 @@ class Engine(Generic[S]):
             return arrival.last.key.decode(errors="replace")
         return self.handler.key(arrival.event)
 
-    def _state(self, key: str) -> S:
-        if key not in self._states:
-            self._states[key] = self.handler.start(key)
-        return self._states[key]
-
-    def _count(self, delivery: Delivery, outcome: str) -> None:
-        self._telemetry.events.labels(delivery.topic, outcome).inc()
-
     def _forget_all(self) -> None:
-        self._states: dict[str, S] = {}
-        self._partitions: dict[str, int] = {}
-        self._unsettled: defaultdict[str, list[Delivery]] = defaultdict(list)
+        self._keep.clear()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._called: set[str] = set()  # to be woken in their next turn
-        self._saved: dict[str, bytes | None] = {}
+        # Dropped when they were woken. One that fails each time would be so at once, for ever:
+        # with an event that comes, it is worth another try.
+        self._resting: set[str] = set()
         self._intake = Intake()
         self._attempts.clear()

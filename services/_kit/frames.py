@@ -14,6 +14,7 @@ from models.sim.records import Records
 from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
 from schemas.columns import MEASURED, PODS
 from schemas.domain_observed import DomainObserved, Pods
+from services._kit.handler import Refused
 
 # Columns of samples stand in the order of the rows of `Observation.measured`.
 assert len(MEASURED) == SAMPLES  # noqa: S101 - a row without a column would be read as another
@@ -89,7 +90,7 @@ def feature_rows(frame: DomainObserved) -> F32:
     """[1, APP, A] features of the apps, in the order of the table."""
     rows = np.empty((1, APP.width, len(frame.apps)), np.float32)
     for row, name in enumerate(APP.names):
-        rows[0, row] = frame.features[name]
+        rows[0, row] = _feature(frame, name)
     return rows
 
 
@@ -98,8 +99,14 @@ def abridged(frame: DomainObserved, features: Sequence[str]) -> DomainObserved:
 
     Several frames of a large domain would not fit into a saved state.
     """
-    kept = {name: frame.features[name] for name in features}
+    kept = {name: _feature(frame, name) for name in features}
     return replace(frame, measured={}, features=kept)
+
+
+def _feature(frame: DomainObserved, name: str) -> list[float]:
+    if name not in frame.features:
+        raise Refused("missing-feature", f"expected `{name}` among the features, got none")
+    return frame.features[name]
 
 
 def row(values: Sequence[float]) -> F32:

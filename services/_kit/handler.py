@@ -47,10 +47,10 @@ class Step(NamedTuple, Generic[S]):
 class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong with the service
     """An event that can be read but makes no sense: it goes to the dead letters, nothing changes.
 
-    A handler raises it from `handle` or `learn`. Any other exception is a mistake of ours and
-    stops the service; a record that does so three times is dead-lettered too, be it in `key`,
-    `start`, `handle` or in `save` of what it led to. What goes wrong in `due`, `wake` or `written`
-    is the state's: the third time it is dropped, and its key starts anew.
+    A handler raises it from `start`, `handle` or `learn`. Any other exception is a mistake of ours
+    and stops the service. A record that does so three times in `key`, `handle` or `learn` is
+    dead-lettered too. What goes wrong in `start`, `load`, `due`, `wake` or `written`, or with what
+    is to be saved or published, is the key's: from the third time on it does without its state.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -62,8 +62,8 @@ class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong 
 class Handler(ABC, Generic[S]):
     """A service. `S` is its state, best an immutable value.
 
-    One that is changed in place must not be left half changed by an exception, and must be
-    returned as another object whenever it is to be saved.
+    One that is changed in place must not be left half changed by `Refused`, and must be returned
+    as another object whenever it is to be saved. After any other exception nobody sees it again.
     """
 
     name: ClassVar[str]

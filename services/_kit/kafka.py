@@ -1,23 +1,19 @@
 """Kafka without a group: connections, the outlet of an engine, and topics that are read whole."""
 
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from schemas.codec import encode
-from schemas.fields import Event
+from schemas.codec import Record
 from schemas.topics import state_topic
+from services._kit import parcel
 from services._kit.consume import Delivery
+from services._kit.parcel import Parcel
 from services._kit.settings import KitSettings, Unprepared
 
-LARGEST_STATE_BYTES: Final = 1_000_000
-"""As it is sent; just below what a broker takes by default."""
-DEFLATED_FROM_BYTES: Final = 64 * 1024
-"""States are columns of numbers that change little: above this size, packing pays."""
-_DEFLATED: Final = ("content-encoding", b"deflate")
+LARGEST_STATE_BYTES: Final = parcel.LARGEST_BYTES
 _POLL_MS: Final = 500
 
 
@@ -60,16 +56,13 @@ def delivery_of(record: ConsumerRecord) -> Delivery:
 
 def state_of(delivery: Delivery) -> bytes | None:
     """What was saved in a record of a state topic; None for a tombstone."""
-    if delivery.value is not None and _DEFLATED in map(tuple, delivery.headers):
-        return zlib.decompress(delivery.value)
-    return delivery.value
+    return None if delivery.value is None else parcel.contents(delivery.value, delivery.headers)
 
 
 class KafkaOutlet:
     """Publishes and saves. Every call returns when all in-sync replicas have the records."""
 
     def __init__(self, service: str, settings: KitSettings, *, by_domain: bool) -> None:
-        self._service = service
         self._state_topic = state_topic(service)
         self._by_domain = by_domain
         self._producer = AIOKafkaProducer(
@@ -89,7 +82,7 @@ class KafkaOutlet:
         """Send what is left and disconnect."""
         await self._producer.stop()
 
-    async def publish(self, events: Sequence[Event]) -> None:
+    async def publish(self, records: Sequence[Record]) -> None:
         """Returns when all are acknowledged; they are sent together."""
         sent = [
             await self._producer.send(
@@ -99,25 +92,19 @@ class KafkaOutlet:
                 key=record.key or None,
                 headers=list(record.headers),
             )
-            for event in events
-            for record in encode(event, self._service)
+            for record in records
         ]
         for acknowledged in sent:
             await acknowledged
 
-    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+    async def save(self, key: str, state: Parcel | None, partition: int | None) -> None:
         """States of a domain stand in the partition number of its events."""
-        headers = []
-        if data is not None and len(data) >= DEFLATED_FROM_BYTES:
-            data, headers = zlib.compress(data, level=1), [_DEFLATED]
-        if data is not None and len(data) > LARGEST_STATE_BYTES:
-            raise ValueError(f"state of `{key}` has {len(data):,} bytes, too many for a record")
         await self._producer.send_and_wait(
             self._state_topic,
-            data,
+            None if state is None else state.value,
             key=key.encode(),
             partition=partition if self._by_domain else None,
-            headers=headers,
+            headers=[] if state is None else list(state.headers),
         )
 
 

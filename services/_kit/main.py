@@ -25,9 +25,8 @@ def run(name: str, build: Build[T], own: type[T], arguments: Sequence[str] | Non
 
     def work() -> None:
         settings, mine = load(name, own, os.environ, given[0] if given else None)
-        service = _service(build(settings, mine))
         logs.set_up(name, settings.instance, settings.log_level)
-        asyncio.run(_serve(service, settings))
+        asyncio.run(_serve(_service(build(settings, mine)), settings))
 
     return guarded(name, work)
 

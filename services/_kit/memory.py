@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeVar
 
-from schemas.codec import encode
+from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.rejected import Rejected
 from schemas.topics import BY_NAME, key_of, topic_of
@@ -19,6 +19,7 @@ from services._kit.consume import Delivery, Intake
 from services._kit.engine import Engine
 from services._kit.handler import Service
 from services._kit.memory_log import Log
+from services._kit.parcel import Parcel, contents
 from services._kit.telemetry import Telemetry
 
 E = TypeVar("E", bound=Event)
@@ -116,7 +117,8 @@ class MemoryBus:
 
     def state(self, service: str, key: str) -> bytes | None:
         """What a service saved."""
-        return self._seats[service].saved.get(key)
+        found = self._seats[service].saved.get(key)
+        return None if found is None else contents(*found)
 
     # Time.
 
@@ -151,7 +153,7 @@ class MemoryBus:
         await self.settle()
 
     def next_due(self) -> float | None:
-        """Wall time at which a service wants to be woken next."""
+        """When, by `Clock.now`, a service wants to be woken next."""
         dues = [seat.engine.next_due() for seat in self._seats.values() if seat.engine]
         return min((due for due in dues if due is not None), default=None)
 
@@ -185,7 +187,7 @@ class _Seat:
         self._build = build
         handler = build().handler
         self.name = handler.name
-        self.saved: dict[str, bytes] = {}
+        self.saved: dict[str, Parcel] = {}
         self.fail_at: Moment | None = None
         self.committed = {topic_of(kind).name: 0 for kind in handler.inputs}
         self._reference = [topic_of(kind).name for kind in handler.reference]
@@ -196,8 +198,8 @@ class _Seat:
         service = self._build()
         self.telemetry = Telemetry(self.name, self._bus.clock)
         self.engine: Engine[object] | None = Engine(service, self, self._bus.clock, self.telemetry)
-        for key, data in self.saved.items():
-            self.engine.restore(key, data, None)
+        for key, parcel in self.saved.items():
+            self.engine.restore(key, contents(*parcel), None)
         self._read = dict(self.committed)
         self._studied = dict.fromkeys(self._reference, 0)
         self._under_way: dict[str, set[int]] = {topic: set() for topic in self.committed}
@@ -225,7 +227,7 @@ class _Seat:
             return learned
         if not self._begun:
             self._begun = True
-            engine.begin()
+            await engine.begin()
             await engine.wake(early=True)
         acted = await self._take(engine) or await engine.wake() > 0
         self._fail("acknowledge")
@@ -264,16 +266,17 @@ class _Seat:
 
     # The outlet.
 
-    async def publish(self, events: Sequence[Event]) -> None:
+    async def publish(self, records: Sequence[Record]) -> None:
         self._fail("publish")
-        self._bus.publish(*events, source=self.name)
+        for record in records:
+            self._bus.put(*record)
 
-    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:  # noqa: ARG002
+    async def save(self, key: str, state: Parcel | None, partition: int | None) -> None:  # noqa: ARG002
         self._fail("save")
-        if data is None:
+        if state is None:
             self.saved.pop(key, None)
         else:
-            self.saved[key] = data
+            self.saved[key] = state
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._handled.extend(deliveries)

@@ -9,6 +9,7 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from services._kit.clock import Clock
+from services._kit.parcel import Parcel
 
 MOST_FAILURES: Final = 3
 STATE_MEMORY_S: Final = 3600.0
@@ -22,7 +23,7 @@ _PREFIX: Final = "!failures/"
 class Saves(Protocol):
     """Where states are kept."""
 
-    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+    async def save(self, key: str, state: Parcel | None, partition: int | None) -> None:
         """Returns when it is acknowledged."""
 
 
@@ -31,7 +32,7 @@ class Failures(NamedTuple):
 
     times: int = 0
     latest: float = 0.0
-    """Wall time of the last one."""
+    """Date of the last one."""
 
 
 class Attempts:
@@ -62,8 +63,9 @@ class Attempts:
         remembered = before.times if now - before.latest <= memory_s else 0
         times = min(remembered + 1, MOST_FAILURES)
         self._failures[culprit] = Failures(times, now)
-        if before.times < MOST_FAILURES:
-            await self._store.save(_PREFIX + culprit, b"%d %.3f" % (times, now), partition)
+        if remembered < MOST_FAILURES:
+            count = Parcel(b"%d %.3f" % (times, now))
+            await self._store.save(_PREFIX + culprit, count, partition)
         return times < MOST_FAILURES
 
     async def forget(self, culprit: str, partition: int | None) -> None:

@@ -10,13 +10,14 @@ from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol
 
-from schemas.fields import Event
+from schemas.codec import Record
 from schemas.topics import BY_NAME, state_topic, topic_of
 from services._kit.clock import Clock
 from services._kit.consume import Delivery
 from services._kit.engine import FAILURES_OF_REFERENCE, Engine, Stopped
 from services._kit.handler import S, Service
 from services._kit.kafka import KafkaOutlet, Reader, state_of
+from services._kit.parcel import Parcel
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 
@@ -70,27 +71,25 @@ class Worker(Generic[S]):
         """Work until asked to stop, then finish what is under way; raises what went wrong."""
         self.group = group
         self._over = asyncio.get_running_loop().create_future()
-        await asyncio.to_thread(self._engine.handler.prepare)
-        await self._kafka.start()
         try:
-            async with Reader(self.settings) as reader:
-                try:
-                    await self._work(group, reader, stop)
-                finally:
-                    await self._drain()
+            await asyncio.to_thread(self._engine.handler.prepare)
+            await self._kafka.start()
+            try:
+                await self._work_and_drain(group, stop)
+            finally:
+                await self._leave(group)
         finally:
-            await self._leave(group)
             await self._close()
 
     # The outlet of the engine.
 
-    async def publish(self, events: Sequence[Event]) -> None:
+    async def publish(self, records: Sequence[Record]) -> None:
         """As `Outlet` says."""
-        await self._kafka.publish(events)
+        await self._kafka.publish(records)
 
-    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+    async def save(self, key: str, state: Parcel | None, partition: int | None) -> None:
         """As `Outlet` says."""
-        await self._kafka.save(key, data, partition)
+        await self._kafka.save(key, state, partition)
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """As `Outlet` says."""
@@ -125,7 +124,7 @@ class Worker(Generic[S]):
             async with Reader(self.settings) as reader:
                 async for found in reader.to_end([state_topic(self.name)], numbers):
                     self._engine.restore(found.key.decode(), state_of(found), found.partition)
-            self._engine.begin()
+            await self._engine.begin()
             await self._engine.wake(early=True)
         self.telemetry.health.assigned = True
         self._open.set()
@@ -145,6 +144,13 @@ class Worker(Generic[S]):
                     await self._engine.take(delivery)
         finally:
             self._slots.release()
+
+    async def _work_and_drain(self, group: Group, stop: asyncio.Event) -> None:
+        async with Reader(self.settings) as reader:
+            try:
+                await self._work(group, reader, stop)
+            finally:
+                await self._drain()
 
     async def _work(self, group: Group, reader: Reader, stop: asyncio.Event) -> None:
         await reader.require(state_topic(self.name), *self._reference)
@@ -183,7 +189,8 @@ class Worker(Generic[S]):
     async def _watch(self) -> None:
         """Wake what is due, and say how far behind we are."""
         while True:
-            due = self._engine.next_due()
+            # Until states are there nobody can be woken, however long he has been due.
+            due = self._engine.next_due() if self._open.is_set() else None
             nap = _LONGEST_NAP if due is None else due - self._clock.now()
             await asyncio.sleep(min(max(nap, 0.0), _LONGEST_NAP))
             if self._open.is_set() and due is not None and due <= self._clock.now():

@@ -73,7 +73,7 @@ class ActuatorState:
     frames: dict[int, DomainObserved] = field(default_factory=dict)
     """By tick: those that are not closed."""
     since: float | None = None
-    """Wall time since when the plan waits; None until this process has looked at a clock."""
+    """Since when the plan waits, by `Clock.now`; None until this process has looked at it."""
     pending: Pending | None = None
 
 
@@ -161,7 +161,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         return self._proceed(state, clock)
 
     def save(self, state: ActuatorState) -> bytes:
-        """All but wall time."""
+        """All but what `Clock.now` said."""
         values: dict[str, Any] = {
             "closed": state.closed,
             "names": state.names,

@@ -34,13 +34,13 @@ class Permissions:
 
     modes: Modes
     stale_s: float | None
-    """Seconds of wall time after which a breaker without a heartbeat is as good as open; None:
+    """Seconds by `Clock.now` after which a breaker without a heartbeat is as good as open; None:
     only event time counts."""
     stale_ticks: int = STALE_TICKS
     """The same in event time, which a restart does not forget."""
     overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
     breakers: dict[str, tuple[BreakerChanged, float]] = field(default_factory=dict)
-    """By scope, with the wall time at which it was heard."""
+    """By scope, with when it was heard, by `Clock.now`."""
 
     def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
         """Take in an order or a heartbeat."""

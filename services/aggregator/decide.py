@@ -60,7 +60,7 @@ class AggregatorState:
     drafts: dict[int, Draft] = field(default_factory=dict)
     """Ticks that are not closed; not saved, but delivered again after a restart."""
     closed_at: float | None = None
-    """Wall time at which the last tick closed; not saved."""
+    """When the last tick closed, by `Clock.now`; not saved."""
 
 
 class AggregatorHandler(Handler[AggregatorState]):

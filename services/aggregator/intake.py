@@ -28,6 +28,8 @@ _WEIGHTED: Final = (ERRORS, P50)
 _ADDED: Final = (RPS, THROUGHPUT, CPU, MEMORY, PODS, *_WEIGHTED)
 _PER_REQUEST: Final = (ERRORS, P50, P99)
 """What a request has; Prometheus divides by zero where there was none."""
+_ALIVE: Final = [RPS, P99, CPU, MEMORY]
+"""A pod that lives has some of them: who answers zero to all cannot measure."""
 _LEAST: Final = 1e-9
 _ANSWERED: Final = [row for row, _ in KNOWN_COLUMNS]
 
@@ -37,7 +39,7 @@ class Draft:
 
     def __init__(self, names: tuple[str, ...], since: float) -> None:
         self.since = since
-        """Wall time at which the first of them came."""
+        """When the first of them came, by `Clock.now`."""
         self.final = False
         self.time = ""
         self._places = {name: place for place, name in enumerate(names)}
@@ -60,7 +62,9 @@ class Draft:
         at = np.array(known, np.intp)
         place = np.array([self._places[batch.apps[one]] for one in known], np.intp)
         if batch.pods:
-            self._add_pods(_rows_of(batch)[:, at], place, [batch.pods[one] for one in known])
+            rows = _rows_of(batch)
+            tells = _tells(rows, np.array([not getattr(batch, name) for name in MEASURED]))
+            self._add_pods(rows[:, at], tells[at], place, [batch.pods[one] for one in known])
         elif any(getattr(batch, name) for name in MEASURED):
             self._rows[:, place] = _rows_of(batch)[:, at]
             self._heard[place] = True
@@ -86,15 +90,16 @@ class Draft:
         rows[:, by_pods] = _of_pods(self._sums[:, by_pods])
         return rows[None]
 
-    def _add_pods(self, rows: F32, places: NDArray[np.intp], pods: list[str]) -> None:
-        """Sum up pods by app; one without a request rate or CPU tells nothing."""
-        told = np.isfinite(rows[RPS]) & np.isfinite(rows[CPU])
-        told &= np.fromiter(map(self._counts, places.tolist(), pods, told.tolist()), np.bool_)
-        rows, places = rows[:, told].astype(np.float64), places[told]
-        rows = np.where(np.isfinite(rows), rows, 0.0)
+    def _add_pods(
+        self, rows: F32, tells: NDArray[np.bool_], places: NDArray[np.intp], pods: list[str]
+    ) -> None:
+        """Sum up by app the pods that tell something; what a source does not measure stays NaN."""
+        new = np.fromiter(map(self._counts, places.tolist(), pods, tells.tolist()), np.bool_)
+        rows, places = rows[:, new].astype(np.float64), places[new]
         weight = np.maximum(rows[RPS], _LEAST)
         # The 99th percentile of an app is not below that of its slowest pod by much.
-        np.maximum.at(self._sums[P99], places, rows[P99])
+        with np.errstate(invalid="ignore"):
+            np.maximum.at(self._sums[P99], places, rows[P99])
         rows[list(_WEIGHTED)] *= weight
         rows[PODS] = 1.0
         for row in _ADDED:
@@ -118,14 +123,32 @@ class Draft:
                 self._noted[row, places] = True
 
 
+def _tells(rows: F32, absent: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[places] pods whose samples can be believed, by the rules of `models/features/memory.py`.
+
+    In a sum nobody sees the gap of a single pod, and as a zero it would lower what the app uses:
+    such a pod is not counted, and the others stand for it. A column that the source does not have
+    at all (`absent`) is no pod's fault: they count, and the app has a gap there, so that it is
+    missing and held. Without requests or CPU there is nothing to decide on.
+    """
+    valid = np.isfinite(rows) & (rows >= 0)
+    whole = (valid | absent[:, None]).all(axis=0) & valid[RPS] & valid[CPU]
+    return np.asarray(whole & (np.nansum(rows[_ALIVE], axis=0) > 0))
+
+
 def _rows_of(batch: MetricsSampled) -> F32:
-    """[SAMPLES, places]; what the source does not measure at all is told apart from a gap."""
+    """[SAMPLES, places]; NaN where nothing arrived.
+
+    Of what the source does not measure at all, only what says nothing good is assumed: answers as
+    requests, a median as slow as the slowest. Without failures or latency nobody knows how an app
+    fares, and a zero would say that all is well, and let it be lowered.
+    """
     rows = np.full((SAMPLES, len(batch.apps)), np.nan, np.float32)
     for row, name in enumerate(MEASURED):
         column = getattr(batch, name)
         if column:
             rows[row] = np.array(column, np.float32)
-    assumed = ((THROUGHPUT, rows[RPS]), (ERRORS, 0.0), (P50, rows[P99]), (P99, 0.0), (PODS, 1.0))
+    assumed = ((THROUGHPUT, rows[RPS]), (P50, rows[P99]), (PODS, 1.0))
     for row, value in assumed:
         if not getattr(batch, MEASURED[row]):
             rows[row] = value

@@ -58,7 +58,7 @@ class BreakerState:
     silent: bool = False
     """Frames have stopped, and it has opened for that."""
     heard: float | None = None
-    """Wall time of the last frame; not saved: after a restart silence begins anew."""
+    """When the last frame came, by `Clock.now`; not saved: after a restart silence begins anew."""
 
 
 class BreakerHandler(Handler[BreakerState]):
@@ -68,7 +68,7 @@ class BreakerHandler(Handler[BreakerState]):
     inputs = (DomainObserved, ScaleApplied)
 
     def __init__(self, limits: Thresholds, stale_s: float | None) -> None:
-        """Open after `stale_s` seconds of wall time without a frame; None: never, in lock-step."""
+        """Open after `stale_s` seconds without a frame; None: never, in lock-step."""
         self._limits, self._stale = limits, stale_s
 
     def start(self, key: str) -> BreakerState:
@@ -105,7 +105,7 @@ class BreakerHandler(Handler[BreakerState]):
         return Step(opened, [_event(opened, said, False, "")] if turned else [])
 
     def save(self, state: BreakerState) -> bytes:
-        """All but wall time."""
+        """All but what `Clock.now` said."""
         return pack({
             "tick": state.tick,
             "time": state.time,

@@ -59,8 +59,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C."""
     # Options of `hirl` itself take no values, so the first word is the command.
     command = next((word for word in arguments if not word.startswith("-")), "")
-    app = app_of(lambda name: name == command)
     try:
+        # Loading the command takes a while, and may find out that something is not there.
+        app = app_of(lambda name: name == command)
         code = app(list(arguments), prog_name="hirl", standalone_mode=False)
     except InputError as error:
         return _refuse(str(error))

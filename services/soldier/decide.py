@@ -53,7 +53,7 @@ class SoldierState:
     waiting: DomainObserved | None = None
     """A frame whose budget is not there yet."""
     since: float | None = None
-    """Wall time since when it waits; None until this process has looked at a clock."""
+    """Since when it waits, by `Clock.now`; None until this process has looked at it."""
     moment: Moment | None = None
     """What it saw and did when the minute began."""
 

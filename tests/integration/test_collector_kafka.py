@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
-from schemas.codec import decode
+from schemas.codec import Record, decode, encode
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
@@ -54,6 +54,10 @@ def kit(kafka: Running) -> KitSettings:
     found = KitSettings(kafka_bootstrap=kafka.bootstrap)
     asyncio.run(forget(found))
     return found
+
+
+def encoded(events: Iterable[Event]) -> list[Record]:
+    return [record for event in events for record in encode(event, "commander")]
 
 
 async def forget(kit: KitSettings) -> None:
@@ -116,7 +120,7 @@ async def decide(live: LiveCluster, kit: KitSettings, last: int) -> None:
             for domain in CLUSTER.domain_names:
                 live.apply(domain, tick, [])
             if tick % 6 == 0:
-                await outlet.publish([request(pool, live) for pool in CLUSTER.pool_names])
+                await outlet.publish(encoded(request(pool, live) for pool in CLUSTER.pool_names))
             await live.newer_than(tick)
     finally:
         await outlet.stop()
@@ -178,7 +182,7 @@ def test_requests_of_an_earlier_run_are_not_heard(kit: KitSettings) -> None:
     async def publish(*requests: CapacityRequested) -> None:
         outlet = KafkaOutlet("commander", kit, by_domain=False)
         await outlet.start()
-        await outlet.publish(requests)
+        await outlet.publish(encoded(requests))
         await outlet.stop()
 
     async def run() -> None:

@@ -3,10 +3,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED, PODS
 from schemas.domain_observed import DomainObserved
+from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
@@ -296,6 +299,101 @@ def test_single_pods_add_up_alike_however_they_are_batched() -> None:
     assert whole[0, MEASURED.index("errors"), 0] == pytest.approx(mean, rel=1e-6)
     slowest = np.array(columns["latency_p99_s"])[own].max()
     assert whole[0, MEASURED.index("latency_p99_s"), 0] == pytest.approx(slowest, rel=1e-6)
+
+
+PER_POD: dict[str, float] = {
+    "rps": 20.0,
+    "throughput": 20.0,
+    "errors": 0.0,
+    "latency_p50_s": 0.02,
+    "latency_p99_s": 0.05,
+    "cpu_cores": 0.5,
+    "memory_gib": 1.0,
+}
+USED = ("cpu_cores", "memory_gib", "latency_p99_s")
+ZERO: dict[str, float | None] = dict.fromkeys(PER_POD, 0.0)
+
+
+def of_pods(*pods: dict[str, float | None], without: tuple[str, ...] = ()) -> dict[str, float]:
+    """Samples of an app from those of its pods, which differ from healthy ones in this."""
+    columns: dict[str, Any] = {
+        name: [] if name in without else [pod.get(name, usual) for pod in pods]
+        for name, usual in PER_POD.items()
+    }
+    draft = Draft(APPS[:1], 0.0)
+    names = [f"pod-{number}" for number in range(len(pods))]
+    draft.add(
+        sampled(1, apps=[APPS[0]] * len(pods), pods=names, measured_pods=[], **SILENT, **columns)
+    )
+    return dict(zip(MEASURED, draft.measured()[0, :, 0].tolist(), strict=True))
+
+
+BAD_POD = st.one_of(
+    st.just(ZERO),
+    st.dictionaries(
+        st.sampled_from(tuple(PER_POD)),
+        st.one_of(st.none(), st.floats(-1e6, -1e-6), st.just(float("inf"))),
+        min_size=1,
+    ),
+)
+
+
+@given(bad=st.lists(BAD_POD, min_size=1, max_size=5), place=st.integers(0, 3))
+def test_a_pod_that_cannot_be_believed_never_lowers_what_its_app_uses(
+    bad: list[dict[str, float | None]], place: int
+) -> None:
+    healthy: list[dict[str, float | None]] = [{}, {}, {"latency_p99_s": 0.4}]
+    before = of_pods(*healthy)
+    after = of_pods(*healthy[:place], *bad, *healthy[place:])
+    assert after["measured_pods"] == before["measured_pods"] == 3
+    for name in USED:
+        assert after[name] == before[name]
+
+
+def test_pods_none_of_which_can_be_believed_leave_their_app_missing() -> None:
+    assert np.isnan(list(of_pods({"latency_p99_s": None}, {"latency_p99_s": None}).values())).all()
+    assert np.isnan(list(of_pods({"cpu_cores": -1.5}, ZERO).values())).all()
+
+
+@pytest.mark.parametrize("name", ["memory_gib", "latency_p99_s", "errors"])
+def test_what_a_source_does_not_measure_is_a_gap_and_no_zero_and_its_pods_count(name: str) -> None:
+    found = of_pods({}, {}, {}, without=(name,))
+    assert np.isnan(found[name])
+    assert found["measured_pods"] == 3
+    assert found["cpu_cores"] == 1.5
+
+
+@pytest.mark.parametrize("name", ["latency_p99_s", "errors"])
+def test_an_app_whose_source_does_not_measure_how_it_fares_is_missing(
+    name: str, bus: MemoryBus
+) -> None:
+    lacking: dict[str, Any] = {name: []}
+    bus.publish(sampled(0), sampled(1, **lacking))
+    assert [frame.missing for frame in frames(bus)] == [[], list(APPS)]
+
+
+def test_a_batch_that_is_given_up_costs_no_other_tick(
+    bus: MemoryBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Draft.add
+
+    def fail(draft: Draft, batch: MetricsSampled) -> None:
+        add(draft, batch)
+        if batch.source == "bad":
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(Draft, "add", fail)
+    half = sampled(1, apps=list(APPS[:1]), final=False)
+    bus.publish(sampled(0), half, sampled(1, source="bad"), sampled(1), sampled(2))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            bus.run()
+        bus.start("aggregator")
+    assert [(frame.tick, frame.missing) for frame in frames(bus)] == [(0, []), (1, []), (2, [])]
+    assert [(one.offset, one.error) for one in bus.dead_letters] == [
+        (2, "poison"),
+        (1, "unsettled"),
+    ]
 
 
 def test_who_only_tells_of_pods_does_not_stand_in_for_their_samples(bus: MemoryBus) -> None:

@@ -6,8 +6,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from models.sim.describe.errors import InputError
 from services.cli.commands import COMMANDS
-from services.cli.main import EXIT_BAD_INPUT, app_of, run
+from services.cli.main import EXIT_BAD_INPUT, EXIT_INTERRUPTED, app_of, run
 
 LIGHT = """
 import sys
@@ -41,6 +42,20 @@ def test_a_command_that_nobody_knows_is_one_line(capsys: pytest.CaptureFixture[s
     assert run(["nonsense"]) == EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert "nonsense" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), EXIT_INTERRUPTED), (InputError("no"), EXIT_BAD_INPUT)]
+)
+def test_what_ends_the_loading_of_a_command_is_no_traceback(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(app: object) -> None:
+        del app
+        raise error
+
+    monkeypatch.setitem(COMMANDS, "up", COMMANDS["up"]._replace(add=add))
+    assert run(["up"]) == code
 
 
 def test_help_status_and_down_load_no_models(tmp_path: str) -> None:

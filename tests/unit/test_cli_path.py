@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,6 +150,43 @@ def test_no_app_goes_missing_while_samples_of_its_pods_are_fed() -> None:
     last = [frame for frame in bus.events(DomainObserved) if frame.tick == 6]
     assert {frame.domain for frame in last} == set(pods.apps)
     assert [frame.missing for frame in last] == [[]] * len(last)
+
+
+def test_no_domain_is_complete_before_the_last_record_of_the_most_samples_that_are_fed() -> None:
+    pods, bus = PodsToSample(Request(apps=20)), MemoryBus()
+    bus.add(lambda: Service(AggregatorHandler(load_cluster(), parameters_of(), None)))
+    bus.publish(*pods.prologue)
+    for record in pods.records(1, samples=pods.most, per_record=50):
+        bus.put(record.topic, record.key, record.value, record.headers)
+    bus.run()
+    closed = {frame.domain: frame.closed_by for frame in bus.events(DomainObserved) if frame.tick}
+    assert closed == dict.fromkeys(pods.apps, "final")
+
+
+class Feigned:
+    """A stage and pods for a trial that sends nothing."""
+
+    most = 150_000
+    apps = prologue = options = ()
+
+
+def test_no_rate_is_tried_that_the_apps_have_no_pods_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+    feigned: Any = Feigned()
+    monkeypatch.setattr(samples, "Feeder", lambda _: SimpleNamespace(publish=lambda _: None))
+    trial = samples._Trial(feigned, feigned, samples.BATCHED)
+
+    def step(rate: float) -> samples.Step:
+        tried.append(rate)
+        return samples.Step(
+            wanted_per_s=rate, sent_per_s=rate, left_at_end=0, kept_up=True, cores=1.0
+        )
+
+    monkeypatch.setattr(trial, "_step", step)
+    monkeypatch.setattr(trial, "_drain", lambda: None)
+    found = trial.run()
+    assert tried == [10_000, 10_000, 15_000]
+    assert (found.samples_per_s, found.apps_limited, found.feeder_limited) == (15_000, True, False)
 
 
 def test_each_kind_of_event_costs_something_and_is_read_by_whom_it_concerns() -> None:

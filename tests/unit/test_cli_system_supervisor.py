@@ -19,16 +19,29 @@ class FakeChild:
         return self.status
 
 
+class Times:
+    """The clock of a house; its date can be set."""
+
+    def __init__(self, house: "House") -> None:
+        self._house = house
+
+    def now(self) -> float:
+        return self._house.now
+
+    def date(self) -> float:
+        return self._house.date
+
+
 class House:
     """A supervisor whose services, clock and probes are at the test's command."""
 
     def __init__(self, *specs: Spec) -> None:
-        self.now = 1000.0
+        self.now = self.date = 1000.0
         self.children: dict[str, list[FakeChild]] = {one.name: [] for one in specs}
         self.ready: set[str] = set()
         self.told: list[Run] = []
         self.supervisor = Supervisor(
-            run_of(*specs), self._start, self.ready.__contains__, lambda: self.now, self.told.append
+            run_of(*specs), self._start, self.ready.__contains__, Times(self), self.told.append
         )
 
     def _start(self, one: Spec) -> FakeChild:
@@ -37,6 +50,7 @@ class House:
 
     def look(self, seconds: float = 0.0) -> None:
         self.now += seconds
+        self.date += seconds
         self.supervisor.look()
 
     def die(self, name: str, status: int = 1, after_s: float = 1.0) -> None:
@@ -99,6 +113,18 @@ def test_deaths_after_long_lives_are_never_too_many() -> None:
         house.die("soldier", after_s=QUICK_S + 1)
         house.look(LONGEST_PAUSE_S)
     assert house.state("soldier") == "running"
+
+
+def test_who_sets_the_date_back_keeps_nobody_from_being_started_again() -> None:
+    house = House(spec("soldier"))
+    house.look()
+    assert house.told[-1].standings["soldier"].since == house.date
+    house.die("soldier")
+    house.date -= 86400.0
+    house.look(LONGEST_PAUSE_S)
+    assert house.state("soldier") == "running"
+    house.die("soldier")
+    assert " after 1 s" in house.told[-1].standings["soldier"].detail
 
 
 def test_bad_settings_are_not_tried_twice() -> None:

@@ -16,6 +16,7 @@ from services._kit.consume import Delivery
 from services._kit.faust_app import FaustGroup, make_app
 from services._kit.handler import Service
 from services._kit.kafka import connection, state_of
+from services._kit.parcel import TooLarge, parcel_of
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 from services._kit.worker import Worker
@@ -60,7 +61,7 @@ def test_the_producer_writes_once_and_waits_for_every_replica(outlet: kafka.Kafk
 
 
 async def _saved(outlet: kafka.KafkaOutlet, state: bytes | None) -> Delivery:
-    await outlet.save("a", state, 3)
+    await outlet.save("a", None if state is None else parcel_of("a", state), 3)
     value, partition, headers = sent(outlet).records[-1]
     assert partition == 3
     return Delivery("state", 3, 0, b"a", value, headers, 0.0)
@@ -73,9 +74,9 @@ def test_a_state_is_read_as_it_was_saved(outlet: kafka.KafkaOutlet, state: bytes
     assert delivery.value is None or len(delivery.value) < 10_000
 
 
-def test_a_state_that_no_broker_takes_is_a_mistake(outlet: kafka.KafkaOutlet) -> None:
-    with pytest.raises(ValueError, match="too many for a record"):
-        asyncio.run(outlet.save("a", os.urandom(1_100_000), 3))
+def test_a_state_that_no_broker_takes_is_a_mistake_that_shows_before_anything_is_sent() -> None:
+    with pytest.raises(TooLarge, match="state of `a` has 1,1"):
+        parcel_of("a", os.urandom(1_100_000))
 
 
 def test_a_password_is_shown_only_where_it_is_wanted(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ def test_inputs_that_wait_to_be_acknowledged_keep_no_values() -> None:
     bus.run()
     engine = bus._seats["example"].engine
     assert engine is not None
-    assert [delivery.value for delivery in engine._unsettled["a"]] == [None] * 3
+    assert [delivery.value for delivery in engine._keep._unsettled["a"]] == [None] * 3
     bus.publish(granted("a", 9))
     bus.run()
     assert bus._seats["example"].committed[topic_of(MetricsSampled).name] == 3

@@ -112,6 +112,7 @@ def test_a_service_may_refuse_its_settings_when_it_is_built(
         raise BadSettings("cluster: expected a file")
 
     monkeypatch.delenv("HIRL_REQUIRE_REAL", raising=False)
+    monkeypatch.setattr(logs, "set_up", lambda *_: None)
     assert run("example", build, ExampleSettings, []) == 2
     assert capsys.readouterr().err == "hirl-example: cluster: expected a file\n"
 
@@ -160,3 +161,19 @@ def test_processes_without_a_handler_refuse_their_settings_alike(
     line = capsys.readouterr().err
     assert line.startswith(complaint)
     assert line.count("\n") == 1
+
+
+def test_what_is_logged_while_a_service_is_built_is_logged_as_everything_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    monkeypatch.delenv("HIRL_REQUIRE_REAL", raising=False)
+    monkeypatch.setattr(logs, "set_up", lambda *_: order.append("logs"))
+
+    def build(kit: KitSettings, own: NoSettings) -> Handler[Any]:
+        del kit, own
+        order.append("build")
+        raise BadSettings("enough")
+
+    assert run("example", build, NoSettings, []) == 2
+    assert order == ["logs", "build"]

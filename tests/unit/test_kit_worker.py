@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from services._kit.handler import Service, Step
 from services._kit.kafka import Reader, TopicMissing
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
-from services._kit.worker import Worker
+from services._kit.worker import Group, Worker
 from tests.kit_example import Example, ExampleSettings, ExampleState, declared, sampled
 
 
@@ -23,6 +23,8 @@ class Silent:
     """A client of Kafka that takes everything and says nothing."""
 
     def __init__(self, **options: object) -> None: ...
+
+    async def start(self) -> None: ...
 
     async def send_and_wait(self, *_: object, **__: object) -> None: ...
 
@@ -126,6 +128,54 @@ def test_a_domain_is_woken_in_time_while_another_waits_for_its_target() -> None:
     # The event, the watch and one call: not one with every look at the clock.
     assert asyncio.run(watch()) == 3
     assert handler.woken == ["b"]
+
+
+def test_nobody_is_looked_after_in_a_hurry_before_he_can_be_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler, naps = Watched(), list[float]()
+    sleep = asyncio.sleep
+
+    async def watch() -> None:
+        worker = await _held_up(handler)
+        worker._open.clear()
+
+        async def nap(seconds: float) -> None:
+            naps.append(seconds)
+            await sleep(0.01)
+
+        monkeypatch.setattr(asyncio, "sleep", nap)
+        worker._spawn(worker._watch())
+        await sleep(0.05)
+        await _let_go(worker)
+
+    asyncio.run(watch())
+    assert set(naps) == {0.1}
+    assert handler.woken == []
+
+
+def test_a_service_is_closed_though_it_cannot_take_its_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("closed")
+
+    async def fail(*_: object) -> None:
+        raise ConnectionError
+
+    async def live() -> None:
+        clock = SystemClock()
+        service = Service(Watched(), close=close)
+        worker = Worker(service, KitSettings(), clock, Telemetry("example", clock))
+        for name in ("_work_and_drain", "_leave"):
+            monkeypatch.setattr(worker, name, fail)
+        await worker.run(cast(Group, None), asyncio.Event())
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(live())
+    assert closed == ["closed"]
 
 
 class Metadata:

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from schemas.domain_observed import DomainObserved
@@ -148,3 +149,15 @@ def test_a_minute_leaves_a_transition(bus: MemoryBus) -> None:
     assert steps[0].agent == "soldier/payments"
     assert steps[0].reward < 0
     assert steps[0].next_state == steps[1].state
+
+
+def test_a_frame_without_a_feature_is_refused_and_the_next_is_planned(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    plans(bus)
+    (frame,) = bus.events(DomainObserved)
+    fewer = {name: column for name, column in frame.features.items() if name != "saturation"}
+    bus.publish(msgspec.structs.replace(frame, tick=1, features=fewer), sampled(2))
+    bus.advance(2 * GRACE_S)
+    assert [plan.tick for plan in plans(bus)] == [0, 2]
+    (letter,) = bus.dead_letters
+    assert (letter.error, "`saturation`" in letter.detail) == ("missing-feature", True)

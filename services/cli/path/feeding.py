@@ -39,6 +39,19 @@ class Pods:
             one.domain: {name: getattr(one, name) for name in PODS} for one in self._first.sampled
         }
 
+    @property
+    def most(self) -> int:
+        """Samples of a tick that surely leave every domain open to its last record.
+
+        A domain is complete when each app has as many samples as it has ready pods, and what comes
+        then is ignored, which costs nothing. Samples are of apps by chance, so the app with the
+        most pods is the last; by half of its pods it has them with no chance worth the name.
+        """
+        every = sum(map(len, self.apps.values()))
+        ready: list[list[int]] = [counts["ready"] for counts in self._counts.values()]
+        last = min((max(counts) for counts in ready if counts), default=0)
+        return max(1, every * last // 2)
+
     def records(self, tick: int, samples: int, per_record: int) -> list[Record]:
         """About so many samples of a tick; the domains have as many as they have apps.
 

@@ -23,7 +23,7 @@ AGGREGATOR: Final = "aggregator"
 _STEP_S: Final = 10.0
 """A tick: it opens with a step and closes at its end, as it would."""
 _FIRST_PER_S: Final = {BATCHED: 10_000, SINGLE: 250}
-_MOST_PER_S: Final = 640_000
+_MOST_PER_S: Final = 640_000.0
 _FINE_STEPS: Final = 2
 """Halvings between the last rate that went well and the first that did not."""
 _BEHIND_S: Final = 1.0
@@ -52,6 +52,8 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[Step]
     feeder_limited: bool
     """The sender was the slower one: the aggregator takes more than this."""
+    apps_limited: bool
+    """It takes more than this, but these apps have no more pods to be sampled in a tick."""
 
 
 def measure(request: Request, per_record: int, folder: Path) -> Rate:
@@ -85,9 +87,10 @@ class _Trial:
         self._feeder.publish(self._pods.prologue)
         self._sent += len(self._pods.apps)
         self._drain()
-        self._step(_FIRST_PER_S[self._per_record])  # the first tick compiles
+        most = min(_MOST_PER_S, self._pods.most / _STEP_S)
+        good, bad, rate = 0.0, 0.0, min(most, _FIRST_PER_S[self._per_record])
+        self._step(rate)  # the first tick compiles
         self._steps.clear()
-        good, bad, rate = 0.0, 0.0, float(_FIRST_PER_S[self._per_record])
         limited = False
         for _ in range(12):
             step = self._step(rate)
@@ -97,9 +100,9 @@ class _Trial:
             else:
                 bad = rate
                 break
-            if limited or rate >= _MOST_PER_S:
+            if limited or rate >= most:
                 break
-            rate *= 2
+            rate = min(most, 2 * rate)
         for _ in range(_FINE_STEPS if bad and good else 0):
             rate = (good + bad) / 2
             step = self._step(rate)
@@ -109,6 +112,7 @@ class _Trial:
             samples_per_s=good,
             steps=self._steps,
             feeder_limited=limited and not bad,
+            apps_limited=rate >= self._pods.most / _STEP_S and not (limited or bad),
         )
 
     def _step(self, rate: float) -> Step:

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from models.sim.describe.errors import InputError
+from services._kit.clock import SystemClock
 from services.cli.kafka import cluster as kafka_cluster
 from services.cli.kafka.description import Description
 from services.cli.system import launch
@@ -30,7 +30,7 @@ class Stage:
 
     def __init__(self, run: Run, kafka: Description) -> None:
         self.run, self._kafka = run, kafka
-        self._supervisor = Supervisor(run, start_service, is_ready, time.time, self._told)
+        self._supervisor = Supervisor(run, start_service, is_ready, SystemClock(), self._told)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="supervisor", daemon=True)
 

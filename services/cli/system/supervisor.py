@@ -19,6 +19,7 @@ from urllib.request import urlopen
 import msgspec
 
 from services._kit import logs
+from services._kit.clock import Clock, SystemClock
 from services.cli.kafka.security import read_credentials
 from services.cli.system import processes, record
 from services.cli.system.record import Run, Spec, Standing
@@ -58,28 +59,30 @@ class Ward:
         self.child: Child | None = None
         self.quick_deaths = 0
         self.start_at = 0.0
-        """Not before."""
+        """Not before, by `Clock.now`."""
+        self._began = 0.0
+        """When it was started last, by the same."""
 
     @property
     def over(self) -> bool:
         """Whether there is nothing left to do for it."""
         return self.standing.state in ("done", "failed")
 
-    def started(self, child: Child, now: float) -> None:
+    def started(self, child: Child, clock: Clock) -> None:
         """It runs."""
         again = self.standing.state == "resting"
-        self.child = child
+        self.child, self._began = child, clock.now()
         self.standing = msgspec.structs.replace(
             self.standing,
             state="running",
             process=processes.of_pid(child.pid),
-            since=now,
+            since=clock.date(),
             restarts=self.standing.restarts + again,
         )
 
     def ended(self, status: int, now: float) -> None:
         """It is gone: for good, or until it is started again."""
-        lived = now - self.standing.since
+        lived = now - self._began
         self.quick_deaths = self.quick_deaths + 1 if lived < QUICK_S else 1
         detail = f"ended with status {status} after {lived:.0f} s, see {self.spec.log}"
         if status == 0:
@@ -122,10 +125,10 @@ class Supervisor:
         run: Run,
         start: Callable[[Spec], Child],
         ready: Callable[[str], bool],
-        now: Callable[[], float],
+        clock: Clock,
         tell: Callable[[Run], None],
     ) -> None:
-        self._run, self._start, self._ready, self._now = run, start, ready, now
+        self._run, self._start, self._ready, self._clock = run, start, ready, clock
         self._tell = tell
         self.wards = [Ward(spec) for spec in run.specs]
         self._stage = 0
@@ -160,9 +163,10 @@ class Supervisor:
             status = ward.child.poll()
             if status is None:
                 return
-            ward.ended(status, self._now())
-        if not ward.over and ward.spec.stage <= self._stage and self._now() >= ward.start_at:
-            ward.started(self._start(ward.spec), self._now())
+            ward.ended(status, self._clock.now())
+        due = ward.spec.stage <= self._stage and self._clock.now() >= ward.start_at
+        if due and not ward.over:
+            ward.started(self._start(ward.spec), self._clock)
             log.info("started %s", ward.spec.name)
 
     def _stage_is_ready(self) -> bool:
@@ -210,7 +214,7 @@ def main() -> int:
         signal.signal(number, lambda number, _: stopping.append(number))
     run = msgspec.structs.replace(run, supervisor=processes.of_pid(os.getpid()))
     supervisor = Supervisor(
-        run, start_service, is_ready, time.time, lambda now: record.write(root, now)
+        run, start_service, is_ready, SystemClock(), lambda now: record.write(root, now)
     )
     supervisor.tell()
     try:

@@ -12,15 +12,19 @@ from models.forecaster.data.series import Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, from_log
 from models.forecaster.port import HORIZONS_MIN
-from models.sim.apps import F64
+from models.sim.apps import F32, F64
 from models.sim.describe.errors import InputError
 
 I64 = NDArray[np.int64]
 
 _PLACES: Final = [AHEAD_MIN.index(horizon) for horizon in HORIZONS_MIN]
 _PEAK: Final = 3
-_AT_ONCE: Final = 2048
-"""Rows of one call at most, which bounds memory when months are scored."""
+_FED: Final = ("past", "future", "static")
+_BLOCK: Final = 32
+"""Rows of each call, padded: what is said of a row must not depend on who else is asked about.
+
+Products of other sizes are rounded in other ways, in the last bits.
+"""
 
 
 class Said(NamedTuple):
@@ -35,7 +39,7 @@ class Said(NamedTuple):
 
 
 class Session:
-    """An ONNX file that is open; one call answers for all rows."""
+    """An ONNX file that is open; it answers for many rows at once."""
 
     def __init__(self, path: Path, threads: int = 1) -> None:
         if not path.exists():
@@ -47,21 +51,22 @@ class Session:
     def say(self, inputs: Inputs) -> Said:
         """What is to come at each origin."""
         rows = inputs.scale.size
-        pieces = [self._call(inputs, first) for first in range(0, rows, _AT_ONCE)]
-        logs = np.concatenate([piece[0] for piece in pieces])[:, _PLACES].astype(np.float64)
-        hidden = np.concatenate([piece[1] for piece in pieces])[:, _PLACES]
+        pieces = [self._call(inputs, first) for first in range(0, max(rows, 1), _BLOCK)]
+        logs = np.concatenate([piece[0] for piece in pieces])[:rows, _PLACES].astype(np.float64)
+        hidden = np.concatenate([piece[1] for piece in pieces])[:rows, _PLACES]
         values = from_log(inputs, logs)
         return Said(values[..., :_PEAK], values[..., _PEAK], hidden.astype(np.float64))
 
     def _call(self, inputs: Inputs, first: int) -> list[NDArray[np.float32]]:
-        some = slice(first, first + _AT_ONCE)
-        feed = {
-            "past": inputs.past[some],
-            "future": inputs.future[some],
-            "static": inputs.static[some],
-        }
+        some = slice(first, first + _BLOCK)
+        feed = {name: _padded(getattr(inputs, name)[some]) for name in _FED}
         answer: list[NDArray[np.float32]] = self._session.run(["quantiles", "hidden"], feed)
         return answer
+
+
+def _padded(values: F32) -> F32:
+    missing = _BLOCK - values.shape[0]
+    return np.pad(values, [(0, missing), *[(0, 0)] * (values.ndim - 1)])
 
 
 def now(series: Sequence[Series]) -> Inputs:

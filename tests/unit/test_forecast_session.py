@@ -16,7 +16,7 @@ def test_an_answer_is_the_same_bits_alone_and_among_others(rows: int) -> None:
     session = load_artefact().session
     inputs = encode(series(days(9)), np.arange(11_000, 11_100))
     together = session.say(inputs)
-    some = session.say(Inputs(*(part[40 : 40 + rows] for part in inputs)))
+    some = session.say(Inputs._make(part[40 : 40 + rows] for part in inputs))
     np.testing.assert_array_equal(some.values, together.values[40 : 40 + rows])
     np.testing.assert_array_equal(some.hidden, together.hidden[40 : 40 + rows])
 

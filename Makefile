@@ -14,7 +14,7 @@ TRACES ?= ../shared/traces/dev
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test test-pure test-real warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
+.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
 	bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -48,7 +48,7 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 	@echo "run: all is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/running.md"
 
 test: warm ## run the tests: what needs no server beside what runs on a real Kafka and Prometheus
-	@$(MAKE) -j2 --output-sync=line test-pure test-real
+	@$(MAKE) -j2 test-pure test-real-aside
 
 test-pure: setup ## the tests that need no server
 	@echo "test-pure: tests/unit, tests/contract and tests/behaviour"
@@ -57,6 +57,13 @@ test-pure: setup ## the tests that need no server
 test-real: setup ## the tests on a real Kafka and a real Prometheus
 	@echo "test-real: tests/integration and tests/e2e"
 	@$(BIN)/pytest -q tests/integration tests/e2e
+
+# Dots of two runs in one line help nobody: the second is shown when it is done.
+test-real-aside: setup
+	@mkdir -p .hirl
+	@echo "test-real: tests/integration and tests/e2e at the same time, for now into .hirl/test-real.log"
+	@$(MAKE) test-real > .hirl/test-real.log 2>&1 || { cat .hirl/test-real.log; exit 1; }
+	@cat .hirl/test-real.log
 
 # Compiled kernels are kept between runs; two processes at once would each compile them.
 warm: setup
@@ -102,7 +109,7 @@ layers: setup ## import-linter: who may import whom
 checks: lint types layers
 
 presubmit: setup ## everything a change must pass
-	@$(MAKE) -j2 --output-sync=line checks warm
+	@$(MAKE) -j2 checks warm
 	@$(MAKE) test
 
 format: setup ## rewrite the code as lint wants it

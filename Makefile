@@ -110,7 +110,7 @@ checks: lint types layers
 
 presubmit: setup ## everything a change must pass
 	@$(MAKE) -j2 checks warm
-	@$(MAKE) test
+	@$(MAKE) -j2 test-pure test-real-aside
 
 format: setup ## rewrite the code as lint wants it
 	@$(BIN)/ruff check --fix --quiet

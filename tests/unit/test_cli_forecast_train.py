@@ -1,5 +1,6 @@
 """`hirl train forecaster` leaves a model that serves, and the same one each time."""
 
+import inspect
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,8 @@ from services.cli.main import EXIT_BAD_INPUT, run
 from tests.unit.forecast_files import daily
 
 if TYPE_CHECKING:
-    from models.forecaster.learned.training import Args, Epoch
+    from models.forecaster.learned.args import Args
+    from models.forecaster.learned.training import Epoch
 
 Capture = pytest.CaptureFixture[str]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch: make train-env")
@@ -51,7 +53,7 @@ def parts() -> list[Part]:
 
 
 def few(epochs: int = 2) -> "Args":
-    from models.forecaster.learned.training import Args
+    from models.forecaster.learned.args import Args
 
     return Args(epochs=epochs, steps=2, batch=16, hidden=8, heads=2, threads=1)
 
@@ -89,11 +91,11 @@ def _learned(minutes: int) -> int:
     return int((~np.any(near, axis=0)).sum())
 
 
-@needs_torch
 def test_the_command_trains_as_long_as_the_network_is_meant_to_be() -> None:
-    from models.forecaster.learned.training import Args
+    from models.forecaster.learned.args import Args
 
-    assert (Args().epochs, Args().threads) == (train._EPOCHS, train._THREADS)
+    given = inspect.signature(train.forecaster).parameters
+    assert (Args().epochs, Args().threads) == (given["epochs"].default, given["threads"].default)
 
 
 def test_without_torch_one_line_says_what_to_do(

@@ -23,7 +23,8 @@ from models.sim.apps import F64
 TARGET = np.array([10.0, 20.0, 0.0, 10.0])
 LOW = np.array([8.0, 22.0, 0.0, 4.0])
 HIGH = np.array([12.0, 26.0, 0.0, 6.0])
-VALUES = arrays(np.float64, 12, elements=st.floats(0, 1e6))
+RATES = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
+VALUES = arrays(np.float64, 12, elements=RATES)
 
 
 def said(points: F64) -> F64:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from models.forecaster.data.series import Series
+from models.forecaster.learned.args import Args
 from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.pool import Pool, origins, pools
@@ -15,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the network needs torch: run `make 
 from models.forecaster.learned.export import TOLERANCE, export  # noqa: E402
 from models.forecaster.learned.network import HIGH, LOW, MEDIAN, PEAK, Outputs  # noqa: E402
 from models.forecaster.learned.session import Session  # noqa: E402
-from models.forecaster.learned.training import Args, fresh, train  # noqa: E402
+from models.forecaster.learned.training import Epoch, fresh, train  # noqa: E402
 
 TINY = Args(epochs=2, steps=3, batch=16, hidden=8, heads=2, threads=1)
 
@@ -64,10 +65,32 @@ def test_the_weights_of_variables_sum_to_one() -> None:
     assert torch.allclose(said.future_weights.sum(-1), torch.ones(4, 6))
 
 
+class Silent:
+    """Waits without a word, and remembers what was judged."""
+
+    def __init__(self) -> None:
+        self.heard: list[Epoch] = []
+
+    def step(self, epoch: int, step: int, loss: float) -> None:
+        pass
+
+    def judged(self, epoch: Epoch) -> None:
+        self.heard.append(epoch)
+
+
+def test_each_epoch_is_told_once_when_it_is_judged(tmp_path: Path) -> None:
+    learned, judged = drawn()
+    silent = Silent()
+    trained = train(TINY, learned, judged, tmp_path / "c.pt", silent)
+    assert silent.heard == trained.curve
+    train(TINY, learned, judged, tmp_path / "c.pt", silent)
+    assert silent.heard == trained.curve  # nothing is left to do
+
+
 def test_training_is_reproducible_by_seed(tmp_path: Path) -> None:
     learned, judged = drawn()
-    runs = [train(TINY, learned, judged, tmp_path / f"{i}.pt", lambda *_: None) for i in range(2)]
-    other = train(TINY._replace(seed=1), learned, judged, tmp_path / "x.pt", lambda *_: None)
+    runs = [train(TINY, learned, judged, tmp_path / f"{i}.pt", Silent()) for i in range(2)]
+    other = train(TINY._replace(seed=1), learned, judged, tmp_path / "x.pt", Silent())
     states = [run.network.state_dict() for run in (*runs, other)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     assert any(not torch.equal(states[0][name], states[2][name]) for name in states[0])
@@ -79,14 +102,15 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
     class Stop(Exception):  # noqa: N818  it is no error
         pass
 
-    def stop(epoch: int, step: int, _: float) -> None:
-        if (epoch, step) == (1, 1):
-            raise Stop
+    class Stopping(Silent):
+        def step(self, epoch: int, step: int, loss: float) -> None:  # noqa: ARG002  as the others
+            if (epoch, step) == (1, 1):
+                raise Stop
 
-    whole = train(TINY, learned, judged, tmp_path / "whole.pt", lambda *_: None)
+    whole = train(TINY, learned, judged, tmp_path / "whole.pt", Silent())
     with pytest.raises(Stop):
-        train(TINY, learned, judged, tmp_path / "cut.pt", stop)
-    resumed = train(TINY, learned, judged, tmp_path / "cut.pt", lambda *_: None)
+        train(TINY, learned, judged, tmp_path / "cut.pt", Stopping())
+    resumed = train(TINY, learned, judged, tmp_path / "cut.pt", Silent())
     assert resumed.curve == whole.curve
     one, other = whole.network.state_dict(), resumed.network.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -95,7 +119,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
     learned, judged = drawn()
     args = TINY._replace(epochs=4, steps=25, learning_rate=1e-2)
-    curve = train(args, learned, judged, tmp_path / "c.pt", lambda *_: None).curve
+    curve = train(args, learned, judged, tmp_path / "c.pt", Silent()).curve
     assert curve[-1].judged < 0.9 * curve[0].judged
 
 

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import Series
-from models.forecaster.data.tables import I64
+from models.forecaster.data.series import I64, Series
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from models.forecaster.data.axes import checked_step, parsed_seconds
 from models.forecaster.data.rows import first_minute, minute_columns, minute_values, row_each
-from models.forecaster.data.series import Mask
+from models.forecaster.data.series import I64, Mask
 from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
-from models.forecaster.data.tables import I64, TIME_NAMES, Table
+from models.forecaster.data.tables import TIME_NAMES, Table
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError, input_error
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from models.sim.apps import F64
 
+I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 ALWAYS: Final = -(2**40)

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from models.forecaster.data.tables import I64
+from models.forecaster.data.series import I64
 from models.sim.apps import F64
 
 UNDATED_ORIGIN: Final = "2021-08-02"

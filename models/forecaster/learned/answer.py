@@ -1,13 +1,13 @@
 """What the network says about each row now, corrected, and where it had better say nothing."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.forecaster.data.series import Mask
 from models.forecaster.learned.corrector import Artefact as Corrector
 from models.forecaster.learned.corrector import correct
-from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.inputs import LEAST_HISTORY_MIN, Inputs
 from models.forecaster.port import HORIZONS_MIN, MEDIAN, QUANTILES, Texts
 from models.sim.apps import F64, I32
 
@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     # It loads onnxruntime, which only those who serve the model need.
     from models.forecaster.learned.session import Said
 
-LEAST_HISTORY_MIN: Final = 180
-"""As in training: what is younger has no past to speak of."""
 FAILED, UNSEEN, SHORT, NO_NUMBER = "model-failed", "nothing-seen", "short-history", "no-number"
 """Why the network's answer is not used."""
-
-Mask = NDArray[np.bool_]
 
 
 class Network(Protocol):

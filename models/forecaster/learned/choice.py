@@ -9,13 +9,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.forecaster.data.series import I64, Mask
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
-
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 LEARNED: Final = 0
 """Place of the learned model among the candidates."""

@@ -11,8 +11,8 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.forecaster.data.series import Mask
 from models.forecaster.learned.scores import (
     DOWN,
     PEAK,
@@ -31,8 +31,6 @@ from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
 from models.jit import kernel
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
-
-Mask = NDArray[np.bool_]
 
 _WITHIN: Final = QUANTILES[HIGH]
 

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.learned import corrector
 from models.forecaster.learned.answer import Network
 from models.forecaster.learned.encode import encode
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
-
-I64 = NDArray[np.int64]
 
 FITTED_SHARE: Final = 0.7
 """Of the minutes of each series; the others judge."""

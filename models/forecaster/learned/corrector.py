@@ -13,11 +13,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from models.forecaster.data.series import Mask
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError, input_error
-
-Mask = NDArray[np.bool_]
 
 ERRORS: Final = 12
 """Last errors that are looked at, the newest first."""

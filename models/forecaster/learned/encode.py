@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.learned.inputs import (
     AHEAD_MIN,
     FUTURE,
@@ -18,13 +17,12 @@ from models.forecaster.learned.inputs import (
     PAST_WINDOWS,
     STATIC,
     Inputs,
+    joined,
 )
 from models.forecaster.learned.occasions import Occasions, occasions_of
 from models.forecaster.learned.window_means import WindowMeans
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES
-
-I64 = NDArray[np.int64]
 
 HISTORY_MIN: Final = 8 * DAY_MINUTES
 """Minutes before an origin that can have an influence on its inputs, announcements apart."""
@@ -70,7 +68,7 @@ class _Level(NamedTuple):
 def encode(series: Series, at: I64) -> Inputs:
     """The inputs at some origins; an origin is the last minute that is known."""
     reader = _Reader([series])
-    return _joined([reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)])
+    return joined([reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)])
 
 
 def encode_last(series: Sequence[Series]) -> Inputs:
@@ -79,7 +77,7 @@ def encode_last(series: Sequence[Series]) -> Inputs:
     for place, each in enumerate(series):
         alike.setdefault((each.calendar, each.rps.size), []).append(place)
     groups = [p[i : i + _ROWS] for p in alike.values() for i in range(0, len(p), _ROWS)]
-    found = _joined([_last([series[place] for place in group]) for group in groups])
+    found = joined([_last([series[place] for place in group]) for group in groups])
     order = np.argsort(np.concatenate(groups))
     return Inputs._make(column[order] for column in found)
 
@@ -87,10 +85,6 @@ def encode_last(series: Sequence[Series]) -> Inputs:
 def _last(series: Sequence[Series]) -> Inputs:
     at = series[0].rps.size - 1
     return _Reader(series, max(0, at - DAY_MINUTES)).read(np.full(len(series), at))
-
-
-def _joined(parts: Sequence[Inputs]) -> Inputs:
-    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 class _Reader:

@@ -9,21 +9,19 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.forecaster.calendar import Calendar, CalendarState
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.learned import memory as remembered
 from models.forecaster.learned.answer import (
-    LEAST_HISTORY_MIN,
     Answer,
     Model,
     ask,
     corrected,
 )
 from models.forecaster.learned.encode import encode, encode_last
-from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.inputs import LEAST_HISTORY_MIN, Inputs, joined
 from models.forecaster.learned.memory import Memory, Noted, Settings
 from models.forecaster.learned.record import (
     Record,
@@ -47,8 +45,6 @@ Each costs a forecast of every row; half of it leaves hardly enough scores to be
 """
 
 _ROUGHLY: Final = np.array([0.5, 1.0, 2.0])
-
-I64 = NDArray[np.int64]
 
 
 class Given(NamedTuple):
@@ -190,5 +186,4 @@ class Learned:
 
 def _encoded(series: Sequence[tuple[Series, I64]]) -> Inputs:
     """The inputs of some series at some origins of each, one series after the other."""
-    parts = [encode(each, at) for each, at in series]
-    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return joined([encode(each, at) for each, at in series])

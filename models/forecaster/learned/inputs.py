@@ -4,12 +4,16 @@ Everything about traffic is the logarithm of a ratio to the recent level, so the
 same for ten requests a minute and for a million.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from models.sim.apps import F32, F64
 
+LEAST_HISTORY_MIN: Final = 180
+"""Minutes that are known before an origin, in training and in serving: a younger series has no past
+to speak of."""
 AHEAD_MIN: Final = (5, 10, 15, 20, 25, 30)
 """Minutes ahead that the decoder walks through; the served horizons are among them."""
 PAST_WINDOWS: Final = (
@@ -86,6 +90,11 @@ class Inputs(NamedTuple):
     """[B] recent level; NaN where nothing was seen in the last day, so nothing can be said."""
     offset: F64
     """[B] what is added to values and scale before a logarithm is taken."""
+
+
+def joined(parts: Sequence[Inputs]) -> Inputs:
+    """The origins of one part after those of the other."""
+    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def to_log(inputs: Inputs, values: F64) -> F64:

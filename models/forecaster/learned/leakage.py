@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.forecaster.data.series import Series
-from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, Inputs
+from models.forecaster.data.series import I64, Series
+from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, Inputs, joined
 
-I64 = NDArray[np.int64]
 Numbers = NDArray[np.float32] | NDArray[np.float64]
 Encode = Callable[[Series, I64], Inputs]
 
@@ -32,7 +31,7 @@ def leaks(encode: Encode, series: Series, at: I64, tolerance: float = 1e-5) -> l
     """The variables that differ between encoding at once and encoding as-of, the worst first."""
     whole = encode(series, at)
     single = [encode(series.until(int(origin) + 1), at[i : i + 1]) for i, origin in enumerate(at)]
-    as_of = Inputs(*(np.concatenate(columns) for columns in zip(*single, strict=True)))
+    as_of = joined(single)
     found = [
         *_differing("past", PAST, whole.past, as_of.past, tolerance),
         *_differing("future", FUTURE, whole.future, as_of.future, tolerance),

@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.forecaster.data.series import Announced, Mask
+from models.forecaster.data.series import I64, Announced, Mask
 from models.forecaster.learned.window_means import WindowMeans
 from models.sim.apps import F64
-
-I64 = NDArray[np.int64]
 
 HOLIDAY: Final = "holiday"
 """Entries of this kind are days off and no events."""

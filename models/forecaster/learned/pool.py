@@ -5,20 +5,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from models.forecaster.data.series import Mask, Series
+from models.forecaster.data.series import I64, Mask, Series
 from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, to_log
+from models.forecaster.learned.inputs import AHEAD_MIN, LEAST_HISTORY_MIN, Inputs, to_log
+from models.forecaster.score.windows import origins as known_origins
 from models.sim.apps import F32, F64
-
-I64 = NDArray[np.int64]
 
 MOST_WINDOWS: Final = 60_000
 """Of one part; beyond it origins are thinned out."""
-FEWEST_BEFORE_MIN: Final = 180
-"""Minutes of a series that an origin has at least before it."""
 _LARGEST: Final = 6.0
 """Of a target, as a logarithm."""
 _BLOCK_MIN: Final = 360
@@ -56,9 +52,7 @@ def pools(parts: Iterable[Part], seed: int) -> tuple[Pool, Pool]:
 
 def origins(series: Series, end_min: int) -> I64:
     """Minutes of a series before `end_min` at which something is known, and can be checked."""
-    minutes = np.arange(FEWEST_BEFORE_MIN, min(end_min, series.rps.size) - _AHEAD)
-    at_step = (minutes + 1) % series.step_min == 0
-    return np.asarray(minutes[at_step & ~series.missing[minutes]])
+    return known_origins(series, LEAST_HISTORY_MIN, min(end_min, series.rps.size) - _AHEAD)
 
 
 def _part(part: Part, drawn: np.random.Generator, *, judging: bool) -> Pool:

@@ -10,6 +10,8 @@ import torch
 from matplotlib.figure import Figure
 
 from models.forecaster.data.axes import stamp
+from models.forecaster.learned import training
+from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import (
     CARD,
     CURVES,
@@ -22,7 +24,7 @@ from models.forecaster.learned.artefact import (
 from models.forecaster.learned.corpus import KEPT_OUT, Part
 from models.forecaster.learned.export import export
 from models.forecaster.learned.pool import Pool, pools
-from models.forecaster.learned.training import Args, Epoch, Trained, train
+from models.forecaster.learned.training import Epoch, Trained, train
 from models.sim.describe.errors import InputError
 
 SIMULATED: Final = "nothing recorded"
@@ -31,19 +33,11 @@ Clock = Callable[[], float]
 """Seconds from any beginning."""
 
 
-class Watch(Protocol):
-    """Somebody who waits for it."""
+class Watch(training.Watch, Protocol):
+    """Somebody who waits for it, from the data on."""
 
     def part(self, part: Part) -> None:
         """A part of the corpus is there."""
-        ...
-
-    def step(self, epoch: int, step: int, loss: float) -> None:
-        """A step is done; the loss is the mean of its epoch so far."""
-        ...
-
-    def judged(self, epoch: Epoch) -> None:
-        """An epoch is over."""
         ...
 
 
@@ -63,9 +57,7 @@ def produce(parts: Iterable[Part], order: Order, watch: Watch, clock: Clock) -> 
     resumed = order.checkpoint.exists()
     began, met = clock(), list[Part]()
     learned, judged = pools(_noted(parts, met, watch), order.args.seed)
-    report = _Reporter(order.checkpoint, watch)
-    trained = train(order.args, learned, judged, order.checkpoint, report)
-    watch.judged(trained.curve[-1])
+    trained = train(order.args, learned, judged, order.checkpoint, watch)
     order.folder.mkdir(parents=True, exist_ok=True)
     parity = export(trained.network, order.folder / NETWORK)
     strip(order.folder / NETWORK)
@@ -96,19 +88,6 @@ def _check_resumable(order: Order) -> None:
             f"{order.checkpoint}: of a run with other settings; "
             "give the settings it had, or --fresh to begin anew"
         )
-
-
-class _Reporter:
-    """Passes steps on, and what the epoch before was judged, which its checkpoint says."""
-
-    def __init__(self, checkpoint: Path, watch: Watch) -> None:
-        self._checkpoint, self._watch = checkpoint, watch
-
-    def __call__(self, epoch: int, step: int, loss: float) -> None:
-        if step == 0 and epoch > 0:
-            curve = torch.load(self._checkpoint, weights_only=False)["curve"]
-            self._watch.judged(Epoch(*curve[-1]))
-        self._watch.step(epoch, step, loss)
 
 
 def _noted(parts: Iterable[Part], met: list[Part], watch: Watch) -> Iterator[Part]:

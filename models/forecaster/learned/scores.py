@@ -9,13 +9,11 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.forecaster.data.series import I64
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.jit import kernel
 from models.sim.apps import F32, F64
-
-I64 = NDArray[np.int64]
 
 SCORES: Final = 288
 """Scores that are remembered per row, horizon and edge."""

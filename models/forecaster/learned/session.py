@@ -1,6 +1,5 @@
 """The trained network at work: inputs in, quantiles out, by onnxruntime. No torch."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -8,14 +7,10 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from models.forecaster.data.series import Series
-from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, from_log
 from models.forecaster.port import HORIZONS_MIN
 from models.sim.apps import F32, F64
 from models.sim.describe.errors import InputError
-
-I64 = NDArray[np.int64]
 
 _PLACES: Final = [AHEAD_MIN.index(horizon) for horizon in HORIZONS_MIN]
 _PEAK: Final = 3
@@ -67,9 +62,3 @@ class Session:
 def _padded(values: F32) -> F32:
     missing = _BLOCK - values.shape[0]
     return np.pad(values, [(0, missing), *[(0, 0)] * (values.ndim - 1)])
-
-
-def now(series: Sequence[Series]) -> Inputs:
-    """The inputs at the end of each of some series: a round of a service."""
-    parts = [encode(each, np.array([each.rps.size - 1])) for each in series]
-    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -4,14 +4,14 @@ Deterministic by seed for one number of threads. Each epoch ends with a checkpoi
 was stopped goes on from it and ends as if it had not been.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from models.forecaster.learned.args import Args
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.network import Shape, TemporalFusionTransformer
 from models.forecaster.learned.pool import Pool
@@ -21,32 +21,6 @@ LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 _KEPT: Final = 0.998
 """Of the averaged weights per step; they are what is judged and shipped."""
 _JUDGED_AT_ONCE: Final = 4096
-
-
-class Args(NamedTuple):
-    """How a model is trained; part of its card."""
-
-    seed: int = 0
-    epochs: int = 16
-    steps: int = 220
-    """Per epoch."""
-    batch: int = 512
-    learning_rate: float = 3e-3
-    weight_decay: float = 1e-3
-    patience: int = 6
-    """Epochs without a better judgement after which it stops."""
-    hidden: int = 32
-    heads: int = 4
-    dropout: float = 0.15
-    threads: int = 1
-    anonymous: float = 0.1
-    """Share of windows in which priority and domain are not told."""
-    uncalendared: float = 0.05
-    """Share of windows in which nothing is told of the calendar."""
-    young: float = 0.05
-    """Share of windows without yesterday and last week, as of a service that is new."""
-    clockless: float = 0.15
-    """Share of windows in which the time is not told: few events are soon learned by their hour."""
 
 
 class Epoch(NamedTuple):
@@ -59,8 +33,16 @@ class Epoch(NamedTuple):
     """Loss on the windows that are kept for judging."""
 
 
-Report = Callable[[int, int, float], None]
-"""Told epoch, step and loss after each step."""
+class Watch(Protocol):
+    """Somebody who waits for it."""
+
+    def step(self, epoch: int, step: int, loss: float) -> None:
+        """A step is done; the loss is the mean of its epoch so far."""
+        ...
+
+    def judged(self, epoch: Epoch) -> None:
+        """An epoch is over."""
+        ...
 
 
 class Trained(NamedTuple):
@@ -70,7 +52,7 @@ class Trained(NamedTuple):
     curve: list[Epoch]
 
 
-def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, report: Report) -> Trained:
+def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, watch: Watch) -> Trained:
     """Train, or go on from the checkpoint if there is one."""
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(mode=True)
@@ -82,8 +64,10 @@ def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, report: Rep
         loss = 0.0
         for step, rows in enumerate(run.draws(chances)):
             loss += run.step(_batch(learned, rows))
-            report(epoch, step, loss / (step + 1))
-        run.close(Epoch(epoch, loss / args.steps, run.judge(judged)))
+            watch.step(epoch, step, loss / (step + 1))
+        closed = Epoch(epoch, loss / args.steps, run.judge(judged))
+        run.close(closed)
+        watch.judged(closed)
     return run.best()
 
 

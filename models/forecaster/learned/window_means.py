@@ -1,12 +1,10 @@
 """Means of any windows of a series, by cumulative sums."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.forecaster.data.series import I64
 from models.jit import kernel
 from models.sim.apps import F64
-
-I64 = NDArray[np.int64]
 
 
 class WindowMeans:

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from models.forecaster.data.tables import I64, read_table
+from models.forecaster.data.series import I64
+from models.forecaster.data.tables import read_table
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError, input_error
 

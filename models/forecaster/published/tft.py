@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.forecaster.data.tables import I64
+from models.forecaster.data.series import I64
 from models.forecaster.learned.network import MEDIAN, Shape, TemporalFusionTransformer
 from models.forecaster.published.protocols import Batch, Data, starts_of
 from models.sim.apps import F64

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, QUANTILES
 from models.forecaster.score.contest import Served, choose
 from models.forecaster.score.peers.learned import Learned, said_at
 from models.forecaster.score.peers.port import Absent, Fitted, Peer
-from models.forecaster.score.windows import I64, LEAST_HISTORY_MIN, origins
+from models.forecaster.score.windows import LEAST_HISTORY_MIN, origins
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 from models.sim.describe.timeline import DAY_MINUTES

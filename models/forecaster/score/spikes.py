@@ -17,10 +17,10 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from models.forecaster.data.series import Announced, Mask, Series
+from models.forecaster.data.series import I64, Announced, Mask, Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN
 from models.forecaster.score.peers.floors import mean_of_last
-from models.forecaster.score.windows import I64, Windows
+from models.forecaster.score.windows import Windows
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 

@@ -3,14 +3,11 @@
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.port import HORIZONS_MIN
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
-
-I64 = NDArray[np.int64]
 
 TEST_SHARE: Final = 0.2
 """The last part of a series is scored unless somebody says from when on."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
+from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import Card
 from models.forecaster.learned.corpus import RECORDED, Part, corpus
 from models.sim.describe.config import load_cluster
@@ -28,8 +29,7 @@ EXAMPLES = (
     "Examples: [bold]hirl train forecaster[/bold] learns from simulated months alone, "
     "[bold]hirl train forecaster --traces ../traces --seed 1 --out .hirl/model[/bold]"
 )
-_EPOCHS = 16
-_THREADS = 1
+_DEFAULTS: Final = Args()
 
 
 def _trace_folder(path: Path | None) -> Path | None:
@@ -80,8 +80,8 @@ def forecaster(
     traces: TracesOption = None,
     out: OutOption = Path(".hirl/models/forecaster"),
     seed: SeedOption = 0,
-    epochs: EpochsOption = _EPOCHS,
-    threads: ThreadsOption = _THREADS,
+    epochs: EpochsOption = _DEFAULTS.epochs,
+    threads: ThreadsOption = _DEFAULTS.threads,
     resume: ResumeOption = True,
 ) -> None:
     """Train the forecaster on simulated months and recorded traffic.
@@ -92,7 +92,6 @@ def forecaster(
     _check_torch()
     # Only here: torch is not installed where models run.
     from models.forecaster.learned.produce import Order, produce  # noqa: PLC0415
-    from models.forecaster.learned.training import Args  # noqa: PLC0415
 
     console = Console(emoji=False)
     if not resume:

@@ -8,18 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs, flat, from_log, to_log
 from models.forecaster.port import QUANTILES
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
-from models.forecaster.score.windows import (
-    I64,
-    LEAST_HISTORY_MIN,
-    origins,
-    sample,
-    targets,
-)
+from models.forecaster.score.windows import LEAST_HISTORY_MIN, origins, sample, targets
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 

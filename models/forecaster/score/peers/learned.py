@@ -4,13 +4,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.learned.conformal import Calibrated, replay
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.session import Said, Session
 from models.forecaster.score.peers.port import Absent, Fitted
-from models.forecaster.score.windows import I64
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 

@@ -2,9 +2,8 @@
 
 from typing import Final, NamedTuple, Protocol
 
-from models.forecaster.data.series import Series
+from models.forecaster.data.series import I64, Series
 from models.forecaster.port import HORIZONS_MIN, QUANTILES
-from models.forecaster.score.windows import I64
 from models.sim.apps import F64
 
 H: Final = len(HORIZONS_MIN)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.forecaster.data.axes import stamp
 from models.forecaster.data.load import load
 from models.forecaster.learned import correcting, corrector
 from models.forecaster.learned.artefact import CARD, CORRECTOR, NETWORK, SHIPPED
@@ -23,6 +24,16 @@ def test_simulated_months_are_read_back_as_they_were_written(tmp_path: Path) -> 
     assert len(read) == 5
     assert {each.rps.size for each in read} == {10 * 1440}
     assert all(each.step_min == 1 for each in read)
+
+
+def test_months_of_several_seeds_and_apps_begin_on_the_same_day(tmp_path: Path) -> None:
+    out = tmp_path / "months.csv"
+    args = ["world", "months", "--out", str(out), "--days", "3", "--apps", "60"]
+    assert run([*args, "--seeds", "2", "--singles", "1"]) == 0
+    read = load(out)
+    assert len(read) == 2 * (5 + 1)
+    assert {stamp(each.origin_min * 60)[:10] for each in read} == {"2024-01-01"}
+    assert sum("-app-" in each.name for each in read) == 2
 
 
 class Biased:

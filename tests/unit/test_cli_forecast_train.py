@@ -31,11 +31,15 @@ class Heard:
 
     def __init__(self) -> None:
         self.parts: list[str] = []
+        self.seeds: list[int] = []
         self.steps: list[tuple[int, int]] = []
         self.epochs: list[int] = []
 
     def part(self, part: Part) -> None:
         self.parts.append(part.name)
+
+    def begun(self, seed: int) -> None:
+        self.seeds.append(seed)
 
     def step(self, epoch: int, step: int, loss: float) -> None:
         assert np.isfinite(loss)
@@ -63,12 +67,14 @@ def few(epochs: int = 2) -> "Args":
 def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_path: Path) -> None:
     from models.forecaster.learned.produce import Order, produce
 
-    order = Order(few(), tmp_path / "model", tmp_path / "checkpoint.pt", "hirl train forecaster")
+    order = Order(few(), tmp_path / "model", tmp_path / "on-the-way", "hirl train forecaster")
     heard = Heard()
     card = produce(parts(), order, heard, time.monotonic)
     assert heard.parts == ["simulated", "recorded"]
-    assert heard.steps == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert heard.epochs == [0, 1]
+    assert heard.seeds == [0, 1]
+    assert heard.steps == [(0, 0), (0, 1), (1, 0), (1, 1)] * 2
+    assert heard.epochs == [0, 1, 0, 1]
+    assert [len(curve) for curve in card.curves] == [2, 2]
     assert [each.windows for each in card.learned] == [_learned(4000), _learned(3200)]
     assert card.trained_until == "1970-01-04 05:20"
     artefact = load_artefact(tmp_path / "model")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models.forecaster.learned.conformal import Settings, replay, step
 from models.forecaster.learned.coverage import coverage, covered
-from models.forecaster.learned.scores import State, start
+from models.forecaster.learned.scores import Pace, State, start
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
@@ -75,6 +75,21 @@ def test_a_change_of_regime_is_survived_in_the_first_hour_and_over_within_four(
     assert np.mean(first) >= 0.65
     assert np.mean(first, axis=0).min() >= 0.65
     assert np.abs(np.mean(later) - 0.8) < 0.05
+
+
+def widest_after_a_jump(settings: Settings) -> float:
+    """Widest five-minute interval of the hour after calm traffic doubled, over the usual one."""
+    noise = np.random.default_rng(0).normal(0.0, 0.02, MINUTES)
+    came = 200.0 * np.where(np.arange(MINUTES) >= CHANGE, 2.0, 1.0) * np.exp(noise)
+    said = np.repeat((came[:, None] * [0.97, 1.0, 1.03])[:, None], len(HORIZONS_MIN), axis=1)
+    found = replay(said, came, settings=settings).values[:, 0]
+    widths = (found[:, HIGH] - found[:, LOW]) / found[:, MEDIAN]
+    return float(widths[CHANGE : CHANGE + 60].max() / np.median(widths[CHANGE - 600 : CHANGE]))
+
+
+def test_a_jump_is_not_taken_for_unrest() -> None:
+    assert widest_after_a_jump(Settings()) < 5.0
+    assert widest_after_a_jump(Settings(pace=Pace(most_wrong=1e9))) > 8.0
 
 
 def test_without_it_unrest_breaks_the_promise() -> None:

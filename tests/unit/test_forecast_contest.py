@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.forecaster.data.series import Announced, Series
-from models.forecaster.learned.session import Session
-from models.forecaster.score.contest import choose, contest
+from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.session import Said, Session
+from models.forecaster.score.contest import choose, contest, steps_of
 from models.forecaster.score.one_shot import speak
 from models.forecaster.score.peers.boosted import Boosted
 from models.forecaster.score.peers.floors import FLOORS
-from models.forecaster.score.peers.learned import Learned, said_at
+from models.forecaster.score.peers.learned import Learned
 from models.forecaster.score.peers.port import Absent
 from models.forecaster.score.windows import Windows, windows
 from tests.unit.forecast_files import Told, daily
@@ -44,8 +45,7 @@ def test_what_the_learned_peer_says_does_not_change_with_what_comes_later(
     origin = at // step * step + step - 1
     early = np.arange(origin - 20 * step, origin + 1, step)
     later = series._replace(rps=np.where(np.arange(2200) > origin, 7.0, series.rps))
-    session = cast(Session, Told())
-    first, second = said_at(session, series, early), said_at(session, later, early)
+    first, second = learned().said_at(series, early), learned().said_at(later, early)
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -72,6 +72,40 @@ def test_who_serves_does_not_depend_on_the_test() -> None:
     other = series._replace(rps=np.where(np.arange(MINUTES) >= 3000, chaos, series.rps))
     peers = (learned(1.02), *FLOORS)
     assert choose(series, 3000, peers) == choose(other, 3000, peers)
+
+
+def test_a_contest_chooses_by_what_the_model_said_before_the_test_and_by_nothing_else() -> None:
+    series, peers = series_of(), (learned(1.02), *FLOORS)
+    chaos = np.random.default_rng(1).uniform(0, 1e4, MINUTES)
+    other = series._replace(rps=np.where(np.arange(MINUTES) >= 3000, chaos, series.rps))
+    served = {contest(each, made(each, 3000), peers).served for each in (series, other)}
+    assert served == {choose(series.until(3000), 3000, peers)}
+
+
+class Counted:
+    """A session that notes how many rows it is asked about."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def say(self, inputs: Inputs) -> Said:
+        self.rows += inputs.scale.size
+        return Told().say(inputs)
+
+
+def test_in_a_contest_the_network_is_asked_about_each_minute_once() -> None:
+    series, session = series_of(1440), Counted()
+    contest(series, made(series), (Learned(cast(Session, session)), *FLOORS))
+    assert 0 < session.rows <= 1440
+
+
+def test_a_bar_of_a_contest_rises_to_its_end_and_moves_within_the_learned_model() -> None:
+    series, peers, steps = series_of(10 * 1440), (learned(), *FLOORS), list[int]()
+    contest(series, made(series), peers, steps.append)
+    assert sum(steps) == steps_of(peers)
+    assert min(steps) >= 0
+    assert max(steps) <= steps_of(peers) / (len(peers) + 1)
+    assert sum(step > 0 for step in steps) > len(peers) + 1
 
 
 def test_without_a_learned_model_the_best_rule_serves_and_says_so() -> None:
@@ -106,7 +140,7 @@ def test_one_forecast_is_that_of_the_last_window() -> None:
     peers = (learned(), *FLOORS)
     spoken = speak(series, 3000, peers)
     assert (spoken.at, spoken.served.model) == (2999, "tft")
-    expected = said_at(peers[0].session, series.until(3000), np.array([2999]))
+    expected = learned().said_at(series.until(3000), np.array([2999]))
     np.testing.assert_array_equal(spoken.values, expected.values[0])
     assert (spoken.peak >= spoken.values[:, 2]).all()
 

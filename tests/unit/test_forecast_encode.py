@@ -133,6 +133,32 @@ def test_an_announcement_counts_from_the_minute_it_was_made() -> None:
     assert both.static[:, STATIC.index("announces")].tolist() == [0.0, 1.0]
 
 
+def with_sale(comes: int, minutes: int) -> Series:
+    """Announced to double steady traffic from minute 2000 for 40; it comes at another."""
+    rps = np.full(3000, 100.0)
+    rps[comes : comes + 40] *= 2.0
+    return series(rps[:minutes], Announced(2000, 2040, 2.0, "sale"))
+
+
+def test_an_announced_change_is_expected_until_it_is_seen() -> None:
+    before = future(at_end(with_sale(2000, 1986)), "promised_change")
+    np.testing.assert_allclose(before, np.log([1, 1, 2, 2, 2, 2]), atol=0.02)
+    under_way = future(at_end(with_sale(2000, 2005)), "promised_change")
+    np.testing.assert_allclose(under_way, 0.0, atol=0.02)
+    late = future(at_end(with_sale(2010, 2005)), "promised_change")
+    np.testing.assert_allclose(late, np.log(2), atol=0.02)
+
+
+def test_an_event_that_came_early_is_not_expected_once_more() -> None:
+    early = future(at_end(with_sale(1980, 1995)), "promised_change")
+    np.testing.assert_allclose(early, 0.0, atol=0.02)
+
+
+def test_the_end_of_an_event_is_expected_as_its_beginning_was() -> None:
+    ending = future(at_end(with_sale(2000, 2036)), "promised_change")
+    np.testing.assert_allclose(ending, -np.log([2, 2, 2, 2, 2, 2]), atol=0.02)
+
+
 def test_a_holiday_is_a_day_off_and_no_event() -> None:
     day = 3 * DAY_MINUTES
     holiday = Announced(day, day + DAY_MINUTES, 1.0, "holiday")

@@ -8,6 +8,7 @@ from models.forecaster.score.spikes import (
     is_announced,
     noise_floor,
     one_per_hour,
+    pooled,
     score_spikes,
 )
 from models.forecaster.score.windows import Windows, windows
@@ -138,3 +139,34 @@ def test_who_says_nothing_finds_nothing_and_alarms_nobody() -> None:
     series = jump()
     for found in scores(series, quiet(series, at_windows(series))):
         assert (found.unannounced, found.unannounced_found, found.false_alarms) == (1, 0, 0)
+
+
+def test_series_are_pooled_by_adding_up_their_doublings_alarms_and_days() -> None:
+    series = jump((Announced(EVENT, EVENT + 120),))
+    forecast = quiet(series, at_windows(series))
+    missed = scores(series, forecast)
+    forecast[at_windows(series).at == EVENT - 15] = 30.0
+    found = scores(series._replace(name="y"), forecast)
+    median, high = pooled([*missed, *found])
+    assert (median.series, median.by, high.by) == ("all series", "p50", "p90")
+    assert (median.announced, median.announced_found, median.recall) == (2, 1, 0.5)
+    assert median.days == 2 * missed[0].days
+
+
+def test_models_are_not_pooled_with_each_other() -> None:
+    series = jump()
+    found = at_windows(series)
+    said = [score_spikes(series, name, found, quiet(series, found)) for name in ("a", "b")]
+    assert [each.model for each in pooled([*said[0], *said[1]])] == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("found", "of", "low", "high"),
+    [(8, 10, 0.490, 0.943), (0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0), (80, 100, 0.711, 0.867)],
+)
+def test_a_recall_is_as_uncertain_as_its_doublings_are_few(
+    found: int, of: int, low: float, high: float
+) -> None:
+    score = SpikeScore("x", "m", "p50", of, found, 0, 0, 0, 0, 1.0)
+    assert score.recall_interval == pytest.approx((low, high), abs=0.001)
+    assert SpikeScore("x", "m", "p50", 0, 0, 0, 0, 0, 0, 1.0).recall_interval is None

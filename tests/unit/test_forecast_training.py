@@ -13,8 +13,18 @@ from models.forecaster.learned.pool import Pool, origins, pools
 
 torch = pytest.importorskip("torch", reason="the network needs torch: run `make test-train`")
 
+from torch import nn  # noqa: E402
+
 from models.forecaster.learned.export import TOLERANCE, export  # noqa: E402
-from models.forecaster.learned.network import HIGH, LOW, MEDIAN, PEAK, Outputs  # noqa: E402
+from models.forecaster.learned.network import (  # noqa: E402
+    HIGH,
+    LOW,
+    MEDIAN,
+    PEAK,
+    Ensemble,
+    Outputs,
+    TemporalFusionTransformer,
+)
 from models.forecaster.learned.session import Session  # noqa: E402
 from models.forecaster.learned.training import Epoch, fresh, train  # noqa: E402
 
@@ -31,15 +41,20 @@ def drawn() -> tuple[Pool, Pool]:
     return pools([Part("made up", [series(0), series(1)], 1.0)], 0)
 
 
-def asked(rows: int, seed: int = 0) -> Outputs:
+def network_of(seed: int) -> TemporalFusionTransformer:
     torch.manual_seed(seed)
     network = fresh(TINY)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     network.eval()
+    return network
+
+
+def asked(rows: int, network: nn.Module | None = None) -> Outputs:
+    torch.manual_seed(rows)
     shapes = ((rows, 16, 7), (rows, 6, 20), (rows, 16))
     with torch.no_grad():
-        said: Outputs = network(*(2 * torch.randn(shape) for shape in shapes))
+        said: Outputs = (network or network_of(0))(*(2 * torch.randn(shape) for shape in shapes))
     return said
 
 
@@ -70,6 +85,9 @@ class Silent:
 
     def __init__(self) -> None:
         self.heard: list[Epoch] = []
+
+    def begun(self, seed: int) -> None:
+        pass
 
     def step(self, epoch: int, step: int, loss: float) -> None:
         pass
@@ -121,6 +139,12 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
     args = TINY._replace(epochs=4, steps=25, learning_rate=1e-2)
     curve = train(args, learned, judged, tmp_path / "c.pt", Silent()).curve
     assert curve[-1].judged < 0.9 * curve[0].judged
+
+
+def test_several_networks_say_the_mean_of_what_each_says() -> None:
+    members = [network_of(seed) for seed in range(3)]
+    apart = torch.stack([asked(4, member).quantiles for member in members])
+    assert torch.allclose(asked(4, Ensemble(members)).quantiles, apart.mean(dim=0))
 
 
 @pytest.mark.filterwarnings("ignore")

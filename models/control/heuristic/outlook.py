@@ -10,7 +10,7 @@ from models.sim.apps import F64, I32
 _SOON: Final = HORIZONS_MIN.index(5)
 """Within which pods start and, but for a stampede, nodes boot."""
 _MOST_GROWTH: Final = 4.0
-_MOST_HEADROOM: Final = 0.3
+_MOST_HEADROOM: Final = 0.1
 _LEAST: Final = 1e-6
 
 

@@ -33,7 +33,7 @@ LOST_DAY: Final = 0.4
 """Share of the seeds of which a whole day was not recorded, of any series, in over 30 days."""
 
 _MONTH_DAYS: Final = 30
-_FIRST_MONDAY: Final = 19_723 * DAY_MINUTES
+FIRST_MONDAY: Final = 19_723 * DAY_MINUTES
 """2024-01-01 00:00."""
 _WEEKS: Final = 52
 """Weeks from there in one of which a seed's months begin."""
@@ -127,7 +127,7 @@ def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
 def _origin(seed: int) -> int:
     """A Monday, because the world's week begins with one."""
     week = int(np.random.default_rng([seed, _DATE]).integers(_WEEKS))
-    return _FIRST_MONDAY + week * WEEK_MINUTES
+    return FIRST_MONDAY + week * WEEK_MINUTES
 
 
 def lose(rps: F64, seed: int, number: int) -> F64:

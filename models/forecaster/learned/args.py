@@ -7,6 +7,9 @@ class Args(NamedTuple):
     """How a model is trained; part of its card."""
 
     seed: int = 0
+    """Of the first member; the others have the following ones."""
+    members: int = 2
+    """Networks that are trained apart and averaged."""
     epochs: int = 16
     steps: int = 220
     """Per epoch."""

@@ -42,8 +42,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     kept_out: list[str]
     """Kinds of simulated events that it never saw."""
     args: dict[str, Any]
-    curve: list[tuple[int, float, float]]
-    """Epoch, loss learned and loss judged."""
+    curves: list[list[tuple[int, float, float]]]
+    """Of each member: epoch, loss learned and loss judged."""
     parity: float
     """Largest relative difference between the network and its export."""
     minutes: float

@@ -27,6 +27,9 @@ from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES
 HISTORY_MIN: Final = 8 * DAY_MINUTES
 """Minutes before an origin that can have an influence on its inputs, announcements apart."""
 _RECENT_MIN: Final = 15
+_QUIET_MIN: Final = (30, 60)
+"""Ages of the minutes that an announced change is held against: events come half an hour early."""
+_NEWEST_MIN: Final = 3
 _AROUND_MIN: Final = 7
 """Minutes around the same time of an earlier day: a single minute is mostly noise."""
 _OFFSET: Final = 0.02
@@ -164,10 +167,20 @@ class _Reader:
             "since_last": occasions.since_last(then),
             "under_way": active,
             "promised": promised,
+            "promised_change": self._promised_change(at, level, occasions, promised),
             "precedent_change": _bounded(precedent),
             "precedents": weight,
         }
         return np.stack([columns[name] for name in FUTURE], axis=-1)
+
+    def _promised_change(self, at: I64, level: _Level, occasions: Occasions, promised: F64) -> F64:
+        """What is left of the announced change since things were quiet, by what was seen of it."""
+        first, end = at[:, None] + 1 - _QUIET_MIN[1], at[:, None] + 1 - _QUIET_MIN[0]
+        change = promised - occasions.during(first, end)[1]
+        newest = self._rps.before(at, _NEWEST_MIN)[:, None]
+        made = level.change(newest, self._rps.between(first, end))
+        left = np.where(change > 0.0, np.clip(change - made, 0.0, change), 0.0)
+        return np.where(change < 0.0, np.clip(change - made, change, 0.0), left)
 
     def _around(self, minutes: I64) -> F64:
         return self._rps.between(minutes - _AROUND_MIN, minutes + _AROUND_MIN + 1)

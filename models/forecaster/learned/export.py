@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
-from models.forecaster.learned.network import TemporalFusionTransformer
 
 INPUTS: Final = ("past", "future", "static")
 OUTPUTS: Final = ("quantiles", "hidden", "attention")
@@ -20,7 +19,7 @@ TOLERANCE: Final = 1e-4
 class _Served(nn.Module):
     """The outputs that a service reads."""
 
-    def __init__(self, network: TemporalFusionTransformer) -> None:
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
@@ -29,7 +28,7 @@ class _Served(nn.Module):
         return said.quantiles, said.hidden, said.attention
 
 
-def export(network: TemporalFusionTransformer, path: Path) -> float:
+def export(network: nn.Module, path: Path) -> float:
     """Write the file; returns the largest relative difference on random inputs of several sizes."""
     served = _Served(network).eval()
     rows = torch.export.Dim("rows", min=1)

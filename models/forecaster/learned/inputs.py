@@ -53,6 +53,7 @@ FUTURE: Final = (
     "since_last",
     "under_way",
     "promised",
+    "promised_change",
     "precedent_change",
     "precedents",
 )

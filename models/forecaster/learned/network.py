@@ -8,6 +8,7 @@ follow, each with a gate that can switch it off. Quantiles cannot cross: the out
 a positive distance from the median.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import torch
@@ -195,6 +196,19 @@ class TemporalFusionTransformer(nn.Module):
         level = level + (torch.sigmoid(self.trust(future)) * future[..., self.changes]).sum(dim=-1)
         quantiles = _ordered(self.head(final), level)
         return Outputs(quantiles, final, attention, past_weights, future_weights)
+
+
+class Ensemble(nn.Module):
+    """Networks that were trained apart; what they say is averaged, as they err apart."""
+
+    def __init__(self, members: Sequence[TemporalFusionTransformer]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Outputs:
+        """The same as of one of them."""
+        said = [member(past, future, static) for member in self.members]
+        return Outputs(*(torch.stack(parts).mean(dim=0) for parts in zip(*said, strict=True)))
 
 
 def _ordered(raw: Tensor, level: Tensor) -> Tensor:

@@ -13,10 +13,14 @@ from models.forecaster.learned.inputs import AHEAD_MIN, LEAST_HISTORY_MIN, Input
 from models.forecaster.score.windows import origins as known_origins
 from models.sim.apps import F32, F64
 
-MOST_WINDOWS: Final = 60_000
+MOST_WINDOWS: Final = 100_000
 """Of one part; beyond it origins are thinned out."""
 _LARGEST: Final = 6.0
 """Of a target, as a logarithm."""
+_NEAR_MIN: Final = 45
+"""Minutes before an announced event, and after it, that are near it."""
+_NEAR_SHARE: Final = 0.5
+"""Of the windows of a series that is thinned out: what is rare would hardly be learned."""
 _BLOCK_MIN: Final = 360
 _JUDGED: Final = 10
 """Each so-manieth block of six hours is kept for judging, with nothing learned close to it."""
@@ -65,10 +69,27 @@ def _part(part: Part, drawn: np.random.Generator, *, judging: bool) -> Pool:
     pieces = []
     for series, at in zip(part.series, chosen, strict=True):
         kept = at.size if total <= most else int(np.ceil(at.size * most / total))
-        some = np.sort(drawn.choice(at, kept, replace=False)) if kept else at
+        some = at if kept == at.size else _some(series, at, kept, drawn)
         pieces.append(_encoded(series, some))
     pool = _joined(pieces)
     return pool._replace(share=np.full(pool.share.size, part.share / max(1, pool.share.size)))
+
+
+def _some(series: Series, at: I64, count: int, drawn: np.random.Generator) -> I64:
+    """So many origins in order, half of them near announced events if there are that many."""
+    near = _is_near(series, at)
+    first = min(int(near.sum()), int(_NEAR_SHARE * count))
+    chosen = drawn.choice(at[near], first, replace=False)
+    rest = drawn.choice(np.setdiff1d(at, chosen), count - first, replace=False)
+    return np.sort(np.concatenate([chosen, rest]))
+
+
+def _is_near(series: Series, at: I64) -> Mask:
+    """By the calendar alone: whether anything comes of it has no say."""
+    near = np.zeros(at.size, np.bool_)
+    for entry in series.calendar:
+        near |= (at >= entry.start_min - _NEAR_MIN) & (at < entry.end_min + _NEAR_MIN)
+    return near
 
 
 def _is_judged(at: I64) -> Mask:

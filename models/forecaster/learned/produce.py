@@ -6,7 +6,6 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import onnx
-import torch
 from matplotlib.figure import Figure
 
 from models.forecaster.data.axes import stamp
@@ -23,8 +22,9 @@ from models.forecaster.learned.artefact import (
 )
 from models.forecaster.learned.corpus import KEPT_OUT, Part
 from models.forecaster.learned.export import export
+from models.forecaster.learned.network import Ensemble
 from models.forecaster.learned.pool import Pool, pools
-from models.forecaster.learned.training import Epoch, Trained, train
+from models.forecaster.learned.training import Trained, settings_of, train
 from models.sim.describe.errors import InputError
 
 SIMULATED: Final = "nothing recorded"
@@ -46,7 +46,8 @@ class Order(NamedTuple):
 
     args: Args
     folder: Path
-    checkpoint: Path
+    checkpoints: Path
+    """Folder of what is kept on the way, a file per member."""
     command: str
     """Which makes it again; part of the card."""
 
@@ -54,18 +55,21 @@ class Order(NamedTuple):
 def produce(parts: Iterable[Part], order: Order, watch: Watch, clock: Clock) -> Card:
     """Train on the parts and write network, card and curves into the folder."""
     _check_resumable(order)
-    resumed = order.checkpoint.exists()
+    resumed = any(checkpoint.exists() for _, checkpoint in _members(order))
     began, met = clock(), list[Part]()
     learned, judged = pools(_noted(parts, met, watch), order.args.seed)
-    trained = train(order.args, learned, judged, order.checkpoint, watch)
+    members = [
+        train(args, learned, judged, checkpoint, watch) for args, checkpoint in _members(order)
+    ]
     order.folder.mkdir(parents=True, exist_ok=True)
-    parity = export(trained.network, order.folder / NETWORK)
+    network = Ensemble([member.network for member in members]).eval()
+    parity = export(network, order.folder / NETWORK)
     strip(order.folder / NETWORK)
-    card = _card(order, trained, _learned(met, learned), parity, (clock() - began) / 60)
+    card = _card(order, members, _learned(met, learned), parity, (clock() - began) / 60)
     notes = [_RESUMED] if resumed else []
     card = msgspec.structs.replace(card, trained_until=_until(met), notes=notes)
     (order.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
-    _draw(trained.curve, order.folder / CURVES)
+    _draw(members, order.folder / CURVES)
     return card
 
 
@@ -81,13 +85,12 @@ def strip(network: Path) -> None:
 
 def _check_resumable(order: Order) -> None:
     """Before the data is made, which takes minutes."""
-    if not order.checkpoint.exists():
-        return
-    if torch.load(order.checkpoint, weights_only=False)["args"] != tuple(order.args):
-        raise InputError(
-            f"{order.checkpoint}: of a run with other settings; "
-            "give the settings it had, or --fresh to begin anew"
-        )
+    for args, checkpoint in _members(order):
+        if checkpoint.exists() and settings_of(checkpoint) != args:
+            raise InputError(
+                f"{checkpoint}: of a run with other settings; "
+                "give the settings it had, or --fresh to begin anew"
+            )
 
 
 def _noted(parts: Iterable[Part], met: list[Part], watch: Watch) -> Iterator[Part]:
@@ -97,8 +100,14 @@ def _noted(parts: Iterable[Part], met: list[Part], watch: Watch) -> Iterator[Par
         yield part
 
 
+def _members(order: Order) -> list[tuple[Args, Path]]:
+    """The settings of each member, and where it is kept on the way."""
+    seeds = range(order.args.seed, order.args.seed + order.args.members)
+    return [(order.args._replace(seed=seed), order.checkpoints / f"{seed}.pt") for seed in seeds]
+
+
 def _card(
-    order: Order, trained: Trained, learned: list[Learned], parity: float, minutes: float
+    order: Order, members: list[Trained], learned: list[Learned], parity: float, minutes: float
 ) -> Card:
     return Card(
         model=identity(order.folder / NETWORK),
@@ -107,10 +116,10 @@ def _card(
         learned=learned,
         kept_out=sorted(KEPT_OUT),
         args=order.args._asdict(),
-        curve=[(each.epoch, each.learned, each.judged) for each in trained.curve],
+        curves=[[(*each,) for each in member.curve] for member in members],
         parity=parity,
         minutes=minutes,
-        parameters=sum(each.numel() for each in trained.network.parameters()),
+        parameters=sum(each.numel() for member in members for each in member.network.parameters()),
         inputs=expected_inputs(),
     )
 
@@ -150,12 +159,14 @@ def _until(parts: list[Part]) -> str:
     return stamp(60 * max(ends))[:16] if ends else SIMULATED
 
 
-def _draw(curve: list[Epoch], path: Path) -> None:
+def _draw(members: list[Trained], path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axis = figure.subplots()
-    epochs = [each.epoch + 1 for each in curve]
-    axis.plot(epochs, [each.learned for each in curve], "o-", label="learned")
-    axis.plot(epochs, [each.judged for each in curve], "o-", label="judged")
+    for number, member in enumerate(members, start=1):
+        epochs = [each.epoch + 1 for each in member.curve]
+        for name in ("learned", "judged"):
+            losses = [getattr(each, name) for each in member.curve]
+            axis.plot(epochs, losses, "o-", label=f"{name}, member {number}")
     axis.set_xlabel("epoch")
     axis.set_ylabel("quantile loss")
     axis.legend()

@@ -46,6 +46,8 @@ class Pace(NamedTuple):
     """Minutes of which the local scale is a mean: shorter is quicker, and wider on average."""
     usual_min: float = 1440.0
     """Minutes of which the usual scale and level are means."""
+    most_wrong: float = 2.0
+    """Roots of usual errors that one error counts as, at most: a jump is not unrest."""
     keep_every: int = 7
     """Of the scores every n-th is remembered; coprime to 60, so that no minute is left out."""
 
@@ -162,6 +164,8 @@ def _rescale(state: State, row: int, slot: int, at: int, error: float, pace: Pac
     half = 0.5 * (state.half[row, slot, at, DOWN] + state.half[row, slot, at, UP])
     # Roots, because one odd minute does not make an hour of unrest.
     wrong = math.sqrt(error / half) / _MEAN_ROOT
+    known = max(state.usual[row, at], state.local[row], _LEAST_ROOT)
+    wrong = min(wrong, pace.most_wrong * known)
     state.outcomes[row, at] += 1
     # One more than were seen: what was said counts as the first.
     seen = float(state.outcomes[row, at] + 1)

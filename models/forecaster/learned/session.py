@@ -61,4 +61,5 @@ class Session:
 
 def _padded(values: F32) -> F32:
     missing = _BLOCK - values.shape[0]
-    return np.pad(values, [(0, missing), *[(0, 0)] * (values.ndim - 1)])
+    # Whole blocks, nearly all, are not copied.
+    return np.pad(values, [(0, missing), *[(0, 0)] * (values.ndim - 1)]) if missing else values

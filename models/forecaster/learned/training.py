@@ -36,6 +36,10 @@ class Epoch(NamedTuple):
 class Watch(Protocol):
     """Somebody who waits for it."""
 
+    def begun(self, seed: int) -> None:
+        """The training of a member begins, or goes on."""
+        ...
+
     def step(self, epoch: int, step: int, loss: float) -> None:
         """A step is done; the loss is the mean of its epoch so far."""
         ...
@@ -53,10 +57,11 @@ class Trained(NamedTuple):
 
 
 def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, watch: Watch) -> Trained:
-    """Train, or go on from the checkpoint if there is one."""
+    """Train one member, or go on from its checkpoint if there is one."""
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(mode=True)
     run = _Run(args, checkpoint)
+    watch.begun(args.seed)
     chances = learned.share / learned.share.sum()
     for epoch in range(run.epoch, args.epochs):
         if run.is_stuck():
@@ -69,6 +74,11 @@ def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, watch: Watc
         run.close(closed)
         watch.judged(closed)
     return run.best()
+
+
+def settings_of(checkpoint: Path) -> Args:
+    """Of the run that left it."""
+    return Args(*torch.load(checkpoint, weights_only=False)["args"])
 
 
 def fresh(args: Args) -> TemporalFusionTransformer:
@@ -180,7 +190,7 @@ class _Run:
 
     def _resume(self) -> None:
         state = torch.load(self._checkpoint, weights_only=False)
-        if state["args"] != tuple(self._args):
+        if Args(*state["args"]) != self._args:
             raise ValueError(f"{self._checkpoint}: of a run with other settings; remove it first")
         self._network.load_state_dict(state["network"])
         self._average, self._best = state["average"], state["best"]
@@ -233,6 +243,7 @@ _TOLD: Final = {
     "promised",
     "until_next",
     "since_last",
+    "promised_change",
     "precedent_change",
     "precedents",
 }

@@ -39,7 +39,7 @@ class Args(NamedTuple):
     learning_rate: float = 2e-3
     hidden: int = 16
     dropout: float = 0.2
-    threads: int = 2
+    threads: int = 1
 
 
 class Patched(nn.Module):

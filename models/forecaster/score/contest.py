@@ -18,7 +18,9 @@ from models.forecaster.port import HORIZONS_MIN, MEDIAN
 from models.forecaster.score.headline import FLOORS, Cell, cells
 from models.forecaster.score.metrics import Row
 from models.forecaster.score.outcome import Outcome, run
-from models.forecaster.score.peers.port import Peer
+from models.forecaster.score.peers.boosted import Boosted
+from models.forecaster.score.peers.learned import Learned, acquainted
+from models.forecaster.score.peers.port import Peer, Tell
 from models.forecaster.score.significance import compared
 from models.forecaster.score.spikes import SpikeScore, score_spikes
 from models.forecaster.score.windows import LEAST_HISTORY_MIN, Windows, origins, targets
@@ -26,6 +28,8 @@ from models.sim.describe.timeline import DAY_MINUTES
 
 JUDGED_MIN: Final = (6 * 60, 7 * DAY_MINUTES)
 """Minutes before a test by which the serving model is chosen: at least, at most."""
+STEPS: Final = 20
+"""That a bar advances by for each model, and for the choice."""
 
 
 Advance = Callable[[int], None]
@@ -72,12 +76,13 @@ class Contest(NamedTuple):
 def contest(
     series: Series, windows: Windows, peers: Sequence[Peer], advance: Advance = ignore
 ) -> Contest:
-    """Run all models over the windows and judge them; `advance(1)` is called after each."""
-    outcome = run(series, windows, _counted(peers, advance))
+    """Run all models over the windows and judge them; `advance` is told of `steps_of` them."""
+    peers = acquainted(peers, series)
+    outcome = run(series, windows, _watched(peers, advance))
     scores, compared_to = outcome.scores(), cells(outcome)
     return Contest(
         outcome=outcome,
-        served=choose(series, windows.test_from, peers),
+        served=_choose(series, windows.test_from, peers, advance),
         rows=scores.rows,
         cells=compared_to.cells,
         significance=tuple(_significance(outcome, compared_to.cells)),
@@ -86,10 +91,40 @@ def contest(
     )
 
 
-def _counted(peers: Sequence[Peer], advance: Advance) -> Iterator[Peer]:
+def steps_of(peers: Sequence[Peer]) -> int:
+    """By how much a contest advances."""
+    return STEPS * (len(peers) + 1)
+
+
+class _Part:
+    """A part of a contest in whole steps of a bar."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance, self._done = advance, 0
+
+    def reach(self, share: float) -> None:
+        """So much of it is done."""
+        done = int(share * STEPS)
+        self._advance(done - self._done)
+        self._done = done
+
+
+def _watched(peers: Sequence[Peer], advance: Advance) -> Iterator[Peer]:
     for peer in peers:
-        yield peer
-        advance(1)
+        part = _Part(advance)
+        yield _telling(peer, part.reach)
+        part.reach(1.0)
+
+
+def _telling(peer: Peer, tell: Tell) -> Peer:
+    return peer._replace(tell=tell) if isinstance(peer, Learned | Boosted) else peer
+
+
+def _choose(series: Series, until_min: int, peers: Sequence[Peer], advance: Advance) -> Served:
+    part = _Part(advance)
+    served = choose(series, until_min, (_telling(peer, part.reach) for peer in peers))
+    part.reach(1.0)
+    return served
 
 
 def choose(series: Series, until_min: int, peers: Iterable[Peer]) -> Served:

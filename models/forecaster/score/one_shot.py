@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from models.forecaster.data.series import I64, Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, QUANTILES
 from models.forecaster.score.contest import Served, choose
-from models.forecaster.score.peers.learned import Learned, said_at
+from models.forecaster.score.peers.learned import Learned, acquainted
 from models.forecaster.score.peers.port import Absent, Fitted, Peer
 from models.forecaster.score.windows import LEAST_HISTORY_MIN, origins
 from models.sim.apps import F64
@@ -44,6 +44,7 @@ def speak(series: Series, until_min: int, peers: Sequence[Peer]) -> Spoken:
         )
     at = known[-1:]
     past = past.until(int(at[0]) + 1)
+    peers = acquainted(peers, past)
     served = choose(past, past.rps.size, peers)
     model = next(peer for peer in peers if peer.name == served.model)
     values, peak = _said(model, past, at)
@@ -54,7 +55,7 @@ def speak(series: Series, until_min: int, peers: Sequence[Peer]) -> Spoken:
 
 def _said(model: Peer, past: Series, at: I64) -> tuple[F64, F64]:
     if isinstance(model, Learned):
-        said = said_at(model.session, past, at)
+        said = model.said_at(past, at)
         return said.values[0], said.peak[0]
     fitted = model.fit(past, past.rps.size)
     if isinstance(fitted, Absent):

@@ -12,6 +12,7 @@ that are right about the event and unsure about its minute would count as silent
 quantile it is 2: such a forecast says that a doubling is possible. Both are reported.
 """
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -33,8 +34,11 @@ MERGE_MIN: Final = 60
 ANNOUNCED_WITHIN_MIN: Final = 15
 By = Literal["p50", "p90"]
 FACTORS: Final[dict[By, float]] = {"p50": 1.7, "p90": 2.0}
+ALL_SERIES: Final = "all series"
 _PLACES: Final[dict[By, int]] = {"p50": MEDIAN, "p90": HIGH}
 _MEAN_MIN: Final = 5
+_NORMAL: Final = 1.96
+"""Standard deviations to either side that hold 95 %."""
 
 
 class SpikeScore(msgspec.Struct, frozen=True):
@@ -60,6 +64,11 @@ class SpikeScore(msgspec.Struct, frozen=True):
         return self.announced_found / self.announced if self.announced else None
 
     @property
+    def recall_interval(self) -> tuple[float, float] | None:
+        """95 % interval of the recall, after Wilson; None where there was no doubling."""
+        return _wilson(self.announced_found, self.announced) if self.announced else None
+
+    @property
     def unannounced_recall(self) -> float | None:
         """Share of the others."""
         return self.unannounced_found / self.unannounced if self.unannounced else None
@@ -75,6 +84,14 @@ def score_spikes(
 ) -> tuple[SpikeScore, ...]:
     """By the median and by the .9 quantile of forecasts [B, H, Q] at every origin."""
     return tuple(_score(series, model, windows, forecast, by) for by in FACTORS)
+
+
+def pooled(scores: Iterable[SpikeScore]) -> tuple[SpikeScore, ...]:
+    """All series as one, by model and measure: doublings and days add up."""
+    groups: dict[tuple[str, By], list[SpikeScore]] = {}
+    for score in scores:
+        groups.setdefault((score.model, score.by), []).append(score)
+    return tuple(_sum(group) for group in groups.values())
 
 
 def doublings(series: Series) -> I64:
@@ -135,6 +152,28 @@ def _score(series: Series, model: str, windows: Windows, forecast: F64, by: By) 
         slow_rises=int(_rose(series, alarms, FACTORS[by]).sum()),
         days=(last - first + 1) / DAY_MINUTES,
     )
+
+
+def _sum(scores: list[SpikeScore]) -> SpikeScore:
+    return SpikeScore(
+        series=ALL_SERIES,
+        model=scores[0].model,
+        by=scores[0].by,
+        announced=sum(each.announced for each in scores),
+        announced_found=sum(each.announced_found for each in scores),
+        unannounced=sum(each.unannounced for each in scores),
+        unannounced_found=sum(each.unannounced_found for each in scores),
+        false_alarms=sum(each.false_alarms for each in scores),
+        slow_rises=sum(each.slow_rises for each in scores),
+        days=sum(each.days for each in scores),
+    )
+
+
+def _wilson(found: int, of: int) -> tuple[float, float]:
+    share, spread = found / of, _NORMAL**2 / of
+    middle = share + spread / 2
+    half = float(np.sqrt(spread * (share * (1 - share) + spread / 4)))
+    return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
 
 
 def _says_spike(series: Series, windows: Windows, said: F64, by: By) -> Mask:

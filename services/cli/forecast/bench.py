@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from models.forecaster.learned.artefact import SHIPPED
-from models.forecaster.score.contest import Contest, contest
+from models.forecaster.score.contest import Contest, contest, steps_of
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named
 from models.forecaster.score.windows import Skipped
 from models.sim.describe.errors import InputError
@@ -74,7 +74,8 @@ def forecast(
     found = read(Source(series, calendar, step_min, start))
     entrants = _entrants(model, artefact, len(found.series))
     scored, skipped = tests(found.series, test_from)
-    with progress("forecasting", len(scored) * len(entrants.peers), console) as advance:
+    steps = len(scored) * steps_of(entrants.peers)
+    with progress("forecasting", steps, console) as advance:
         contests = [contest(*each, entrants.peers, advance) for each in scored]
     result = Result(
         file=str(series),

@@ -9,14 +9,15 @@ import typer
 from rich.console import Console
 
 from models.forecaster.data.axes import stamp
-from models.forecaster.data.months import FIRST_SEED, months
+from models.forecaster.data.months import FIRST_MONDAY, FIRST_SEED, months
 from models.forecaster.data.series import ALWAYS, Series
 from models.sim.describe.config import load_cluster, with_apps
 from services.cli.targets import writable_file
 
 EXAMPLES = (
     "Example: [bold]hirl world months --out .hirl/months.csv[/bold], then [bold]hirl bench "
-    "forecast --series .hirl/months.csv --calendar .hirl/months.calendar.csv[/bold]"
+    "forecast --series .hirl/months.csv --calendar .hirl/months.calendar.csv "
+    "--test-from 2024-01-08[/bold]"
 )
 UNSEEN_SEED = FIRST_SEED + 1_000_000
 """The shipped model never learned from seeds from here on."""
@@ -33,17 +34,26 @@ OutOption = Annotated[
 CountOption = Annotated[int, typer.Option("--seeds", min=1, max=50, help="How many of them.")]
 DaysOption = Annotated[int, typer.Option("--days", min=3, max=180, help="Of each.")]
 AppsOption = Annotated[int, typer.Option("--apps", min=5, help="In the simulated cluster.")]
+SinglesOption = Annotated[
+    int, typer.Option("--singles", min=0, help="Apps of each seed with a series of their own.")
+]
 
 
 def months_command(
-    out: OutOption, seeds: CountOption = 1, days: DaysOption = 35, apps: AppsOption = 155
+    out: OutOption,
+    seeds: CountOption = 1,
+    days: DaysOption = 35,
+    apps: AppsOption = 155,
+    singles: SinglesOption = 0,
 ) -> None:
     """Write simulated traffic per domain and minute, with a calendar that is not always right.
 
-    Of seeds that the shipped model did not learn from, with events of every kind.
+    Of seeds that the shipped model did not learn from, with events of every kind. All begin on
+    the same Monday, so that one date divides them all.
     """
     chosen = [UNSEEN_SEED + seed for seed in range(seeds)]
-    made = months(with_apps(load_cluster(), apps), chosen, days)
+    found = months(with_apps(load_cluster(), apps), chosen, days, apps=singles)
+    made = [each._replace(origin_min=FIRST_MONDAY) for each in found]
     calendar = out.with_suffix(".calendar.csv")
     _write_traffic(out, made)
     _write_calendar(calendar, made)

@@ -6,7 +6,7 @@ import msgspec
 
 from models.forecaster.score.contest import Contest
 from models.forecaster.score.headline import Headline, headlines
-from models.forecaster.score.spikes import SpikeScore
+from models.forecaster.score.spikes import SpikeScore, pooled
 from models.forecaster.score.windows import Skipped
 
 
@@ -33,8 +33,10 @@ class Result(NamedTuple):
 
     @property
     def spikes(self) -> list[SpikeScore]:
-        """Of the series about which something was announced."""
-        return [score for each in self.contests for score in each.spikes]
+        """Of the series about which something was announced; then of all of them as one."""
+        scores = [score for each in self.contests for score in each.spikes]
+        several = len({score.series for score in scores}) > 1
+        return [*scores, *pooled(scores)] if several else scores
 
     def all_notes(self) -> list[str]:
         """About the file, the models and single series."""
@@ -62,6 +64,7 @@ def _spike(score: SpikeScore) -> dict[str, Any]:
     return {
         **msgspec.structs.asdict(score),
         "recall": score.recall,
+        "recall_interval": score.recall_interval,
         "unannounced_recall": score.unannounced_recall,
         "false_alarms_per_day": score.false_alarms_per_day,
     }

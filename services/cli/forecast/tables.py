@@ -11,7 +11,7 @@ from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.score.contest import Contest
 from models.forecaster.score.headline import Cell
 from models.forecaster.score.metrics import Row
-from models.forecaster.score.spikes import FACTORS, SpikeScore
+from models.forecaster.score.spikes import ALL_SERIES, FACTORS, SpikeScore
 from services.cli.forecast.result import Result
 from services.cli.output import table
 
@@ -189,16 +189,18 @@ def _verdict(low: float, high: float) -> str:
 
 def spikes(scores: Sequence[SpikeScore]) -> Listing:
     """Doublings that were seen coming, and alarms that nothing followed."""
+    many = len({score.series for score in scores}) > SHOWN_SERIES
     rows = [
         (
             Text(score.series),
             Text(score.model),
             Text(f"{score.by} x {FACTORS[score.by]:g}"),
-            Text(_share(score.announced_found, score.announced)),
+            Text(_share(score.announced_found, score.announced) + _interval(score)),
             Text(_share(score.unannounced_found, score.unannounced)),
             Text(f"{score.false_alarms_per_day:.2f}"),
         )
         for score in scores
+        if score.series == ALL_SERIES or not many
     ]
     columns = ("series", "model", "by", "announced", "unannounced", "false/day")
     return Listing("Doublings forecast at least 10 minutes ahead", columns, rows)
@@ -206,3 +208,8 @@ def spikes(scores: Sequence[SpikeScore]) -> Listing:
 
 def _share(found: int, of: int) -> str:
     return f"{found}/{of} ({found / of:.0%})" if of else "none"
+
+
+def _interval(score: SpikeScore) -> str:
+    found = score.recall_interval
+    return f" [{found[0]:.0%}, {found[1]:.0%}]" if found else ""

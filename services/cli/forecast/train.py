@@ -1,5 +1,6 @@
 """`hirl train forecaster`: make the shipped model again, or one of your own."""
 
+import shutil
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Train models; needs the environment of `make train-env`."
 )
-CHECKPOINT: Final = Path(".hirl/training/forecaster/checkpoint.pt")
+CHECKPOINTS: Final = Path(".hirl/training/forecaster")
 EXAMPLES = (
     "Examples: [bold]hirl train forecaster[/bold] learns from simulated months alone, "
     "[bold]hirl train forecaster --traces ../traces --seed 1 --out .hirl/model[/bold]"
@@ -71,7 +72,7 @@ ThreadsOption = Annotated[
 ]
 ResumeOption = Annotated[
     bool,
-    typer.Option("--resume/--fresh", help=f"Go on from {CHECKPOINT}, or begin anew."),
+    typer.Option("--resume/--fresh", help=f"Go on from {CHECKPOINTS}, or begin anew."),
 ]
 
 
@@ -95,30 +96,36 @@ def forecaster(
 
     console = Console(emoji=False)
     if not resume:
-        CHECKPOINT.unlink(missing_ok=True)
+        shutil.rmtree(CHECKPOINTS, ignore_errors=True)
     args = Args(seed=seed, epochs=epochs, threads=threads)
-    order = Order(args, out, CHECKPOINT, _command(traces, seed, epochs, threads))
+    order = Order(args, out, CHECKPOINTS, _command(traces, seed, epochs, threads))
     parts = corpus(load_cluster(), traces)
-    with progress("training", epochs * args.steps, console) as advance:
-        card = produce(parts, order, Watching(console, advance, args.steps), time.monotonic)
+    with progress("training", args.members * epochs * args.steps, console) as advance:
+        card = produce(parts, order, Watching(console, advance, args), time.monotonic)
     _show(console, card, out, epochs)
 
 
 class Watching:
     """Lines for parts and epochs, and a bar for steps."""
 
-    def __init__(self, console: Console, advance: Callable[[int], None], steps: int) -> None:
-        self._console, self._advance, self._steps = console, advance, steps
-        self._done = 0
+    def __init__(self, console: Console, advance: Callable[[int], None], args: Args) -> None:
+        self._console, self._advance, self._args = console, advance, args
+        self._done = self._before = 0
 
     def part(self, part: Part) -> None:
         """A line for a part of the data."""
         minutes = sum(series.rps.size for series in part.series)
         self._say(f"data: {part.name}: {len(part.series)} series, {minutes:,} minutes")
 
+    def begun(self, seed: int) -> None:
+        """A line for a member; the bar leaves out what an earlier one did not need."""
+        member = seed - self._args.seed
+        self._say(f"member {member + 1} of {self._args.members}")
+        self._before = member * self._args.epochs * self._args.steps
+
     def step(self, epoch: int, step: int, loss: float) -> None:  # noqa: ARG002  shown per epoch
         """The bar moves; after a resumption by all that was done before."""
-        done = epoch * self._steps + step + 1
+        done = self._before + epoch * self._args.steps + step + 1
         self._advance(done - self._done)
         self._done = done
 
@@ -156,11 +163,16 @@ def _show(console: Console, card: Card, out: Path, epochs: int) -> None:
     ]
     columns = ("part", "series", "minutes", "windows", "of an epoch")
     console.print(table("Learned from", columns, rows))
-    best = min(card.curve, key=lambda epoch: epoch[2])
-    early = "" if len(card.curve) >= epochs else ", stopped early"
+    for number, curve in enumerate(card.curves, start=1):
+        best = min(curve, key=lambda epoch: epoch[2])
+        early = "" if len(curve) >= epochs else ", stopped early"
+        console.print(
+            f"member {number}: {len(curve)} epochs{early}, best {best[0] + 1} "
+            f"(judged {best[2]:.5f})",
+            highlight=False,
+        )
     console.print(
-        f"{card.model}: {card.parameters:,} parameters, {len(card.curve)} epochs{early}, best "
-        f"{best[0] + 1} (judged {best[2]:.5f}); ONNX within {card.parity:.1e}; "
+        f"{card.model}: {card.parameters:,} parameters; ONNX within {card.parity:.1e}; "
         f"{card.minutes:.0f} minutes\nwritten: {out}\n"
         f"next: hirl bench forecast --series FILE --artefact {out}",
         highlight=False,

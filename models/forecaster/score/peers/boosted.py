@@ -12,7 +12,7 @@ from models.forecaster.data.series import I64, Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs, flat, from_log, to_log
 from models.forecaster.port import QUANTILES
-from models.forecaster.score.peers.port import Absent, Fitted, H, Q
+from models.forecaster.score.peers.port import Absent, Fitted, H, Q, Tell, untold
 from models.forecaster.score.windows import LEAST_HISTORY_MIN, origins, sample, targets
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
@@ -61,6 +61,7 @@ class Boosted(NamedTuple):
 
     name: str = "lightgbm"
     most_origins: int | None = None
+    tell: Tell = untold
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
         """Learn from origins whose outcomes too are before `until_min`."""
@@ -72,10 +73,16 @@ class Boosted(NamedTuple):
             return Absent(f"{rows.size} windows before the test, expected {LEAST_ROWS}")
         rows = rows[sample(rows, MOST_ROWS)]
         inputs, came = encode(past, at[rows]), came[rows]
-        return FittedBoosted([_of_horizon(inputs, came[:, place]) for place in range(H)])
+        return FittedBoosted(
+            [_of_horizon(inputs, came[:, place], self._part(place)) for place in range(H)]
+        )
+
+    def _part(self, place: int) -> Tell:
+        """What a horizon is of the whole."""
+        return lambda share: self.tell((place + share) / H)
 
 
-def _of_horizon(inputs: Inputs, came: F64) -> list[Any] | None:
+def _of_horizon(inputs: Inputs, came: F64, tell: Tell) -> list[Any] | None:
     """A model per quantile; errors count as much as the traffic they are about."""
     known = ~np.isnan(came) & ~np.isnan(inputs.scale)
     if known.sum() < LEAST_ROWS:
@@ -88,9 +95,11 @@ def _of_horizon(inputs: Inputs, came: F64) -> list[Any] | None:
         params={"verbosity": -1, "num_threads": _THREADS},
         free_raw_data=False,
     )
-    return [
-        library.train(_SETTINGS | {"alpha": quantile}, table, _ROUNDS) for quantile in QUANTILES
-    ]
+    models = []
+    for place, quantile in enumerate(QUANTILES):
+        models.append(library.train(_SETTINGS | {"alpha": quantile}, table, _ROUNDS))
+        tell((place + 1) / Q)
+    return models
 
 
 def _library() -> Any:

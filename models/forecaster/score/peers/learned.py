@@ -1,5 +1,6 @@
 """The learned forecaster as it is served: frozen, its intervals calibrated by what came."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -8,13 +9,44 @@ from models.forecaster.data.series import I64, Series
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.learned.conformal import Calibrated, replay
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.session import Said, Session
-from models.forecaster.score.peers.port import Absent, Fitted
+from models.forecaster.learned.session import Session
+from models.forecaster.score.peers.port import Absent, Fitted, H, Peer, Q, Tell, untold
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 WARM_UP_MIN: Final = DAY_MINUTES
 """Minutes before the first origin in which calibration already learns."""
+_PIECE: Final = 2048
+"""Minutes after which somebody who waits is told."""
+
+
+class Heard:
+    """What the network says of one series; it is asked about each minute once.
+
+    What it says at a minute is a matter of what was known then, so that an answer holds for
+    the series as it was at any later minute.
+    """
+
+    def __init__(self, session: Session, series: Series) -> None:
+        self.series = series
+        self._session = session
+        minutes = series.rps.size
+        self._known = np.zeros(minutes, np.bool_)
+        self._values = np.empty((minutes, H, Q))
+        self._peak = np.empty((minutes, H))
+
+    def at(self, minutes: I64, tell: Tell = untold) -> tuple[F64, F64]:
+        """[B, H, Q] quantiles and [B, H] peaks; NaN where nothing was seen in the last day."""
+        new = np.unique(minutes[~self._known[minutes]])
+        for first in range(0, new.size, _PIECE):
+            self._ask(new[first : first + _PIECE])
+            tell(min(1.0, (first + _PIECE) / new.size))
+        return self._values[minutes], self._peak[minutes]
+
+    def _ask(self, minutes: I64) -> None:
+        said = self._session.say(encode(self.series, minutes))
+        self._values[minutes], self._peak[minutes] = said.values, said.peak
+        self._known[minutes] = True
 
 
 class Learned(NamedTuple):
@@ -23,6 +55,9 @@ class Learned(NamedTuple):
     session: Session
     name: str = NAME
     most_origins: int | None = None
+    heard: Heard | None = None
+    """Of the one series it is asked about, or about whose past."""
+    tell: Tell = untold
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:  # noqa: ARG002  frozen
         """Nothing is learned from the series."""
@@ -30,10 +65,22 @@ class Learned(NamedTuple):
 
     def predict(self, series: Series, at: I64) -> F64:
         """[B, H, Q] at rising origins."""
-        return said_at(self.session, series, at).values
+        return self.said_at(series, at).values
+
+    def said_at(self, series: Series, at: I64) -> Calibrated:
+        """The same with the peaks."""
+        return _calibrated(self.heard or Heard(self.session, series), at, self.tell)
 
 
-def said_at(session: Session, series: Series, at: I64) -> Calibrated:
+def acquainted(peers: Iterable[Peer], series: Series) -> tuple[Peer, ...]:
+    """The same peers, about to be asked about a series more than once."""
+    return tuple(
+        peer._replace(heard=Heard(peer.session, series)) if isinstance(peer, Learned) else peer
+        for peer in peers
+    )
+
+
+def _calibrated(heard: Heard, at: I64, tell: Tell) -> Calibrated:
     """Calibrated forecasts at rising origins, from nothing later than each of them.
 
     Calibration is replayed minute by minute from a day before the first origin: at each one it
@@ -42,20 +89,17 @@ def said_at(session: Session, series: Series, at: I64) -> Calibrated:
     """
     first = max(0, int(at[0]) - WARM_UP_MIN)
     minutes = np.arange(first, int(at[-1]) + 1)
-    said = _each_minute(session, series, minutes)
-    start = int(np.argmax(~np.isnan(said.values).any(axis=(1, 2))))
-    values, peak = _held(said.values[start:]), _held(said.peak[start:])
-    found = replay(values, series.rps[minutes[start:]], int(minutes[start]), peak)
+    values, peak = heard.at(_spoken(minutes, heard.series.step_min), tell)
+    start = int(np.argmax(~np.isnan(values).any(axis=(1, 2))))
+    came = heard.series.rps[minutes[start:]]
+    found = replay(_held(values[start:]), came, int(minutes[start]), _held(peak[start:]))
     return Calibrated(*(each[at - minutes[start]] for each in found))
 
 
-def _each_minute(session: Session, series: Series, minutes: I64) -> Said:
+def _spoken(minutes: I64, step: int) -> I64:
     """Within a step of the series everything is said as at its end, where its value is known."""
-    step = series.step_min
-    ends = np.minimum(minutes - minutes % step + step - 1, minutes[-1])
-    asked, places = np.unique(ends, return_inverse=True)
-    said = session.say(encode(series, asked))
-    return Said(*(each[places] for each in said))
+    ends: I64 = np.minimum(minutes - minutes % step + step - 1, minutes[-1])
+    return ends
 
 
 def _held(values: F64) -> F64:

@@ -1,5 +1,6 @@
 """The port of every peer: fitted on the past of a test, then asked at many origins at once."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from models.forecaster.data.series import I64, Series
@@ -8,6 +9,12 @@ from models.sim.apps import F64
 
 H: Final = len(HORIZONS_MIN)
 Q: Final = len(QUANTILES)
+Tell = Callable[[float], None]
+"""Peers that take long call it with the share of their work that is done."""
+
+
+def untold(_: float) -> None:
+    """For those who do not wait."""
 
 
 class Fitted(Protocol):

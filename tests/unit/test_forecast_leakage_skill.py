@@ -1,0 +1,99 @@
+"""What a leak would be worth: the shipped model's skill on its inputs and on as-of inputs."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from models.forecaster.data.series import Announced, Series
+from models.forecaster.learned.artefact import NETWORK, SHIPPED
+from models.forecaster.learned.encode import encode, encode_last
+from models.forecaster.learned.inputs import Inputs, joined
+from models.forecaster.learned.leakage import Encode
+from models.forecaster.learned.shipped import model_of
+from models.forecaster.port import MEDIAN
+from models.forecaster.score.windows import targets
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES
+
+pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
+
+I64 = NDArray[np.int64]
+MOST_DIFFERENCE = 0.03
+"""Of the skill; a larger one is knowledge of the future."""
+LEAST_SKILL = 0.05
+"""With less there is nothing that a share could be taken of."""
+EVERY_MIN = 23
+"""Minutes between two origins; coprime to the hour."""
+
+
+@cache
+def traffic() -> Series:
+    """Noisy days that wander, with sales that are announced two minutes before they begin."""
+    draw = np.random.default_rng(7)
+    minutes = np.arange(3 * DAY_MINUTES)
+    slow = np.convolve(draw.normal(0, 0.08, minutes.size), np.ones(30) / 30**0.5, "same")
+    rps = (100 + 40 * np.sin(2 * np.pi * minutes / DAY_MINUTES)) * np.exp(slow)
+    rps *= draw.gamma(60.0, 1 / 60.0, minutes.size)
+    starts = range(DAY_MINUTES + 400, minutes.size - 60, 240)
+    for start in starts:
+        rps[start : start + 40] *= 2.0
+    calendar = tuple(Announced(start, start + 40, 2.0, "sale", start - 2) for start in starts)
+    return Series("made up", 27_000_000, 1, rps, calendar)
+
+
+def origins() -> I64:
+    return np.arange(2 * DAY_MINUTES, traffic().rps.size - 31, EVERY_MIN)
+
+
+@cache
+def known_then(encode: Encode) -> Inputs:
+    """Origin by origin, from the series as it was at each."""
+    cut = [(traffic().until(int(at) + 1), np.array([at])) for at in origins()]
+    return joined([encode(series, at) for series, at in cut])
+
+
+def as_served(series: Series, at: I64) -> Inputs:
+    """By the way that a service takes, which only ever has a past."""
+    return encode_last([series.until(int(minute) + 1) for minute in at])
+
+
+def skill(inputs: Inputs) -> float:
+    """Share of the error of `nothing changes` that the model's median is spared."""
+    series, at = traffic(), origins()
+    said = model_of().network.say(inputs).values[..., MEDIAN]
+    return 1 - error(said) / error(series.rps[at][:, None])
+
+
+def error(said: F64) -> float:
+    return float(np.abs(targets(traffic(), origins()) - said).mean())
+
+
+def difference(encode: Encode) -> float:
+    """By which the skill on inputs of the whole series differs from that on what was known."""
+    return skill(encode(traffic(), origins())) / skill(known_then(encode)) - 1
+
+
+def centred_smoothing(series: Series, at: I64) -> Inputs:
+    """Noise is smoothed away by the minutes on both sides."""
+    around = np.convolve(np.pad(series.rps, 5, "edge"), np.ones(11) / 11, "valid")
+    return encode(series._replace(rps=around), at)
+
+
+def final_calendar(series: Series, at: I64) -> Inputs:
+    """The calendar as it stood in the end, not as it stood at the origin."""
+    final = tuple(entry._replace(known_from_min=0) for entry in series.calendar)
+    return encode(series._replace(calendar=final), at)
+
+
+@pytest.mark.parametrize("inputs", [encode, as_served])
+def test_the_skill_of_the_shipped_model_owes_nothing_to_the_future(inputs: Encode) -> None:
+    of_whole, of_known = skill(inputs(traffic(), origins())), skill(known_then(encode))
+    assert of_known > LEAST_SKILL
+    assert of_whole == pytest.approx(of_known, rel=MOST_DIFFERENCE)
+
+
+@pytest.mark.parametrize("leaky", [centred_smoothing, final_calendar])
+def test_a_leak_would_show_in_the_skill(leaky: Encode) -> None:
+    assert abs(difference(leaky)) > MOST_DIFFERENCE

@@ -1,0 +1,49 @@
+"""Which windows the forecaster learns from."""
+
+import numpy as np
+import pytest
+
+from models.forecaster.data.series import Announced, Series
+from models.forecaster.learned import pool
+from models.forecaster.learned.corpus import Part
+from models.forecaster.learned.inputs import FUTURE
+
+START = 3000
+SALE = Announced(START, START + 30, 2.0, "sale")
+
+
+def series(seed: int, *calendar: Announced) -> Series:
+    rps = np.random.default_rng(seed).gamma(9.0, 10.0, 6 * 1440)
+    return Series(f"s{seed}", 0, 1, rps, calendar)
+
+
+def near(learned: pool.Pool) -> int:
+    """Windows with an announced start or end within their horizon."""
+    ahead = learned.future[:, :, FUTURE.index("under_way")]
+    return int((ahead > 0).any(axis=1).sum())
+
+
+def test_what_is_rare_is_kept_where_windows_are_thinned_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = [Part("one", [series(0, SALE)], 1.0, learned=1.0)]
+    whole, _ = pool.pools(parts, 0)
+    monkeypatch.setattr(pool, "MOST_WINDOWS", 200)
+    some, _ = pool.pools(parts, 0)
+    assert some.share.size == 200
+    assert near(whole) < 0.02 * whole.share.size
+    assert near(some) > 0.2 * some.share.size
+
+
+def test_every_part_has_its_share_however_many_windows_it_has() -> None:
+    parts = [Part("one", [series(0)], 0.3), Part("two", [series(1), series(2)], 0.7)]
+    for found in pool.pools(parts, 0):
+        assert np.unique(found.share).size == 2
+        assert found.share.sum() == pytest.approx(1.0)
+
+
+def test_no_window_that_is_learned_from_touches_one_that_judges() -> None:
+    parts = [Part("one", [series(0)], 1.0, learned=1.0)]
+    learned, judged = pool.pools(parts, 0)
+    seen = {row.tobytes() for row in learned.past}
+    assert not any(row.tobytes() in seen for row in judged.past)

@@ -85,6 +85,14 @@ def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_p
     again = Heard()
     assert produce(parts(), order, again, time.monotonic).model == card.model
     assert again.steps == []
+    elsewhere = Heard()
+    produce(
+        parts(),
+        order._replace(args=few()._replace(seed=1), checkpoints=tmp_path / "1"),
+        elsewhere,
+        time.monotonic,
+    )
+    assert elsewhere.seeds == [2, 3]
     other = order._replace(args=few(epochs=3))
     with pytest.raises(InputError, match="--fresh"):
         produce(parts(), other, Heard(), time.monotonic)

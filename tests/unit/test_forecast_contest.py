@@ -66,6 +66,24 @@ def test_the_learned_model_serves_unless_a_simple_rule_was_better_by_the_margin(
     assert "tft" in wrong.why
 
 
+def test_a_model_that_is_worse_at_one_horizon_only_does_not_serve() -> None:
+    # A timer that fires every half hour, each day at other minutes: what is now is right for half
+    # an hour ahead, and for nothing else.
+    minutes = np.arange(MINUTES)
+    fires = minutes % 30 == 7 * (minutes // 1440)
+    series = Series("timer", 0, 1, np.where(fires, 1000.0, 10.0))
+
+    class Baseline(Told):
+        """Always says what there mostly is."""
+
+        def say(self, inputs: Inputs) -> Said:
+            said = super().say(inputs)
+            return said._replace(values=np.full_like(said.values, 10.0))
+
+    served = choose(series, 3000, (Learned(cast(Session, Baseline())), *FLOORS))
+    assert served.model != "tft"
+
+
 def test_who_serves_does_not_depend_on_the_test() -> None:
     series = series_of()
     chaos = np.random.default_rng(1).uniform(0, 1e4, MINUTES)

@@ -159,6 +159,13 @@ def test_the_end_of_an_event_is_expected_as_its_beginning_was() -> None:
     np.testing.assert_allclose(ending, -np.log([2, 2, 2, 2, 2, 2]), atol=0.02)
 
 
+@pytest.mark.parametrize("factor", [0.0, 1e9])
+def test_what_nobody_can_promise_is_a_number_all_the_same(factor: float) -> None:
+    inputs = at_end(series(days(2), Announced(2900, 2940, factor, "sale")))
+    assert np.isfinite(flat(inputs)).all()
+    assert np.abs(future(inputs, "promised_change")).max() <= 5.0
+
+
 def test_a_holiday_is_a_day_off_and_no_event() -> None:
     day = 3 * DAY_MINUTES
     holiday = Announced(day, day + DAY_MINUTES, 1.0, "holiday")

@@ -4,9 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from models.forecaster.data.series import Announced, Series
+from models.forecaster.data.series import I64, Announced, Series
 from models.forecaster.learned.artefact import NETWORK, SHIPPED
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import Inputs, joined
@@ -19,7 +18,6 @@ from models.sim.describe.timeline import DAY_MINUTES
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 
-I64 = NDArray[np.int64]
 MOST_DIFFERENCE = 0.03
 """Of the skill; a larger one is knowledge of the future."""
 LEAST_SKILL = 0.05

@@ -18,7 +18,7 @@ def series(seed: int, *calendar: Announced) -> Series:
 
 
 def near(learned: pool.Pool) -> int:
-    """Windows with an announced start or end within their horizon."""
+    """Windows with an announced event within their horizon."""
     ahead = learned.future[:, :, FUTURE.index("under_way")]
     return int((ahead > 0).any(axis=1).sum())
 
@@ -42,8 +42,8 @@ def test_every_part_has_its_share_however_many_windows_it_has() -> None:
         assert found.share.sum() == pytest.approx(1.0)
 
 
-def test_no_window_that_is_learned_from_touches_one_that_judges() -> None:
-    parts = [Part("one", [series(0)], 1.0, learned=1.0)]
-    learned, judged = pool.pools(parts, 0)
-    seen = {row.tobytes() for row in learned.past}
-    assert not any(row.tobytes() in seen for row in judged.past)
+def test_no_window_that_is_learned_from_is_near_one_that_judges() -> None:
+    at = np.arange(6 * 1440)
+    judged, learned = at[pool._is_judged(at)], at[~pool._is_close_to_judged(at)]
+    assert judged.size > 300
+    assert np.abs(judged[:, None] - learned).min() > 30

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.forecaster.data.series import Announced
 from models.forecaster.learned.artefact import NETWORK, SHIPPED, load_artefact
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs
@@ -11,14 +12,16 @@ from tests.unit.test_forecast_encode import days, series
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 
 
+@pytest.mark.parametrize("first", [40, 43])
 @pytest.mark.parametrize("rows", [1, 5, 31, 33])
-def test_an_answer_is_the_same_bits_alone_and_among_others(rows: int) -> None:
+def test_an_answer_is_the_same_bits_alone_and_among_others(rows: int, first: int) -> None:
     session = load_artefact().session
-    inputs = encode(series(days(9)), np.arange(11_000, 11_100))
-    together = session.say(inputs)
-    some = session.say(Inputs._make(part[40 : 40 + rows] for part in inputs))
-    np.testing.assert_array_equal(some.values, together.values[40 : 40 + rows])
-    np.testing.assert_array_equal(some.hidden, together.hidden[40 : 40 + rows])
+    sales = [Announced(start, start + 40, 2.0, "sale") for start in (9000, 10_000, 11_060)]
+    inputs = encode(series(days(9), *sales), np.arange(11_000, 11_100))
+    together, asked = session.say(inputs), slice(first, first + rows)
+    some = session.say(Inputs._make(part[asked] for part in inputs))
+    np.testing.assert_array_equal(some.values, together.values[asked])
+    np.testing.assert_array_equal(some.hidden, together.hidden[asked])
 
 
 def test_nothing_asked_is_nothing_said() -> None:

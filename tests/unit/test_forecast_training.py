@@ -9,6 +9,7 @@ from models.forecaster.data.series import Series
 from models.forecaster.learned.args import Args
 from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
+from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.pool import Pool, origins, pools
 
 torch = pytest.importorskip("torch", reason="the network needs torch: run `make test-train`")
@@ -52,7 +53,11 @@ def network_of(seed: int) -> TemporalFusionTransformer:
 
 def asked(rows: int, network: nn.Module | None = None) -> Outputs:
     torch.manual_seed(rows)
-    shapes = ((rows, 16, 7), (rows, 6, 20), (rows, 16))
+    shapes = (
+        (rows, len(PAST_WINDOWS), len(PAST)),
+        (rows, len(AHEAD_MIN), len(FUTURE)),
+        (rows, len(STATIC)),
+    )
     with torch.no_grad():
         said: Outputs = (network or network_of(0))(*(2 * torch.randn(shape) for shape in shapes))
     return said

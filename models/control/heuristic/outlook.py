@@ -11,6 +11,8 @@ _SOON: Final = HORIZONS_MIN.index(5)
 """Within which pods start and, but for a stampede, nodes boot."""
 _MOST_GROWTH: Final = 4.0
 _MOST_HEADROOM: Final = 0.1
+"""Every app of a domain is sized for it, also for what is there already: with more, what an unsure
+forecast saves for P0 costs P1 several times as much."""
 _LEAST: Final = 1e-6
 
 

@@ -7,7 +7,7 @@ class Args(NamedTuple):
     """How a model is trained; part of its card."""
 
     seed: int = 0
-    """Of the first member; the others have the following ones."""
+    """Of the windows that are drawn, and of the members, of which each has its own."""
     members: int = 2
     """Networks that are trained apart and averaged."""
     epochs: int = 16

@@ -167,7 +167,7 @@ class _Reader:
             "since_last": occasions.since_last(then),
             "under_way": active,
             "promised": promised,
-            "promised_change": self._promised_change(at, level, occasions, promised),
+            "promised_change": _bounded(self._promised_change(at, level, occasions, promised)),
             "precedent_change": _bounded(precedent),
             "precedents": weight,
         }

@@ -193,7 +193,11 @@ class TemporalFusionTransformer(nn.Module):
         final = self.last(self.feed_forward(seen), local[:, steps:])
         weights = torch.softmax(self.smooth(context).view(-1, ahead, steps), dim=-1)
         level = (weights @ past[..., :1]).squeeze(-1)
-        level = level + (torch.sigmoid(self.trust(future)) * future[..., self.changes]).sum(dim=-1)
+        believed = torch.sigmoid(self.trust(future)) * future[..., self.changes]
+        # One by one: how a sum over few places is rounded depends on where in memory it begins,
+        # and an answer must not depend on who else is asked about.
+        for change in believed.unbind(dim=-1):
+            level = level + change
         quantiles = _ordered(self.head(final), level)
         return Outputs(quantiles, final, attention, past_weights, future_weights)
 

@@ -26,6 +26,8 @@ _FADES: Final = 0.85
 """Weight of a precedent over that of the one after it."""
 _OTHER_KIND: Final = 0.03
 _SMOOTH_MIN: Final = 2
+_LEAST_FACTOR: Final = 0.01
+"""That can be promised: nothing at all has no logarithm."""
 
 
 class Calendar(NamedTuple):
@@ -60,7 +62,7 @@ def occasions_of(entries: Sequence[Announced]) -> Calendar:
         start=np.array([e.start_min for e in events], np.int64),
         end=np.array([e.end_min for e in events], np.int64),
         known_from=np.array([e.known_from_min for e in events], np.int64),
-        factor=np.array([e.factor for e in events], np.float64),
+        factor=np.maximum([e.factor for e in events], _LEAST_FACTOR).astype(np.float64),
         kind=np.array([kinds[e.kind] for e in events], np.int64),
         days_off=np.array(days_off, np.int64).reshape(-1, 3),
     )

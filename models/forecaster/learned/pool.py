@@ -10,6 +10,7 @@ from models.forecaster.data.series import I64, Mask, Series
 from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, LEAST_HISTORY_MIN, Inputs, to_log
+from models.forecaster.learned.occasions import HOLIDAY
 from models.forecaster.score.windows import origins as known_origins
 from models.sim.apps import F32, F64
 
@@ -88,6 +89,8 @@ def _is_near(series: Series, at: I64) -> Mask:
     """By the calendar alone: whether anything comes of it has no say."""
     near = np.zeros(at.size, np.bool_)
     for entry in series.calendar:
+        if entry.kind == HOLIDAY:
+            continue
         near |= (at >= entry.start_min - _NEAR_MIN) & (at < entry.end_min + _NEAR_MIN)
     return near
 

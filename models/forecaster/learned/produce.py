@@ -102,8 +102,12 @@ def _noted(parts: Iterable[Part], met: list[Part], watch: Watch) -> Iterator[Par
 
 def _members(order: Order) -> list[tuple[Args, Path]]:
     """The settings of each member, and where it is kept on the way."""
-    seeds = range(order.args.seed, order.args.seed + order.args.members)
-    return [(order.args._replace(seed=seed), order.checkpoints / f"{seed}.pt") for seed in seeds]
+    seed, members = order.args.seed, order.args.members
+    return [
+        # No member is that of another run, neither its seed nor its file.
+        (order.args._replace(seed=seed * members + number), order.checkpoints / f"{number}.pt")
+        for number in range(members)
+    ]
 
 
 def _card(

@@ -27,8 +27,6 @@ _AFTER_MIN: Final = max(AHEAD_MIN) + 8
 _NEAR_MIN: Final = 100
 _FELT_MIN: Final = 190
 """Minutes before an announced start and after its end that are read for its like."""
-_LEAST_FACTOR: Final = 0.01
-"""Of a standstill that was announced: a logarithm is taken of it."""
 _THURSDAY_MIN: Final = 3 * DAY_MINUTES
 """From the Monday of a week to the weekday of 1970-01-01."""
 _DIGITS: Final = str.maketrans("", "", "0123456789")
@@ -156,6 +154,6 @@ def _said(announcement: Announcement, per_minute: int) -> Announced:
     return Announced(
         start_min=announcement.start_tick // per_minute,
         end_min=-(-announcement.end_tick // per_minute),
-        factor=max(announcement.expected_factor, _LEAST_FACTOR),
+        factor=announcement.expected_factor,
         kind=announcement.name.translate(_DIGITS).strip("-."),
     )

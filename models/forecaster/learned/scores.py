@@ -47,7 +47,9 @@ class Pace(NamedTuple):
     usual_min: float = 1440.0
     """Minutes of which the usual scale and level are means."""
     most_wrong: float = 2.0
-    """Roots of usual errors that one error counts as, at most: a jump is not unrest."""
+    """Times the usual root, or that of the last minutes where it is larger, that the root of one
+    error counts at most: a jump is not unrest. What has become eight times as wild is followed
+    some minutes later for it."""
     keep_every: int = 7
     """Of the scores every n-th is remembered; coprime to 60, so that no minute is left out."""
 

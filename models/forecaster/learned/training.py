@@ -37,7 +37,7 @@ class Watch(Protocol):
     """Somebody who waits for it."""
 
     def begun(self, seed: int) -> None:
-        """The training of a member begins, or goes on."""
+        """The training of the member with that seed begins, or goes on."""
         ...
 
     def step(self, epoch: int, step: int, loss: float) -> None:

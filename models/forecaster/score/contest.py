@@ -1,7 +1,8 @@
 """Models against each other on one series: who would have served, and how good everybody was.
 
-Who serves is decided by what was known when the test began: the learned model, unless a simple
-rule was better by a margin in the days before. Nothing of the test has a say in it.
+Who serves is decided by what was known when the test began: the learned model, unless at some
+horizon a simple rule was better by a margin in the days before. Nothing of the test has a say in
+it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ from models.forecaster.score.peers.port import Peer, Tell
 from models.forecaster.score.significance import compared
 from models.forecaster.score.spikes import SpikeScore, score_spikes
 from models.forecaster.score.windows import LEAST_HISTORY_MIN, Windows, origins, targets
+from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 JUDGED_MIN: Final = (6 * 60, 7 * DAY_MINUTES)
@@ -147,23 +149,32 @@ def _judged_from(until_min: int) -> int:
     return max(LEAST_HISTORY_MIN, first)
 
 
-def _errors(outcome: Outcome) -> dict[str, float]:
-    """Mean absolute error over all horizons, by model."""
+def _errors(outcome: Outcome) -> dict[str, F64]:
+    """[H] mean absolute error at each horizon, by model."""
     target = outcome.windows.target
     errors = {name: np.abs(target - said[:, :, MEDIAN]) for name, said in outcome.forecasts.items()}
-    return {name: float(np.nanmean(each)) for name, each in errors.items()}
+    known = ~np.isnan(target).all(axis=0)
+    return {name: np.nanmean(each[:, known], axis=0) for name, each in errors.items()}
 
 
-def _chosen(errors: dict[str, float], when: str) -> Served:
+def _chosen(errors: dict[str, F64], when: str) -> Served:
+    """Held against the best rule of each horizon: one mean over all would hide a bad one."""
     floors = {name: error for name, error in errors.items() if name != NAME}
-    best = min(floors, key=lambda name: floors[name])
+    best = min(floors, key=lambda name: float(floors[name].mean()))
     if NAME not in errors:
         return Served(best, f"the best simple rule of {when}; no learned model is here")
-    if floors[best] < (1 - DEFAULTS.margin) * errors[NAME]:
-        over = errors[NAME] / floors[best] if floors[best] > 0 else np.inf
-        return Served(best, f"in {when} the error of {NAME} was {over:.2f} times that of {best}")
-    against = errors[NAME] / floors[best] if floors[best] > 0 else 1.0
+    least = np.min(list(floors.values()), axis=0)
+    if (least < (1 - DEFAULTS.margin) * errors[NAME]).any():
+        over = float(_ratio(errors[NAME], least).max())
+        return Served(best, f"in {when} the error of {NAME} was {over:.2f} times that of a rule")
+    against = float(_ratio(errors[NAME].mean(), floors[best].mean()))
     return Served(NAME, f"in {when} its error was {against:.2f} times that of {best}")
+
+
+def _ratio(error: F64 | np.float64, other: F64 | np.float64) -> F64:
+    """1 where both are nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.equal(error, other), 1.0, np.divide(error, other))
 
 
 def _default(able: list[Peer], why: str) -> Served:

@@ -65,7 +65,11 @@ class SpikeScore(msgspec.Struct, frozen=True):
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """95 % interval of the recall, after Wilson; None where there was no doubling."""
+        """95 % interval of the recall, after Wilson, as if doublings had nothing in common.
+
+        Those of domains in one event have, so that over several series it is too narrow. None
+        where there was no doubling.
+        """
         return _wilson(self.announced_found, self.announced) if self.announced else None
 
     @property

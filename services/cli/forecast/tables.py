@@ -189,7 +189,7 @@ def _verdict(low: float, high: float) -> str:
 
 def spikes(scores: Sequence[SpikeScore]) -> Listing:
     """Doublings that were seen coming, and alarms that nothing followed."""
-    many = len({score.series for score in scores}) > SHOWN_SERIES
+    many = len({score.series for score in scores} - {ALL_SERIES}) > SHOWN_SERIES
     rows = [
         (
             Text(score.series),

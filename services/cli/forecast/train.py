@@ -26,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Train models; needs the environment of `make train-env`."
 )
 CHECKPOINTS: Final = Path(".hirl/training/forecaster")
+"""A folder in it for each seed."""
 EXAMPLES = (
     "Examples: [bold]hirl train forecaster[/bold] learns from simulated months alone, "
     "[bold]hirl train forecaster --traces ../traces --seed 1 --out .hirl/model[/bold]"
@@ -96,9 +97,9 @@ def forecaster(
 
     console = Console(emoji=False)
     if not resume:
-        shutil.rmtree(CHECKPOINTS, ignore_errors=True)
+        _forget(CHECKPOINTS / str(seed))
     args = Args(seed=seed, epochs=epochs, threads=threads)
-    order = Order(args, out, CHECKPOINTS, _command(traces, seed, epochs, threads))
+    order = Order(args, out, CHECKPOINTS / str(seed), _command(traces, seed, epochs, threads))
     parts = corpus(load_cluster(), traces)
     with progress("training", args.members * epochs * args.steps, console) as advance:
         card = produce(parts, order, Watching(console, advance, args), time.monotonic)
@@ -119,7 +120,7 @@ class Watching:
 
     def begun(self, seed: int) -> None:
         """A line for a member; the bar leaves out what an earlier one did not need."""
-        member = seed - self._args.seed
+        member = seed - self._args.seed * self._args.members
         self._say(f"member {member + 1} of {self._args.members}")
         self._before = member * self._args.epochs * self._args.steps
 
@@ -136,6 +137,11 @@ class Watching:
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False)
+
+
+def _forget(checkpoints: Path) -> None:
+    if checkpoints.exists():
+        shutil.rmtree(checkpoints)
 
 
 def _check_torch() -> None:

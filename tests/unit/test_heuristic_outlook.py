@@ -1,0 +1,43 @@
+"""What the Commander makes of a forecast."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.control.heuristic.outlook import Outlook, look_ahead
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
+from models.sim.apps import F64
+
+NOW: F64 = np.array([[100.0]])
+TICK = np.zeros(1, np.int32)
+
+
+def outlook(low: float, median: float, high: float) -> Outlook:
+    values = np.array([low, median, high], np.float32)
+    shape = (1, 1, len(HORIZONS_MIN), len(QUANTILES))
+    forecast = Forecast(
+        model="made up",
+        made_tick=TICK,
+        valid_until_tick=TICK + 6,
+        domain=np.broadcast_to(values, shape),
+        domain_peak=np.full(shape[:3], high, np.float32),
+    )
+    return look_ahead(TICK, NOW, forecast)
+
+
+@given(st.floats(0.0, 1e6), st.floats(0.0, 1e6))
+def test_a_forecast_never_asks_for_less_and_not_for_everything(median: float, more: float) -> None:
+    seen = outlook(0.0, median, median + more)
+    assert 1.0 <= seen.soon[0, 0] <= 4.0
+    assert 0.0 <= seen.headroom[0, 0] <= 0.1
+
+
+def test_what_is_unsure_is_given_headroom_by_its_width() -> None:
+    assert outlook(95.0, 100.0, 105.0).headroom[0, 0] == pytest.approx(0.05, rel=1e-3)
+    assert outlook(50.0, 100.0, 200.0).headroom[0, 0] == 0.1
+
+
+def test_without_a_forecast_nothing_is_foreseen() -> None:
+    seen = look_ahead(TICK, NOW, None)
+    assert (seen.soon[0, 0], seen.headroom[0, 0]) == (1.0, 0.0)

@@ -159,13 +159,23 @@ class SoldierHandler(Handler[SoldierState]):
             return Step(state)
         if state.since is None:
             state.since = clock.now()  # what it was in the process before says nothing here
-        last, due = (frame.tick - 1) // self._every, self.due(state)
-        there = frame.tick == 0 or any(budget.epoch >= last for budget in state.budgets)
-        there &= self._roster.knows(frame.apps)
+        due = self.due(state)
+        there = self._need_not_wait(frame, state) and self._roster.knows(frame.apps)
         if not there and (due is None or clock.now() < due):
             return Step(state)
         planned, events = self._plan(frame, state)
         return Step(planned, events)
+
+    def _need_not_wait(self, frame: DomainObserved, state: SoldierState) -> bool:
+        """Whether the budget of a frame is there, or is not to be expected.
+
+        Only a Commander that was there a minute ago is waited for: one that was not may itself be
+        waiting for this plan, and both would wait for ever. In lock-step it always comes.
+        """
+        last = (frame.tick - 1) // self._every
+        newest = max((budget.epoch for budget in state.budgets), default=-1)
+        absent = self._grace is not None and newest < last - 1
+        return frame.tick == 0 or newest >= last or absent
 
     def _plan(self, frame: DomainObserved, state: SoldierState) -> tuple[SoldierState, list[Event]]:
         place, names = self._roster.place(frame.domain), tuple(frame.apps)

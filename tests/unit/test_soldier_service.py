@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 
+from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
@@ -9,8 +10,10 @@ from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
+from services.commander.decide import CommanderHandler
 from services.soldier.decide import SoldierHandler
 from tests.services_data import APPS, CLUSTER, DOMAIN, REPLICAS, granted, inventory, pools, sampled
+from tests.unit.test_commander_service import planned
 
 GRACE_S = 2.0
 HOT = 0.79
@@ -77,6 +80,32 @@ def test_a_frame_waits_for_its_budget_only_so_long(bus: MemoryBus) -> None:
     assert [plan.tick for plan in plans(bus)] == [0]
     bus.advance(GRACE_S + 0.1)
     assert [plan.tick for plan in plans(bus)] == [0, 1]
+
+
+def test_a_commander_that_has_been_silent_is_not_waited_for(bus: MemoryBus) -> None:
+    bus.publish(sampled(12))
+    assert [plan.tick for plan in plans(bus)] == [12]
+    bus.publish(granted(12), sampled(19))
+    assert [plan.tick for plan in plans(bus)] == [12]
+    bus.publish(sampled(30))
+    assert [plan.tick for plan in plans(bus)] == [12, 19, 30]
+
+
+def test_commander_and_soldier_do_not_wait_for_each_other_when_the_first_ticks_were_missed() -> (
+    None
+):
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(CommanderHandler(CLUSTER, parameters_of(), GRACE_S, forecasts=False)))
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.publish(*inventory())
+    others = [domain for domain in CLUSTER.domain_names if domain != DOMAIN]
+    for tick in range(3, 20):
+        bus.publish(*pools(tick), sampled(tick), *(planned(other, tick) for other in others))
+        bus.run()
+        bus.advance(GRACE_S)
+        bus.advance(10.0 - GRACE_S)
+    assert any(budget.domain == DOMAIN for budget in bus.events(BudgetGranted))
 
 
 def test_the_next_frame_does_not_overtake_one_that_waits(bus: MemoryBus) -> None:

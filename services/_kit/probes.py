@@ -10,6 +10,7 @@ from threading import Thread
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from services._kit.settings import BadSettings
 from services._kit.telemetry import Telemetry
 
 _TEXT = "text/plain; charset=utf-8"
@@ -18,7 +19,7 @@ _TEXT = "text/plain; charset=utf-8"
 @contextmanager
 def serving(telemetry: Telemetry, host: str, port: int) -> Iterator[int]:
     """Serve while inside; gives the port, which 0 leaves to the system."""
-    server = ThreadingHTTPServer((host, port), _pages(telemetry))
+    server = _listening(telemetry, host, port)
     thread = Thread(target=server.serve_forever, name="probes", daemon=True)
     thread.start()
     try:
@@ -27,6 +28,16 @@ def serving(telemetry: Telemetry, host: str, port: int) -> Iterator[int]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _listening(telemetry: Telemetry, host: str, port: int) -> ThreadingHTTPServer:
+    try:
+        return ThreadingHTTPServer((host, port), _pages(telemetry))
+    except (OSError, OverflowError) as error:
+        raise BadSettings(
+            f"metrics_port (HIRL_METRICS_PORT): cannot listen at {host}:{port}, {error}; "
+            "choose another, 0 for any"
+        ) from error
 
 
 def _pages(telemetry: Telemetry) -> type[BaseHTTPRequestHandler]:

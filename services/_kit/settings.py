@@ -7,7 +7,7 @@ environment, a field `y` of the soldier's own settings is `HIRL_SOLDIER_Y`.
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 import yaml
@@ -124,7 +124,20 @@ def _convert(section: str, values: dict[str, Any], kind: type[T]) -> T:
         # Not strict: the environment has only text.
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"{section}: {error}") from None
+        raise BadSettings(f"{section}: {_explained(str(error), section, kind)}") from None
+
+
+def _explained(error: str, section: str, kind: type[msgspec.Struct]) -> str:
+    """With the variable that it may have come from, and what is allowed where that is a list."""
+    what, _, place = error.partition(" - at `$.")
+    field = place.removesuffix("`")
+    if not field:
+        known = f", expected some of {', '.join(kind.__struct_fields__)}"
+        return error + known * ("unknown field" in what)
+    owner = "" if section == KIT else f"{section.upper()}_"
+    choices = get_args(get_type_hints(kind).get(field))
+    allowed = f", expected {' or '.join(choices)}" if "enum" in what else ""
+    return f"{field} ({_PREFIX}{owner}{field.upper()}): {what}{allowed}"
 
 
 def _from_environment(

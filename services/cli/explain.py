@@ -10,8 +10,8 @@ from services.cli.output import write_json
 from services.cli.tail import BootstrapOption, CredentialsOption
 
 EXAMPLES: Final = (
-    "Examples: [bold]hirl explain payments-0[/bold], "
-    "[bold]hirl explain payments-0 --tick 312 --json why.json[/bold]"
+    "Examples: [bold]hirl explain payments-0003[/bold], "
+    "[bold]hirl explain payments-0003 --tick 312 --json why.json[/bold]"
 )
 _LABEL: Final = 10
 

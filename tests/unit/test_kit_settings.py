@@ -61,8 +61,9 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     [
         ({"HIRL_METRICS_PRT": "1"}, "metrics_prt"),
         ({"HIRL_SOLDIER_GRACE": "1"}, "grace"),
-        ({"HIRL_METRICS_PORT": "many"}, "metrics_port"),
-        ({"HIRL_LOG_LEVEL": "loud"}, "log_level"),
+        ({"HIRL_METRICS_PORT": "many"}, "HIRL_METRICS_PORT"),
+        ({"HIRL_SOLDIER_GRACE_S": "many"}, "HIRL_SOLDIER_GRACE_S"),
+        ({"HIRL_LOG_LEVEL": "loud"}, "HIRL_LOG_LEVEL.*expected debug or info or warning or error"),
         ({"HIRL_KAFKA_SECURITY": "SASL_SSL"}, "kafka_user"),
         ({"HIRL_HEARTBEAT_SECONDS": "5"}, "heartbeat_seconds"),
         ({"HIRL_SPEED": "0"}, "speed"),

@@ -5,8 +5,11 @@ import re
 import urllib.error
 import urllib.request
 
+import pytest
+
 from services._kit import logs, probes
 from services._kit.clock import ManualClock
+from services._kit.settings import BadSettings
 from services._kit.telemetry import Telemetry
 from tests.kit_example import granted, sampled
 
@@ -52,6 +55,17 @@ def test_probes_answer_over_http() -> None:
     assert status == 200
     assert 'hirl_holds_total{reason="breaker open"} 1.0' in text
     assert 'hirl_build_info{service="soldier"' in text
+
+
+@pytest.mark.parametrize("port", [None, 99_999])
+def test_a_port_that_cannot_be_had_is_one_line(port: int | None) -> None:
+    telemetry = Telemetry("soldier", ManualClock())
+    with (
+        probes.serving(telemetry, "127.0.0.1", 0) as taken,
+        pytest.raises(BadSettings, match="HIRL_METRICS_PORT"),
+        probes.serving(telemetry, "127.0.0.1", port or taken),
+    ):
+        pass
 
 
 def test_metrics_have_our_prefix_and_base_units() -> None:

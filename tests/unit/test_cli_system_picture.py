@@ -2,9 +2,11 @@
 
 from io import StringIO
 
+import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from models.sim.describe.errors import InputError
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
@@ -12,8 +14,8 @@ from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services.cli.system.follow import has_ended, new_picture
-from services.cli.system.picture import Picture, change_line
+from services.cli.system.follow import check_decided, has_ended, new_picture
+from services.cli.system.picture import Domain, Picture, change_line
 from services.cli.system.probe import Vitals, _vitals
 from services.cli.system.record import Standing
 from services.cli.system.view import Health, LiveView, PlainView, painting, when
@@ -126,6 +128,14 @@ def test_a_run_has_ended_when_its_collector_has() -> None:
     run = run_of(spec("simcluster"), spec("collector"))
     assert not has_ended(run)
     assert has_ended(replace(run, standings={"collector": Standing(state="done")}))
+
+
+def test_a_run_in_which_nothing_was_decided_has_no_figures() -> None:
+    picture = Picture({"payments": Domain()})
+    with pytest.raises(InputError, match="--lock-step"):
+        check_decided(picture)
+    picture.domains["payments"].closed = 0
+    check_decided(picture)
 
 
 def test_whoever_waits_for_the_first_tick_is_told_once_why_it_can_take_long() -> None:

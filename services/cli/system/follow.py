@@ -47,7 +47,17 @@ def follow(root: Path, run: Run, view: View) -> Results:
     results = results_of(run)
     if results is None:
         raise InputError(f"the simulated cluster does not answer, see {run.folder}/logs")
+    check_decided(picture)
     return _with_overruns(results, picture)
+
+
+def check_decided(picture: Picture) -> None:
+    """Figures of a cluster that nobody controlled would be taken for ours."""
+    if picture.closed < 0:
+        raise InputError(
+            "the scenario was over before a tick was decided: "
+            "take a lower --speed, or --lock-step, which waits"
+        )
 
 
 def has_ended(run: Run | None) -> bool:

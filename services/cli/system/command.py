@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SCENARIO: Final = "flash-sale-20-min-early"
 EXAMPLES: Final = (
     "Examples: [bold]hirl up --apps 155 --lock-step[/bold], "
-    "[bold]hirl up --scenario cascade --speed 0.5 --mode preview --detach[/bold], "
-    "[bold]hirl up --bus memory --apps 155 --speed 2 --compare hpa-calibrated,rules[/bold]"
+    "[bold]hirl up --scenario cascade --speed 30 --mode preview --detach[/bold], "
+    "[bold]hirl up --bus memory --apps 155 --speed 120 --compare hpa-calibrated,rules[/bold]"
 )
 
 PaceOption = Annotated[
@@ -31,7 +31,7 @@ PaceOption = Annotated[
     typer.Option(
         "--speed",
         metavar="X",
-        help="Simulated minutes per second, free-running; real time when not given.",
+        help="Times real time, free-running: 60 is a simulated minute per second.",
     ),
 ]
 LockStepOption = Annotated[
@@ -106,7 +106,7 @@ def up(
         seed=seed,
         apps=apps,
         cluster=cluster,
-        speed=1.0 if speed is None else speed * 60,
+        speed=1.0 if speed is None else speed,
         lock_step=lock_step,
         brokers=brokers,
         secure=secure,

@@ -179,8 +179,7 @@ class _Reader:
         change = promised - occasions.during(first, end)[1]
         newest = self._rps.before(at, _NEWEST_MIN)[:, None]
         made = level.change(newest, self._rps.between(first, end))
-        left = np.where(change > 0.0, np.clip(change - made, 0.0, change), 0.0)
-        return np.where(change < 0.0, np.clip(change - made, change, 0.0), left)
+        return np.clip(change - made, np.minimum(change, 0.0), np.maximum(change, 0.0))
 
     def _around(self, minutes: I64) -> F64:
         return self._rps.between(minutes - _AROUND_MIN, minutes + _AROUND_MIN + 1)

@@ -11,6 +11,7 @@ from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.pool import Pool, origins, pools
+from models.sim.describe.errors import InputError
 
 torch = pytest.importorskip("torch", reason="the network needs torch: run `make test-train`")
 
@@ -137,6 +138,14 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
     assert resumed.curve == whole.curve
     one, other = whole.network.state_dict(), resumed.network.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+    learned, judged = drawn()
+    train(TINY, learned, judged, tmp_path / "c.pt", Silent())
+    other = learned._replace(target=learned.target + 1e-6)
+    with pytest.raises(InputError, match="other data"):
+        train(TINY, other, judged, tmp_path / "c.pt", Silent())
 
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:

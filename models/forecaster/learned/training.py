@@ -15,6 +15,7 @@ from models.forecaster.learned.args import Args
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.network import Shape, TemporalFusionTransformer
 from models.forecaster.learned.pool import Pool
+from models.sim.describe.errors import InputError
 
 LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 """Quantiles of the outputs; the last is of the maximum."""
@@ -60,7 +61,7 @@ def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, watch: Watc
     """Train one member, or go on from its checkpoint if there is one."""
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(mode=True)
-    run = _Run(args, checkpoint)
+    run = _Run(args, checkpoint, learned.digest)
     watch.begun(args.seed)
     chances = learned.share / learned.share.sum()
     for epoch in range(run.epoch, args.epochs):
@@ -90,6 +91,7 @@ def fresh(args: Args) -> TemporalFusionTransformer:
         windows=len(PAST_WINDOWS),
         ahead=len(AHEAD_MIN),
         changes=tuple(i for i, name in enumerate(FUTURE) if name.endswith("_change")),
+        levels=tuple(i for i, name in enumerate(FUTURE) if name.endswith("_ago")),
         hidden=args.hidden,
         heads=args.heads,
         dropout=args.dropout,
@@ -100,9 +102,9 @@ def fresh(args: Args) -> TemporalFusionTransformer:
 class _Run:
     """Everything that changes during training."""
 
-    def __init__(self, args: Args, checkpoint: Path) -> None:
+    def __init__(self, args: Args, checkpoint: Path, digest: str) -> None:
         torch.manual_seed(args.seed)
-        self._args, self._checkpoint = args, checkpoint
+        self._args, self._checkpoint, self._digest = args, checkpoint, digest
         self._draw = np.random.default_rng(args.seed)
         self._network = fresh(args)
         self._optimiser = torch.optim.AdamW(
@@ -178,6 +180,7 @@ class _Run:
     def _state(self) -> dict[str, object]:
         return {
             "args": tuple(self._args),
+            "digest": self._digest,
             "network": self._network.state_dict(),
             "average": self._average,
             "best": self._best,
@@ -192,6 +195,11 @@ class _Run:
         state = torch.load(self._checkpoint, weights_only=False)
         if Args(*state["args"]) != self._args:
             raise ValueError(f"{self._checkpoint}: of a run with other settings; remove it first")
+        if state["digest"] != self._digest:
+            raise InputError(
+                f"{self._checkpoint}: of a run on other data; "
+                "give the traces it had, or --fresh to begin anew"
+            )
         self._network.load_state_dict(state["network"])
         self._average, self._best = state["average"], state["best"]
         self._optimiser.load_state_dict(state["optimiser"])
@@ -251,6 +259,7 @@ _SEASON: Final = {
     "yesterday_change",
     "last_week_change",
     "usual_change",
+    "smooth_change",
     "yesterday_level",
     "last_week_level",
     "has_yesterday",

@@ -2,7 +2,8 @@
 
 Every variate is a row of its own; which one it is, is its static input. The decoder walks in
 patches (a day of hours, or single steps), and a linear layer reads each patch's steps from the
-hidden state, around the level that the network itself gives. One network serves all horizons.
+hidden state. What it learns is what a DLinear-like model leaves over: by itself it would need far
+more steps to come as far. One network serves all horizons.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from models.forecaster.data.series import I64
-from models.forecaster.learned.network import MEDIAN, Shape, TemporalFusionTransformer
+from models.forecaster.learned.network import Shape, TemporalFusionTransformer
+from models.forecaster.published.linear import Linear, fit_linear
 from models.forecaster.published.protocols import Batch, Data, starts_of
 from models.sim.apps import F64
 
@@ -49,19 +51,21 @@ class Patched(nn.Module):
         super().__init__()
         self.network = TemporalFusionTransformer(shape)
         self.within = nn.Linear(shape.hidden, patch)
+        # Before it has learned anything, nothing is added to the linear model.
         nn.init.zeros_(self.within.weight)
+        nn.init.zeros_(self.within.bias)
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Tensor:
         """[B, patches * patch]."""
-        said = self.network(past, future, static)
-        steps = said.quantiles[..., MEDIAN, None] + self.within(said.hidden)
-        return torch.flatten(steps, 1)
+        return torch.flatten(self.within(self.network(past, future, static).hidden), 1)
 
 
 class Fitted(NamedTuple):
     """Ready to be asked; its first steps answer for shorter horizons."""
 
     network: Patched
+    linear: Linear
+    """What it adds to."""
     data: Data
     unit: float
     steps: int
@@ -69,8 +73,9 @@ class Fitted(NamedTuple):
     def say(self, batch: Batch) -> F64:
         """[B, steps, V]."""
         variates = batch.past.shape[2]
-        said = [_forward(self, batch, np.full(batch.row.size, place)) for place in range(variates)]
-        return np.stack(said, axis=2)
+        added = [_added(self, batch, np.full(batch.row.size, place)) for place in range(variates)]
+        steps = batch.ahead.shape[1]
+        return self.linear.say(batch)[:, :steps] + np.stack(added, axis=2)[:, :steps]
 
 
 def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
@@ -78,15 +83,15 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     draw = np.random.default_rng(args.seed)
-    fitted = _fresh(data, args)
     kept = round(data.learned * (1 - _HELD_BACK))
+    fitted = _fresh(data, args, kept)
     starts = starts_of(data, range(kept), fitted.steps)
     held = _held_back(data, kept, fitted.steps)
     optimiser = torch.optim.AdamW(fitted.network.parameters(), args.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, args.learning_rate, total_steps=args.epochs * args.steps, pct_start=0.1
     )
-    best, lowest = fitted.network.state_dict(), np.inf
+    best, lowest = _weights(fitted), _judged(fitted, held)
     for _ in range(args.epochs):
         fitted.network.train()
         for _ in range(args.steps):
@@ -100,13 +105,18 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
             report(1)
         judged = _judged(fitted, held)
         if judged < lowest:
-            lowest, best = judged, {k: v.clone() for k, v in fitted.network.state_dict().items()}
+            lowest, best = judged, _weights(fitted)
     fitted.network.load_state_dict(best)
     fitted.network.eval()
-    return fitted
+    # What was held back has said which epoch is the best; now the linear model learns from it too.
+    return fitted._replace(linear=fit_linear(data, fitted.steps))
 
 
-def _fresh(data: Data, args: Args) -> Fitted:
+def _weights(fitted: Fitted) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in fitted.network.state_dict().items()}
+
+
+def _fresh(data: Data, args: Args, kept: int) -> Fitted:
     protocol = data.protocol
     steps = max(protocol.ahead)
     patch = 24 if steps % 24 == 0 else 1
@@ -121,7 +131,8 @@ def _fresh(data: Data, args: Args) -> Fitted:
         dropout=args.dropout,
     )
     unit = float(np.diff(data.values[: data.learned], axis=0).std()) * protocol.past**0.5
-    return Fitted(Patched(shape, patch), data, unit, steps)
+    linear = fit_linear(data._replace(learned=kept), steps)
+    return Fitted(Patched(shape, patch), linear, data, unit, steps)
 
 
 def _held_back(data: Data, kept: int, steps: int) -> Batch:
@@ -150,20 +161,19 @@ def _loss(
     variates: I64,
 ) -> Tensor:
     batch = _batch(fitted.data, rows, fitted.steps)
-    said = fitted.network(*_inputs(fitted, batch, variates))
+    added = fitted.network(*_inputs(fitted, batch, variates))
     chosen = np.arange(rows.size)
-    last = batch.past[chosen, -1, variates]
-    came = (batch.ahead[chosen, :, variates] - last[:, None]) / fitted.unit
-    return torch.mean((torch.from_numpy(came.astype(np.float32)) - said) ** 2)
+    own = batch._replace(past=batch.past[chosen, :, variates][..., None])
+    left = batch.ahead[chosen, :, variates] - fitted.linear.say(own)[..., 0]
+    return torch.mean((torch.from_numpy((left / fitted.unit).astype(np.float32)) - added) ** 2)
 
 
-def _forward(fitted: Fitted, batch: Batch, variates: I64) -> F64:
-    """[B, steps] of one variate each; as many steps as the batch has."""
+def _added(fitted: Fitted, batch: Batch, variates: I64) -> F64:
+    """[B, steps] of one variate each, to what the linear model says."""
     with torch.no_grad():
         said = fitted.network(*_inputs(fitted, batch, variates)).numpy().astype(np.float64)
-    last = batch.past[np.arange(batch.row.size), -1, variates]
-    whole: F64 = said * fitted.unit + last[:, None]
-    return whole[:, : batch.ahead.shape[1]]
+    added: F64 = said * fitted.unit
+    return added
 
 
 def _inputs(fitted: Fitted, batch: Batch, variates: I64) -> tuple[Tensor, Tensor, Tensor]:

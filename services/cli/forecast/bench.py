@@ -1,17 +1,22 @@
 """`hirl bench forecast`: how well models forecast a user's own traffic, beside each other."""
 
+import os
 import shlex
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import SHIPPED
-from models.forecaster.score.contest import Contest, contest, steps_of
+from models.forecaster.score.contest import Advance, Contest, contest, steps_of
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named
-from models.forecaster.score.windows import Skipped
+from models.forecaster.score.peers.port import Peer
+from models.forecaster.score.windows import Skipped, Windows
 from models.sim.describe.errors import InputError
 from services.cli.forecast.options import (
     ArtefactOption,
@@ -76,7 +81,7 @@ def forecast(
     scored, skipped = tests(found.series, test_from)
     steps = len(scored) * steps_of(entrants.peers)
     with progress("forecasting", steps, console) as advance:
-        contests = [contest(*each, entrants.peers, advance) for each in scored]
+        contests = _contests(scored, entrants.peers, advance)
     result = Result(
         file=str(series),
         contests=[each for each in contests if each.is_served],
@@ -90,6 +95,14 @@ def forecast(
         write_json(json, payload(result))
     if report is not None:
         _say(console, f"report: {write_report(report, result)}")
+
+
+def _contests(
+    scored: Sequence[tuple[Series, Windows]], peers: Sequence[Peer], advance: Advance
+) -> list[Contest]:
+    """One series after the other on each core: networks, trees and kernels leave Python alone."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda each: contest(*each, peers, advance), scored))
 
 
 def _unserved(contest: Contest) -> Skipped:

@@ -58,7 +58,7 @@ def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on()
     assert (width < 0.4).all()
 
 
-def test_the_learned_model_serves_unless_a_simple_rule_was_better_by_the_margin() -> None:
+def test_the_learned_model_serves_unless_a_simple_rule_was_better() -> None:
     series = series_of()
     assert choose(series, 3000, (learned(), *FLOORS)).model == "tft"
     wrong = choose(series, 3000, (learned(1.5), *FLOORS))

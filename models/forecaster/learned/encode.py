@@ -247,9 +247,8 @@ class _Reader:
         """Error of the rule of the last minutes over that of another, as a logarithm."""
         # A rule that is never wrong is not infinitely better: the level has some part in both.
         least = _LEAST_ERROR * level.offset + _LEAST
-        errors = (self._missed[name].before(at, JUDGED_MIN) + least for name in (_USUAL, rule))
-        usual, own = errors
-        return _bounded(np.log(usual / own))
+        usual, own = (self._missed[name].before(at, JUDGED_MIN) for name in (_USUAL, rule))
+        return _bounded(np.log((usual + least) / (own + least)))
 
     def _static(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         series, size = self._series, at.size

@@ -52,7 +52,7 @@ class Pool(NamedTuple):
         """The same for the same windows: a run goes on with what it began with."""
         found = hashlib.blake2b(digest_size=8)
         for part in self:
-            found.update(np.ascontiguousarray(part))
+            found.update(np.ascontiguousarray(part).data)
         return found.hexdigest()
 
 

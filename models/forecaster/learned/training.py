@@ -21,7 +21,7 @@ LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 """Quantiles of the outputs; the last is of the maximum."""
 _KEPT: Final = 0.998
 """Of the averaged weights per step; they are what is judged and shipped."""
-_JUDGED_AT_ONCE: Final = 4096
+_JUDGED_AT_ONCE: Final = 512
 
 
 class Epoch(NamedTuple):

@@ -1,8 +1,7 @@
 """Models against each other on one series: who would have served, and how good everybody was.
 
-Who serves is decided by what was known when the test began: the learned model, unless at some
-horizon a simple rule was better by a margin in the days before. Nothing of the test has a say in
-it.
+Who serves is decided by what was known when the test began: the learned model, if in the days
+before no simple rule was better at any horizon. Nothing of the test has a say in it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +13,6 @@ import numpy as np
 from models.compare.paired import Interval
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
-from models.forecaster.learned.choice import DEFAULTS
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
 from models.forecaster.score.headline import FLOORS, Cell, cells
 from models.forecaster.score.metrics import Row
@@ -164,7 +162,7 @@ def _chosen(errors: dict[str, F64], when: str) -> Served:
     if NAME not in errors:
         return Served(best, f"the best simple rule of {when}; no learned model is here")
     least = np.min(list(floors.values()), axis=0)
-    if (least < (1 - DEFAULTS.margin) * errors[NAME]).any():
+    if (least < errors[NAME]).any():
         over = float(_ratio(errors[NAME], least).max())
         return Served(best, f"in {when} the error of {NAME} was {over:.2f} times that of a rule")
     against = float(_ratio(errors[NAME].mean(), floors[best].mean()))

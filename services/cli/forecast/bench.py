@@ -102,7 +102,7 @@ def _contests(
 ) -> list[Contest]:
     """One series after the other on each core: networks, trees and kernels leave Python alone."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda each: contest(*each, peers, advance), scored))
+        return list(pool.map(lambda each: contest(each[0], each[1], peers, advance), scored))
 
 
 def _unserved(contest: Contest) -> Skipped:

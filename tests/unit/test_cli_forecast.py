@@ -61,6 +61,19 @@ def test_rows_have_what_was_agreed_and_every_series_a_model_that_serves(tmp_path
     assert {each["model"] for each in told["headline"]} == {row["model"] for row in told["rows"]}
 
 
+def test_series_of_one_file_are_scored_as_each_by_itself(tmp_path: Path) -> None:
+    columns = {name: daily(2000, seed=seed) for seed, name in enumerate(("a", "b", "c"))}
+    models = ("--model", "tft,lightgbm")
+    together = benched(written(tmp_path / "all.csv", columns), *models)
+    alone = [
+        row | {"series": name}
+        for name, values in columns.items()
+        for row in benched(written(tmp_path / "one.csv", {name: values}), *models)["rows"]
+    ]
+    assert together["rows"] == alone
+    assert any(row["model"] == "lightgbm" for row in alone)
+
+
 def test_a_day_has_no_seasonal_peers_and_the_notes_say_why(tmp_path: Path) -> None:
     told = benched(written(tmp_path / "day.csv", {"rps": daily(1440)}))
     assert not {"day", "week"} & {row["model"] for row in told["rows"]}

@@ -175,6 +175,22 @@ def test_what_starts_every_hour_is_expected_again() -> None:
     assert (change > 1.0).tolist() == [minutes == 15 for minutes in AHEAD_MIN]
 
 
+def test_half_an_hour_ago_ends_with_now() -> None:
+    rps = 100.0 + np.arange(2000)
+    inputs = at_end(series(rps))
+    ago = from_log(inputs, future(inputs, "half_hour_ago")[None].astype(np.float64))[0]
+    np.testing.assert_allclose(ago, rps[-1] - 30 + np.array(AHEAD_MIN), rtol=1e-5)
+
+
+def test_the_course_of_earlier_days_is_that_of_all_of_them() -> None:
+    hour = np.arange(9 * DAY_MINUTES) % DAY_MINUTES / 60
+    rps = 100.0 * np.exp(0.2 * np.abs(hour - 12))
+    rps[-DAY_MINUTES:] = 50.0  # today is not as usual
+    inputs = encode(series(rps), np.array([8 * DAY_MINUTES + 18 * 60]))
+    expected = 0.2 * np.array(AHEAD_MIN) / 60
+    np.testing.assert_allclose(future(inputs, "smooth_change"), expected, atol=0.005)
+
+
 def test_a_rule_that_was_right_where_the_mean_was_not_has_skill() -> None:
     rps = np.tile(np.where(np.arange(60) < 20, 300.0, 100.0), 48)
     inputs = at_end(series(rps))

@@ -111,10 +111,12 @@ def test_each_epoch_is_told_once_when_it_is_judged(tmp_path: Path) -> None:
     assert silent.heard == trained.curve  # nothing is left to do
 
 
-def test_training_is_reproducible_by_seed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [1, Args().threads])
+def test_training_is_reproducible_by_seed(threads: int, tmp_path: Path) -> None:
     learned, judged = drawn()
-    runs = [train(TINY, learned, judged, tmp_path / f"{i}.pt", Silent()) for i in range(2)]
-    other = train(TINY._replace(seed=1), learned, judged, tmp_path / "x.pt", Silent())
+    args = TINY._replace(threads=threads)
+    runs = [train(args, learned, judged, tmp_path / f"{i}.pt", Silent()) for i in range(2)]
+    other = train(args._replace(seed=1), learned, judged, tmp_path / "x.pt", Silent())
     states = [run.network.state_dict() for run in (*runs, other)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     assert any(not torch.equal(states[0][name], states[2][name]) for name in states[0])

@@ -34,11 +34,12 @@ _HALF_HOUR_MIN: Final = 30
 _HOUR_MIN: Final = 60
 _HOURS_BACK: Final = _HOUR_MIN * np.arange(1, 13)
 """Whose same minutes are looked at: what a timer starts, it starts again."""
-JUDGED_MIN: Final = 360
+SKILL_MIN: Final = 360
 """Minutes before an origin in which simple rules are held against what came."""
-_JUDGED_AHEAD_MIN: Final = 15
+_SKILL_AHEAD_MIN: Final = 15
+"""The middle one of the horizons: one is enough to tell rules apart."""
 _AROUND_MIN: Final = 7
-_SMOOTH_MIN: Final = 45
+SMOOTH_MIN: Final = 45
 """Minutes around the same time of an earlier day: a single minute is mostly noise, and what is
 left of it in a quarter of an hour is more than many a day's course."""
 _OFFSET: Final = 0.02
@@ -47,9 +48,10 @@ _LEAST: Final = 1e-9
 _LEAST_ERROR: Final = 0.02
 """Of the offset; what is added to errors before they are compared."""
 _USUAL: Final = "mean"
+"""The rule that the others are held against."""
 _LARGEST: Final = 5.0
 """Of any logarithm; beyond it a ratio says no more."""
-_DAYS: Final = 7
+DAYS: Final = 7
 _THURSDAY: Final = 3
 """The weekday of 1970-01-01, Monday being 0."""
 _DAYS_OFF: Final = 5
@@ -164,7 +166,7 @@ class _Reader:
 
     def _future(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         then = at[:, None] + np.array(AHEAD_MIN)
-        days = DAY_MINUTES * np.arange(1, _DAYS + 1)
+        days = DAY_MINUTES * np.arange(1, DAYS + 1)
         earlier = self._around(then[..., None] - days, _AROUND_MIN)
         before = self._rps.before(at[:, None] - days, _RECENT_MIN)[:, None]
         hours = _mean(self._minute(then[..., None] - _HOURS_BACK))
@@ -219,9 +221,9 @@ class _Reader:
 
     def _smooth_change(self, at: I64, then: I64, level: _Level) -> F64:
         """The course of the days before, all of them together."""
-        days = DAY_MINUTES * np.arange(1, _DAYS + 1)
-        after = self._around(then[..., None] - days, _SMOOTH_MIN)
-        before = self._around(at[:, None] - days, _SMOOTH_MIN)[:, None]
+        days = DAY_MINUTES * np.arange(1, DAYS + 1)
+        after = self._around(then[..., None] - days, SMOOTH_MIN)
+        before = self._around(at[:, None] - days, SMOOTH_MIN)[:, None]
         both = 0.0 * (after + before)
         return level.change(_mean(after + both), _mean(before + both))
 
@@ -247,7 +249,7 @@ class _Reader:
         """Error of the rule of the last minutes over that of another, as a logarithm."""
         # A rule that is never wrong is not infinitely better: the level has some part in both.
         least = _LEAST_ERROR * level.offset + _LEAST
-        usual, own = (self._missed[name].before(at, JUDGED_MIN) for name in (_USUAL, rule))
+        usual, own = (self._missed[name].before(at, SKILL_MIN) for name in (_USUAL, rule))
         return _bounded(np.log((usual + least) / (own + least)))
 
     def _static(self, at: I64, level: _Level, occasions: Occasions) -> F64:
@@ -274,9 +276,9 @@ class _Reader:
 def _rules(rps: F64, means: WindowMeans, since: int) -> dict[str, F64]:
     """[R, N] what simple rules said about each minute since `since`."""
     minutes = np.arange(since, rps.shape[1]) + np.zeros((rps.shape[0], 1), np.int64)
-    ages = {"last": _JUDGED_AHEAD_MIN, "hour": _HOUR_MIN, "day": DAY_MINUTES}
+    ages = {"last": _SKILL_AHEAD_MIN, "hour": _HOUR_MIN, "day": DAY_MINUTES}
     said = {name: means.between(minutes - age, minutes - age + 1) for name, age in ages.items()}
-    return said | {_USUAL: means.before(minutes - _JUDGED_AHEAD_MIN, _RECENT_MIN)}
+    return said | {_USUAL: means.before(minutes - _SKILL_AHEAD_MIN, _RECENT_MIN)}
 
 
 def _mean(values: F64) -> F64:

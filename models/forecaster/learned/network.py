@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     changes: tuple[int, ...]
     """Which variables of a minute ahead are changes since the origin."""
     levels: tuple[int, ...] = ()
-    """Which of them are levels at the like of that minute, as of an hour or a day ago."""
+    """Which of them are levels at the like of that minute, as of half an hour or some hours ago."""
     hidden: int = 32
     heads: int = 4
     dropout: float = 0.1

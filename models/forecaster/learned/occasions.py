@@ -82,7 +82,7 @@ class Occasions(NamedTuple):
     """[B, K] where a visible one stands in `order`."""
 
     def during(self, first: I64, end: I64) -> tuple[F64, F64]:
-        """[B, W] how many events are announced for a window, and the logarithm of their factors.
+        """[B, W] events announced for a window, and the logarithm of their factors.
 
         One that covers a part of a window counts for that part of its minutes.
         """

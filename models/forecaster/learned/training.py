@@ -22,6 +22,7 @@ LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 _KEPT: Final = 0.998
 """Of the averaged weights per step; they are what is judged and shipped."""
 _JUDGED_AT_ONCE: Final = 512
+"""More do not fit into a core's cache, and take twice as long each."""
 
 
 class Epoch(NamedTuple):
@@ -61,7 +62,7 @@ def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, watch: Watc
     """Train one member, or go on from its checkpoint if there is one."""
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(mode=True)
-    run = _Run(args, checkpoint, learned.digest)
+    run = _Run(args, checkpoint, learned.digest + judged.digest)
     watch.begun(args.seed)
     chances = learned.share / learned.share.sum()
     for epoch in range(run.epoch, args.epochs):
@@ -195,9 +196,9 @@ class _Run:
         state = torch.load(self._checkpoint, weights_only=False)
         if Args(*state["args"]) != self._args:
             raise ValueError(f"{self._checkpoint}: of a run with other settings; remove it first")
-        if state["digest"] != self._digest:
+        if state.get("digest") != self._digest:
             raise InputError(
-                f"{self._checkpoint}: of a run on other data; "
+                f"{self._checkpoint}: of a run on other data, or with another version; "
                 "give the traces it had, or --fresh to begin anew"
             )
         self._network.load_state_dict(state["network"])

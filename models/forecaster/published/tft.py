@@ -2,8 +2,9 @@
 
 Every variate is a row of its own; which one it is, is its static input. The decoder walks in
 patches (a day of hours, or single steps), and a linear layer reads each patch's steps from the
-hidden state. What it learns is what a DLinear-like model leaves over: by itself it would need far
-more steps to come as far. One network serves all horizons.
+hidden state; the quantiles of the network are not used. What it learns is what a DLinear-like
+model leaves over: by itself it would need far more steps to come as far. One network serves all
+horizons.
 """
 
 from collections.abc import Callable
@@ -20,8 +21,6 @@ from models.forecaster.published.protocols import Batch, Data, starts_of
 from models.sim.apps import F64
 
 CALENDAR: Final = 4
-_TO_MEAN: Final = 1
-"""Place among a patch's inputs of the change back to the mean of the past."""
 _HELD_BACK: Final = 0.1
 """Of the rows to learn from, at their end: they say which epoch was the best."""
 _JUDGED_ROWS: Final = 2048
@@ -69,6 +68,7 @@ class Fitted(NamedTuple):
     data: Data
     unit: float
     steps: int
+    patches: int
 
     def say(self, batch: Batch) -> F64:
         """[B, steps, V]."""
@@ -108,8 +108,7 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
             lowest, best = judged, _weights(fitted)
     fitted.network.load_state_dict(best)
     fitted.network.eval()
-    # What was held back has said which epoch is the best; now the linear model learns from it too.
-    return fitted._replace(linear=fit_linear(data, fitted.steps))
+    return fitted
 
 
 def _weights(fitted: Fitted) -> dict[str, Tensor]:
@@ -126,17 +125,17 @@ def _fresh(data: Data, args: Args, kept: int) -> Fitted:
         static=data.values.shape[1],
         windows=protocol.past,
         ahead=steps // patch,
-        changes=(_TO_MEAN,),
+        changes=(),
         hidden=args.hidden,
         dropout=args.dropout,
     )
     unit = float(np.diff(data.values[: data.learned], axis=0).std()) * protocol.past**0.5
     linear = fit_linear(data._replace(learned=kept), steps)
-    return Fitted(Patched(shape, patch), linear, data, unit, steps)
+    return Fitted(Patched(shape, patch), linear, data, unit, steps, shape.ahead)
 
 
 def _held_back(data: Data, kept: int, steps: int) -> Batch:
-    """Windows behind those that are learned from, with the variates drawn for them."""
+    """Windows behind those that are learned from."""
     first = max(kept, data.protocol.past)
     starts = np.arange(first, max(first + 1, data.learned - steps + 1))
     return _batch(data, starts, steps)
@@ -182,7 +181,7 @@ def _inputs(fitted: Fitted, batch: Batch, variates: I64) -> tuple[Tensor, Tensor
     values = batch.past[chosen, :, variates]
     level = (values - values[:, -1:]) / fitted.unit
     past_rows = batch.row[:, None] + np.arange(-data.protocol.past, 0)
-    patches = fitted.network.network.smooth.out_features // data.protocol.past
+    patches = fitted.patches
     patch = fitted.steps // patches
     ahead_rows = batch.row[:, None] + patch * np.arange(patches)
     place = np.broadcast_to(np.linspace(0, 1, patches), ahead_rows.shape)

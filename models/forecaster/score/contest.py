@@ -1,7 +1,8 @@
 """Models against each other on one series: who would have served, and how good everybody was.
 
 Who serves is decided by what was known when the test began: the learned model, if in the days
-before no simple rule was better at any horizon. Nothing of the test has a say in it.
+before no simple rule was better at any horizon. Nothing of the test has a say in it. A running
+service is slower to change (`learned/choice.py`): it can change back, a file is judged once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,7 +165,7 @@ def _chosen(errors: dict[str, F64], when: str) -> Served:
     least = np.min(list(floors.values()), axis=0)
     if (least < errors[NAME]).any():
         over = float(_ratio(errors[NAME], least).max())
-        return Served(best, f"in {when} the error of {NAME} was {over:.2f} times that of a rule")
+        return Served(best, f"in {when} the error of {NAME} was {over:.3f} times that of a rule")
     against = float(_ratio(errors[NAME].mean(), floors[best].mean()))
     return Served(NAME, f"in {when} its error was {against:.2f} times that of {best}")
 

@@ -33,6 +33,7 @@ _NO_TEST: Final = (
     "the file ends before the published test rows: ours are of the validation rows, "
     "published figures are of the test rows, so they stand beside each other for orientation only"
 )
+_ON_LINEAR: Final = "tft is a network that learns what the DLinear-like model leaves over"
 _CHOSEN_ON_TEST: Final = "T-GCN's figures are of the epoch that was best on the test rows"
 
 NameArgument = Annotated[
@@ -58,6 +59,7 @@ def published(
         notes.append(_NO_TORCH)
     else:
         rows += _tft(data, seed, console)
+        notes.append(_ON_LINEAR)
     notes += [_CHOSEN_ON_TEST] if name == "losloop" else []
     console.print(_table(data.protocol, rows, PUBLISHED[name]))
     for note in (*notes, f"took {time.monotonic() - began:.0f} s"):

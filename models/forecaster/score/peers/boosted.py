@@ -51,7 +51,9 @@ class FittedBoosted(NamedTuple):
         logs = np.full((at.size, H, Q), np.nan)
         for place, models in enumerate(self.models):
             for quantile, model in enumerate(models or ()):
-                logs[:, place, quantile] = model.predict(rows)
+                # The number of threads is one for the whole process: what is not said here would
+                # be all cores, for models that are being trained at the same time too.
+                logs[:, place, quantile] = model.predict(rows, num_threads=_THREADS)
         # Each quantile is a model of its own: they may cross where there is little to learn from.
         return from_log(inputs, np.sort(logs, axis=2))
 

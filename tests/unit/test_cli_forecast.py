@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.forecaster.learned.artefact import SHIPPED
-from models.forecaster.score.peers import catalogue
+from models.forecaster.score.peers import boosted, catalogue
 from models.sim.describe.errors import InputError
 from services.cli.main import EXIT_BAD_INPUT, run
 from tests.unit.forecast_files import Told, daily, written
@@ -61,8 +61,11 @@ def test_rows_have_what_was_agreed_and_every_series_a_model_that_serves(tmp_path
     assert {each["model"] for each in told["headline"]} == {row["model"] for row in told["rows"]}
 
 
-def test_series_of_one_file_are_scored_as_each_by_itself(tmp_path: Path) -> None:
-    columns = {name: daily(2000, seed=seed) for seed, name in enumerate(("a", "b", "c"))}
+def test_series_of_one_file_are_scored_as_each_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boosted, "_ROUNDS", 5)
+    columns = {name: daily(1500, seed=seed) for seed, name in enumerate(("a", "b", "c"))}
     models = ("--model", "tft,lightgbm")
     together = benched(written(tmp_path / "all.csv", columns), *models)
     alone = [

@@ -176,7 +176,7 @@ def test_what_starts_every_hour_is_expected_again() -> None:
 
 
 def test_half_an_hour_ago_ends_with_now() -> None:
-    rps = 100.0 + np.arange(2000)
+    rps = np.linspace(100.0, 2099.0, 2000)
     inputs = at_end(series(rps))
     ago = from_log(inputs, future(inputs, "half_hour_ago")[None].astype(np.float64))[0]
     np.testing.assert_allclose(ago, rps[-1] - 30 + np.array(AHEAD_MIN), rtol=1e-5)

@@ -10,8 +10,8 @@ class Args(NamedTuple):
     """Of the windows that are drawn, and of the members, of which each has its own."""
     members: int = 3
     """Networks that are trained apart and averaged."""
-    epochs: int = 14
-    steps: int = 500
+    epochs: int = 8
+    steps: int = 440
     """Per epoch."""
     batch: int = 256
     learning_rate: float = 3e-3

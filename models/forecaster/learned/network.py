@@ -116,10 +116,10 @@ class Selection(nn.Module):
         weights = torch.softmax(self.weigh(F.elu(self.scores(x) + self.context(context))), dim=-1)
         by_variable = x.reshape(rows * steps, variables).t().unsqueeze(-1)
         embedded = by_variable * self.embed.unsqueeze(1) + self.shift.unsqueeze(1)
-        inner = F.elu(by_variable * self.first.unsqueeze(1) + self.bias.unsqueeze(1))
+        inner = self.drop(F.elu(by_variable * self.first.unsqueeze(1) + self.bias.unsqueeze(1)))
         processed = self.norm(embedded + F.glu(torch.bmm(inner, self.second), dim=-1))
         chosen = weights.reshape(rows * steps, variables).t().unsqueeze(-1) * processed
-        return self.drop(chosen.sum(dim=0).view(rows, steps, -1)), weights
+        return chosen.sum(dim=0).view(rows, steps, -1), weights
 
 
 class Attention(nn.Module):

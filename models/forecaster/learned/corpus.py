@@ -19,7 +19,7 @@ LEARNED_SHARE: Final = 0.8
 """Of each recorded series, from its beginning."""
 KEPT_OUT: Final = frozenset({"correlated-spike", "evening-sale", "slow-drift"})
 """Kinds of events that are never in the months, so that there is something new to be judged on."""
-SEEDS: Final = 20
+SEEDS: Final = 12
 DAYS: Final = 62
 APPS: Final = 5
 """Single apps per seed, beside the domains: the model is one for both."""

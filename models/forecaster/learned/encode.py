@@ -30,28 +30,14 @@ _RECENT_MIN: Final = 15
 _QUIET_MIN: Final = (30, 60)
 """Ages of the minutes that an announced change is held against: events come half an hour early."""
 _NEWEST_MIN: Final = 3
-_HALF_HOUR_MIN: Final = 30
-_HOUR_MIN: Final = 60
-_HOURS_BACK: Final = _HOUR_MIN * np.arange(1, 13)
-"""Whose same minutes are looked at: what a timer starts, it starts again."""
-SKILL_MIN: Final = 360
-"""Minutes before an origin in which simple rules are held against what came."""
-_SKILL_AHEAD_MIN: Final = 15
-"""The middle one of the horizons: one is enough to tell rules apart."""
 _AROUND_MIN: Final = 7
-SMOOTH_MIN: Final = 45
-"""Minutes around the same time of an earlier day: a single minute is mostly noise, and what is
-left of it in a quarter of an hour is more than many a day's course."""
+"""Minutes around the same time of an earlier day: a single minute is mostly noise."""
 _OFFSET: Final = 0.02
 """Of the day's mean; so that no traffic is a number and little traffic is not all noise."""
 _LEAST: Final = 1e-9
-_LEAST_ERROR: Final = 0.02
-"""Of the offset; what is added to errors before they are compared."""
-_USUAL: Final = "mean"
-"""The rule that the others are held against."""
 _LARGEST: Final = 5.0
 """Of any logarithm; beyond it a ratio says no more."""
-DAYS: Final = 7
+_DAYS: Final = 7
 _THURSDAY: Final = 3
 """The weekday of 1970-01-01, Monday being 0."""
 _DAYS_OFF: Final = 5
@@ -118,10 +104,6 @@ class _Reader:
         errors = np.stack([_or_unknown(each.errors, each.rps)[since:] for each in series])
         latency = np.stack([_or_unknown(each.latency, each.rps)[since:] for each in series])
         self._rps = WindowMeans(rps)
-        self._missed = {
-            name: WindowMeans(np.abs(lately - said), since)
-            for name, said in _rules(rps, self._rps, since).items()
-        }
         self._wild = WindowMeans(np.abs(np.diff(lately, prepend=np.nan)), since)
         self._idle = WindowMeans(np.where(np.isnan(lately), np.nan, lately == 0.0), since)
         self._errors = WindowMeans(errors, since)
@@ -166,10 +148,9 @@ class _Reader:
 
     def _future(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         then = at[:, None] + np.array(AHEAD_MIN)
-        days = DAY_MINUTES * np.arange(1, DAYS + 1)
-        earlier = self._around(then[..., None] - days, _AROUND_MIN)
+        days = DAY_MINUTES * np.arange(1, _DAYS + 1)
+        earlier = self._around(then[..., None] - days)
         before = self._rps.before(at[:, None] - days, _RECENT_MIN)[:, None]
-        hours = _mean(self._minute(then[..., None] - _HOURS_BACK))
         changes = level.change(earlier, before + 0.0 * earlier)
         seen = _known(earlier + before)
         precedent, weight = occasions.precedents(then, self._rps, level.offset)
@@ -178,15 +159,10 @@ class _Reader:
             "yesterday_change": changes[..., 0],
             "last_week_change": changes[..., -1],
             "usual_change": changes.sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1.0),
-            "smooth_change": self._smooth_change(at, then, level),
             "yesterday_level": level.log(earlier[..., 0]),
             "last_week_level": level.log(earlier[..., -1]),
             "has_yesterday": seen[..., 0],
             "has_last_week": seen[..., -1],
-            "half_hour_ago": level.log(self._minute(then - _HALF_HOUR_MIN)),
-            "hour_ago": level.log(self._minute(then - _HOUR_MIN)),
-            "hours_ago": level.log(hours),
-            "hours_change": self._hours_change(at, hours, level),
             "until_next": occasions.until_next(then),
             "since_last": occasions.since_last(then),
             "under_way": active,
@@ -198,37 +174,15 @@ class _Reader:
         return np.stack([columns[name] for name in FUTURE], axis=-1)
 
     def _promised_change(self, at: I64, level: _Level, occasions: Occasions, promised: F64) -> F64:
-        """What is left of the announced change since things were quiet, by what was seen of it.
-
-        Never more than was announced, since then or since now.
-        """
-        now = at[:, None]
-        first, end = now + 1 - _QUIET_MIN[1], now + 1 - _QUIET_MIN[0]
-        since_quiet = promised - occasions.during(first, end)[1]
-        since_now = promised - occasions.during(now, now + 1)[1]
+        """What is left of the announced change since things were quiet, by what was seen of it."""
+        first, end = at[:, None] + 1 - _QUIET_MIN[1], at[:, None] + 1 - _QUIET_MIN[0]
+        change = promised - occasions.during(first, end)[1]
         newest = self._rps.before(at, _NEWEST_MIN)[:, None]
-        left = since_quiet - level.change(newest, self._rps.between(first, end))
-        least = np.minimum(np.minimum(since_quiet, since_now), 0.0)
-        return np.clip(left, least, np.maximum(np.maximum(since_quiet, since_now), 0.0))
+        made = level.change(newest, self._rps.between(first, end))
+        return np.clip(change - made, np.minimum(change, 0.0), np.maximum(change, 0.0))
 
-    def _hours_change(self, at: I64, after: F64, level: _Level) -> F64:
-        """To these minutes of the hour, in the hours before."""
-        before = _mean(self._rps.before(at[:, None] - _HOURS_BACK, _RECENT_MIN))
-        return level.change(after, before[:, None] + 0.0 * after)
-
-    def _minute(self, minutes: I64) -> F64:
-        return self._rps.between(minutes, minutes + 1)
-
-    def _smooth_change(self, at: I64, then: I64, level: _Level) -> F64:
-        """The course of the days before, all of them together."""
-        days = DAY_MINUTES * np.arange(1, DAYS + 1)
-        after = self._around(then[..., None] - days, SMOOTH_MIN)
-        before = self._around(at[:, None] - days, SMOOTH_MIN)[:, None]
-        both = 0.0 * (after + before)
-        return level.change(_mean(after + both), _mean(before + both))
-
-    def _around(self, minutes: I64, reach: int) -> F64:
-        return self._rps.between(minutes - reach, minutes + reach + 1)
+    def _around(self, minutes: I64) -> F64:
+        return self._rps.between(minutes - _AROUND_MIN, minutes + _AROUND_MIN + 1)
 
     def _clock(self, then: I64, occasions: Occasions) -> dict[str, F64]:
         origin = np.array([each.origin_min for each in self._series])[:, None]
@@ -245,13 +199,6 @@ class _Reader:
             "day_off": (weekend | occasions.holiday(then)).astype(np.float64),
         }
 
-    def _skill(self, rule: str, at: I64, level: _Level) -> F64:
-        """Error of the rule of the last minutes over that of another, as a logarithm."""
-        # A rule that is never wrong is not infinitely better: the level has some part in both.
-        least = _LEAST_ERROR * level.offset + _LEAST
-        usual, own = (self._missed[name].before(at, SKILL_MIN) for name in (_USUAL, rule))
-        return _bounded(np.log((usual + least) / (own + least)))
-
     def _static(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         series, size = self._series, at.size
         columns: dict[str, F64] = {
@@ -263,30 +210,11 @@ class _Reader:
             "idle": np.nan_to_num(self._idle.before(at, DAY_MINUTES)),
             "step": np.zeros(size) + np.log([each.step_min for each in series]),
             "history": np.asarray(np.log1p(np.minimum(at, HISTORY_MIN) / DAY_MINUTES)),
-            "last_skill": self._skill("last", at, level),
-            "hour_skill": self._skill("hour", at, level),
-            "day_skill": self._skill("day", at, level),
             "announces": np.asarray(occasions.visible.any(axis=1), np.float64),
         }
         columns |= _one_hot("priority", [each.priority for each in series], 4, size)
         columns |= _one_hot("domain", [each.domain for each in series], 5, size)
         return np.stack([columns[name] for name in STATIC], axis=-1)
-
-
-def _rules(rps: F64, means: WindowMeans, since: int) -> dict[str, F64]:
-    """[R, N] what simple rules said about each minute since `since`."""
-    minutes = np.arange(since, rps.shape[1]) + np.zeros((rps.shape[0], 1), np.int64)
-    ages = {"last": _SKILL_AHEAD_MIN, "hour": _HOUR_MIN, "day": DAY_MINUTES}
-    said = {name: means.between(minutes - age, minutes - age + 1) for name, age in ages.items()}
-    return said | {_USUAL: means.before(minutes - _SKILL_AHEAD_MIN, _RECENT_MIN)}
-
-
-def _mean(values: F64) -> F64:
-    """Of what is known along the last axis; NaN where nothing is."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=-1)
-    mean: F64 = np.where(known, values, 0.0).sum(axis=-1) / np.where(count > 0, count, np.nan)
-    return mean
 
 
 def _bounded(logs: F64) -> F64:

@@ -21,8 +21,7 @@ LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 """Quantiles of the outputs; the last is of the maximum."""
 _KEPT: Final = 0.998
 """Of the averaged weights per step; they are what is judged and shipped."""
-_JUDGED_AT_ONCE: Final = 512
-"""More do not fit into a core's cache, and take twice as long each."""
+_JUDGED_AT_ONCE: Final = 4096
 
 
 class Epoch(NamedTuple):
@@ -92,7 +91,6 @@ def fresh(args: Args) -> TemporalFusionTransformer:
         windows=len(PAST_WINDOWS),
         ahead=len(AHEAD_MIN),
         changes=tuple(i for i, name in enumerate(FUTURE) if name.endswith("_change")),
-        levels=tuple(i for i, name in enumerate(FUTURE) if name.endswith("_ago")),
         hidden=args.hidden,
         heads=args.heads,
         dropout=args.dropout,
@@ -260,7 +258,6 @@ _SEASON: Final = {
     "yesterday_change",
     "last_week_change",
     "usual_change",
-    "smooth_change",
     "yesterday_level",
     "last_week_level",
     "has_yesterday",

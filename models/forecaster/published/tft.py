@@ -21,6 +21,8 @@ from models.forecaster.published.protocols import Batch, Data, starts_of
 from models.sim.apps import F64
 
 CALENDAR: Final = 4
+_TO_MEAN: Final = 1
+"""Place among a patch's inputs of the change back to the mean of the past."""
 _HELD_BACK: Final = 0.1
 """Of the rows to learn from, at their end: they say which epoch was the best."""
 _JUDGED_ROWS: Final = 2048
@@ -125,7 +127,7 @@ def _fresh(data: Data, args: Args, kept: int) -> Fitted:
         static=data.values.shape[1],
         windows=protocol.past,
         ahead=steps // patch,
-        changes=(),
+        changes=(_TO_MEAN,),
         hidden=args.hidden,
         dropout=args.dropout,
     )

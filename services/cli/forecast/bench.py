@@ -101,7 +101,7 @@ def _contests(
     scored: Sequence[tuple[Series, Windows]], peers: Sequence[Peer], advance: Advance
 ) -> list[Contest]:
     """One series after the other on each core: networks, trees and kernels leave Python alone."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda each: contest(each[0], each[1], peers, advance), scored))
 
 

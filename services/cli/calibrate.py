@@ -1,6 +1,5 @@
 """`hirl calibrate`: tune every controller by the same search, and keep what was found."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from models.control.journal import Journal
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.errors import InputError
+from services.cli.cores import cores
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.targets import writable_file
@@ -24,7 +24,7 @@ EXAMPLES = (
 _FIRST_SEED = 1000
 """Tuning seeds are not those that comparisons use, which begin at 0."""
 _ALL = ",".join(FAMILIES)
-_CORES = os.cpu_count() or 1
+_CORES = cores()
 _CALM = "tune-calm"
 _SLACK = 0.02
 

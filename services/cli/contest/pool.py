@@ -1,7 +1,6 @@
 """Jobs on all cores: kernels compiled first, results on disk as soon as there are any."""
 
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 from services.cli.contest import store
 from services.cli.contest.jobs import Finished, Job, play, population_of, work
+from services.cli.cores import cores
 
 _TRIAL_MINUTES: Final = 3
 _SETTLING_TICKS: Final = 6
@@ -30,12 +30,6 @@ _PROCESS_S: Final = 4.0
 Advance = Callable[[int], None]
 Paces = dict[str, float]
 """App-ticks per second of each entrant."""
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    available = getattr(os, "sched_getaffinity", None)
-    return len(available(0)) if available is not None else os.cpu_count() or 1
 
 
 def try_out(jobs: Sequence[Job], advance: Advance) -> Paces:

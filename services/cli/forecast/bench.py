@@ -1,6 +1,5 @@
 """`hirl bench forecast`: how well models forecast a user's own traffic, beside each other."""
 
-import os
 import shlex
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_install
 from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.windows import Skipped, Windows
 from models.sim.describe.errors import InputError
+from services.cli.cores import cores
 from services.cli.forecast.options import (
     ArtefactOption,
     CalendarOption,
@@ -101,7 +101,7 @@ def _contests(
     scored: Sequence[tuple[Series, Windows]], peers: Sequence[Peer], advance: Advance
 ) -> list[Contest]:
     """One series after the other on each core: networks, trees and kernels leave Python alone."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(lambda each: contest(each[0], each[1], peers, advance), scored))
 
 

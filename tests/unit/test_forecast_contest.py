@@ -71,6 +71,7 @@ def test_the_learned_model_serves_where_no_simple_rule_was_better() -> None:
     noise = np.random.default_rng(0).uniform(50, 150, MINUTES)
     served = choose(Series("noise", 0, 1, noise), 3000, (always(100.0), *FLOORS))
     assert served.model == "tft"
+    assert choose(series_of(), 3000, (learned(), *FLOORS)).model == "tft"  # as good as mean15
     for factor in (1.02, 1.5):
         wrong = choose(series_of(), 3000, (learned(factor), *FLOORS))
         assert wrong.model in {"last", "mean5", "mean15"}

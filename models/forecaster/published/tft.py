@@ -3,8 +3,8 @@
 Every variate is a row of its own; which one it is, is its static input. The decoder walks in
 patches (a day of hours, or single steps), and a linear layer reads each patch's steps from the
 hidden state; the quantiles of the network are not used. What it learns is what a DLinear-like
-model leaves over: by itself it would need far more steps to come as far. One network serves all
-horizons.
+model leaves over: on ETT it is a fifth worse by itself within as many steps. One network serves
+all horizons.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,8 @@ from models.sim.apps import F64
 
 CALENDAR: Final = 4
 _TO_MEAN: Final = 1
-"""Place among a patch's inputs of the change back to the mean of the past."""
+"""Place among a patch's inputs of the change back to the mean of the past: the network's own short
+way, which the quantiles take, wants one."""
 _HELD_BACK: Final = 0.1
 """Of the rows to learn from, at their end: they say which epoch was the best."""
 _JUDGED_ROWS: Final = 2048

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.control.heuristic.outlook import Outlook, look_ahead
+from models.control.heuristic.outlook import Outlook, affordable, look_ahead
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
 from models.sim.apps import F64
 
@@ -41,3 +41,22 @@ def test_what_is_unsure_is_given_headroom_by_its_width() -> None:
 def test_without_a_forecast_nothing_is_foreseen() -> None:
     seen = look_ahead(TICK, NOW, None)
     assert (seen.soon[0, 0], seen.headroom[0, 0]) == (1.0, 0.0)
+
+
+def headroom(of: list[float], spare: float) -> list[float]:
+    """Of domains with 100 cores of work each."""
+    unsure = Outlook(np.ones((1, len(of))), np.array([of]))
+    work = np.full((1, len(of)), 100.0)
+    found: list[float] = affordable(unsure, work, np.array([spare])).headroom[0].tolist()
+    return found
+
+
+def test_headroom_is_taken_from_what_is_spare() -> None:
+    assert headroom([0.1, 0.05], 15.0) == [0.1, 0.05]
+    assert headroom([0.1, 0.05], 3.0) == pytest.approx([0.02, 0.01])
+    assert headroom([0.0, 0.0], 3.0) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("spare", [0.0, -50.0])
+def test_nobody_prepares_for_more_while_others_lack_what_is_there(spare: float) -> None:
+    assert headroom([0.1, 0.05], spare) == [0.0, 0.0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.control.budget import Budget, Claims, Pools, divide, overdrafts, shared_pools
 from models.control.heuristic.briefing import Briefing, Orders
-from models.control.heuristic.outlook import look_ahead
+from models.control.heuristic.outlook import affordable, look_ahead
 from models.control.heuristic.parameters import Parameters
 from models.control.heuristic.report import Report
 from models.control.heuristic.residual import (
@@ -58,7 +58,9 @@ class Commander:
     ) -> Orders:
         """Budgets and node requests from now on; a policy's `residual` is on what they rest on."""
         residual = residual or neutral(tick.size)
-        outlook = with_headroom(look_ahead(tick, report.rps, forecast), residual.headroom)
+        foreseen = look_ahead(tick, report.rps, forecast)
+        outlook = affordable(foreseen, report.work, self._spare(seen, report))
+        outlook = with_headroom(outlook, residual.headroom)
         report = with_distress(report, residual.urgency)
         budget = self._grant(tick, seen, report, outlook.headroom, epoch)
         # The highest priority prepares pods for what is foreseen, the others a part of the nodes.
@@ -72,6 +74,11 @@ class Commander:
             nodes=self._ask(seen, report, wanted),
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
         )
+
+    def _spare(self, seen: Seen, report: Report) -> F64:
+        """[E] free cores of the shared pools beyond what single apps lack."""
+        spare: F64 = seen.free_cpu[:, self._shared].sum(axis=1) - report.distress.sum(axis=1)
+        return spare
 
     def _release(self, seen: Seen, report: Report, budget: Budget) -> F64:
         """What the domains give back for distress that neither free nor arriving nodes cover.

@@ -38,6 +38,17 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     return Outlook(_growth(median, rps), width)
 
 
+def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
+    """The same with no more headroom than is spare, [E] cores, beside the domains' `work` [E, D].
+
+    A forecast is least sure right after a surprise. What is asked for then is too late for that
+    surprise, and takes nodes from those who lack what is there already.
+    """
+    asked = (outlook.headroom * work).sum(axis=1)
+    share = np.clip(spare / np.maximum(asked, _LEAST), 0.0, 1.0)
+    return outlook._replace(headroom=outlook.headroom * share[:, None])
+
+
 def _growth(then: F64, now: F64) -> F64:
     """Nothing can be said to grow from nothing: samples may not have arrived yet."""
     growth = np.clip(then / np.maximum(now, _LEAST), 1.0, _MOST_GROWTH)

@@ -159,6 +159,38 @@ def test_the_end_of_an_event_is_expected_as_its_beginning_was() -> None:
     np.testing.assert_allclose(ending, -np.log([2, 2, 2, 2, 2, 2]), atol=0.02)
 
 
+def test_a_short_event_that_is_over_does_not_end_once_more() -> None:
+    rps = np.full(2060, 100.0)
+    rps[2005:2025] *= 2.0
+    over = at_end(series(rps, Announced(2005, 2025, 2.0, "sale")))
+    np.testing.assert_allclose(future(over, "promised_change"), 0.0, atol=0.02)
+
+
+def test_what_starts_every_hour_is_expected_again() -> None:
+    rps = np.full(2 * DAY_MINUTES, 10.0)
+    rps[::60] = 300.0
+    inputs = encode(series(rps), np.array([2 * DAY_MINUTES - 75]))
+    ago, change = future(inputs, "hour_ago"), future(inputs, "hours_change")
+    assert (ago > 1.0).tolist() == [minutes == 15 for minutes in AHEAD_MIN]
+    assert (change > 1.0).tolist() == [minutes == 15 for minutes in AHEAD_MIN]
+
+
+def test_half_an_hour_ago_ends_with_now() -> None:
+    rps = np.linspace(100.0, 2099.0, 2000)
+    inputs = at_end(series(rps))
+    ago = from_log(inputs, future(inputs, "half_hour_ago")[None].astype(np.float64))[0]
+    np.testing.assert_allclose(ago, rps[-1] - 30 + np.array(AHEAD_MIN), rtol=1e-5)
+
+
+def test_the_course_of_earlier_days_is_that_of_all_of_them() -> None:
+    hour = np.arange(9 * DAY_MINUTES) % DAY_MINUTES / 60
+    rps = 100.0 * np.exp(0.2 * np.abs(hour - 12))
+    rps[-DAY_MINUTES:] = 50.0  # today is not as usual
+    inputs = encode(series(rps), np.array([8 * DAY_MINUTES + 18 * 60]))
+    expected = 0.2 * np.array(AHEAD_MIN) / 60
+    np.testing.assert_allclose(future(inputs, "smooth_change"), expected, atol=0.005)
+
+
 @pytest.mark.parametrize("factor", [0.0, 1e9])
 def test_what_nobody_can_promise_is_a_number_all_the_same(factor: float) -> None:
     inputs = at_end(series(days(2), Announced(2900, 2940, factor, "sale")))

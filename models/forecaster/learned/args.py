@@ -8,12 +8,12 @@ class Args(NamedTuple):
 
     seed: int = 0
     """Of the windows that are drawn, and of the members, of which each has its own."""
-    members: int = 2
+    members: int = 3
     """Networks that are trained apart and averaged."""
     epochs: int = 16
-    steps: int = 220
+    steps: int = 480
     """Per epoch."""
-    batch: int = 512
+    batch: int = 256
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
     patience: int = 6
@@ -21,7 +21,7 @@ class Args(NamedTuple):
     hidden: int = 32
     heads: int = 4
     dropout: float = 0.15
-    threads: int = 1
+    threads: int = 2
     anonymous: float = 0.1
     """Share of windows in which priority and domain are not told."""
     uncalendared: float = 0.05

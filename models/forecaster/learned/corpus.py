@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.forecaster.data.fixtures import fixtures
 from models.forecaster.data.load import load
 from models.forecaster.data.months import FIRST_SEED, months
 from models.forecaster.data.series import Series
@@ -19,10 +20,14 @@ LEARNED_SHARE: Final = 0.8
 """Of each recorded series, from its beginning."""
 KEPT_OUT: Final = frozenset({"correlated-spike", "evening-sale", "slow-drift"})
 """Kinds of events that are never in the months, so that there is something new to be judged on."""
-SEEDS: Final = 12
+SEEDS: Final = 20
 DAYS: Final = 62
 APPS: Final = 5
 """Single apps per seed, beside the domains: the model is one for both."""
+
+
+FIXTURES: Final = 48
+"""Made-up series around events of which the size is not announced."""
 
 
 class Part(NamedTuple):
@@ -65,6 +70,8 @@ RECORDED: Final = (
 )
 HOURLY: Final = Recorded("appserver", "appserver_2015_2020_1h.csv.gz", 0.03)
 SIMULATED_SHARE: Final = 0.27
+FIXTURES_SHARE: Final = 0.15
+"""Shares are of their sum."""
 
 
 def corpus(cluster: Cluster, traces: Path | None) -> Iterator[Part]:
@@ -72,6 +79,8 @@ def corpus(cluster: Cluster, traces: Path | None) -> Iterator[Part]:
     seeds = [FIRST_SEED + seed for seed in range(SEEDS)]
     made = months(cluster, seeds, DAYS, apps=APPS, without=KEPT_OUT)
     yield Part("simulated months", made, SIMULATED_SHARE, learned=1.0)
+    known_hours = fixtures(range(FIRST_SEED, FIRST_SEED + FIXTURES))
+    yield Part("made-up fixtures", known_hours, FIXTURES_SHARE, learned=1.0)
     if traces is None:
         return
     for recorded in RECORDED:

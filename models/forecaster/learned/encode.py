@@ -20,6 +20,8 @@ from models.forecaster.learned.inputs import (
     joined,
 )
 from models.forecaster.learned.occasions import Occasions, occasions_of
+from models.forecaster.learned.ratios import LEAST, bounded, known, mean_of_known
+from models.forecaster.learned.skills import SKILL_MIN, Skills
 from models.forecaster.learned.window_means import WindowMeans
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES
@@ -30,14 +32,18 @@ _RECENT_MIN: Final = 15
 _QUIET_MIN: Final = (30, 60)
 """Ages of the minutes that an announced change is held against: events come half an hour early."""
 _NEWEST_MIN: Final = 3
+_HALF_HOUR_MIN: Final = 30
+_HOUR_MIN: Final = 60
+_HOURS_BACK: Final = _HOUR_MIN * np.arange(1, 13)
+"""Whose same minutes are looked at: what a timer starts, it starts again."""
 _AROUND_MIN: Final = 7
 """Minutes around the same time of an earlier day: a single minute is mostly noise."""
+SMOOTH_MIN: Final = 45
+"""The same for all days together: what noise is left in a quarter of an hour is more than many a
+day's course."""
 _OFFSET: Final = 0.02
 """Of the day's mean; so that no traffic is a number and little traffic is not all noise."""
-_LEAST: Final = 1e-9
-_LARGEST: Final = 5.0
-"""Of any logarithm; beyond it a ratio says no more."""
-_DAYS: Final = 7
+DAYS: Final = 7
 _THURSDAY: Final = 3
 """The weekday of 1970-01-01, Monday being 0."""
 _DAYS_OFF: Final = 5
@@ -59,13 +65,13 @@ class _Level(NamedTuple):
         """Over the recent level; 0 where unknown."""
         shape = (-1,) + (1,) * (values.ndim - 1)
         offset, scale = self.offset.reshape(shape), self.scale.reshape(shape)
-        return _bounded(np.log((values + offset) / (scale + offset)))
+        return bounded(np.log((values + offset) / (scale + offset)))
 
     def change(self, after: F64, before: F64) -> F64:
         """From one value to another; 0 where one of them is unknown."""
         shape = (-1,) + (1,) * (after.ndim - 1)
         offset = self.offset.reshape(shape)
-        return _bounded(np.log((after + offset) / (before + offset)))
+        return bounded(np.log((after + offset) / (before + offset)))
 
 
 def encode(series: Series, at: I64) -> Inputs:
@@ -87,7 +93,8 @@ def encode_last(series: Sequence[Series]) -> Inputs:
 
 def _last(series: Sequence[Series]) -> Inputs:
     at = series[0].rps.size - 1
-    return _Reader(series, max(0, at - DAY_MINUTES)).read(np.full(len(series), at))
+    since, judged_since = max(0, at - DAY_MINUTES), max(0, at - SKILL_MIN)
+    return _Reader(series, since, judged_since).read(np.full(len(series), at))
 
 
 class _Reader:
@@ -96,14 +103,16 @@ class _Reader:
     Or of R series of one calendar and length, for one origin of each.
     """
 
-    def __init__(self, series: Sequence[Series], since: int = 0) -> None:
-        # Nothing but the rates themselves is read before the minute `since`.
+    def __init__(self, series: Sequence[Series], since: int = 0, judged_since: int = 0) -> None:
+        # Nothing but the rates themselves is read before the minute `since`, and no rule is judged
+        # by what came before `judged_since`.
         self._series = series
         rps = np.stack([each.rps for each in series])
         lately = rps[:, since:]
         errors = np.stack([_or_unknown(each.errors, each.rps)[since:] for each in series])
         latency = np.stack([_or_unknown(each.latency, each.rps)[since:] for each in series])
         self._rps = WindowMeans(rps)
+        self._skills = Skills(series, self._rps, judged_since)
         self._wild = WindowMeans(np.abs(np.diff(lately, prepend=np.nan)), since)
         self._idle = WindowMeans(np.where(np.isnan(lately), np.nan, lately == 0.0), since)
         self._errors = WindowMeans(errors, since)
@@ -127,7 +136,7 @@ class _Reader:
         for minutes in (180, 60, _RECENT_MIN):
             recent = self._rps.before(at, minutes)
             scale = np.where(np.isnan(recent), scale, recent)
-        return _Level(scale, _OFFSET * day + _LEAST)
+        return _Level(scale, _OFFSET * day + LEAST)
 
     def _past(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         young, old = np.array(PAST_WINDOWS).T
@@ -137,10 +146,10 @@ class _Reader:
         active, promised = occasions.during(first, end)
         columns: dict[str, F64] = {
             "level": level.log(rates),
-            "seen": _known(rates),
+            "seen": known(rates),
             "errors": np.nan_to_num(errors),
-            "latency": _bounded(np.log(np.maximum(latency, _LEAST))),
-            "judged": _known(errors + latency),
+            "latency": bounded(np.log(np.maximum(latency, LEAST))),
+            "judged": known(errors + latency),
             "under_way": active,
             "promised": promised,
         }
@@ -148,41 +157,69 @@ class _Reader:
 
     def _future(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         then = at[:, None] + np.array(AHEAD_MIN)
-        days = DAY_MINUTES * np.arange(1, _DAYS + 1)
-        earlier = self._around(then[..., None] - days)
+        days = DAY_MINUTES * np.arange(1, DAYS + 1)
+        earlier = self._around(then[..., None] - days, _AROUND_MIN)
         before = self._rps.before(at[:, None] - days, _RECENT_MIN)[:, None]
+        hours = mean_of_known(self._minute(then[..., None] - _HOURS_BACK))
         changes = level.change(earlier, before + 0.0 * earlier)
-        seen = _known(earlier + before)
+        seen = known(earlier + before)
         precedent, weight = occasions.precedents(then, self._rps, level.offset)
         active, promised = occasions.during(then, then + 1)
         columns = self._clock(then, occasions) | {
             "yesterday_change": changes[..., 0],
             "last_week_change": changes[..., -1],
             "usual_change": changes.sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1.0),
+            "smooth_change": self._smooth_change(at, then, level),
             "yesterday_level": level.log(earlier[..., 0]),
             "last_week_level": level.log(earlier[..., -1]),
             "has_yesterday": seen[..., 0],
             "has_last_week": seen[..., -1],
+            "half_hour_ago": level.log(self._minute(then - _HALF_HOUR_MIN)),
+            "hour_ago": level.log(self._minute(then - _HOUR_MIN)),
+            "hours_ago": level.log(hours),
+            "hours_change": self._hours_change(at, hours, level),
             "until_next": occasions.until_next(then),
             "since_last": occasions.since_last(then),
             "under_way": active,
             "promised": promised,
-            "promised_change": _bounded(self._promised_change(at, level, occasions, promised)),
-            "precedent_change": _bounded(precedent),
+            "promised_change": bounded(self._promised_change(at, level, occasions, promised)),
+            "precedent_change": bounded(precedent),
             "precedents": weight,
         }
         return np.stack([columns[name] for name in FUTURE], axis=-1)
 
     def _promised_change(self, at: I64, level: _Level, occasions: Occasions, promised: F64) -> F64:
-        """What is left of the announced change since things were quiet, by what was seen of it."""
-        first, end = at[:, None] + 1 - _QUIET_MIN[1], at[:, None] + 1 - _QUIET_MIN[0]
-        change = promised - occasions.during(first, end)[1]
-        newest = self._rps.before(at, _NEWEST_MIN)[:, None]
-        made = level.change(newest, self._rps.between(first, end))
-        return np.clip(change - made, np.minimum(change, 0.0), np.maximum(change, 0.0))
+        """What is left of the announced change since things were quiet, by what was seen of it.
 
-    def _around(self, minutes: I64) -> F64:
-        return self._rps.between(minutes - _AROUND_MIN, minutes + _AROUND_MIN + 1)
+        Never more than was announced, since then or since now.
+        """
+        now = at[:, None]
+        first, end = now + 1 - _QUIET_MIN[1], now + 1 - _QUIET_MIN[0]
+        since_quiet = promised - occasions.during(first, end)[1]
+        since_now = promised - occasions.during(now, now + 1)[1]
+        newest = self._rps.before(at, _NEWEST_MIN)[:, None]
+        left = since_quiet - level.change(newest, self._rps.between(first, end))
+        least = np.minimum(np.minimum(since_quiet, since_now), 0.0)
+        return np.clip(left, least, np.maximum(np.maximum(since_quiet, since_now), 0.0))
+
+    def _hours_change(self, at: I64, after: F64, level: _Level) -> F64:
+        """To these minutes of the hour, in the hours before."""
+        before = mean_of_known(self._rps.before(at[:, None] - _HOURS_BACK, _RECENT_MIN))
+        return level.change(after, before[:, None] + 0.0 * after)
+
+    def _minute(self, minutes: I64) -> F64:
+        return self._rps.between(minutes, minutes + 1)
+
+    def _smooth_change(self, at: I64, then: I64, level: _Level) -> F64:
+        """The course of the days before, all of them together."""
+        days = DAY_MINUTES * np.arange(1, DAYS + 1)
+        after = self._around(then[..., None] - days, SMOOTH_MIN)
+        before = self._around(at[:, None] - days, SMOOTH_MIN)[:, None]
+        both = 0.0 * (after + before)
+        return level.change(mean_of_known(after + both), mean_of_known(before + both))
+
+    def _around(self, minutes: I64, reach: int) -> F64:
+        return self._rps.between(minutes - reach, minutes + reach + 1)
 
     def _clock(self, then: I64, occasions: Occasions) -> dict[str, F64]:
         origin = np.array([each.origin_min for each in self._series])[:, None]
@@ -204,25 +241,20 @@ class _Reader:
         columns: dict[str, F64] = {
             "day_level": level.log(self._rps.before(at, DAY_MINUTES)),
             "hour_level": level.log(self._rps.before(at, 60)),
-            "roughness": _bounded(
+            "roughness": bounded(
                 np.log(self._wild.before(at, 180) / (level.scale + level.offset) + 0.01)
             ),
             "idle": np.nan_to_num(self._idle.before(at, DAY_MINUTES)),
             "step": np.zeros(size) + np.log([each.step_min for each in series]),
             "history": np.asarray(np.log1p(np.minimum(at, HISTORY_MIN) / DAY_MINUTES)),
+            "last_skill": self._skills.of("last", at, level.offset),
+            "hour_skill": self._skills.of("hour", at, level.offset),
+            "day_skill": self._skills.of("day", at, level.offset),
             "announces": np.asarray(occasions.visible.any(axis=1), np.float64),
         }
         columns |= _one_hot("priority", [each.priority for each in series], 4, size)
         columns |= _one_hot("domain", [each.domain for each in series], 5, size)
         return np.stack([columns[name] for name in STATIC], axis=-1)
-
-
-def _bounded(logs: F64) -> F64:
-    return np.clip(np.nan_to_num(logs, nan=0.0), -_LARGEST, _LARGEST)
-
-
-def _known(values: F64) -> F64:
-    return (~np.isnan(values)).astype(np.float64)
 
 
 def _or_unknown(values: F64 | None, like: F64) -> F64:

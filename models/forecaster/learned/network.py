@@ -34,6 +34,8 @@ class Shape(NamedTuple):
     """Minutes ahead."""
     changes: tuple[int, ...]
     """Which variables of a minute ahead are changes since the origin."""
+    levels: tuple[int, ...] = ()
+    """Which of them are levels at the like of that minute, as of half an hour or some hours ago."""
     hidden: int = 32
     heads: int = 4
     dropout: float = 0.1
@@ -98,7 +100,9 @@ class Selection(nn.Module):
         super().__init__()
         self.embed = nn.Parameter(torch.randn(variables, width) * 0.5)
         self.shift = nn.Parameter(torch.randn(variables, width) * 0.1)
-        self.first = nn.Parameter(torch.randn(variables, width, width) / width**0.5)
+        # A layer on one number is a line: it needs no matrix.
+        self.first = nn.Parameter(torch.randn(variables, width) * 0.5)
+        self.bias = nn.Parameter(torch.randn(variables, width) * 0.1)
         self.second = nn.Parameter(torch.randn(variables, width, 2 * width) / width**0.5)
         self.norm = nn.LayerNorm(width)
         self.scores = nn.Linear(variables, width)
@@ -112,7 +116,7 @@ class Selection(nn.Module):
         weights = torch.softmax(self.weigh(F.elu(self.scores(x) + self.context(context))), dim=-1)
         by_variable = x.reshape(rows * steps, variables).t().unsqueeze(-1)
         embedded = by_variable * self.embed.unsqueeze(1) + self.shift.unsqueeze(1)
-        inner = self.drop(F.elu(torch.bmm(embedded, self.first)))
+        inner = self.drop(F.elu(by_variable * self.first.unsqueeze(1) + self.bias.unsqueeze(1)))
         processed = self.norm(embedded + F.glu(torch.bmm(inner, self.second), dim=-1))
         chosen = weights.reshape(rows * steps, variables).t().unsqueeze(-1) * processed
         return chosen.sum(dim=0).view(rows, steps, -1), weights
@@ -160,11 +164,16 @@ class TemporalFusionTransformer(nn.Module):
         self.feed_forward = Residual(width, dropout)
         self.last = Gate(width, dropout)
         self.head = nn.Linear(width, OUTPUTS)
-        # A short way to the answer, a mean of the recent levels as smooth as the traffic's
-        # character asks for; the depth learns what it misses.
-        self.smooth = nn.Linear(width, shape.ahead * shape.windows)
+        # A short way to the answer, a mean of recent and of like levels as the traffic's character
+        # asks for; the depth learns what it misses.
+        levels = shape.windows + len(shape.levels)
+        self.smooth = nn.Linear(width, shape.ahead * levels)
+        # And as the moment asks for: after a jump only the newest minutes count.
+        self.look = nn.Linear(width, levels, bias=False)
+        nn.init.zeros_(self.look.weight)
+        self.levels = list(shape.levels)
         # How far the changes of earlier days and events are believed, by what is known of them.
-        self.trust = nn.Linear(shape.future, len(shape.changes))
+        self.trust = nn.Linear(shape.future + width, len(shape.changes))
         nn.init.zeros_(self.trust.weight)
         nn.init.constant_(self.trust.bias, -1.5)
         self.changes = list(shape.changes)
@@ -191,13 +200,16 @@ class TemporalFusionTransformer(nn.Module):
         looked, attention = self.attention(enriched[:, steps:], enriched, hidden)
         seen = self.after_attention(looked, enriched[:, steps:])
         final = self.last(self.feed_forward(seen), local[:, steps:])
-        weights = torch.softmax(self.smooth(context).view(-1, ahead, steps), dim=-1)
-        level = (weights @ past[..., :1]).squeeze(-1)
-        believed = torch.sigmoid(self.trust(future)) * future[..., self.changes]
+        places = self.look(final) + self.smooth(context).view(-1, ahead, self.look.out_features)
+        weights = torch.softmax(places, dim=-1)
+        level = (weights[..., :steps] @ past[..., :1]).squeeze(-1)
+        like = weights[..., steps:] * future[..., self.levels]
+        known = torch.cat([future, context.unsqueeze(1).expand(-1, ahead, -1)], dim=-1)
+        believed = torch.sigmoid(self.trust(known)) * future[..., self.changes]
         # One by one: how a sum over few places is rounded depends on where in memory it begins,
         # and an answer must not depend on who else is asked about.
-        for change in believed.unbind(dim=-1):
-            level = level + change
+        for part in (*like.unbind(dim=-1), *believed.unbind(dim=-1)):
+            level = level + part
         quantiles = _ordered(self.head(final), level)
         return Outputs(quantiles, final, attention, past_weights, future_weights)
 

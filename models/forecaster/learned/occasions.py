@@ -82,13 +82,17 @@ class Occasions(NamedTuple):
     """[B, K] where a visible one stands in `order`."""
 
     def during(self, first: I64, end: I64) -> tuple[F64, F64]:
-        """[B, W] how many events are announced for a window, and the sum of their log factors."""
+        """[B, W] events announced for a window, and the logarithm of their factors.
+
+        One that covers a part of a window counts for that part of its minutes.
+        """
         calendar = self.calendar
         count, promised = np.zeros(first.shape), np.zeros(first.shape)
         for k in range(calendar.start.size):
-            on = (first < calendar.end[k]) & (end > calendar.start[k]) & self.visible[:, k, None]
+            within = np.minimum(end, calendar.end[k]) - np.maximum(first, calendar.start[k])
+            on = np.maximum(within, 0) / (end - first) * self.visible[:, k, None]
             count += on
-            promised += on * np.log(calendar.factor[k])
+            promised += np.log1p(on * (calendar.factor[k] - 1.0))
         return count, promised
 
     def holiday(self, minutes: I64) -> Mask:

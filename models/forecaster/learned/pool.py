@@ -19,8 +19,10 @@ MOST_WINDOWS: Final = 100_000
 """Of one part; beyond it origins are thinned out."""
 _LARGEST: Final = 6.0
 """Of a target, as a logarithm."""
-_NEAR_MIN: Final = 45
-"""Minutes before an announced event, and after it, that are near it."""
+_NEAR_START_MIN: Final = (45, 15)
+_NEAR_END_MIN: Final = (30, 15)
+"""Minutes before and after an announced start or end that are near it: there it shows whether an
+event comes, early or late or not at all, and whether it is over."""
 _NEAR_SHARE: Final = 0.5
 """Of the windows of a series that is thinned out: what is rare would hardly be learned."""
 _BLOCK_MIN: Final = 360
@@ -100,7 +102,11 @@ def _is_near(series: Series, at: I64) -> Mask:
     for entry in series.calendar:
         if entry.kind == HOLIDAY:
             continue
-        near |= (at >= entry.start_min - _NEAR_MIN) & (at < entry.end_min + _NEAR_MIN)
+        for turn, (before, after) in (
+            (entry.start_min, _NEAR_START_MIN),
+            (entry.end_min, _NEAR_END_MIN),
+        ):
+            near |= (at >= turn - before) & (at < turn + after)
     return near
 
 

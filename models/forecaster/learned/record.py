@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.forecaster.data.series import UNKNOWN, Announced, Series
-from models.forecaster.learned.encode import HISTORY_MIN
+from models.forecaster.learned.encode import DAYS, HISTORY_MIN, SMOOTH_MIN
 from models.forecaster.learned.inputs import AHEAD_MIN
+from models.forecaster.learned.skills import SKILL_MIN
 from models.sim.apps import F32, F64, I32
 from models.sim.describe.calendar import Announcement
 from models.sim.describe.config import PRIORITIES, Cluster, load_cluster
@@ -20,10 +21,8 @@ from models.sim.describe.timeline import DAY_MINUTES
 
 WIDTH: Final = HISTORY_MIN + 1
 """Minutes that are kept: an origin, and all that can have an influence on its inputs."""
-_DAYS: Final = 7
-_BEFORE_MIN: Final = 15
-_AFTER_MIN: Final = max(AHEAD_MIN) + 8
-"""Minutes around an origin that are read of each day before."""
+_AFTER_MIN: Final = max(AHEAD_MIN) + SMOOTH_MIN + 1
+"""Minutes after an origin that are read of each day before."""
 _NEAR_MIN: Final = 100
 _FELT_MIN: Final = 190
 """Minutes before an announced start and after its end that are read for its like."""
@@ -123,9 +122,10 @@ def readable(rows: Sequence[Row], before_min: int, last_min: int) -> I32:
     wanted = np.zeros(WIDTH, np.bool_)
     # How long a row has been known is an input too.
     _mark(wanted, -WIDTH, last_min + 1 - WIDTH)
-    _mark(wanted, -before_min - DAY_MINUTES, 0)
-    for day in range(DAY_MINUTES, _DAYS * DAY_MINUTES + 1, DAY_MINUTES):
-        _mark(wanted, -before_min - _BEFORE_MIN - day, last_min + _AFTER_MIN - day)
+    # Rules are judged by the last hours, that of yesterday too.
+    _mark(wanted, -before_min - DAY_MINUTES - SKILL_MIN, 0)
+    for day in range(DAY_MINUTES, DAYS * DAY_MINUTES + 1, DAY_MINUTES):
+        _mark(wanted, -before_min - SMOOTH_MIN - day, last_min + _AFTER_MIN - day)
     entries = [entry for row in rows for entry in row.calendar]
     longest = max((entry.end_min - entry.start_min for entry in entries), default=0)
     for entry in entries:

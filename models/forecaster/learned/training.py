@@ -21,7 +21,8 @@ LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 """Quantiles of the outputs; the last is of the maximum."""
 _KEPT: Final = 0.998
 """Of the averaged weights per step; they are what is judged and shipped."""
-_JUDGED_AT_ONCE: Final = 4096
+_JUDGED_AT_ONCE: Final = 512
+"""More do not fit into a core's cache, and take twice as long each."""
 
 
 class Epoch(NamedTuple):
@@ -91,6 +92,7 @@ def fresh(args: Args) -> TemporalFusionTransformer:
         windows=len(PAST_WINDOWS),
         ahead=len(AHEAD_MIN),
         changes=tuple(i for i, name in enumerate(FUTURE) if name.endswith("_change")),
+        levels=tuple(i for i, name in enumerate(FUTURE) if name.endswith("_ago")),
         hidden=args.hidden,
         heads=args.heads,
         dropout=args.dropout,
@@ -233,7 +235,9 @@ def _forgetting(batch: dict[str, Tensor], args: Args) -> dict[str, Tensor]:
     static = static * _keep(quiet, STATIC, {"announces"})
     past = past * _keep(quiet, PAST, _TOLD).unsqueeze(1)
     future = future * _keep(quiet, FUTURE, _TOLD).unsqueeze(1)
-    future = future * _keep(chance[2] < args.young, FUTURE, _SEASON).unsqueeze(1)
+    young = chance[2] < args.young
+    static = static * _keep(young, STATIC, {"day_skill"})
+    future = future * _keep(young, FUTURE, _SEASON).unsqueeze(1)
     future = future * _keep(chance[3] < args.clockless, FUTURE, _CLOCK).unsqueeze(1)
     return batch | {"static": static, "past": past, "future": future}
 
@@ -258,6 +262,7 @@ _SEASON: Final = {
     "yesterday_change",
     "last_week_change",
     "usual_change",
+    "smooth_change",
     "yesterday_level",
     "last_week_level",
     "has_yesterday",

@@ -1,0 +1,106 @@
+"""Made-up traffic around fixtures: events of which the time is known and the size is not.
+
+Kick-offs, broadcasts, drops: a calendar has their hour, what they do is known from the last ones.
+Recorded traffic has few of them, few enough to be learned by heart; these are many, no two series
+alike, so that what can be learned is to read earlier events and how this one begins.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from models.forecaster.data.months import FIRST_MONDAY
+from models.forecaster.data.series import Announced, Series
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES
+
+DAYS: Final = 32
+_BEFORE_MIN, _AFTER_MIN = 180, 360
+"""Minutes around a start in which an event can be felt."""
+_BUMPS: Final = (3, 7)
+"""That make up what an event does."""
+_CLOCK_MIN: Final = 30
+
+
+def fixtures(seeds: range) -> list[Series]:
+    """A series per seed."""
+    return [_fixture(seed) for seed in seeds]
+
+
+def _fixture(seed: int) -> Series:
+    rng = np.random.default_rng(seed)
+    minutes = DAYS * DAY_MINUTES
+    log_rate = _days(rng, minutes) + _unrest(rng, minutes)
+    starts, length = _starts(rng), 15 * int(rng.integers(2, 10))
+    kinds = [_course(rng, length) for _ in range(int(rng.integers(1, 4)))]
+    strength, spread = rng.uniform(0.3, 1.6), rng.uniform(0.1, 0.5)
+    calendar = []
+    for start in starts:
+        kind = int(rng.integers(len(kinds)))
+        size = strength * np.exp(spread * rng.normal())
+        _felt(log_rate, kinds[kind] * size, start + round(rng.normal(0.0, 3.0)))
+        calendar.append(Announced(start, start + length, 1.0, f"kind-{kind}"))
+    mean = np.exp(rng.uniform(np.log(30.0), np.log(30_000.0)))
+    rate = mean * np.exp(log_rate - log_rate.mean())
+    rps = rng.poisson(np.minimum(rate, 1e9)).astype(np.float64)
+    return Series(f"fixtures-{seed}", FIRST_MONDAY, 1, rps, tuple(calendar))
+
+
+def _days(rng: np.random.Generator, minutes: int) -> F64:
+    """The course of days and weeks, and of growing or fading interest."""
+    turn = 2 * np.pi * np.arange(minutes) / DAY_MINUTES
+    course = np.zeros(minutes)
+    for wave, most in ((1, 0.9), (2, 0.4), (3, 0.2)):
+        course += rng.uniform(0.0, most) * np.sin(wave * turn + rng.uniform(0.0, 2 * np.pi))
+    weekend = (np.arange(minutes) // DAY_MINUTES % 7 >= 5) * rng.normal(0.0, 0.3)
+    interest = np.interp(
+        np.arange(minutes),
+        np.linspace(0, minutes, DAYS),
+        np.cumsum(rng.normal(rng.normal(0.0, 0.05), 0.12, DAYS)),
+    )
+    return course + weekend + interest
+
+
+def _unrest(rng: np.random.Generator, minutes: int) -> F64:
+    """That lasts for hours, for a quarter of an hour, and for a minute."""
+    unrest = rng.uniform(0.01, 0.08) * rng.normal(size=minutes)
+    for lasts, most in ((10.0, 0.06), (90.0, 0.15)):
+        kept = np.exp(-1.0 / lasts)
+        steps = rng.normal(0.0, rng.uniform(0.01, most) * np.sqrt(1 - kept**2), minutes)
+        for place in range(1, minutes):
+            steps[place] += kept * steps[place - 1]
+        unrest += steps
+    return unrest
+
+
+def _starts(rng: np.random.Generator) -> list[int]:
+    """Up to four hours of the day at most days, from some day on; sometimes at others."""
+    slots = rng.choice(DAY_MINUTES // _CLOCK_MIN, int(rng.integers(1, 5)), replace=False)
+    first, chance = int(rng.integers(1, DAYS // 2)), rng.uniform(0.3, 1.0)
+    starts = []
+    for day in range(first, DAYS):
+        for slot in slots:
+            if rng.random() < chance:
+                moved = int(rng.integers(-4, 5)) if rng.random() < 0.2 else 0
+                starts.append(day * DAY_MINUTES + (int(slot) + moved) * _CLOCK_MIN)
+    return sorted({start for start in starts if 0 <= start < DAYS * DAY_MINUTES - DAY_MINUTES // 4})
+
+
+def _course(rng: np.random.Generator, length: int) -> F64:
+    """[minutes around a start] what an event of a kind does: rises, bumps and falls."""
+    minute = np.arange(-_BEFORE_MIN, _AFTER_MIN, dtype=np.float64)
+    course = np.zeros(minute.size)
+    turns = np.array([0.0, 0.0, length / 2, length, *rng.uniform(-60, length + 60, 4)])
+    for _ in range(int(rng.integers(*_BUMPS))):
+        at = rng.choice(turns) + rng.normal(0.0, 4.0)
+        rise, fall = np.exp(rng.uniform(np.log(1.0), np.log(60.0), 2))
+        side = np.where(minute < at, (minute - at) / rise, (at - minute) / fall)
+        course += rng.normal(0.4, 0.6) * np.exp(side)
+    return course / max(1e-9, float(np.abs(course).max()))
+
+
+def _felt(log_rate: F64, course: F64, start: int) -> None:
+    first, end = start - _BEFORE_MIN, start + _AFTER_MIN
+    low, high = max(0, first), min(log_rate.size, end)
+    if low < high:
+        log_rate[low:high] += course[low - first : high - first]

@@ -1,0 +1,57 @@
+"""How well simple rules did lately, as an input."""
+
+import numpy as np
+import pytest
+
+from models.forecaster.data.series import Series
+from models.forecaster.learned.encode import encode, encode_last
+from models.forecaster.learned.inputs import STATIC
+from models.sim.apps import F64
+from models.sim.describe.timeline import DAY_MINUTES
+
+HOURLY = np.where(np.arange(60) < 20, 300.0, 100.0)
+
+
+def skills(rps: F64, step_min: int = 1) -> dict[str, float]:
+    series = Series("made up", 0, step_min, rps)
+    static = encode(series, np.array([rps.size - 1])).static[0]
+    return {name: float(static[STATIC.index(f"{name}_skill")]) for name in ("last", "hour", "day")}
+
+
+def test_a_rule_that_was_right_where_the_mean_was_not_has_skill() -> None:
+    found = skills(np.tile(HOURLY, 48))
+    assert found["hour"] > 1.0
+    assert found["day"] > 1.0
+    assert found["last"] < 1.0
+
+
+def test_little_is_said_of_a_rule_that_could_say_little() -> None:
+    shortly_after_a_day = np.tile(HOURLY, 25)[: DAY_MINUTES + 12]
+    found = skills(shortly_after_a_day)
+    assert found["hour"] > 1.0
+    assert 0.0 < found["day"] < 0.2
+    assert skills(shortly_after_a_day[: DAY_MINUTES - 1])["day"] == 0.0
+
+
+def test_rules_are_compared_over_the_same_minutes() -> None:
+    # Wild for long and calm for the last minutes: those are all that yesterday is known for.
+    wild = np.random.default_rng(0).uniform(0.0, 1000.0, DAY_MINUTES - 30)
+    calm = np.full(60, 500.0)
+    rps = np.concatenate([np.full(30, np.nan), wild, calm])
+    rps[: DAY_MINUTES - 300] = np.nan
+    rps[30:60] = 500.0
+    assert skills(rps)["day"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_stands_for_a_step_is_not_its_own_forecast() -> None:
+    of_half_hours = np.repeat(np.random.default_rng(1).uniform(50.0, 150.0, 96), 30)
+    assert skills(of_half_hours)["last"] > 0.3
+    assert skills(of_half_hours, step_min=30)["last"] < 0.0
+
+
+def test_one_origin_has_the_skills_it_has_among_many() -> None:
+    rps = np.random.default_rng(2).gamma(9.0, 10.0, 4000)
+    rps[3700:3720] = np.nan
+    series = Series("made up", 0, 1, rps)
+    among = encode(series, np.arange(3000, 4000)).static[-1]
+    np.testing.assert_allclose(encode_last([series]).static[0], among, rtol=1e-5, atol=1e-6)

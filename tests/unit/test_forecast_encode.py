@@ -19,6 +19,7 @@ from models.forecaster.learned.inputs import (
     from_log,
     to_log,
 )
+from models.forecaster.learned.occasions import occasions_of
 from models.forecaster.port import HORIZONS_MIN
 from models.sim.describe.timeline import DAY_MINUTES
 
@@ -157,6 +158,14 @@ def test_an_event_that_came_early_is_not_expected_once_more() -> None:
 def test_the_end_of_an_event_is_expected_as_its_beginning_was() -> None:
     ending = future(at_end(with_sale(2000, 2036)), "promised_change")
     np.testing.assert_allclose(ending, -np.log([2, 2, 2, 2, 2, 2]), atol=0.02)
+
+
+def test_an_event_counts_for_the_part_of_a_window_that_it_covers() -> None:
+    known = occasions_of([Announced(10, 20, 3.0, "sale")]).known(np.array([0]))
+    first, end = np.array([[0, 5, 10, 8, 20]]), np.array([[10, 15, 20, 28, 30]])
+    count, promised = known.during(first, end)
+    np.testing.assert_allclose(count[0], [0.0, 0.5, 1.0, 0.5, 0.0])
+    np.testing.assert_allclose(np.exp(promised[0]), [1.0, 2.0, 3.0, 2.0, 1.0])
 
 
 def test_a_short_event_that_is_over_does_not_end_once_more() -> None:

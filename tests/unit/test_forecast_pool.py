@@ -51,7 +51,7 @@ def test_no_window_that_is_learned_from_is_near_one_that_judges() -> None:
 
 def test_the_turns_of_an_announced_event_are_near_it_and_its_middle_is_not() -> None:
     long = Announced(START, START + 240, 2.0, "campaign")
-    minutes = START + np.array([-46, -45, 14, 120, 210, 254, 255])
+    minutes = START + np.array([-46, -45, 14, 15, 209, 210, 254, 255])
     assert pool._is_near(series(0, long), minutes).tolist() == [
-        False, True, True, False, True, True, False,
+        False, True, True, False, False, True, True, False,
     ]  # fmt: skip

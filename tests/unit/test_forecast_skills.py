@@ -49,6 +49,18 @@ def test_what_stands_for_a_step_is_not_its_own_forecast() -> None:
     assert skills(of_half_hours, step_min=30)["last"] < 0.0
 
 
+def test_series_that_are_read_at_once_have_their_own_skills() -> None:
+    noise = np.random.default_rng(4)
+    several = [
+        Series("hourly", 0, 1, np.tile(HOURLY, 40)),
+        Series("wild", 0, 1, noise.gamma(9.0, 10.0, 2400)),
+        Series("coarse", 0, 30, np.repeat(noise.uniform(50.0, 150.0, 80), 30)),
+    ]
+    together = encode_last(several).static
+    for place, one in enumerate(several):
+        np.testing.assert_array_equal(together[place], encode_last([one]).static[0])
+
+
 def test_one_origin_has_the_skills_it_has_among_many() -> None:
     rps = np.random.default_rng(2).gamma(9.0, 10.0, 4000)
     rps[3700:3720] = np.nan

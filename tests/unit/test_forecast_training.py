@@ -28,7 +28,13 @@ from models.forecaster.learned.network import (  # noqa: E402
     TemporalFusionTransformer,
 )
 from models.forecaster.learned.session import Session  # noqa: E402
-from models.forecaster.learned.training import Epoch, fresh, train  # noqa: E402
+from models.forecaster.learned.training import (  # noqa: E402
+    Epoch,
+    _batch,
+    _forgetting,
+    fresh,
+    train,
+)
 
 TINY = Args(epochs=2, steps=3, batch=16, hidden=8, heads=2, threads=1)
 
@@ -157,6 +163,45 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
     assert curve[-1].judged < 0.9 * curve[0].judged
 
 
+def test_a_window_without_earlier_days_is_as_one_of_a_service_that_is_new() -> None:
+    learned, _ = drawn()
+    young = TINY._replace(anonymous=0.0, uncalendared=0.0, clockless=0.0, young=1.0)
+    whole = _batch(learned, learned.share.size - np.arange(1, 41))
+    forgot = _forgetting(whole, young)
+    # What a series of less than a day says nothing of is what must be hidden, and nothing else.
+    one = series(3)
+    new = encode(one._replace(rps=one.rps[:1300]), np.array([1299]))
+    for names, seen, left, of_new in (
+        (FUTURE, whole["future"], forgot["future"], new.future[0]),
+        (STATIC, whole["static"], forgot["static"], new.static),
+    ):
+        for place, name in enumerate(names):
+            if name.startswith(("yesterday", "last_week", "usual", "smooth", "has_", "day_skill")):
+                assert (left[..., place] == 0).all(), name
+                assert (of_new[..., place] == 0).all(), name
+                assert (seen[..., place] != 0).any() or "week" in name, name
+            else:
+                assert torch.equal(left[..., place], seen[..., place]), name
+
+
+def test_a_like_level_can_be_the_whole_answer() -> None:
+    network = fresh(TINY).eval()
+    names = [name for name in FUTURE if name.endswith("_ago")]
+    assert names == ["half_hour_ago", "hour_ago", "hours_ago"]
+    ahead, windows = len(AHEAD_MIN), len(PAST_WINDOWS)
+    with torch.no_grad():
+        network.smooth.weight.zero_()
+        network.smooth.bias.view(ahead, -1)[:] = -50.0
+        network.smooth.bias.view(ahead, -1)[:, windows + names.index("hour_ago")] = 50.0
+        network.trust.bias.fill_(-50.0)
+        network.head.bias.zero_()
+    past = torch.randn(5, windows, len(PAST))
+    future = torch.randn(5, ahead, len(FUTURE))
+    with torch.no_grad():
+        said = network(past, future, torch.randn(5, len(STATIC))).quantiles[..., MEDIAN]
+    assert torch.allclose(said, future[..., FUTURE.index("hour_ago")], atol=1e-5)
+
+
 def test_several_networks_say_the_mean_of_what_each_says() -> None:
     members = [network_of(seed) for seed in range(3)]
     apart = torch.stack([asked(4, member).quantiles for member in members])
@@ -165,7 +210,7 @@ def test_several_networks_say_the_mean_of_what_each_says() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_exported_network_says_the_same_for_any_number_of_rows(tmp_path: Path) -> None:
-    network = fresh(TINY).eval()
+    network = network_of(0)
     assert export(network, tmp_path / "network.onnx") <= TOLERANCE
     one = series(2)
     at = origins(one, one.rps.size)[:7]

@@ -18,6 +18,7 @@ from tests.unit.heuristic_data import (
     PER_MINUTE,
     POOLS,
     Plant,
+    foretold,
     heuristic,
     next_steps,
     one_step,
@@ -172,3 +173,25 @@ def test_a_domain_of_heavy_pods_is_granted_the_cores_that_go_with_its_memory() -
     before = plant.known[0, REPLICAS].copy()
     rows, _ = plant.runs(controller, state, 3 * PER_MINUTE)
     assert (rows[-1] > before).all()
+
+
+def test_an_unsure_forecast_is_given_room_where_there_is_some() -> None:
+    plant, controller, state = settled()
+    unsure = foretold(plant, 1.0, width=0.06)
+
+    def headroom(free_cores: float) -> F64:
+        plant.pool["free_cpu"] = free_cores
+        _, after = controller.step(plant.seen(), unsure, copy.deepcopy(state))
+        return after.orders.briefing.budget.headroom[0]
+
+    np.testing.assert_allclose(headroom(1000.0), 0.06, rtol=1e-4)
+    assert (headroom(0.0) == 0.0).all()
+
+
+def test_nobody_is_given_room_for_more_while_an_app_lacks_what_it_needs() -> None:
+    plant, controller, state = settled()
+    plant.pool["free_cpu"] = 1.0
+    plant.work[0] *= 40
+    unsure = foretold(plant, 1.0, width=0.06)
+    _, after = plant.runs(controller, state, PER_MINUTE, unsure)
+    assert (after.orders.briefing.budget.headroom == 0.0).all()

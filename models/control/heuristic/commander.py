@@ -76,8 +76,9 @@ class Commander:
         )
 
     def _spare(self, seen: Seen, report: Report) -> F64:
-        """[E] free cores of the shared pools beyond what single apps lack."""
-        spare: F64 = seen.free_cpu[:, self._shared].sum(axis=1) - report.distress.sum(axis=1)
+        """[E] free cores, of shared pools if there are any, beyond what single apps lack."""
+        free = seen.free_cpu[:, self._shared] if self._shared.any() else seen.free_cpu
+        spare: F64 = free.sum(axis=1) - report.distress.sum(axis=1)
         return spare
 
     def _release(self, seen: Seen, report: Report, budget: Budget) -> F64:

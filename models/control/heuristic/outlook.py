@@ -39,10 +39,11 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
 
 
 def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
-    """The same with no more headroom than is spare, [E] cores, beside the domains' `work` [E, D].
+    """The same with less headroom where little is `spare` [E], in cores beside the `work` [E, D].
 
     A forecast is least sure right after a surprise. What is asked for then is too late for that
-    surprise, and takes nodes from those who lack what is there already.
+    surprise, and takes nodes from those who lack what is there already. All domains are cut alike:
+    comfort of the highest priority before the work of others costs more than it saves.
     """
     asked = (outlook.headroom * work).sum(axis=1)
     share = np.clip(spare / np.maximum(asked, _LEAST), 0.0, 1.0)

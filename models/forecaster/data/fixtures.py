@@ -18,7 +18,7 @@ DAYS: Final = 32
 _BEFORE_MIN, _AFTER_MIN = 180, 360
 """Minutes around a start in which an event can be felt."""
 _BUMPS: Final = (3, 7)
-"""That make up what an event does."""
+"""That make up what an event does: so many, and fewer than."""
 _CLOCK_MIN: Final = 30
 
 
@@ -62,7 +62,7 @@ def _days(rng: np.random.Generator, minutes: int) -> F64:
 
 
 def _unrest(rng: np.random.Generator, minutes: int) -> F64:
-    """That lasts for hours, for a quarter of an hour, and for a minute."""
+    """That lasts for an hour and a half, for ten minutes, and for one."""
     unrest = rng.uniform(0.01, 0.08) * rng.normal(size=minutes)
     for lasts, most in ((10.0, 0.06), (90.0, 0.15)):
         kept = np.exp(-1.0 / lasts)
@@ -74,7 +74,7 @@ def _unrest(rng: np.random.Generator, minutes: int) -> F64:
 
 
 def _starts(rng: np.random.Generator) -> list[int]:
-    """Up to four hours of the day at most days, from some day on; sometimes at others."""
+    """Up to four hours of a day, on a part of the days from one on; sometimes an hour off."""
     slots = rng.choice(DAY_MINUTES // _CLOCK_MIN, int(rng.integers(1, 5)), replace=False)
     first, chance = int(rng.integers(1, DAYS // 2)), rng.uniform(0.3, 1.0)
     starts = []

@@ -1,4 +1,4 @@
-"""What the shipped model learns from: simulated months, and recorded traffic where it is there.
+"""What the shipped model learns from: what is made up, and recorded traffic where it is there.
 
 Of each recorded series only the first part is used, so that the rest can judge the model.
 """
@@ -24,8 +24,6 @@ SEEDS: Final = 20
 DAYS: Final = 62
 APPS: Final = 5
 """Single apps per seed, beside the domains: the model is one for both."""
-
-
 FIXTURES: Final = 48
 """Made-up series around events of which the size is not announced."""
 
@@ -36,7 +34,7 @@ class Part(NamedTuple):
     name: str
     series: Sequence[Series]
     share: float
-    """Of the windows of an epoch."""
+    """Of the windows of an epoch, over the sum of all shares."""
     learned: float = LEARNED_SHARE
     """Share of each series, from its beginning."""
 
@@ -71,7 +69,6 @@ RECORDED: Final = (
 HOURLY: Final = Recorded("appserver", "appserver_2015_2020_1h.csv.gz", 0.03)
 SIMULATED_SHARE: Final = 0.27
 FIXTURES_SHARE: Final = 0.15
-"""Shares are of their sum."""
 
 
 def corpus(cluster: Cluster, traces: Path | None) -> Iterator[Part]:

@@ -43,7 +43,8 @@ SMOOTH_MIN: Final = 45
 day's course."""
 _OFFSET: Final = 0.02
 """Of the day's mean; so that no traffic is a number and little traffic is not all noise."""
-DAYS: Final = 7
+DAYS_BACK: Final = 7
+"""Earlier days whose same time is looked at."""
 _THURSDAY: Final = 3
 """The weekday of 1970-01-01, Monday being 0."""
 _DAYS_OFF: Final = 5
@@ -157,7 +158,7 @@ class _Reader:
 
     def _future(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         then = at[:, None] + np.array(AHEAD_MIN)
-        days = DAY_MINUTES * np.arange(1, DAYS + 1)
+        days = DAY_MINUTES * np.arange(1, DAYS_BACK + 1)
         earlier = self._around(then[..., None] - days, _AROUND_MIN)
         before = self._rps.before(at[:, None] - days, _RECENT_MIN)[:, None]
         hours = mean_of_known(self._minute(then[..., None] - _HOURS_BACK))
@@ -212,7 +213,7 @@ class _Reader:
 
     def _smooth_change(self, at: I64, then: I64, level: _Level) -> F64:
         """The course of the days before, all of them together."""
-        days = DAY_MINUTES * np.arange(1, DAYS + 1)
+        days = DAY_MINUTES * np.arange(1, DAYS_BACK + 1)
         after = self._around(then[..., None] - days, SMOOTH_MIN)
         before = self._around(at[:, None] - days, SMOOTH_MIN)[:, None]
         both = 0.0 * (after + before)

@@ -83,7 +83,7 @@ STATIC: Final = (
     "domain_3",
     "domain_4",
 )
-"""Traffic character, seen in the last day; priority and domain where they are known."""
+"""Traffic character, as seen lately; priority and domain where they are known."""
 
 
 class Inputs(NamedTuple):

@@ -34,7 +34,7 @@ class Shape(NamedTuple):
     """Minutes ahead."""
     changes: tuple[int, ...]
     """Which variables of a minute ahead are changes since the origin."""
-    levels: tuple[int, ...] = ()
+    levels: tuple[int, ...]
     """Which of them are levels at the like of that minute, as of half an hour or some hours ago."""
     hidden: int = 32
     heads: int = 4

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.forecaster.data.series import UNKNOWN, Announced, Series
-from models.forecaster.learned.encode import DAYS, HISTORY_MIN, SMOOTH_MIN
+from models.forecaster.learned.encode import DAYS_BACK, HISTORY_MIN, SMOOTH_MIN
 from models.forecaster.learned.inputs import AHEAD_MIN
 from models.forecaster.learned.skills import SKILL_MIN
 from models.sim.apps import F32, F64, I32
@@ -124,7 +124,7 @@ def readable(rows: Sequence[Row], before_min: int, last_min: int) -> I32:
     _mark(wanted, -WIDTH, last_min + 1 - WIDTH)
     # Rules are judged by the last hours, that of yesterday too.
     _mark(wanted, -before_min - DAY_MINUTES - SKILL_MIN, 0)
-    for day in range(DAY_MINUTES, DAYS * DAY_MINUTES + 1, DAY_MINUTES):
+    for day in range(DAY_MINUTES, DAYS_BACK * DAY_MINUTES + 1, DAY_MINUTES):
         _mark(wanted, -before_min - SMOOTH_MIN - day, last_min + _AFTER_MIN - day)
     entries = [entry for row in rows for entry in row.calendar]
     longest = max((entry.end_min - entry.start_min for entry in entries), default=0)

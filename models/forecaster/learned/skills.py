@@ -35,7 +35,7 @@ class Skills:
     def __init__(self, series: Sequence[Series], rates: WindowMeans, since: int) -> None:
         came = np.stack([each.rps[since:] for each in series])
         minutes = since + np.arange(came.shape[1]) + np.zeros((len(series), 1), np.int64)
-        # What is known of a step is known at its end.
+        # A value that stands for a step must not be held against itself.
         ahead = np.array([max(_AHEAD_MIN, each.step_min) for each in series])[:, None]
         usual = np.abs(came - rates.before(minutes - ahead, _MEAN_MIN))
         self._skills = {}
@@ -54,6 +54,6 @@ class Skills:
         least = _LEAST_ERROR * offset + LEAST
         skill = self._skills[rule]
         usual, own = skill.usual.before(at, SKILL_MIN), skill.own.before(at, SKILL_MIN)
-        # Of few minutes little is said.
+        # Of few among the minutes that there are little is said.
         share = np.nan_to_num(skill.known.before(at, SKILL_MIN))
         return share * bounded(np.log((usual + least) / (own + least)))

@@ -236,7 +236,7 @@ def _forgetting(batch: dict[str, Tensor], args: Args) -> dict[str, Tensor]:
     past = past * _keep(quiet, PAST, _TOLD).unsqueeze(1)
     future = future * _keep(quiet, FUTURE, _TOLD).unsqueeze(1)
     young = chance[2] < args.young
-    static = static * _keep(young, STATIC, {"day_skill"})
+    static = static * _keep(young, STATIC, _SEASONAL_CHARACTER)
     future = future * _keep(young, FUTURE, _SEASON).unsqueeze(1)
     future = future * _keep(chance[3] < args.clockless, FUTURE, _CLOCK).unsqueeze(1)
     return batch | {"static": static, "past": past, "future": future}
@@ -268,4 +268,5 @@ _SEASON: Final = {
     "has_yesterday",
     "has_last_week",
 }
+_SEASONAL_CHARACTER: Final = {"day_skill"}
 _CLOCK: Final = {name for name in FUTURE if name.startswith(("day_", "half_day_", "week_"))}

@@ -129,6 +129,7 @@ def _fresh(data: Data, args: Args, kept: int) -> Fitted:
         windows=protocol.past,
         ahead=steps // patch,
         changes=(_TO_MEAN,),
+        levels=(),
         hidden=args.hidden,
         dropout=args.dropout,
     )

@@ -182,7 +182,8 @@ def test_an_unsure_forecast_is_given_room_where_there_is_some() -> None:
     def headroom(free_cores: float) -> F64:
         plant.pool["free_cpu"] = free_cores
         _, after = controller.step(plant.seen(), unsure, copy.deepcopy(state))
-        return after.orders.briefing.budget.headroom[0]
+        said: F64 = after.orders.briefing.budget.headroom[0]
+        return said
 
     np.testing.assert_allclose(headroom(1000.0), 0.06, rtol=1e-4)
     assert (headroom(0.0) == 0.0).all()

@@ -239,6 +239,19 @@ def test_one_forecast_names_its_model_and_rises_from_low_to_peak(
     assert "tft serves" in capsys.readouterr().out
 
 
+def test_a_rule_that_serves_does_not_know_of_what_is_announced_and_that_is_said(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    file = written(tmp_path / "x.csv", {"rps": np.linspace(1, 2000, 2000)})
+    for start, said in (("2024-05-02 09:30", True), ("2024-05-02 11:30", False)):
+        events = tmp_path / "events.csv"
+        events.write_text(f"starts_at,kind,factor\n{start},sale,3\n")
+        assert run(["forecast", "--series", str(file), "--calendar", str(events)]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert ("sale is announced for 2024-05-02 09:30" in told) == said
+        assert ("knows nothing" in told) == said
+
+
 def test_one_forecast_as_of_a_time_does_not_see_what_came(tmp_path: Path) -> None:
     values, out = daily(2000), tmp_path / "out.json"
     said = []

@@ -193,8 +193,10 @@ def test_a_file_that_cannot_be_understood_is_refused_in_one_line(
 
 
 def test_a_missing_file_or_column_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"none\.csv: no such file"):
         load(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="cannot be read"):
+        load(tmp_path)
     with pytest.raises(InputError, match="no such column"):
         load(written(tmp_path, "timestamp,v\n2024-05-01 10:00,1\n"), columns=("w",))
 
@@ -292,6 +294,9 @@ def test_an_entry_for_an_unknown_series_is_refused_and_an_idle_calendar_is_noted
     late = written(tmp_path, "start\n2025-05-01 10:00\n", "late.csv")
     load(file, late, note=notes.append)
     assert "nothing is announced" in notes[0]
+    notes.clear()
+    load(file, written(tmp_path, "start\n2024-05-01 10:31\n", "soon.csv"), note=notes.append)
+    assert not notes
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from models.forecaster.data.layouts import streams
 from models.forecaster.data.series import Series
 from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
 from models.forecaster.data.tables import read_table
+from models.forecaster.port import HORIZONS_MIN
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 
@@ -82,6 +83,8 @@ def _with_calendar(
     series: Series, entries: tuple[Entry, ...], calendar: Path, note: Note
 ) -> Series:
     mine = announced(entries, series.origin_min, series.name)
-    if not any(entry.end_min > 0 and entry.start_min < series.rps.size for entry in mine):
+    # What begins soon after the end is what a forecast is asked for.
+    end = series.rps.size + max(HORIZONS_MIN)
+    if not any(entry.end_min > 0 and entry.start_min < end for entry in mine):
         note(f"{calendar}: nothing is announced for the time of {series.name}")
     return series._replace(calendar=mine)

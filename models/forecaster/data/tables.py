@@ -161,6 +161,8 @@ def read_table(file: Path) -> Table:
 
 def _read(file: Path) -> Any:
     arrow = _arrow("pyarrow")
+    if not file.exists():
+        raise input_error(file, "", "no such file")
     try:
         if file.suffix == ".parquet":
             return _arrow("pyarrow.parquet").read_table(file)

@@ -164,10 +164,21 @@ def _chosen(errors: dict[str, F64], when: str) -> Served:
         return Served(best, f"the best simple rule of {when}; no learned model is here")
     least = np.min(list(floors.values()), axis=0)
     if (least < errors[NAME]).any():
-        over = float(_ratio(errors[NAME], least).max())
-        return Served(best, f"in {when} the error of {NAME} was {over:.3f} times that of a rule")
+        worst = int(_ratio(errors[NAME], least).argmax())
+        return Served(best, _beaten(errors, worst, when))
     against = float(_ratio(errors[NAME].mean(), floors[best].mean()))
     return Served(NAME, f"in {when} its error was {against:.2f} times that of {best}")
+
+
+def _beaten(errors: dict[str, F64], place: int, when: str) -> str:
+    """By whom and how far, at the horizon where it was worst; horizons below the step are out."""
+    horizon = HORIZONS_MIN[len(HORIZONS_MIN) - errors[NAME].size + place]
+    rule = min((name for name in errors if name != NAME), key=lambda name: errors[name][place])
+    own, other = float(errors[NAME][place]), float(errors[rule][place])
+    if other == 0.0:
+        return f"in {when} {rule} was never wrong at {horizon} min, {NAME} was"
+    over = f"{own / other:.3f} times that of {rule} at {horizon} min"
+    return f"in {when} the error of {NAME} was {over}"
 
 
 def _ratio(error: F64 | np.float64, other: F64 | np.float64) -> F64:

@@ -8,6 +8,7 @@ from rich.console import Console
 from models.forecaster.data.axes import minute_of, stamp
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME, SHIPPED
+from models.forecaster.learned.occasions import HOLIDAY
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.score.contest import Advance
 from models.forecaster.score.headline import FLOORS
@@ -59,7 +60,8 @@ def forecast(
     entrants = named((NAME,), artefact)
     with progress("forecasting", len(found.series), console) as advance:
         spoken, refused = _all(found.series, at, entrants, advance)
-    notes = [*found.notes, *entrants.notes, *refused]
+    unheard = [note for each in spoken for note in _unheard(each)]
+    notes = [*found.notes, *entrants.notes, *refused, *unheard]
     _show(console, spoken, notes)
     if json is not None:
         rows = [row for each in spoken for row in _rows(each)]
@@ -81,6 +83,22 @@ def _all(
     if not spoken:
         raise InputError(refused[0])
     return spoken, refused
+
+
+def _unheard(spoken: Spoken) -> list[str]:
+    """What was announced for the time ahead, where a rule serves that knows no calendar."""
+    if spoken.served.model == NAME:
+        return []
+    series, last = spoken.series, spoken.at + max(HORIZONS_MIN)
+    return [
+        f"{series.name}: {entry.kind or 'an event'} is announced for "
+        f"{_when(series, entry.start_min)}, of which {spoken.served.model} knows nothing"
+        for entry in series.calendar
+        if entry.kind != HOLIDAY
+        and entry.known_from_min <= spoken.at
+        and entry.start_min <= last
+        and entry.end_min > spoken.at + 1
+    ]
 
 
 def _until(series: Series, at: str | None) -> int:

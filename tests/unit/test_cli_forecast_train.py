@@ -59,7 +59,7 @@ def parts() -> list[Part]:
 def few(epochs: int = 2) -> "Args":
     from models.forecaster.learned.args import Args
 
-    return Args(epochs=epochs, steps=2, batch=16, hidden=8, heads=2, threads=1)
+    return Args(members=2, epochs=epochs, steps=2, batch=16, hidden=8, heads=2, threads=1)
 
 
 @needs_torch

@@ -45,6 +45,7 @@ _OFFSET: Final = 0.02
 """Of the day's mean; so that no traffic is a number and little traffic is not all noise."""
 DAYS_BACK: Final = 7
 """Earlier days whose same time is looked at."""
+_DAYS_BACK_MIN: Final = DAY_MINUTES * np.arange(1, DAYS_BACK + 1)
 _THURSDAY: Final = 3
 """The weekday of 1970-01-01, Monday being 0."""
 _DAYS_OFF: Final = 5
@@ -158,9 +159,8 @@ class _Reader:
 
     def _future(self, at: I64, level: _Level, occasions: Occasions) -> F64:
         then = at[:, None] + np.array(AHEAD_MIN)
-        days = DAY_MINUTES * np.arange(1, DAYS_BACK + 1)
-        earlier = self._around(then[..., None] - days, _AROUND_MIN)
-        before = self._rps.before(at[:, None] - days, _RECENT_MIN)[:, None]
+        earlier = self._around(then[..., None] - _DAYS_BACK_MIN, _AROUND_MIN)
+        before = self._rps.before(at[:, None] - _DAYS_BACK_MIN, _RECENT_MIN)[:, None]
         hours = mean_of_known(self._minute(then[..., None] - _HOURS_BACK))
         changes = level.change(earlier, before + 0.0 * earlier)
         seen = known(earlier + before)
@@ -213,9 +213,8 @@ class _Reader:
 
     def _smooth_change(self, at: I64, then: I64, level: _Level) -> F64:
         """The course of the days before, all of them together."""
-        days = DAY_MINUTES * np.arange(1, DAYS_BACK + 1)
-        after = self._around(then[..., None] - days, SMOOTH_MIN)
-        before = self._around(at[:, None] - days, SMOOTH_MIN)[:, None]
+        after = self._around(then[..., None] - _DAYS_BACK_MIN, SMOOTH_MIN)
+        before = self._around(at[:, None] - _DAYS_BACK_MIN, SMOOTH_MIN)[:, None]
         both = 0.0 * (after + before)
         return level.change(mean_of_known(after + both), mean_of_known(before + both))
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.forecaster.data.series import I64, Series
-from models.forecaster.learned.ratios import LEAST, bounded, known
+from models.forecaster.learned.ratios import LEAST, bounded
 from models.forecaster.learned.window_means import WindowMeans
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
@@ -26,7 +26,6 @@ class _Skill(NamedTuple):
 
     own: WindowMeans
     usual: WindowMeans
-    known: WindowMeans
 
 
 class Skills:
@@ -44,9 +43,7 @@ class Skills:
             # Errors are compared over the same minutes only.
             both = 0.0 * (own + usual)
             self._skills[name] = _Skill(
-                WindowMeans(own + both, since),
-                WindowMeans(usual + both, since),
-                WindowMeans(known(both), since),
+                WindowMeans(own + both, since), WindowMeans(usual + both, since)
             )
 
     def of(self, rule: str, at: I64, offset: F64) -> F64:
@@ -55,5 +52,5 @@ class Skills:
         skill = self._skills[rule]
         usual, own = skill.usual.before(at, SKILL_MIN), skill.own.before(at, SKILL_MIN)
         # Of few among the minutes that there are little is said.
-        share = np.nan_to_num(skill.known.before(at, SKILL_MIN))
+        share = skill.own.known_before(at, SKILL_MIN)
         return share * bounded(np.log((usual + least) / (own + least)))

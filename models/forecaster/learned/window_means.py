@@ -23,9 +23,7 @@ class WindowMeans:
 
     def between(self, first: I64, end: I64) -> F64:
         """Of the minutes `first` to `end` - 1."""
-        rows, last = self._total.shape[0], self._total.shape[1] - 1
-        row = np.arange(rows).reshape(-1, *(1,) * (first.ndim - 1))
-        first, end = np.clip(first - self._since, 0, last), np.clip(end - self._since, 0, last)
+        row, first, end = self._places(first, end)
         count = self._count[row, end] - self._count[row, first]
         total = self._total[row, end] - self._total[row, first]
         # Sums of many are a little off; a mean of rates is not negative.
@@ -35,6 +33,18 @@ class WindowMeans:
     def before(self, at: I64, minutes: int) -> F64:
         """Of the `minutes` that end with minute `at`."""
         return self.between(at + 1 - minutes, at + 1)
+
+    def known_before(self, at: I64, minutes: int) -> F64:
+        """Share of these minutes, as far as there are any, that have a value."""
+        row, first, end = self._places(at + 1 - minutes, at + 1)
+        share: F64 = (self._count[row, end] - self._count[row, first]) / np.maximum(end - first, 1)
+        return share
+
+    def _places(self, first: I64, end: I64) -> tuple[I64, I64, I64]:
+        """Rows of the sums, and where windows begin and end in them."""
+        rows, last = self._total.shape[0], self._total.shape[1] - 1
+        row = np.arange(rows).reshape(-1, *(1,) * (first.ndim - 1))
+        return row, np.clip(first - self._since, 0, last), np.clip(end - self._since, 0, last)
 
 
 @kernel

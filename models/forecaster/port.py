@@ -15,6 +15,8 @@ from models.sim.apps import F32, F64, I32
 from models.sim.observe import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
+LEAST_HISTORY_MIN: Final = 180
+"""Minutes that must be known before anything is learned, forecast or scored."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
 LOW, MEDIAN, HIGH = range(3)
 """Indices into QUANTILES."""

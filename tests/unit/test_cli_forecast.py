@@ -135,7 +135,15 @@ def test_what_nobody_can_forecast_is_skipped_with_the_reason(
 def test_a_constant_series_has_notes_instead_of_made_up_ratios(tmp_path: Path) -> None:
     told = benched(written(tmp_path / "flat.csv", {"rps": np.full(1000, 5.0)}))
     assert told["ratios"] == []
-    assert any("never wrong" in note for note in told["notes"])
+    assert len([note for note in told["notes"] if "no MASE" in note]) == 1
+
+
+def test_gaps_are_said_once_for_a_file(tmp_path: Path) -> None:
+    holed, torn = daily(1000), daily(1000, seed=1)
+    holed[100:110], torn[200:300] = np.nan, np.nan
+    columns = {"whole": daily(1000), "holed": holed, "torn": torn}
+    (note,) = (n for n in benched(written(tmp_path / "x.csv", columns))["notes"] if "gaps" in n)
+    assert "2 of 3 series have gaps, at most 10.0% of the minutes (torn)" in note
 
 
 def test_a_calendar_brings_the_table_of_doublings(tmp_path: Path, capsys: Capture) -> None:

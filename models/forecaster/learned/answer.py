@@ -7,8 +7,8 @@ import numpy as np
 from models.forecaster.data.series import Mask
 from models.forecaster.learned.corrector import Artefact as Corrector
 from models.forecaster.learned.corrector import correct
-from models.forecaster.learned.inputs import LEAST_HISTORY_MIN, Inputs
-from models.forecaster.port import HORIZONS_MIN, MEDIAN, QUANTILES, Texts
+from models.forecaster.learned.inputs import Inputs
+from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN, QUANTILES, Texts
 from models.sim.apps import F64, I32
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from models.forecaster.learned.answer import (
     corrected,
 )
 from models.forecaster.learned.encode import encode, encode_last
-from models.forecaster.learned.inputs import LEAST_HISTORY_MIN, Inputs, joined
+from models.forecaster.learned.inputs import Inputs, joined
 from models.forecaster.learned.memory import Memory, Noted, Settings
 from models.forecaster.learned.record import (
     Record,
@@ -33,7 +33,7 @@ from models.forecaster.learned.record import (
 )
 from models.forecaster.learned.served import Said, account, calibrated, serve
 from models.forecaster.minutes import Minutes
-from models.forecaster.port import HIGH, MEDIAN, Forecast
+from models.forecaster.port import HIGH, LEAST_HISTORY_MIN, MEDIAN, Forecast
 from models.sim.apps import F32
 from models.sim.observe import Observation
 

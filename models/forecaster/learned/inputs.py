@@ -11,9 +11,6 @@ import numpy as np
 
 from models.sim.apps import F32, F64
 
-LEAST_HISTORY_MIN: Final = 180
-"""Minutes that are known before an origin, in training and in serving: a younger series has no past
-to speak of."""
 AHEAD_MIN: Final = (5, 10, 15, 20, 25, 30)
 """Minutes ahead that the decoder walks through; the served horizons are among them."""
 PAST_WINDOWS: Final = (

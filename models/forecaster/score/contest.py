@@ -14,7 +14,7 @@ import numpy as np
 from models.compare.paired import Interval
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
-from models.forecaster.port import HORIZONS_MIN, MEDIAN
+from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN
 from models.forecaster.score.headline import FLOORS, Cell, cells
 from models.forecaster.score.metrics import Row
 from models.forecaster.score.outcome import Outcome, run
@@ -23,7 +23,7 @@ from models.forecaster.score.peers.learned import Learned, acquainted
 from models.forecaster.score.peers.port import Peer, Tell
 from models.forecaster.score.significance import compared
 from models.forecaster.score.spikes import SpikeScore, score_spikes
-from models.forecaster.score.windows import LEAST_HISTORY_MIN, Windows, origins, targets
+from models.forecaster.score.windows import Windows, origins, targets
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 

@@ -120,12 +120,15 @@ def _row(name: str, model: str, horizon: int, target: F64, said: F64, scale: Sca
 
 
 def _notes(row: Row, scale: Scale) -> list[str]:
-    place = f"{row.series}: {row.model}: {row.horizon_min} min"
+    """Of the series, so that they are the same for all models and can be said once."""
     notes = []
     if row.q_risk_p50 is None:
-        notes.append(f"{place}: all values are zero, no error can be put in relation to them")
+        notes.append(
+            f"{row.series}: {row.horizon_min} min: "
+            "all values are zero, no error can be put in relation to them"
+        )
     if row.mase is None:
-        notes.append(f"{place}: no MASE, the naive forecast ({scale.naive}) was never wrong")
+        notes.append(f"{row.series}: no MASE, the naive forecast ({scale.naive}) was never wrong")
     return notes
 
 

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
         ]
         return Scores(
             tuple(row for scores in each for row in scores.rows),
-            tuple(note for scores in each for note in scores.notes),
+            tuple(dict.fromkeys(note for scores in each for note in scores.notes)),
         )
 
 

@@ -5,14 +5,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.forecaster.data.series import I64, Series
-from models.forecaster.port import HORIZONS_MIN
+from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN
 from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 TEST_SHARE: Final = 0.2
 """The last part of a series is scored unless somebody says from when on."""
-LEAST_HISTORY_MIN: Final = 180
-"""With less than this before the first scored minute nothing can be learned."""
 
 
 class Windows(NamedTuple):

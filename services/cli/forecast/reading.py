@@ -1,6 +1,7 @@
 """Files of recorded traffic as a command takes them: series, their windows, and what was odd."""
 
 import gzip
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -55,7 +56,18 @@ def read(source: Source) -> Read:
         raise InputError(f"{source.file}: holds no series; give it at least one column of values")
     if _is_tweets(source.file):
         notes.append(f"{source.file}: {_TWEETS_NOTE}")
-    return Read(series, notes)
+    return Read(series, [*notes, *_gaps(source.file, series)])
+
+
+def _gaps(file: Path, series: list[Series]) -> Iterator[str]:
+    """One line however many have some, with the worst of them."""
+    shares = {each.name: float(each.missing.mean()) for each in series if each.missing.any()}
+    if shares:
+        worst = max(shares, key=shares.__getitem__)
+        yield (
+            f"{file}: {len(shares)} of {len(series)} series have gaps, at most {shares[worst]:.1%} "
+            f"of the minutes ({worst}): what is missing is neither learned nor scored"
+        )
 
 
 def tests(series: list[Series], test_from: str | None) -> tuple[list[Test], list[Skipped]]:

@@ -11,9 +11,9 @@ import numpy as np
 from models.forecaster.data.series import I64, Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs, flat, from_log, to_log
-from models.forecaster.port import QUANTILES
+from models.forecaster.port import LEAST_HISTORY_MIN, QUANTILES
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q, Tell, untold
-from models.forecaster.score.windows import LEAST_HISTORY_MIN, origins, sample, targets
+from models.forecaster.score.windows import origins, sample, targets
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 

@@ -111,7 +111,8 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
             lowest, best = judged, _weights(fitted)
     fitted.network.load_state_dict(best)
     fitted.network.eval()
-    return fitted
+    # The rows that were held back have done their work.
+    return fitted._replace(linear=fit_linear(data, fitted.steps))
 
 
 def _weights(fitted: Fitted) -> dict[str, Tensor]:

@@ -146,6 +146,9 @@ def test_the_network_learns_under_a_protocol_and_is_the_same_by_seed(tmp_path: P
     batch = next(windows(data, data.parts["validation"], 24))
     fits = [fit_tft(data, args, done.append) for _ in range(2)]
     said, linear = [fit.say(batch) for fit in fits], fits[0].linear.say(batch)[:, :24]
+    np.testing.assert_array_equal(
+        fits[0].linear.weights, fit_linear(data, fits[0].steps).weights, "fitted on all rows"
+    )
     assert said[0].shape == batch.ahead.shape
     np.testing.assert_array_equal(said[0], said[1])
     assert np.square(said[0] - batch.ahead).mean() < 0.9 * np.square(linear - batch.ahead).mean()

@@ -11,7 +11,6 @@ from models.forecaster.learned.conformal import Settings, replay, step
 from models.forecaster.learned.coverage import coverage, covered
 from models.forecaster.learned.scores import Pace, State, start
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
-from models.forecaster.score.metrics import interval_score
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 
@@ -63,10 +62,7 @@ def test_too_wide_too_narrow_and_one_sided_intervals_come_to_hold_for_80_percent
     assert np.abs(np.array(shares) - 0.8).max() < 0.05
 
 
-REGIMES: Final = [(3.0, 1.0), (1 / 3, 1.0), (1.0, 4.0), (1.0, 8.0), (1.0, 0.25)]
-
-
-@pytest.mark.parametrize(("jump", "unrest"), REGIMES)
+@pytest.mark.parametrize(("jump", "unrest"), [(3.0, 1.0), (1 / 3, 1.0), (1.0, 4.0), (1.0, 0.25)])
 def test_a_change_of_regime_is_survived_in_the_first_hour_and_over_within_four(
     jump: float, unrest: float
 ) -> None:
@@ -96,25 +92,6 @@ def test_a_jump_is_not_taken_for_unrest() -> None:
     assert widest_after_a_jump(Settings(pace=Pace(most_wrong=1e9))) > 8.0
 
 
-def test_chance_is_not_taken_for_unrest() -> None:
-    always = Settings(pace=Pace(leaves=0.0, returns=0.0))
-    ratios = []
-    for seed in range(4):
-        came = series(seed)
-        said = said_of(came)
-        settled, following = (replay(said, came, settings=each) for each in (Settings(), always))
-        ratios.append(scores_of(settled.values, came) / scores_of(following.values, came))
-    assert np.mean(ratios, axis=0).max() < 0.98
-
-
-def scores_of(said: F64, came: F64) -> F64:
-    """[H] interval scores after a day."""
-    made = [(h, said[1440:-h, at]) for at, h in enumerate(HORIZONS_MIN)]
-    return np.array(
-        [interval_score(came[1440 + h :], each[:, LOW], each[:, HIGH]) for h, each in made]
-    )
-
-
 def test_without_it_unrest_breaks_the_promise() -> None:
     came = series(0, unrest=4.0)
     inside = covered(said_of(came), came)
@@ -142,7 +119,8 @@ def test_what_is_missing_teaches_nothing() -> None:
     for t in range(200, 400):
         gap = np.full(1, (np.nan, -5.0, np.inf)[t % 3])
         _, state = step(state, said[t : t + 1], said[t : t + 1, :, HIGH], gap, t)
-    for name in ("level", "minutes", "local", "usual", "outcomes", "recent", "ordered", "kept"):
+    waiting = {"made", "came", "median", "shift", "half", "scale"}
+    for name in set(State._fields) - waiting:
         np.testing.assert_array_equal(getattr(before, name), getattr(state, name))
 
 

@@ -1,10 +1,8 @@
 """What calibration remembers: forecasts that wait for their outcome, and how wrong others were.
 
 An error is the distance of what came from the median, in log space. Its score is that distance
-in units of the half width that was said and of the local scale: how wrong forecasts usually are,
-and in times of unrest, or of calm, how wrong five-minute forecasts were in the minutes before.
-Chance moves those few minutes too, and to follow it made intervals a quarter wider than they had to
-be; so it is unrest only if they are farther from the usual than they ever are by chance.
+in units of the half width that was said and of the local scale: how wrong five-minute forecasts
+were in the minutes before, against how wrong forecasts usually are.
 """
 
 import math
@@ -12,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Mask
+from models.forecaster.data.series import I64
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.jit import kernel
 from models.sim.apps import F32, F64
@@ -32,12 +30,10 @@ _LEAST_SCALE: Final = 0.02
 _LEAST_ROOT: Final = 0.1
 _MEAN_ROOT: Final = 0.726
 """Mean root of an error over the half width of an 80 % interval, where errors are normal."""
+_CARRIED: Final = (1.0, 0.95, 0.9)
+"""Power of the local scale that is believed at each horizon: unrest does not always last."""
 _CALM: Final = 0.8
-"""Power of the local scale that is believed where it is calm: what was swinging an hour ago still
-has to swing back."""
-_FIRST_STRAY: Final = 0.15
-_FIRST_STRAYS: Final = 60
-"""Distance that is taken for chance at first, and for how many outcomes that counts."""
+"""The same where it is calm: what was swinging an hour ago still has to swing back."""
 _MOST_SCORE: Final = 100.0
 _WHOLE: Final = 0.8
 """Share of the minutes until a peak's horizon that must be known for it to be judged."""
@@ -46,18 +42,14 @@ _WHOLE: Final = 0.8
 class Pace(NamedTuple):
     """How fast is learnt."""
 
-    local_min: float = 8.0
-    """Minutes of which the errors of five-minute forecasts are a mean."""
+    local_min: float = 10.0
+    """Minutes of which the local scale is a mean: shorter is quicker, and wider on average."""
     usual_min: float = 1440.0
     """Minutes of which the usual scale and level are means."""
     most_wrong: float = 2.0
     """Times the usual root, or that of the last minutes where it is larger, that the root of one
     error counts at most: a jump is not unrest. What has become eight times as wild is followed
     some minutes later for it."""
-    leaves: float = 3.5
-    """Times the usual distance of that mean from the usual that is no longer chance."""
-    returns: float = 1.0
-    """The same, for unrest or calm to be over."""
     keep_every: int = 7
     """Of the scores every n-th is remembered; coprime to 60, so that no minute is left out."""
 
@@ -83,10 +75,6 @@ class State(NamedTuple):
     """[R] minutes with a value."""
     local: F64
     """[R] how wrong five-minute forecasts were lately, as a mean of roots; 1 is as said."""
-    stray: F64
-    """[R] mean distance of that from the usual, of logarithms, as long as it was chance."""
-    unsettled: Mask
-    """[R] where it is more than chance."""
     usual: F64
     """[R, H] how wrong forecasts usually are."""
     outcomes: I64
@@ -114,8 +102,6 @@ def start(rows: int) -> State:
         level=np.zeros(rows),
         minutes=np.zeros(rows, np.int64),
         local=np.ones(rows),
-        stray=np.full(rows, _FIRST_STRAY),
-        unsettled=np.zeros(rows, np.bool_),
         usual=np.ones((rows, horizons)),
         outcomes=np.zeros((rows, horizons), np.int64),
         recent=np.zeros((*by_edge, SCORES), np.float32),
@@ -188,26 +174,6 @@ def _rescale(state: State, row: int, slot: int, at: int, error: float, pace: Pac
     state.usual[row, at] += (wrong - state.usual[row, at]) / min(seen, pace.usual_min)
     if at == 0:
         state.local[row] += (wrong - state.local[row]) / min(seen, pace.local_min)
-        _settle(state, row, pace)
-
-
-@kernel
-def _settle(state: State, row: int, pace: Pace) -> None:
-    """Unrest and calm begin far from the usual and end close to it; all between is chance."""
-    away, stray = abs(_lately(state, row)), state.stray[row]
-    if state.unsettled[row]:
-        state.unsettled[row] = away >= pace.returns * stray
-    elif away > pace.leaves * stray:
-        state.unsettled[row] = True
-    else:
-        seen = float(state.outcomes[row, 0] + _FIRST_STRAYS)
-        state.stray[row] += (away - stray) / min(seen, pace.usual_min)
-
-
-@kernel
-def _lately(state: State, row: int) -> float:
-    """Logarithm of how wrong five-minute forecasts were lately over how wrong they usually are."""
-    return math.log(max(state.local[row], _LEAST_ROOT) / max(state.usual[row, 0], _LEAST_ROOT))
 
 
 @kernel
@@ -280,11 +246,10 @@ def shift_of(state: State, row: int, said: F64) -> float:
 @kernel
 def scale_of(state: State, row: int, at: int) -> float:
     """How wrong forecasts are now, in half widths that were said."""
-    root = max(state.usual[row, at], _LEAST_ROOT)
-    if state.unsettled[row]:
-        lately = _lately(state, row)
-        root *= math.exp(lately if lately > 0.0 else _CALM * lately)
-    return float(max(root**2, _LEAST_SCALE))
+    usual = max(state.usual[row, at], _LEAST_ROOT)
+    lately = max(state.local[row], _LEAST_ROOT) / max(state.usual[row, 0], _LEAST_ROOT)
+    power = _CARRIED[at] if lately > 1.0 else _CALM
+    return float(max((usual * lately**power) ** 2, _LEAST_SCALE))
 
 
 @kernel

@@ -59,7 +59,7 @@ def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores
         if known.any():
             row = _row(series.name, model, horizon, target[known], said[known], scale)
             rows.append(row)
-            notes += _notes(row, scale)
+            notes += _notes(row, scale, series_is_zero=not np.nansum(windows.target[:, place]))
     return Scores(tuple(rows), tuple(notes))
 
 
@@ -119,12 +119,13 @@ def _row(name: str, model: str, horizon: int, target: F64, said: F64, scale: Sca
     )
 
 
-def _notes(row: Row, scale: Scale) -> list[str]:
-    """Of the series, so that they are the same for all models and can be said once."""
+def _notes(row: Row, scale: Scale, *, series_is_zero: bool) -> list[str]:
+    """Of the series where they can be, so that they are said once and not for every model."""
     notes = []
     if row.q_risk_p50 is None:
+        whom = row.series if series_is_zero else f"{row.series}: {row.model}"
         notes.append(
-            f"{row.series}: {row.horizon_min} min: "
+            f"{whom}: {row.horizon_min} min: "
             "all values are zero, no error can be put in relation to them"
         )
     if row.mase is None:

@@ -66,7 +66,7 @@ def _gaps(file: Path, series: list[Series]) -> Iterator[str]:
         worst = max(shares, key=shares.__getitem__)
         yield (
             f"{file}: {len(shares)} of {len(series)} series have gaps, at most {shares[worst]:.1%} "
-            f"of the minutes ({worst}): what is missing is neither learned nor scored"
+            f"of the minutes ({worst}): nothing is made up for what is missing"
         )
 
 

@@ -280,3 +280,41 @@ def test_one_forecast_of_too_little_is_refused(
 ) -> None:
     file = written(tmp_path / "x.csv", {"rps": daily(minutes)})
     assert expected in refused(capsys, "forecast", "--series", str(file), *options)
+
+
+def forecasts(file: Path) -> dict[str, Any]:
+    out = file.parent / "out.json"
+    assert run(["forecast", "--series", str(file), "--json", str(out)]) == 0
+    told: dict[str, Any] = json.loads(out.read_text())
+    return told
+
+
+def test_a_series_that_fell_silent_is_not_forecast_from_long_ago(tmp_path: Path) -> None:
+    dead, pausing = daily(1000), daily(1000, seed=1)
+    dead[900:], pausing[990:] = np.nan, np.nan
+    columns = {"alive": daily(1000, seed=2), "dead": dead, "pausing": pausing}
+    told = forecasts(written(tmp_path / "x.csv", columns))
+    assert {row["series"] for row in told["forecasts"]} == {"alive", "pausing"}
+    assert any("dead: nothing was seen in the 100 minutes before" in n for n in told["notes"])
+    assert any("pausing: the last value is 10 minutes old" in n for n in told["notes"])
+    assert not any(note.startswith("alive") for note in told["notes"])
+
+
+def test_a_step_that_is_too_coarse_is_said_or_refused(tmp_path: Path, capsys: Capture) -> None:
+    told = forecasts(written(tmp_path / "x.csv", {"rps": daily(300)}, step_min=10))
+    assert [row["horizon_min"] for row in told["forecasts"]] == [15, 30]
+    assert any("in steps of 10 min nothing is said of 5 min" in note for note in told["notes"])
+    hourly = written(tmp_path / "y.csv", {"rps": daily(300)}, step_min=60)
+    line = refused(capsys, "forecast", "--series", str(hourly))
+    assert "a step of 60 minutes is longer than every horizon" in line
+
+
+def test_a_peak_does_not_fall_with_the_horizon_whoever_serves(tmp_path: Path) -> None:
+    # The same every day, and after the last minute much in five minutes and little in thirty.
+    day = np.random.default_rng(0).uniform(100.0, 200.0, 1440)
+    day[5], day[15], day[30] = 900.0, 150.0, 100.0
+    rows = forecasts(written(tmp_path / "x.csv", {"rps": np.append(np.tile(day, 4), day[0])}))
+    said = rows["forecasts"]
+    assert {row["model"] for row in said} == {"day"}
+    assert said[2]["p50"] < said[0]["p50"]
+    assert said[0]["peak_p90"] <= said[1]["peak_p90"] <= said[2]["peak_p90"]

@@ -151,7 +151,7 @@ def test_values_of_one_step_become_their_mean_with_a_note(tmp_path: Path) -> Non
 @pytest.mark.parametrize("value", ["-3", "inf", "many"])
 def test_a_value_that_is_no_traffic_is_named_with_its_row(tmp_path: Path, value: str) -> None:
     text = f"timestamp,requests\n2024-05-01 10:00,4\n2024-05-01 10:01,{value}\n"
-    with pytest.raises(InputError, match=r"web\.csv: row 3: requests is .*`missing`"):
+    with pytest.raises(InputError, match=r"web\.csv: row 3: requests is .*leave the cell empty"):
         load(written(tmp_path, text))
 
 

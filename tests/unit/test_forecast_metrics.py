@@ -141,7 +141,7 @@ def test_the_headline_compares_with_the_best_floor_on_the_models_own_windows() -
 def test_cells_without_a_floor_to_beat_are_named_and_left_out() -> None:
     perfect = scored(np.array([10.0]), last=said(np.array([10.0])), m=said(np.array([11.0])))
     assert cells(perfect).cells == ()
-    assert "x: m: 5 min: last is never wrong" in cells(perfect).left_out
+    assert "x: last, m: 5 min: no ratio, last is never wrong" in cells(perfect).left_out
     zeros = scored(np.zeros(1), last=said(np.zeros(1)))
     assert "all values are zero" in cells(zeros).left_out[0]
     alone = scored(np.ones(1), m=said(np.ones(1)))

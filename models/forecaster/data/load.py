@@ -4,6 +4,7 @@ Values stay in the unit they were recorded in: a count of five minutes is that n
 of its minutes. Scores have no scale, and so it is the same as dividing by five.
 """
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def _check_names(entries: tuple[Entry, ...], series: list[Series], calendar: Pat
         (entry.series for entry in entries if entry.series and entry.series not in names), None
     )
     if stranger is not None:
-        raise InputError(f"{calendar}: no series is named {stranger!r}; there is {min(names)!r}")
+        close = difflib.get_close_matches(stranger, names, n=1) or [min(names)]
+        raise InputError(f"{calendar}: no series is named {stranger!r}; there is {close[0]!r}")
 
 
 def _with_calendar(

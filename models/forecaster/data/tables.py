@@ -142,7 +142,7 @@ class Table(NamedTuple):
             self.file,
             self.row(place),
             f"{name} is {value}, expected a number of at least 0; "
-            f"if it was not measured, set a column `{_MISSING}` to 1 there",
+            "leave the cell empty if it is not known",
         )
 
 

@@ -42,7 +42,7 @@ class Headline(msgspec.Struct, frozen=True):
 
 
 class Cells(NamedTuple):
-    """Cells, and a line for each that could not be made."""
+    """Cells, and lines about those that could not be made."""
 
     cells: tuple[Cell, ...]
     left_out: tuple[str, ...]
@@ -51,15 +51,19 @@ class Cells(NamedTuple):
 def cells(outcome: Outcome) -> Cells:
     """A series' cells of every model, the floors included."""
     found: list[Cell] = []
-    left_out: list[str] = []
+    left_out: dict[tuple[int, str], list[str]] = {}
     for model in outcome.forecasts:
         for place, horizon in enumerate(HORIZONS_MIN):
             cell = _cell(outcome, model, place)
             if isinstance(cell, Cell):
                 found.append(cell)
             elif cell is not None:
-                left_out.append(f"{outcome.series.name}: {model}: {horizon} min: {cell}")
-    return Cells(tuple(found), tuple(left_out))
+                left_out.setdefault((horizon, cell), []).append(model)
+    lines = (
+        f"{outcome.series.name}: {', '.join(models)}: {horizon} min: no ratio, {reason}"
+        for (horizon, reason), models in left_out.items()
+    )
+    return Cells(tuple(found), tuple(lines))
 
 
 def headlines(found: Iterable[Cell]) -> tuple[Headline, ...]:

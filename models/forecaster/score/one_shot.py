@@ -26,6 +26,8 @@ class Spoken(NamedTuple):
     series: Series
     at: int
     """The last minute that is known."""
+    silent_min: int
+    """Minutes without a value between that and the time that was asked for."""
     served: Served
     values: F64
     """[H, Q]; NaN at horizons that are finer than the series' step."""
@@ -35,6 +37,9 @@ class Spoken(NamedTuple):
 
 def speak(series: Series, until_min: int, peers: Sequence[Peer]) -> Spoken:
     """Forecast from what was known at the end of minute `until_min` - 1."""
+    if series.step_min > _AHEAD:
+        reason = f"a step of {series.step_min} minutes is longer than every horizon"
+        raise InputError(f"{series.name}: {reason}")
     past = series.until(until_min)
     known = origins(past, 0, until_min)
     if known.size == 0 or int(known[-1]) + 1 < LEAST_HISTORY_MIN:
@@ -42,7 +47,12 @@ def speak(series: Series, until_min: int, peers: Sequence[Peer]) -> Spoken:
         raise InputError(
             f"{series.name}: {seen} minutes of history, expected at least {LEAST_HISTORY_MIN}"
         )
-    at = known[-1:]
+    at, silent = known[-1:], until_min - 1 - int(known[-1])
+    if silent >= _AHEAD:
+        raise InputError(
+            f"{series.name}: nothing was seen in the {silent} minutes before, expected a value in "
+            f"the last {_AHEAD}; ask as of an earlier time"
+        )
     past = past.until(int(at[0]) + 1)
     peers = acquainted(peers, past)
     served = choose(past, past.rps.size, peers)
@@ -50,7 +60,7 @@ def speak(series: Series, until_min: int, peers: Sequence[Peer]) -> Spoken:
     values, peak = _said(model, past, at)
     unasked = np.array(HORIZONS_MIN) < series.step_min
     values[unasked], peak[unasked] = np.nan, np.nan
-    return Spoken(series, int(at[0]), served, values, peak)
+    return Spoken(series, int(at[0]), silent, served, values, np.fmax.accumulate(peak))
 
 
 def _said(model: Peer, past: Series, at: I64) -> tuple[F64, F64]:

@@ -1,5 +1,6 @@
 """`hirl forecast`: the next half hour of a file of traffic, by the model that would serve."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -60,8 +61,8 @@ def forecast(
     entrants = named((NAME,), artefact)
     with progress("forecasting", len(found.series), console) as advance:
         spoken, refused = _all(found.series, at, entrants, advance)
-    unheard = [note for each in spoken for note in _unheard(each)]
-    notes = [*found.notes, *entrants.notes, *refused, *unheard]
+    odd = [note for each in spoken for note in (*_unheard(each), *_untold(each))]
+    notes = [*found.notes, *entrants.notes, *refused, *odd]
     _show(console, spoken, notes)
     if json is not None:
         rows = [row for each in spoken for row in _rows(each)]
@@ -99,6 +100,19 @@ def _unheard(spoken: Spoken) -> list[str]:
         and entry.start_min <= last
         and entry.end_min > spoken.at + 1
     ]
+
+
+def _untold(spoken: Spoken) -> Iterator[str]:
+    """Where less is said than was asked for."""
+    series = spoken.series
+    if spoken.silent_min >= series.step_min:
+        yield (
+            f"{series.name}: the last value is {spoken.silent_min} minutes old, "
+            "and the forecast is from then on"
+        )
+    if series.step_min > min(HORIZONS_MIN):
+        short = ", ".join(str(each) for each in HORIZONS_MIN if each < series.step_min)
+        yield f"{series.name}: in steps of {series.step_min} min nothing is said of {short} min"
 
 
 def _until(series: Series, at: str | None) -> int:

@@ -5,7 +5,6 @@
 that what the scheduler does can be told from what the controller does.
 """
 
-import difflib
 import importlib
 import re
 import sys
@@ -25,7 +24,7 @@ from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
 from models.sim.apps import Population
 from models.sim.describe.config import Cluster
-from models.sim.describe.errors import InputError
+from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.describe.scenario import Scenario
 from models.sim.inventory import declare
 from models.sim.outcome.results import Decisions
@@ -107,8 +106,7 @@ def _plain(name: str) -> Entrant:
         return _without(*rest.partition("/")[::2])
     if colon and kind != "hpa":
         return _import(name)
-    close = difflib.get_close_matches(name, ENTRANTS, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(name, ENTRANTS)
     known = ", ".join(ENTRANTS)
     raise InputError(
         f"controller: {name}: {hint}expected one of {known}, hpa:0.6 for another target, "

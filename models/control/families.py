@@ -1,6 +1,5 @@
 """Controllers as families: a factory, its parameters, and the ranges in which to tune them."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -12,7 +11,7 @@ from models.control.scheduling import SCHEDULINGS, Scheduling
 from models.control.tuned import tuned
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecaster
-from models.sim.describe.errors import InputError
+from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.world import World
 
 
@@ -81,8 +80,7 @@ def family_of(name: str) -> Family:
     """The family of that name."""
     if name in FAMILIES:
         return FAMILIES[name]
-    close = difflib.get_close_matches(name, FAMILIES, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(name, FAMILIES)
     raise InputError(f"controllers: {name}: {hint}expected one of {', '.join(FAMILIES)}")
 
 

@@ -1,6 +1,5 @@
 """A Soldier's seat: each tick, how much the tier groups of one domain are taken to need."""
 
-import difflib
 from typing import Final
 
 import numpy as np
@@ -11,7 +10,7 @@ from models.environments.seat import factors
 from models.features.normalise import Features
 from models.features.table import GROUP, domain_columns
 from models.sim.apps import F32
-from models.sim.describe.errors import InputError
+from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.observe import Observation
 from models.sim.state import DOMAIN
 from models.sim.world import World
@@ -51,6 +50,5 @@ def domain_index(names: tuple[str, ...], name: str) -> int:
     """Place of a domain on every domain axis."""
     if name in names:
         return names.index(name)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(name, names)
     raise InputError(f"domain: {name}: {hint}expected one of {', '.join(names)}")

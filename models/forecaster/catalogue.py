@@ -4,7 +4,6 @@ Only here a world is taken apart: those who may not know the future are handed t
 calendar and the time, and cannot see more. The oracles are handed the future.
 """
 
-import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from models.forecaster.port import Forecaster
 from models.forecaster.scaled import Scaled
 from models.forecaster.seasonal import seasonal
 from models.sim.describe.calendar import Announcement, announcements
-from models.sim.describe.errors import InputError
+from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.world import World
 
 
@@ -100,6 +99,5 @@ def forecaster_of(name: str) -> Callable[[World], Forecaster[Any]] | None:
     if name in FORECASTERS:
         return FORECASTERS[name]
     names = (NONE, *FORECASTERS)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(name, names)
     raise InputError(f"forecaster: {name}: {hint}expected one of {', '.join(names)}")

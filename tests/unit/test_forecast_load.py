@@ -283,6 +283,15 @@ def test_a_calendar_that_makes_no_sense_is_refused(tmp_path: Path, text: str, sa
         load_calendar(written(tmp_path, text), 0)
 
 
+def test_an_entry_for_a_series_that_is_misspelt_names_the_one_that_was_meant(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, "timestamp,api,web\n2024-05-01 10:00,1,1\n2024-05-01 10:01,1,1\n")
+    strange = written(tmp_path, "start,series\n2024-05-01 10:00,wbe\n", "strange.csv")
+    with pytest.raises(InputError, match="no series is named 'wbe'; there is 'web'"):
+        load(file, strange)
+
+
 def test_an_entry_for_an_unknown_series_is_refused_and_an_idle_calendar_is_noted(
     tmp_path: Path,
 ) -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from models.forecaster.data.series import Series
+from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.score.headline import Cell, cells, geometric_mean, headlines
 from models.forecaster.score.metrics import (
     coverage,
@@ -107,6 +108,15 @@ def test_only_zeros_give_null_with_a_reason_and_no_division() -> None:
     assert found.rows[0].q_risk_p50 is None
     assert b'"q_risk_p50":null' in msgspec.json.encode(found.rows[0])
     assert "all values are zero" in found.notes[0]
+
+
+def test_zeros_are_said_of_the_series_or_of_the_model_that_met_no_other_value() -> None:
+    some = said(np.array([1.0, np.nan]))
+    zeros = scored(np.zeros(2), m=some, other=some).scores().notes
+    assert len(zeros) == len(HORIZONS_MIN)
+    assert zeros[0].startswith("x: 5 min: all values are zero")
+    (first, *_) = scored(np.array([0.0, 7.0]), whole=said(np.ones(2)), m=some).scores().notes
+    assert first.startswith("x: m: 5 min: all values are zero")
 
 
 def test_a_constant_series_has_no_mase_and_says_so() -> None:

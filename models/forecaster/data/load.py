@@ -4,7 +4,6 @@ Values stay in the unit they were recorded in: a count of five minutes is that n
 of its minutes. Scores have no scale, and so it is the same as dividing by five.
 """
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Str
 from models.forecaster.data.tables import read_table
 from models.forecaster.port import HORIZONS_MIN
 from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.sim.describe.errors import InputError, closest
 
 Note = Callable[[str], None]
 """Takes one line about something in a file that was mended."""
@@ -77,8 +76,8 @@ def _check_names(entries: tuple[Entry, ...], series: list[Series], calendar: Pat
         (entry.series for entry in entries if entry.series and entry.series not in names), None
     )
     if stranger is not None:
-        close = difflib.get_close_matches(stranger, names, n=1) or [min(names)]
-        raise InputError(f"{calendar}: no series is named {stranger!r}; there is {close[0]!r}")
+        close = closest(stranger, sorted(names)) or min(names)
+        raise InputError(f"{calendar}: no series is named {stranger!r}; there is {close!r}")
 
 
 def _with_calendar(

@@ -4,7 +4,6 @@ What an app's traffic is stands in `models.sim.traffic` and nowhere else; here d
 together, events are planned and announced, and some of what was recorded is lost.
 """
 
-import difflib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
@@ -17,7 +16,7 @@ from models.forecaster.data.recorded import Recorded, record, source_of
 from models.forecaster.data.series import Series
 from models.sim.apps import F64, I32, Apps, Population
 from models.sim.describe.config import PRIORITIES, Cluster
-from models.sim.describe.errors import InputError
+from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.describe.scenario import Scenario
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.sim.population.generate import generate
@@ -158,8 +157,7 @@ def _check(
     if not 0 <= apps <= cluster.apps:
         raise InputError(f"apps: expected 0 to {cluster.apps}, got {apps}")
     for name in sorted(without - set(KINDS)):
-        close = difflib.get_close_matches(name, KINDS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        hint = did_you_mean(name, KINDS)
         raise InputError(f"without: {name}: {hint}expected some of {', '.join(KINDS)}")
     _check_domains(cluster, without)
 

@@ -59,7 +59,7 @@ def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores
         if known.any():
             row = _row(series.name, model, horizon, target[known], said[known], scale)
             rows.append(row)
-            notes += _notes(row, scale, series_is_zero=not np.nansum(windows.target[:, place]))
+            notes += _notes(row, scale, target)
     return Scores(tuple(rows), tuple(notes))
 
 
@@ -119,11 +119,12 @@ def _row(name: str, model: str, horizon: int, target: F64, said: F64, scale: Sca
     )
 
 
-def _notes(row: Row, scale: Scale, *, series_is_zero: bool) -> list[str]:
+def _notes(row: Row, scale: Scale, target: F64) -> list[str]:
     """Of the series where they can be, so that they are said once and not for every model."""
     notes = []
     if row.q_risk_p50 is None:
-        whom = row.series if series_is_zero else f"{row.series}: {row.model}"
+        # A model that was asked at few origins may have met zeros only.
+        whom = f"{row.series}: {row.model}" if np.nansum(target) else row.series
         notes.append(
             f"{whom}: {row.horizon_min} min: "
             "all values are zero, no error can be put in relation to them"

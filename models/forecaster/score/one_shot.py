@@ -11,7 +11,7 @@ from models.forecaster.port import HIGH, HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN
 from models.forecaster.score.contest import Served, choose
 from models.forecaster.score.peers.learned import Learned, acquainted
 from models.forecaster.score.peers.port import Absent, Fitted, Peer
-from models.forecaster.score.windows import origins
+from models.forecaster.score.windows import origins, too_coarse
 from models.sim.apps import F64
 from models.sim.describe.errors import InputError
 from models.sim.describe.timeline import DAY_MINUTES
@@ -37,9 +37,9 @@ class Spoken(NamedTuple):
 
 def speak(series: Series, until_min: int, peers: Sequence[Peer]) -> Spoken:
     """Forecast from what was known at the end of minute `until_min` - 1."""
-    if series.step_min > _AHEAD:
-        reason = f"a step of {series.step_min} minutes is longer than every horizon"
-        raise InputError(f"{series.name}: {reason}")
+    coarse = too_coarse(series)
+    if coarse is not None:
+        raise InputError(f"{series.name}: {coarse}")
     past = series.until(until_min)
     known = origins(past, 0, until_min)
     if known.size == 0 or int(known[-1]) + 1 < LEAST_HISTORY_MIN:

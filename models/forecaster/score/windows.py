@@ -39,9 +39,9 @@ def windows(series: Series, test_from: int | None = None) -> Windows | Skipped:
         before = max(0, start)
         reason = f"{before} minutes before the test, expected at least {LEAST_HISTORY_MIN}"
         return Skipped(series.name, reason)
-    if series.step_min > max(HORIZONS_MIN):
-        reason = f"a step of {series.step_min} minutes is longer than every horizon"
-        return Skipped(series.name, reason)
+    coarse = too_coarse(series)
+    if coarse is not None:
+        return Skipped(series.name, coarse)
     first = max(start, DAY_MINUTES) if minutes > 2 * DAY_MINUTES else start
     at = origins(series, first, minutes)
     target = targets(series, at)
@@ -49,6 +49,13 @@ def windows(series: Series, test_from: int | None = None) -> Windows | Skipped:
     if not scored.any():
         return Skipped(series.name, f"no known values to score from minute {first} on")
     return Windows(start, at[scored], target[scored])
+
+
+def too_coarse(series: Series) -> str | None:
+    """Why nothing can be said of a series, if its values stand for too long."""
+    if series.step_min <= max(HORIZONS_MIN):
+        return None
+    return f"a step of {series.step_min} minutes is longer than every horizon"
 
 
 def origins(series: Series, first: int, until: int) -> I64:

@@ -5,13 +5,14 @@ met. Both follow from the place: one by walking the type, one by walking the val
 """
 
 import copy
-import difflib
 import re
 from collections.abc import Hashable
 from typing import Any, cast
 
 import msgspec
 from msgspec import inspect
+
+from models.sim.describe.errors import closest
 
 _WORDS = {
     "array": "a list",
@@ -137,8 +138,8 @@ def _unknown_field(name: str, expected: inspect.Type | None) -> str:
         if isinstance(each, inspect.StructType)
         for field in each.fields
     ]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
+    close = closest(name, known)
+    hint = f"did you mean {close}?" if close else f"expected one of {', '.join(known)}"
     return f"unknown field {name}, {hint}"
 
 

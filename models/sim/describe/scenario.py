@@ -4,7 +4,6 @@
 passes is consistent, so nothing behind it checks again.
 """
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from msgspec import Meta
 from models.sim.describe import yamlfile
 from models.sim.describe.calendar import CalendarEntry
 from models.sim.describe.config import Cluster, Count, Name
-from models.sim.describe.errors import input_error
+from models.sim.describe.errors import did_you_mean, input_error
 from models.sim.describe.events import (
     KINDS,
     Event,
@@ -103,8 +102,7 @@ def _file_of(name_or_path: str | Path) -> Path:
     names = scenario_names()
     if text in names:
         return SHIPPED / f"{text}.yaml"
-    close = difflib.get_close_matches(text, names, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(text, names)
     raise input_error(
         "scenario", text, f"{hint}expected a path to a YAML file or one of {_listed(names)}"
     )

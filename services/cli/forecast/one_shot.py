@@ -110,9 +110,9 @@ def _untold(spoken: Spoken) -> Iterator[str]:
             f"{series.name}: the last value is {spoken.silent_min} minutes old, "
             "and the forecast is from then on"
         )
-    if series.step_min > min(HORIZONS_MIN):
-        short = ", ".join(str(each) for each in HORIZONS_MIN if each < series.step_min)
-        yield f"{series.name}: in steps of {series.step_min} min nothing is said of {short} min"
+    finer = ", ".join(str(each) for each in HORIZONS_MIN if each < series.step_min)
+    if finer:
+        yield f"{series.name}: in steps of {series.step_min} min nothing is said of {finer} min"
 
 
 def _until(series: Series, at: str | None) -> int:

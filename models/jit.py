@@ -1,11 +1,14 @@
-"""Compiled kernels, with a cache on disk that notices every change of source.
+"""Compiled kernels, with an on-disk cache that is keyed by what the source means.
 
-numba's own cache looks only at the file a kernel stands in: a changed helper in another
-file would leave a stale kernel behind. Here each file's cache folder is named after the
-contents of that file and of all files it imports from here. Folders that nobody has used for
-long belong to sources of the past and are removed when new ones are compiled.
+numba's own cache looks only at the file that defines a kernel: after a change to a helper in
+another file it would serve a stale kernel. Here the cache folder of a file is named after the
+code of that file and of every file it imports from this package. Comments, docstrings, line
+numbers and the location of the checkout don't count, so documenting a kernel doesn't recompile it
+and all checkouts of one user share their kernels. Folders that were not used for two weeks are
+removed when a new one is created.
 """
 
+import ast
 import hashlib
 import os
 import re
@@ -15,55 +18,70 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core.caching import _CacheLocator
 from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_IMPORT = re.compile(r"^from (models[\w.]*) import ([^(\n]+)?", re.MULTILINE)
-
-
-_ROOT = Path(__file__).parent
+_IMPORT: Final = re.compile(r"^from (models[\w.]*) import ([^(\n]+)?", re.MULTILINE)
+_ROOT: Final = Path(__file__).parent
+_KEPT_DAYS: Final = 14
 
 
 @cache
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
+def meaning(file: Path) -> str:
+    """The code of a Python file without comments, docstrings and formatting."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [part for part in body if not _is_docstring(part)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _sources(file: Path) -> list[Path]:
-    """A file and all it imports from here: kernels call kernels and freeze constants."""
+    """A file and everything it imports from here: kernels call kernels and freeze constants."""
     found = [file, Path(__file__)]
     for source in found:
-        for module, names in _IMPORT.findall(_text(source)):
-            place = _ROOT.parent.joinpath(*module.split("."))
-            inside = [place / f"{name}.py" for name in re.findall(r"\w+", names)]
-            for imported in (place.with_suffix(".py"), *inside):
+        for module, names in _IMPORT.findall(source.read_text(encoding="utf-8")):
+            path = _ROOT.parent.joinpath(*module.split("."))
+            inside = [path / f"{name}.py" for name in re.findall(r"\w+", names)]
+            for imported in (path.with_suffix(".py"), *inside):
                 if imported.exists() and imported not in found:
                     found.append(imported)
-    return sorted(found)
+    return sorted(found, key=_name)
+
+
+def _name(file: Path) -> str:
+    """The same for every checkout; a kernel of a user's own is named by its full path."""
+    return file.relative_to(_ROOT).as_posix() if file.is_relative_to(_ROOT) else str(file)
 
 
 @cache
 def _cache_folder(file: Path) -> Path:
-    """Where the kernels of a file are kept, named after the contents of its sources."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_name(file).encode())
     for source in _sources(file):
-        digest.update(_text(source).encode())
+        digest.update(meaning(source).encode())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "hirl" / "kernels" / digest.hexdigest()[:16]
-    _keep_house(folder)
+    _mark_used(folder)
     return folder
 
 
-_KEPT_DAYS = 14
-
-
-def _keep_house(folder: Path) -> None:
-    """Note that a folder is used; where it is new, something is compiled and the old can go."""
-    # A cache that cannot be written to is read all the same.
+def _mark_used(folder: Path) -> None:
+    """Refresh the folder's time stamp; prune old folders when this one is new."""
+    # A read-only cache is still useful.
     with suppress(OSError):
         if folder.exists():
             os.utime(folder)
@@ -83,6 +101,36 @@ def prune(kernels: Path, now: float) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+class KernelLocator(_CacheLocator):
+    """Tells numba where the cache of a kernel is; the folder's name covers all of its source."""
+
+    def __init__(self, file: Path) -> None:
+        self._folder = _cache_folder(file)
+        self._py_file = str(file)  # numba names it in warnings
+
+    def get_cache_path(self) -> str:
+        """The folder of the kernel's file."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """Constant: a changed source has another folder."""
+        return self._folder.name
+
+    def get_disambiguator(self) -> str:
+        """Constant: no file defines two kernels of one name."""
+        return "kernel"
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> "KernelLocator | None":  # noqa: ARG003
+        """None where the folder cannot be written, which numba reports as an error."""
+        locator = cls(Path(file))
+        try:
+            locator.ensure_cache_path()  # type: ignore[no-untyped-call]
+        except OSError:
+            return None
+        return locator
+
+
 # Untyped: numba's stubs know neither the settings nor the options used below.
 _numba: Any = numba
 
@@ -94,15 +142,18 @@ def kernel(function: F) -> F:
     No reference counting either (`_nrt`): kernels allocate nothing, they work on arrays they
     are given, and counting references to those made small kernels several times slower.
     """
-    # numba asks for the folder while it decorates.
-    _numba.config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename)))
     options = {"cache": True, "error_model": "numpy", "nogil": True, "_nrt": False}
-    return cast(F, _numba.njit(**options)(function))
+    # numba asks for the locator while it decorates; other users of numba keep their own.
+    others = _numba.config.CACHE_LOCATOR_CLASSES
+    _numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
+    try:
+        return cast(F, _numba.njit(**options)(function))
+    finally:
+        _numba.config.CACHE_LOCATOR_CLASSES = others
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether a kernel is in the cache, so that its first call will not take long."""
-    # numba keeps kernels apart by the path of their source, and only the dispatcher knows where.
     folder = Path(cast(Any, function)._cache.cache_path)  # noqa: SLF001
     return any(folder.glob(f"*.{function.__name__}-*.nbc"))
 

@@ -4,7 +4,6 @@ It covers the cluster, the scenario, the population and the meaning of the simul
 comments, docstrings and formatting do not count.
 """
 
-import ast
 import hashlib
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
+from models.jit import meaning
 from models.sim.apps import F32, Population
 from models.sim.describe.config import Cluster
 from models.sim.describe.scenario import Scenario
@@ -41,21 +41,5 @@ def world_hash(cluster: Cluster, scenario: Scenario, population: Population, rep
 def _code_digest() -> str:
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(ast.dump(_without_docstrings(ast.parse(file.read_text()))).encode())
+        digest.update(meaning(file).encode())
     return digest.hexdigest()
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
-    return tree
-
-
-def _is_text(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )

@@ -16,6 +16,19 @@ def test_kernels_are_compiled_anew_when_a_module_imported_by_name_changes() -> N
     assert np.unique([str(source) for source in sources]).size == len(sources)
 
 
+def test_comments_docstrings_and_formatting_do_not_change_what_a_file_means(tmp_path: Path) -> None:
+    plain, documented, changed = (tmp_path / f"{name}.py" for name in ("a", "b", "c"))
+    plain.write_text("def f(x):\n    return x + 1\n")
+    documented.write_text('"""Why."""\n\ndef f(x):\n    """What."""\n    return (x + 1)  # note\n')
+    changed.write_text("def f(x):\n    return x + 2\n")
+    assert jit.meaning(plain) == jit.meaning(documented)
+    assert jit.meaning(plain) != jit.meaning(changed)
+
+
+def test_other_users_of_numba_keep_their_own_cache() -> None:
+    assert "KernelLocator" not in jit._numba.config.CACHE_LOCATOR_CLASSES
+
+
 def test_only_folders_that_nobody_used_for_long_are_removed(tmp_path: Path) -> None:
     for name, days in (("old", 20), ("recent", 3)):
         (tmp_path / name).mkdir()
@@ -30,13 +43,13 @@ def test_a_folder_in_use_is_noted_and_a_new_one_cleans_up(tmp_path: Path) -> Non
     for folder in (used, forgotten):
         folder.mkdir()
         os.utime(folder, (0, 0))
-    jit._keep_house(used)
+    jit._mark_used(used)
     assert forgotten.exists()
-    jit._keep_house(tmp_path / "new")
+    jit._mark_used(tmp_path / "new")
     assert not forgotten.exists()
     assert used.exists()
 
 
 def test_a_cache_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
-    jit._keep_house(tmp_path / "kernels" / "new")
+    jit._mark_used(tmp_path / "kernels" / "new")
     assert not any(tmp_path.iterdir()), "looking after a cache makes none"

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_IMPORT: Final = re.compile(r"^from (models[\w.]*) import ([^(\n]+)?", re.MULTILINE)
-_ROOT: Final = Path(__file__).parent
+_IMPORT: Final = re.compile(r"^from ((?:models|schemas)[\w.]*) import ([^(\n]+)?", re.MULTILINE)
+_ROOT: Final = Path(__file__).parents[1]
 _KEPT_DAYS: Final = 14
 
 
@@ -55,7 +55,7 @@ def _sources(file: Path) -> list[Path]:
     found = [file, Path(__file__)]
     for source in found:
         for module, names in _IMPORT.findall(source.read_text(encoding="utf-8")):
-            path = _ROOT.parent.joinpath(*module.split("."))
+            path = _ROOT.joinpath(*module.split("."))
             inside = [path / f"{name}.py" for name in re.findall(r"\w+", names)]
             for imported in (path.with_suffix(".py"), *inside):
                 if imported.exists() and imported not in found:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from models.cluster.observation import ACTIVE, DOMAIN
+from models.cluster.plan import Plan, Reason
 from models.control.catalogue import Contest, enter
 from models.forecaster.port import Forecast
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
-from models.sim.plan import Plan, Reason
-from models.sim.state import ACTIVE, DOMAIN
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
@@ -105,9 +105,9 @@ def first_difference(expected: dict[str, Values], found: dict[str, Values]) -> s
 
 
 def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, Values]:
-    known, found = contest.world.state.known[0], {}
+    status, found = contest.world.state.status[0], {}
     for place, domain in enumerate(contest.world.cluster.domain_names):
-        apps = ((known[DOMAIN] == place) & (known[ACTIVE] == 1)).nonzero()[0]
+        apps = ((status[DOMAIN] == place) & (status[ACTIVE] == 1)).nonzero()[0]
         found[f"plan/{domain}"] = {
             "apps": [names[app] for app in apps],
             **{name: getattr(plan, name)[0, apps].tolist() for name in _PLAN},

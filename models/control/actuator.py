@@ -9,6 +9,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import (
+    ACTIVE,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    PENDING,
+    REPLICAS,
+)
+from models.cluster.plan import Plan
 from models.control.budget import Budget, allowed
 from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_all
 from models.control.replicas import enforce
@@ -25,10 +36,6 @@ from models.control.restraint import (
 )
 from models.control.sizes import keep_sizes, left_of_budget
 from models.jit import copy_row, kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.inventory import Inventory
-from models.sim.plan import Plan
-from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 
 _ROUNDING: Final = 1e-6
 
@@ -61,7 +68,7 @@ class Actuator:
     def step(
         self,
         tick: I32,
-        known: I32,
+        status: I32,
         missing: F32,
         load: F32,
         budget: Budget,
@@ -70,12 +77,12 @@ class Actuator:
     ) -> I32:
         """Cut the plan to what may be applied and remember it.
 
-        `known` [E, KNOWN, A]; `missing` and `load` [E, A] as sensed. Returns [E] how many domains
+        `known` [E, STATUS, A]; `missing` and `load` [E, A] as sensed. Returns [E] how many domains
         were increased beyond what they may hold: none, if all is well.
         """
         overruns = np.zeros(tick.size, np.int32)
         _enforce_all(
-            tick, known, missing, load, allowed(budget, tick), self._bounds, restraint,
+            tick, status, missing, load, allowed(budget, tick), self._bounds, restraint,
             self._work, plan, overruns,
         )  # fmt: skip
         return overruns
@@ -84,7 +91,7 @@ class Actuator:
 @kernel
 def _enforce_all(
     tick: I32,
-    known: I32,
+    status: I32,
     missing: F32,
     load: F32,
     may_hold: F64,
@@ -95,25 +102,25 @@ def _enforce_all(
     overruns: I32,
 ) -> None:
     for e in range(tick.size):
-        take_stock(known[e], tick[e], may_hold[e], restraint.sizing[e], work)
+        take_stock(status[e], tick[e], may_hold[e], restraint.sizing[e], work)
         overruns[e] = enforce_plan(
-            plan, e, known[e], missing[e], load[e], tick[e], bounds, restraint, work
+            plan, e, status[e], missing[e], load[e], tick[e], bounds, restraint, work
         )
 
 
 @kernel
-def take_stock(known: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
+def take_stock(status: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
     """What is held, what may be, and whose turn it is, in one environment."""
-    held_sizes(known, sizing, work.size)
-    without_surge(may_hold, known, work.size, work.limit)
-    take_turns(known[ACTIVE], known[DOMAIN], tick, work)
+    held_sizes(status, sizing, work.size)
+    without_surge(may_hold, status, work.size, work.limit)
+    take_turns(status[ACTIVE], status[DOMAIN], tick, work)
 
 
 @kernel
 def enforce_plan(
     plan: Plan,
     e: int,
-    known: I32,
+    status: I32,
     missing: F32,
     load: F32,
     tick: int,
@@ -122,22 +129,22 @@ def enforce_plan(
     work: Workspace,
 ) -> int:
     """All rules on the plan of one environment, of which stock was taken; returns its overruns."""
-    replicas, reason, domain = plan.replicas[e], plan.reason[e], known[DOMAIN]
-    current, active, decreased = known[REPLICAS], known[ACTIVE], restraint.decreased[e]
+    replicas, reason, domain = plan.replicas[e], plan.reason[e], status[DOMAIN]
+    current, active, decreased = status[REPLICAS], status[ACTIVE], restraint.decreased[e]
     enforce(
-        replicas, reason, current, known[PENDING], domain, active, missing, load, tick,
+        replicas, reason, current, status[PENDING], domain, active, missing, load, tick,
         bounds.cool_down, bounds.least, bounds.most, restraint.rested[e], decreased, work,
     )  # fmt: skip
     left_of_budget(replicas, work.size, domain, work.limit, work.room)
     left_of_blast(current, work.size, domain, decreased, work.blast)
     keep_sizes(
-        plan.cpu[e], plan.memory[e], reason, replicas, current, known[CPU_REQUEST],
-        known[MEMORY_REQUEST], domain, active, missing, work.room, work.blast,
+        plan.cpu[e], plan.memory[e], reason, replicas, current, status[CPU_REQUEST],
+        status[MEMORY_REQUEST], domain, active, missing, work.room, work.blast,
         decreased[tick % decreased.shape[0]],
     )  # fmt: skip
     copy_row(plan.cpu[e], restraint.sizing[e, MILLICORES])
     copy_row(plan.memory[e], restraint.sizing[e, MEBIBYTES])
-    held_sizes(known, restraint.sizing[e], work.resized)
+    held_sizes(status, restraint.sizing[e], work.resized)
     return overruns_of(
         current, work.size, replicas, work.resized, domain, work.limit, work.held, work.room
     )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64, I8, I32
+from models.cluster.arrays import F64, I8, I32
 
 Mask = NDArray[np.bool_]
 

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.accounting import I64
-from models.sim.apps import F64, I32
+from models.cluster.arrays import F64, I32, I64
 from models.sim.layout import MIB_PER_GIB, MILLI
 
 PRIORITIES: Final = 4

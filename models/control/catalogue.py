@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from models.cluster.inventory import declare
 from models.control.clairvoyant import clairvoyant_of
 from models.control.controller import Controller
 from models.control.families import FAMILIES, HEURISTIC, calibrated, family_of
@@ -22,11 +23,10 @@ from models.control.run import Run, run
 from models.control.scheduling import SCHEDULINGS, Scheduling, with_scheduling
 from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
+from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Population
 from models.sim.describe.config import Cluster
-from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.describe.scenario import Scenario
-from models.sim.inventory import declare
 from models.sim.outcome.results import Decisions
 from models.sim.world import World
 

@@ -2,10 +2,10 @@
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from models.cluster.arrays import I32
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan
 from models.forecaster.port import Forecast
-from models.sim.apps import I32
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan
 
 S = TypeVar("S")
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64
 from models.jit import kernel
-from models.sim.apps import F32, F64
 
 RATIO: Final = 1.05
 BUCKETS: Final = 176

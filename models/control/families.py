@@ -11,7 +11,7 @@ from models.control.scheduling import SCHEDULINGS, Scheduling
 from models.control.tuned import tuned
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecaster
-from models.sim.describe.errors import InputError, did_you_mean
+from models.inputs.errors import InputError, did_you_mean
 from models.sim.world import World
 
 

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan, Reason
 from models.control.hpa import Hpa, HpaState
 from models.control.vpa import Parameters as VpaParameters
 from models.control.vpa import Vpa, VpaState
 from models.forecaster.port import Forecast
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason
 from models.sim.world import World
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 
 class Entry(msgspec.Struct, frozen=True):

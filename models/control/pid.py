@@ -15,13 +15,21 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F64, I32
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
+    CPU,
+    CPU_REQUEST,
+    PENDING,
+    PODS,
+    REPLICAS,
+    STARTING,
+    Observation,
+    Pipeline,
+)
+from models.cluster.plan import Plan, Reason
 from models.control.hold import hold
 from models.forecaster.port import Forecast
-from models.sim.apps import F64, I32
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason
-from models.sim.state import CPU, CPU_REQUEST, PENDING, PODS, REPLICAS, STARTING
 from models.sim.world import World
 
 _LEAST_UTILISATION: Final = 0.01
@@ -89,7 +97,7 @@ class Pid:
 
     def start(self, observation: Observation) -> PidState:
         """Bumpless: the integral begins at what runs."""
-        replicas = np.maximum(1, observation.known[:, REPLICAS])
+        replicas = np.maximum(1, observation.status[:, REPLICAS])
         return PidState(np.log(replicas), np.full(replicas.shape, np.nan))
 
     def step(
@@ -108,7 +116,7 @@ class Pid:
     def _level(self, observation: Observation) -> F64:
         """[E, A] log of CPU use over saturation, NaN where nothing is known."""
         pods = observation.measured[:, PODS].astype(np.float64)
-        cores = pods * observation.known[:, CPU_REQUEST] * _MILLI * self._saturation
+        cores = pods * observation.status[:, CPU_REQUEST] * _MILLI * self._saturation
         valid = (observation.missing == 0) & (cores > 0)
         used = observation.measured[:, CPU] / np.where(valid, cores, 1.0)
         level: F64 = np.log(np.maximum(used, _LEAST_UTILISATION))
@@ -117,14 +125,14 @@ class Pid:
     def _control(
         self, observation: Observation, level: F64, seen: Mask, state: PidState
     ) -> tuple[F64, PidState]:
-        p, known = self._parameters, observation.known
+        p, status = self._parameters, observation.status
         before = np.where(np.isnan(state.level), level, state.level)
         weight = self._tick_s / (p.filter_s + self._tick_s)
         filtered = before + weight * (level - before)
         slope = (filtered - before) / self._tick_s
-        error = self._error(level, known[:, REPLICAS])
+        error = self._error(level, status[:, REPLICAS])
         # What was asked for and is not ready yet cannot have helped: asking again winds up.
-        waiting = (known[:, STARTING] + known[:, PENDING] > 0) & (error > 0)
+        waiting = (status[:, STARTING] + status[:, PENDING] > 0) & (error > 0)
         gain = np.where(waiting, 0.0, p.integral_per_s * self._tick_s)
         integral = state.integral + gain * error
         output = integral + p.proportional * error + p.derivative_s * slope
@@ -144,7 +152,7 @@ class Pid:
 
     def _round(self, observation: Observation, plan: Plan, output: F64, seen: Mask) -> Plan:
         """The nearest whole replicas, where the change is worth making."""
-        current = observation.known[:, REPLICAS]
+        current = observation.status[:, REPLICAS]
         wanted = np.clip(np.ceil(np.exp(output) - 0.5), self._least, self._most).astype(np.int32)
         p, change = self._parameters, np.abs(np.exp(output) - current)
         moves = change > np.maximum(p.deadband * current, p.deadband_pods)

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
 
 MILLICORES, MEBIBYTES = range(2)
 """Rows of whatever is counted in both: sizes, limits, holdings."""

@@ -6,11 +6,11 @@ What passed once passes again unchanged, as long as the memory of the rules is t
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.plan import Reason
 from models.control.projection import MILLICORES, project
 from models.control.restraint import NOBODY, Workspace, left_of_blast
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.plan import Reason
 
 _NO_METRICS = int(Reason.HOLD_NO_METRICS)
 _RESTING = int(Reason.HOLD_COOL_DOWN)

@@ -8,10 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_of
-from models.jit import kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.state import (
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
     DOMAIN,
@@ -21,6 +19,8 @@ from models.sim.state import (
     REPLICAS,
     STARTING,
 )
+from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_of
+from models.jit import kernel
 
 BLAST_SHARE: Final = 0.1
 """Of what a domain holds: that much may be decreased within a window."""
@@ -103,30 +103,30 @@ def cool_down_ticks(tick_s: int) -> int:
 
 
 @kernel
-def held_sizes(known: I32, sizing: I32, size: I32) -> None:
+def held_sizes(status: I32, sizing: I32, size: I32) -> None:
     """[2, A] what a pod of each app holds, or will when the resize on its way has landed.
 
     An app that is not declared holds nothing.
     """
     for app in range(size.shape[1]):
-        active = known[ACTIVE, app] == 1
-        cpu = max(known[CPU_REQUEST, app], sizing[MILLICORES, app])
-        memory = max(known[MEMORY_REQUEST, app], sizing[MEBIBYTES, app])
+        active = status[ACTIVE, app] == 1
+        cpu = max(status[CPU_REQUEST, app], sizing[MILLICORES, app])
+        memory = max(status[MEMORY_REQUEST, app], sizing[MEBIBYTES, app])
         size[MILLICORES, app] = cpu if active else 0
         size[MEBIBYTES, app] = memory if active else 0
 
 
 @kernel
-def without_surge(allowed: F64, known: I32, size: I32, limit: F64) -> None:
+def without_surge(allowed: F64, status: I32, size: I32, limit: F64) -> None:
     """[2, D] what is left of the budgets for replicas: extra pods of a deploy are held, too."""
     for resource in range(RESOURCES):
         for place in range(limit.shape[1]):
             limit[resource, place] = allowed[resource, place]
         for app in range(size.shape[1]):
-            pods = known[READY, app] + known[STARTING, app] + known[PENDING, app]
-            extra = max(0, pods - known[REPLICAS, app])
+            pods = status[READY, app] + status[STARTING, app] + status[PENDING, app]
+            extra = max(0, pods - status[REPLICAS, app])
             lot = np.float64(extra) * np.float64(size[resource, app])
-            limit[resource, known[DOMAIN, app]] -= lot
+            limit[resource, status[DOMAIN, app]] -= lot
 
 
 @kernel

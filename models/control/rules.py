@@ -19,13 +19,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.control.hpa import Hpa, HpaState
-from models.forecaster.port import Forecast
-from models.sim.apps import F64, I32
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason
-from models.sim.state import (
+from models.cluster.arrays import F64, I32
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
     DOMAIN,
@@ -33,7 +29,12 @@ from models.sim.state import (
     READY,
     REPLICAS,
     STARTING,
+    Observation,
+    Pipeline,
 )
+from models.cluster.plan import Plan, Reason
+from models.control.hpa import Hpa, HpaState
+from models.forecaster.port import Forecast
 from models.sim.world import World
 
 _P0, _P2, _P3 = 0, 2, 3
@@ -128,7 +129,7 @@ class Rules:
             hpa=self._hpa.start(observation),
             waiting=np.zeros((environments, self._inventory.priority.size), np.int32),
             pressed=np.full((environments, _PRIORITIES), _NEVER, np.int32),
-            before=observation.known[:, REPLICAS].copy(),
+            before=observation.status[:, REPLICAS].copy(),
         )
 
     def step(
@@ -140,7 +141,7 @@ class Rules:
         """HPA's plan, corrected by the rules in the order of the table."""
         plan, hpa = self._hpa.step(observation, None, state.hpa)
         state = self._watch(observation, state._replace(hpa=hpa))
-        domain = observation.known[:, DOMAIN]
+        domain = observation.status[:, DOMAIN]
         priority = self._inventory.priority[domain]
         replicas = self._boosted(observation, plan.replicas, priority, state)
         replicas = self._frozen(observation, replicas, priority, state)
@@ -151,17 +152,17 @@ class Rules:
 
     def _watch(self, observation: Observation, state: RulesState) -> RulesState:
         """Who waits, for how long, and since when it matters."""
-        known = observation.known
-        live = known[:, ACTIVE] * (known[:, READY] + known[:, STARTING] + known[:, PENDING])
+        status = observation.status
+        live = status[:, ACTIVE] * (status[:, READY] + status[:, STARTING] + status[:, PENDING])
         pods = self._by_domain(observation, live.astype(np.float64))
-        pending = self._by_domain(observation, known[:, PENDING].astype(np.float64))
+        pending = self._by_domain(observation, status[:, PENDING].astype(np.float64))
         waiting = np.where(pending > 0, state.waiting + 1, 0).astype(np.int32)
         late = np.where(self._is_late(waiting), pending, 0.0)
         share = self._by_priority(late) / np.maximum(1.0, self._by_priority(pods))
         pressing = share > self._parameters.pressing_share
         pressed = np.where(pressing, observation.tick[:, None], state.pressed).astype(np.int32)
         calm = ~self._yields(observation, pressed, _P0)[:, None]
-        before = np.where(calm, known[:, REPLICAS], state.before).astype(np.int32)
+        before = np.where(calm, status[:, REPLICAS], state.before).astype(np.int32)
         return state._replace(waiting=waiting, pressed=pressed, before=before)
 
     def _is_late(self, waiting: I32) -> Mask:
@@ -177,7 +178,7 @@ class Rules:
     def _by_domain(self, observation: Observation, values: F64) -> F64:
         """[E, D] sums of [E, A]; apps count where they are now."""
         domains = self._inventory.priority.size
-        rows = zip(observation.known[:, DOMAIN], values, strict=True)
+        rows = zip(observation.status[:, DOMAIN], values, strict=True)
         return np.array([np.bincount(domain, row, domains) for domain, row in rows])
 
     def _by_priority(self, values: F64) -> F64:
@@ -188,9 +189,9 @@ class Rules:
     def _boosted(
         self, observation: Observation, replicas: I32, priority: I32, state: RulesState
     ) -> I32:
-        current = observation.known[:, REPLICAS]
+        current = observation.status[:, REPLICAS]
         late = np.take_along_axis(
-            self._is_late(state.waiting), observation.known[:, DOMAIN].astype(np.int64), axis=1
+            self._is_late(state.waiting), observation.status[:, DOMAIN].astype(np.int64), axis=1
         )
         step = np.ceil((replicas - current) * self._parameters.boost).astype(np.int32)
         applies = late & (priority == _P0) & (replicas > current)
@@ -200,7 +201,7 @@ class Rules:
         self, observation: Observation, replicas: I32, priority: I32, state: RulesState
     ) -> I32:
         """P2 yields to P0 and P1, P3 to all others."""
-        current = observation.known[:, REPLICAS]
+        current = observation.status[:, REPLICAS]
         stopped = np.zeros(replicas.shape, np.bool_)
         for own in (_P2, _P3):
             yields = self._yields(observation, state.pressed, own - 1)
@@ -214,7 +215,7 @@ class Rules:
         p, tick = self._parameters, observation.tick
         minute = tick * self._inventory.tick_s % 60 < self._inventory.tick_s
         pressing = (tick == state.pressed[:, _P0]) & minute
-        current = observation.known[:, REPLICAS]
+        current = observation.status[:, REPLICAS]
         floor = np.ceil(p.shed_floor * state.before)
         less = np.maximum(floor, np.floor((1 - p.shed_step) * current)).astype(np.int32)
         applies = pressing[:, None] & (priority == _P3)
@@ -222,8 +223,8 @@ class Rules:
 
     def _spare_nodes(self, observation: Observation) -> I32:
         """[E, P, 4] what is short of the headroom, asked for in each domain's last pool."""
-        known, inventory = observation.known, self._inventory
-        cores = known[:, CPU_REQUEST] * _MILLI * (known[:, READY] + known[:, STARTING])
+        status, inventory = observation.status, self._inventory
+        cores = status[:, CPU_REQUEST] * _MILLI * (status[:, READY] + status[:, STARTING])
         spare = self._by_domain(observation, cores) * self._headroom
         pool = observation.pool
         there = pool["free_cpu"] + pool["coming"] * inventory.pool_cpu
@@ -239,7 +240,7 @@ class Rules:
 
 def _explained(observation: Observation, plan: Plan, replicas: I32) -> Plan:
     """The reason belongs to what is left of HPA's wish; who was stopped or shrunk yields."""
-    current = observation.known[:, REPLICAS]
+    current = observation.status[:, REPLICAS]
     out = np.where(replicas > current, int(Reason.SCALE_OUT), plan.reason)
     reason = np.where(replicas < plan.replicas, int(Reason.YIELD), out).astype(np.int32)
     return plan._replace(replicas=replicas.astype(np.int32), reason=reason)

@@ -6,12 +6,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.observation import ACTIVE, CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation
+from models.cluster.plan import Plan
 from models.control.controller import Controller, KeepsBudgets
 from models.forecaster.port import Forecast, Forecaster
-from models.sim.observe import Observation
 from models.sim.outcome.results import Decisions
-from models.sim.plan import Plan
-from models.sim.state import ACTIVE, CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.sim.world import World
 
 S = TypeVar("S")
@@ -110,9 +109,9 @@ def without_sample(world: World, observation: Observation) -> Mask:
 
 def blind_decreases(observation: Observation, plan: Plan, blind: Mask) -> NDArray[np.int64]:
     """[E] wishes for less, per app and dimension, of the declared apps in `blind`."""
-    known = observation.known
-    fewer = plan.replicas < known[:, REPLICAS]
-    smaller = (plan.cpu < known[:, CPU_REQUEST]) | (plan.memory < known[:, MEMORY_REQUEST])
+    status = observation.status
+    fewer = plan.replicas < status[:, REPLICAS]
+    smaller = (plan.cpu < status[:, CPU_REQUEST]) | (plan.memory < status[:, MEMORY_REQUEST])
     dimensions = fewer.astype(np.int64) + smaller
-    counted: NDArray[np.int64] = (dimensions * (blind & (known[:, ACTIVE] == 1))).sum(axis=1)
+    counted: NDArray[np.int64] = (dimensions * (blind & (status[:, ACTIVE] == 1))).sum(axis=1)
     return counted

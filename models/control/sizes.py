@@ -6,10 +6,10 @@ pods need room in the budget.
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.plan import Reason
 from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_all
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.plan import Reason
 
 _RESIZE = int(Reason.RESIZE)
 

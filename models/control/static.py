@@ -9,15 +9,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32, I32
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import REPLICAS, Observation, Pipeline
+from models.cluster.plan import Plan, Reason
 from models.control.hold import hold
 from models.forecaster.port import Forecast
-from models.sim.apps import F32, I32
 from models.sim.describe.timeline import DAY_MINUTES
 from models.sim.history import app_history
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason
-from models.sim.state import REPLICAS
 from models.sim.world import World
 
 _MEAN_MINUTES: Final = 5
@@ -70,9 +69,9 @@ class Static:
     ) -> tuple[Plan, StaticState]:
         """Say the same again; only the first time does it change anything."""
         plan = hold(observation, self._pools, Reason.HOLD_NOT_DUE)
-        known = observation.known[:, REPLICAS]
-        moved = np.where(state.replicas > known, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
-        reason = np.where(state.replicas == known, plan.reason, moved).astype(np.int32)
+        status = observation.status[:, REPLICAS]
+        moved = np.where(state.replicas > status, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
+        reason = np.where(state.replicas == status, plan.reason, moved).astype(np.int32)
         return plan._replace(replicas=state.replicas, reason=reason), state
 
 

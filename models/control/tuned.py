@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 FILE: Final = Path(__file__).with_name("tuned.json")
 

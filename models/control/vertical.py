@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, I32
 
 _ACTIVE, _MEMORY, _MISSING = (APP.at(name) for name in ("active", "memory_use", "missing"))
 _MOST_CPU: Final = 2.0

@@ -22,6 +22,22 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
+    CPU,
+    CPU_REQUEST,
+    MEMORY,
+    MEMORY_REQUEST,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    STARTING,
+    Observation,
+    Pipeline,
+)
+from models.cluster.plan import Plan, Reason
 from models.control.decaying import (
     CPU_FIRST,
     MEMORY_FIRST,
@@ -33,23 +49,8 @@ from models.control.decaying import (
 )
 from models.control.hold import hold
 from models.forecaster.port import Forecast
-from models.sim.apps import F32, F64, I32
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
 from models.sim.history import app_history
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason
-from models.sim.state import (
-    CPU,
-    CPU_REQUEST,
-    MEMORY,
-    MEMORY_REQUEST,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    STARTING,
-)
 from models.sim.world import World
 
 LOOP_S: Final = 60
@@ -220,7 +221,7 @@ class Vpa:
         pods = observation.measured[:, PODS].astype(np.float64)
         seen = (observation.missing == 0) & (pods > 0) & self._controls_cpu
         per_pod = observation.measured[:, CPU] / np.maximum(1.0, pods)
-        cores = np.maximum(_LEAST_WEIGHT, 0.001 * observation.known[:, CPU_REQUEST])
+        cores = np.maximum(_LEAST_WEIGHT, 0.001 * observation.status[:, CPU_REQUEST])
         weight = np.where(seen, pods * cores, 0.0)
         self._load_past(per_pod, np.where(state.cpu.total == 0, weight, 0.0), state)
         add_samples(state.cpu, per_pod, weight * self._growth(observation, state), CPU_FIRST)
@@ -239,11 +240,11 @@ class Vpa:
 
     def _sample_memory(self, observation: Observation, state: VpaState) -> VpaState:
         """A day's peak is one sample; a higher one of the same day takes its place."""
-        known = observation.known
+        status = observation.status
         # Pods that restart hold memory too, and the sample is of moments ago: the largest count
         # is taken, because one that is too small would look like a peak.
         there = np.maximum(
-            known[:, REPLICAS] - known[:, PENDING], known[:, READY] + known[:, STARTING]
+            status[:, REPLICAS] - status[:, PENDING], status[:, READY] + status[:, STARTING]
         )
         pods = np.maximum(observation.measured[:, PODS], there).astype(np.float64)
         per_pod = _GIB * observation.measured[:, MEMORY] / np.maximum(1.0, pods)
@@ -269,14 +270,14 @@ class Vpa:
     def _update(
         self, observation: Observation, recommended: Recommendation, state: VpaState
     ) -> tuple[Plan, VpaState]:
-        known = observation.known
-        cpu, memory = known[:, CPU_REQUEST], known[:, MEMORY_REQUEST]
+        status = observation.status
+        cpu, memory = status[:, CPU_REQUEST], status[:, MEMORY_REQUEST]
         in_mib = recommended.memory / _MIB
         outside = _outside(cpu, recommended.cpu) | _outside(memory, in_mib)
         difference = _difference(cpu, recommended.cpu) + _difference(memory, in_mib)
         age_s = (observation.tick[:, None] - state.resized) * self._tick_s
         wanted = outside | ((age_s >= OLD_POD_S) & (difference >= WORTHWHILE))
-        alive = known[:, READY] + known[:, STARTING] + known[:, PENDING] >= MIN_REPLICAS
+        alive = status[:, READY] + status[:, STARTING] + status[:, PENDING] >= MIN_REPLICAS
         due = self._first(wanted & alive, difference)
         plan = hold(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
         cpu_target, memory_target = recommended.cpu[_TARGET], in_mib[_TARGET]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from models.cluster.arrays import F32
 from models.control.scheduling import Scheduling
 from models.environments.app_seat import AppSeat, AppState
 from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.features.table import APP
 from models.forecaster.catalogue import NONE
-from models.sim.apps import F32
 from models.sim.describe.config import Cluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result

@@ -10,6 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.inventory import declare
+from models.cluster.observation import ACTIVE, CPU_REQUEST, REPLICAS, Observation, Pipeline
+from models.cluster.plan import Plan, Reason
 from models.control.catalogue import hpa_of
 from models.control.hpa.simulated import HpaState
 from models.environments.heuristic_seat import limits_of
@@ -19,12 +23,7 @@ from models.features.memory import FeatureState
 from models.features.normalise import normalise
 from models.features.table import APP, Feature
 from models.forecaster.port import Forecast
-from models.sim.apps import F32, F64, I32
-from models.sim.describe.errors import InputError
-from models.sim.inventory import declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason
-from models.sim.state import ACTIVE, CPU_REQUEST, REPLICAS
+from models.inputs.errors import InputError
 from models.sim.world import World
 
 REPLICA_STEP: Final = 0.5
@@ -79,8 +78,8 @@ class AppSeat:
         return AppState(
             hpa=self._hpa.start(observation),
             features=self._encoder.start(observation),
-            first=observation.known[:, CPU_REQUEST, self._app].astype(np.float64),
-            wish=observation.known[:, (REPLICAS, CPU_REQUEST), self._app].copy(),
+            first=observation.status[:, CPU_REQUEST, self._app].astype(np.float64),
+            wish=observation.status[:, (REPLICAS, CPU_REQUEST), self._app].copy(),
         )
 
     def look(self, observation: Observation, state: AppState) -> tuple[F32, AppState]:
@@ -111,9 +110,9 @@ class AppSeat:
         wish = state.wish
         if is_due(int(observation.tick[0]), self.every):
             # Without a sample the app keeps what it has: nothing is known that could be answered.
-            seen = (observation.missing[:, app] == 0) & (observation.known[:, ACTIVE, app] == 1)
+            seen = (observation.missing[:, app] == 0) & (observation.status[:, ACTIVE, app] == 1)
             wish = np.where(seen[:, None], self._moved(state, action), wish).astype(np.int32)
-        plan.reason[:, app] = _reasons(observation.known[:, :, app], wish)
+        plan.reason[:, app] = _reasons(observation.status[:, :, app], wish)
         plan.replicas[:, app], plan.cpu[:, app] = wish[:, 0], wish[:, 1]
         return plan, state._replace(hpa=hpa, wish=wish)
 
@@ -132,9 +131,9 @@ class AppSeat:
         return np.stack((wanted, np.clip(size, state.first / MOST_CPU, state.first * MOST_CPU)), 1)
 
 
-def _reasons(known: I32, wish: I32) -> I32:
-    more, fewer = wish[:, 0] > known[:, REPLICAS], wish[:, 0] < known[:, REPLICAS]
-    resized = wish[:, 1] != known[:, CPU_REQUEST]
+def _reasons(status: I32, wish: I32) -> I32:
+    more, fewer = wish[:, 0] > status[:, REPLICAS], wish[:, 0] < status[:, REPLICAS]
+    resized = wish[:, 1] != status[:, CPU_REQUEST]
     reasons = (int(Reason.SCALE_OUT), int(Reason.SCALE_IN), int(Reason.RESIZE))
     held = int(Reason.HOLD_IN_TOLERANCE)
     return np.select((more, fewer, resized), reasons, held).astype(np.int32)

@@ -4,13 +4,13 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32
+from models.cluster.observation import Observation
 from models.control.heuristic.residual import Residual, neutral
 from models.environments.heuristic_seat import HeuristicSeat, limits_of
 from models.environments.seat import factors
 from models.features.normalise import Features
 from models.features.table import CLUSTER, POOL, domain_columns
-from models.sim.apps import F32
-from models.sim.observe import Observation
 from models.sim.world import World
 
 HEADROOM_SPAN: Final = 1.5

@@ -14,14 +14,14 @@ from gymnasium import Env
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 
+from models.cluster.arrays import F32
 from models.control.calibrate import tuning_scenarios
 from models.control.scheduling import Scheduling, with_scheduling
 from models.environments.episode import Episode
 from models.environments.seat import Seat
 from models.forecaster.catalogue import NONE, forecaster_of
-from models.sim.apps import F32
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.outcome.results import Decisions, Result, summarise
 from models.sim.population.generate import generate

@@ -2,9 +2,9 @@
 
 from typing import Any, Generic, TypeVar
 
+from models.cluster.arrays import F32
 from models.environments.seat import Seat, is_due
 from models.forecaster.port import Forecaster
-from models.sim.apps import F32
 from models.sim.world import World
 
 S = TypeVar("S")

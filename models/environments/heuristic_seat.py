@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
+from models.cluster.inventory import declare
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan
 from models.control.heuristic.ablation import NAME, heuristic_of
 from models.control.heuristic.controller import HeuristicState
 from models.control.heuristic.parameters import Parameters
@@ -17,10 +21,6 @@ from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import Feature
 from models.forecaster.port import Forecast
-from models.sim.apps import F32, I32
-from models.sim.inventory import declare
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan
 from models.sim.world import World
 
 

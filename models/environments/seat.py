@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan
 from models.forecaster.port import Forecast
-from models.sim.apps import F32, F64
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan
 
 S = TypeVar("S")
 

@@ -4,12 +4,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan
 from models.environments.heuristic_seat import HeuristicSeat, SeatState
 from models.environments.seat import Policy, Seat, is_due
 from models.forecaster.port import Forecast
-from models.sim.apps import F32, I32
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan
 
 S = TypeVar("S")
 

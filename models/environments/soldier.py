@@ -6,18 +6,26 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.inventory import declare
+from models.cluster.observation import (
+    ACTIVE,
+    CPU_REQUEST,
+    DOMAIN,
+    PENDING,
+    READY,
+    REPLICAS,
+    STARTING,
+)
 from models.control.families import HEURISTIC, family_of
 from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.environments.heuristic_seat import SeatState
 from models.environments.soldier_seat import SoldierSeat, domain_index
 from models.sim.accounting import ARRIVED, VIOLATED
-from models.sim.apps import I32
 from models.sim.describe.config import Cluster
 from models.sim.describe.scenario import Scenario
-from models.sim.inventory import declare
 from models.sim.outcome.results import Result
-from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, PENDING, READY, REPLICAS, STARTING
 from models.sim.world import World
 
 CHANGE_COST: Final = 0.002
@@ -70,10 +78,10 @@ class SoldierEnv(Environment[SeatState]):
     def _after_tick(self, episode: Episode[SeatState]) -> None:
         world = episode.world
         minutes = world.cluster.tick_seconds / 60.0
-        known = world.state.known[0]
-        here = (known[DOMAIN] == self._index) & (known[ACTIVE] == 1)
+        status = world.state.status[0]
+        here = (status[DOMAIN] == self._index) & (status[ACTIVE] == 1)
         violations = self._weight * here.sum() * self._violating_share(world) * minutes
-        nodes = held_cores(known[:, here]) / self._node_cores * minutes / 60.0
+        nodes = held_cores(status[:, here]) / self._node_cores * minutes / 60.0
         changes = (world.accounts.last["tick"][0, here] == world.tick - 1).sum()
         self._cost += float(violations + nodes + CHANGE_COST * changes)
 
@@ -94,14 +102,14 @@ class SoldierEnv(Environment[SeatState]):
 def requests_of(world: World, domain: int) -> Requests:
     """Closed minutes and the open one."""
     accounts = world.accounts
-    here = world.state.known[0, DOMAIN] == domain
+    here = world.state.status[0, DOMAIN] == domain
     closed, opened = accounts.domains[0, domain], accounts.books[0][:, here].sum(axis=1)
     return Requests(
         float(closed[ARRIVED] + opened[ARRIVED]), float(closed[VIOLATED] + opened[VIOLATED])
     )
 
 
-def held_cores(known: I32) -> float:
+def held_cores(status: I32) -> float:
     """Requests of bound and pending pods, surge included."""
-    pods = np.maximum(known[REPLICAS], known[READY] + known[STARTING] + known[PENDING])
-    return float((pods * known[CPU_REQUEST].astype(np.float64)).sum()) / 1000.0
+    pods = np.maximum(status[REPLICAS], status[READY] + status[STARTING] + status[PENDING])
+    return float((pods * status[CPU_REQUEST].astype(np.float64)).sum()) / 1000.0

@@ -4,15 +4,14 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32
+from models.cluster.observation import DOMAIN, Observation
 from models.control.heuristic.residual import Residual, neutral
 from models.environments.heuristic_seat import HeuristicSeat, limits_of
 from models.environments.seat import factors
 from models.features.normalise import Features
 from models.features.table import GROUP, domain_columns
-from models.sim.apps import F32
-from models.sim.describe.errors import InputError, did_you_mean
-from models.sim.observe import Observation
-from models.sim.state import DOMAIN
+from models.inputs.errors import InputError, did_you_mean
 from models.sim.world import World
 
 NEED_SPAN: Final = 1.5
@@ -41,7 +40,7 @@ class SoldierSeat(HeuristicSeat):
     def _residual(self, action: F32, observation: Observation) -> Residual:
         # An app that moved in keeps its tier; where there are fewer here, it joins the last.
         group = np.minimum(self.inventory.tier, self.actions - 1)
-        here = observation.known[:, DOMAIN] == self.domain
+        here = observation.status[:, DOMAIN] == self.domain
         need = np.where(here, factors(action, NEED_SPAN)[:, group], 1.0).astype(np.float32)
         return neutral(observation.tick.size)._replace(need=need)
 

@@ -5,11 +5,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.features.memory import UNSEEN, FeatureState
-from models.features.table import APP
-from models.jit import kernel
-from models.sim.apps import F32, I8, I32
-from models.sim.state import (
+from models.cluster.arrays import F32, I8, I32
+from models.cluster.observation import (
     ACTIVE,
     CPU,
     CPU_REQUEST,
@@ -26,6 +23,9 @@ from models.sim.state import (
     RPS,
     STARTING,
 )
+from models.features.memory import UNSEEN, FeatureState
+from models.features.table import APP
+from models.jit import kernel
 
 U32 = NDArray[np.uint32]
 

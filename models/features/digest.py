@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.observation import DOMAIN
 from models.features.apps import U32, Declared, encode_apps
 from models.features.keys import find_groups, write_keys
 from models.features.memory import FeatureState, remember
@@ -15,8 +17,6 @@ from models.features.summary import expose, summarise
 from models.features.sums import sum_groups
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
-from models.sim.state import DOMAIN
 
 _LIVE = APP.at("active")
 _USE = APP.at("utilisation")
@@ -40,7 +40,7 @@ class Work(NamedTuple):
 def digest_apps(
     measured: F32,
     missing: I8,
-    known: I32,
+    status: I32,
     elapsed: I32,
     st: FeatureState,
     declared: Declared,
@@ -49,16 +49,16 @@ def digest_apps(
     """Memory and app features [E, APP, A] of every environment."""
     for e in range(elapsed.size):
         remember(
-            st, e, measured[e], missing[e], known[e], elapsed[e], declared.gain, declared.edges
+            st, e, measured[e], missing[e], status[e], elapsed[e], declared.gain, declared.edges
         )
-        encode_apps(st, e, known[e], declared, apps[e])
+        encode_apps(st, e, status[e], declared, apps[e])
 
 
 @kernel
 def digest(
     measured: F32,
     missing: I8,
-    known: I32,
+    status: I32,
     elapsed: I32,
     st: FeatureState,
     declared: Declared,
@@ -68,7 +68,7 @@ def digest(
     """As `digest_apps`, and the sums and sort keys for groups and domains."""
     group, domain = work.group[0], work.group[1]
     for e in range(elapsed.size):
-        count, rows, age = known[e], apps[e], st.age[e]
+        count, rows, age = status[e], apps[e], st.age[e]
         remember(st, e, measured[e], missing[e], count, elapsed[e], declared.gain, declared.edges)
         encode_apps(st, e, count, declared, rows)
         find_groups(count[DOMAIN], rows[_LIVE], declared, group, domain)

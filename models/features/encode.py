@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64
+from models.cluster.inventory import Inventory
+from models.cluster.observation import Observation
 from models.features.apps import Declared
 from models.features.digest import Work, digest, digest_apps, digest_sorted, empty_work
 from models.features.flight import age_edges
@@ -17,9 +20,7 @@ from models.features.memory import FeatureState, elapsed_ticks, start_memory, tr
 from models.features.normalise import Features, by_feature, empty_features
 from models.features.pools import Seen, cluster_columns, pool_columns, spend
 from models.features.table import CLUSTER, DOMAIN, POOL, Level
-from models.sim.apps import F32, F64, REQUEST_TYPES, RequestType
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation
+from models.sim.apps import REQUEST_TYPES, RequestType
 
 
 class Encoder:
@@ -47,7 +48,7 @@ class Encoder:
         digest(
             observation.measured,
             observation.missing,
-            observation.known,
+            observation.status,
             elapsed,
             state,
             self._declared,
@@ -73,7 +74,7 @@ class Encoder:
         digest_apps(
             observation.measured,
             observation.missing,
-            observation.known,
+            observation.status,
             elapsed,
             state,
             self._declared,

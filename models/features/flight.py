@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import I32
 from models.jit import kernel
-from models.sim.apps import I32
 
 _BOUNDS_S: Final = (30, 60, 120, 300)
 _MOST: Final = np.int32(1_000_000)

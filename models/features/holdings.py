@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
 from models.features import kinds as k
 from models.features.apps import U32
 from models.features.kinds import end_of_run
 from models.jit import kernel
-from models.sim.apps import F32, F64, I32
 
 
 @kernel

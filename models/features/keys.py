@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
 from models.features.apps import U32, Declared
 from models.features.memory import UNSEEN
 from models.jit import kernel
-from models.sim.apps import F32, I32
 
 _BITS: Final = 20
 _LOW: Final = -5.0

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from models.cluster.arrays import I32
 from models.features.apps import U32
 from models.features.table import AGES
 from models.jit import kernel
-from models.sim.apps import I32
 
 (
     APPS,

@@ -9,15 +9,10 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.features.flight import advance_flight, count_flight, window_ticks
-from models.features.table import AGES
-from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation
-from models.sim.state import (
+from models.cluster.arrays import F32, F64, I8, I32, I64
+from models.cluster.inventory import Inventory
+from models.cluster.observation import (
     ACTIVE,
     CPU,
     ERRORS,
@@ -32,9 +27,11 @@ from models.sim.state import (
     SAMPLES,
     STARTING,
     THROUGHPUT,
+    Observation,
 )
-
-I64 = NDArray[np.int64]
+from models.features.flight import advance_flight, count_flight, window_ticks
+from models.features.table import AGES
+from models.jit import kernel
 
 UNSEEN: Final = 1 << 20
 """Age in ticks of an app that never had a valid sample."""
@@ -77,7 +74,7 @@ def start_memory(observation: Observation, inventory: Inventory) -> FeatureState
     """A memory that has seen nothing; restarts before it do not count."""
     environments, apps = observation.missing.shape
     slots = window_ticks(inventory.tick_s) + 1
-    counters = np.maximum(observation.known[:, None, RESTARTS], 0)
+    counters = np.maximum(observation.status[:, None, RESTARTS], 0)
     return FeatureState(
         tick=observation.tick.copy(),
         sample=np.zeros((environments, SAMPLES, apps), np.float32),

@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I8
 from models.features.table import APP, CLUSTER, GROUP, POOL, Feature, domain_columns
 from models.jit import kernel
-from models.sim.apps import F32, I8
 
 
 class Features(NamedTuple):

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F64, I32
+from models.cluster.inventory import Inventory
+from models.cluster.records import Records
 from models.features import kinds as s
 from models.features.memory import FeatureState
-from models.sim.apps import F64, I32
-from models.sim.inventory import Inventory
-from models.sim.records import Records
 
 _LEAST = 1e-3
 _MOST_NODES = 1e6

@@ -4,13 +4,13 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64
 from models.features import kinds as s
 from models.features.apps import U32
 from models.features.keys import value_of
 from models.features.table import AGES, GROUP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.jit import kernel
-from models.sim.apps import F32, F64
 
 _USE_QUANTILES: Final = (0.1, 0.5, 0.75, 0.9, 1.0)
 _SLACK_QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.9)

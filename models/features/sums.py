@@ -7,15 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from models.features import kinds as k
-from models.features.apps import U32, Declared
-from models.features.holdings import sum_flight, sum_pods
-from models.features.kinds import end_of_run
-from models.features.memory import UNSEEN, FeatureState
-from models.features.table import APP
-from models.jit import kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.state import (
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
     MEMORY,
@@ -26,6 +19,13 @@ from models.sim.state import (
     READY,
     STARTING,
 )
+from models.features import kinds as k
+from models.features.apps import U32, Declared
+from models.features.holdings import sum_flight, sum_pods
+from models.features.kinds import end_of_run
+from models.features.memory import UNSEEN, FeatureState
+from models.features.table import APP
+from models.jit import kernel
 
 _RPS: Final = APP.at("rps")
 _ERRORS: Final = APP.at("errors")

@@ -21,8 +21,8 @@ from models.forecaster.persistence import persistence
 from models.forecaster.port import Forecaster
 from models.forecaster.scaled import Scaled
 from models.forecaster.seasonal import seasonal
+from models.inputs.errors import InputError, did_you_mean
 from models.sim.describe.calendar import Announcement, announcements
-from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.world import World
 
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
 from models.forecaster.port import HORIZONS_MIN
 from models.jit import kernel
-from models.sim.apps import F32, I32
 from models.sim.describe.overlays import APPEAR, MOVE, PAYLOAD, TRAFFIC
 from models.sim.service import call_forward, limit_to_active
 from models.sim.tick import Given

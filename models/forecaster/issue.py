@@ -4,9 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32
+from models.cluster.observation import Observation
 from models.forecaster.port import VALID_MIN, Forecast, Serving
-from models.sim.apps import F32
-from models.sim.observe import Observation
 
 _MINUTE_S: Final = 60
 

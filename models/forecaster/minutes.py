@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I8, I32
+from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, PODS, RPS, Observation
 from models.jit import kernel
-from models.sim.apps import F32, I8, I32
-from models.sim.observe import Observation
-from models.sim.state import ACTIVE, DOMAIN, MEMORY, PODS, RPS
 
 _LARGEST: Final = np.float32(1e12)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -64,7 +63,7 @@ def take_in(observation: Observation, minutes: Minutes, ticks_per_minute: int) -
     # Nothing is known before the first sample: the recorded minutes stay the newest.
     if minutes.samples.any():
         minutes.domain[:, :, :-1] = minutes.domain[:, :, 1:]
-        _close(observation.known, minutes)
+        _close(observation.status, minutes)
     return True
 
 
@@ -83,12 +82,12 @@ def _add(measured: F32, missing: I8, minutes: Minutes) -> None:
 
 
 @kernel
-def _close(known: I32, minutes: Minutes) -> None:
+def _close(status: I32, minutes: Minutes) -> None:
     """Apps that are not declared count for nothing and are forgotten."""
     last = minutes.domain.shape[2] - 1
-    for e in range(known.shape[0]):
+    for e in range(status.shape[0]):
         total, count, mean = minutes.total[e], minutes.samples[e], minutes.app[e]
-        domain, active = known[e, DOMAIN], known[e, ACTIVE]
+        domain, active = status[e, DOMAIN], status[e, ACTIVE]
         minutes.domain[e, :, last] = 0.0
         for app in range(mean.size):
             if (count[app] > _ZERO) & (active[app] == 1):

@@ -4,14 +4,14 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32
+from models.cluster.observation import Observation
 from models.forecaster.future import Future
 from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.oracle import Oracle
 from models.forecaster.port import HIGH, LOW, Forecast
 from models.jit import kernel
-from models.sim.apps import F32
 from models.sim.draws import as_normal, draw, stream
-from models.sim.observe import Observation
 
 NAME: Final = "noisy"
 ERRORS: Final = (0.06, 0.10, 0.15)

@@ -4,11 +4,11 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32
+from models.cluster.observation import Observation
 from models.forecaster.future import Future
 from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
-from models.sim.apps import F32
-from models.sim.observe import Observation
 
 NAME: Final = "oracle"
 

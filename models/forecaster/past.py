@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import ACTIVE, DOMAIN
 from models.forecaster.port import HORIZONS_MIN
 from models.jit import kernel
-from models.sim.apps import F32, I32
 from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, Timeline
 from models.sim.service import call_forward, limit_to_active
-from models.sim.state import ACTIVE, DOMAIN
 from models.sim.tick import Given
 from models.sim.traffic import base_rates
 from models.sim.world import World
@@ -84,7 +84,7 @@ def recorded_minutes(world: World, minutes: I32) -> F32:
     history = np.zeros(shape, np.float32)
 
     def fill(e: int) -> None:
-        domain, active = world.state.known[e, DOMAIN].copy(), world.state.known[e, ACTIVE].copy()
+        domain, active = world.state.status[e, DOMAIN].copy(), world.state.status[e, ACTIVE].copy()
         scratch = np.ones((2, domain.size), np.float32)
         seed = int(world.state.env["seed"][e])
         _fill(world.given, domain, active, seed, minutes, scratch, history[e])

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F32, F64, I32
-from models.sim.observe import Observation
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
 LEAST_HISTORY_MIN: Final = 180

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from models.cluster.arrays import F32, F64
 from models.forecaster.past import LEAD_MIN, Past
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
-from models.sim.apps import F32, F64
 
 AHEAD_MIN: Final = max(HORIZONS_MIN)
 _PEAK_QUANTILE: Final = QUANTILES[HIGH]

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
+from models.cluster.arrays import F32
+from models.cluster.observation import Observation
 from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.minutes import Minutes, start_minutes, take_in
 from models.forecaster.port import Forecast
 from models.forecaster.rule import AHEAD_MIN, Rule, level, spell_out, usual
-from models.sim.apps import F32
-from models.sim.observe import Observation
 
 
 class ScaledState(NamedTuple):

@@ -12,25 +12,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32, F64, I8, I32, I64
+from models.cluster.observation import ACTIVE, CPU, DOMAIN, MEMORY, P99, RPS
+from models.cluster.records import INT, Records, record_type
 from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
 from models.sim.describe.config import MARKETS
 from models.sim.holding import held_share, held_share_of_pools, ready_capacity
 from models.sim.layout import Layout, Rules
-from models.sim.records import INT, Records, record_type
-from models.sim.state import (
-    ACTIVE,
-    CPU,
-    DOMAIN,
-    MEMORY,
-    NONE,
-    P99,
-    RPS,
-    SAMPLE_RING,
-    State,
-)
-
-I64 = NDArray[np.int64]
+from models.sim.state import NONE, SAMPLE_RING, State
 
 ARRIVED, SERVED, FAILED, VIOLATED, UNSCORED = range(5)
 BOOKS: Final = 4
@@ -183,7 +172,7 @@ def _count_waiting(st: State, e: int, rules: Rules, waited_for: I8, totals: F64)
     for entry in range(st.env[e].queue_length):
         count = st.queue[e, entry].count
         pending += count
-        domain = st.known[e, DOMAIN, st.queue[e, entry].app]
+        domain = st.status[e, DOMAIN, st.queue[e, entry].app]
         # A pod that was asked for in this very tick does not wait yet.
         waits = count > 0 and st.queue[e, entry].since < st.env[e].tick
         if waits and rules.domains[domain].priority == 0:
@@ -208,7 +197,7 @@ def _mark_pools(choices: I32, marked: I8) -> None:
 def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     """Carry the minute's books to the domains and the apps' violation minutes."""
     books, minute, flows = acc.books[e], acc.minute[e], acc.domains[e]
-    domain, active, minutes = st.known[e, DOMAIN], st.known[e, ACTIVE], acc.violation_minutes[e]
+    domain, active, minutes = st.status[e, DOMAIN], st.status[e, ACTIVE], acc.violation_minutes[e]
     minute[:] = 0.0
     for app in range(domain.size):
         where = domain[app]
@@ -229,7 +218,7 @@ def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
 @kernel
 def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     """What the cluster used in the last tick of the minute, and how slow its domains were."""
-    sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.known[e, DOMAIN]
+    sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.status[e, DOMAIN]
     totals, latency = acc.totals[e], acc.latency[e]
     cpu = 0.0
     memory = 0.0

@@ -1,5 +1,9 @@
 """A plan becomes wishes: replica counts at once, resizes after a tick or two."""
 
+from models.cluster.arrays import I32
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
+from models.cluster.plan import Plan
+from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import (
     CPU_SIZE,
@@ -12,22 +16,10 @@ from models.sim.accounting import (
     Accounts,
     count_change,
 )
-from models.sim.apps import I32
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import resize_groups
 from models.sim.layout import Rules
-from models.sim.plan import Plan
-from models.sim.records import Records
-from models.sim.state import (
-    CPU_REQUEST,
-    MEMORY_REQUEST,
-    NONE,
-    REPLICAS,
-    RESIZE_CPU,
-    RESIZE_MEMORY,
-    RESIZE_TICK,
-    State,
-)
+from models.sim.state import NONE, RESIZE_CPU, RESIZE_MEMORY, RESIZE_TICK, State
 
 _RESIZE = int(Purpose.RESIZE)
 _LEAST_CPU = 10
@@ -40,11 +32,11 @@ def apply_plan(
     st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: Rules, changed: I32
 ) -> None:
     """Take over what changed, and count each applied change per app and dimension."""
-    known, tick, physics = st.known[e], st.env[e].tick, rules.physics[0]
+    status, tick, physics = st.status[e], st.env[e].tick, rules.physics[0]
     window = REVERSAL_MINUTES * physics.ticks_per_minute
     _find_changes(
         plan.replicas[e], plan.cpu[e], plan.memory[e],
-        known[REPLICAS], known[CPU_REQUEST], known[MEMORY_REQUEST], st.hidden[e, RESIZE_TICK],
+        status[REPLICAS], status[CPU_REQUEST], status[MEMORY_REQUEST], st.hidden[e, RESIZE_TICK],
         changed,
     )  # fmt: skip
     for app in range(changed.size):
@@ -52,17 +44,17 @@ def apply_plan(
             continue
         wanted = min(max(plan.replicas[e, app], apps[app].min_replicas), apps[app].max_replicas)
         # A negative number is no wish.
-        if wanted != known[REPLICAS, app] and plan.replicas[e, app] >= 0:
-            direction = 1 if wanted > known[REPLICAS, app] else -1
+        if wanted != status[REPLICAS, app] and plan.replicas[e, app] >= 0:
+            direction = 1 if wanted > status[REPLICAS, app] else -1
             count_change(acc, e, app, HORIZONTAL, direction, tick, window)
-            known[REPLICAS, app] = wanted
+            status[REPLICAS, app] = wanted
         if st.hidden[e, RESIZE_TICK, app] != NONE:
             if st.hidden[e, RESIZE_TICK, app] <= tick:
                 _land_resize(st, acc, e, app)
             continue
         cpu = min(max(plan.cpu[e, app], _LEAST_CPU), physics.largest_cpu)
         memory = min(max(plan.memory[e, app], _LEAST_MEMORY), physics.largest_memory)
-        differs = cpu != known[CPU_REQUEST, app] or memory != known[MEMORY_REQUEST, app]
+        differs = cpu != status[CPU_REQUEST, app] or memory != status[MEMORY_REQUEST, app]
         if differs and plan.cpu[e, app] > 0 and plan.memory[e, app] > 0:
             _begin_resize(st, acc, e, app, cpu, memory, window)
 
@@ -89,11 +81,11 @@ def _begin_resize(
     st: State, acc: Accounts, e: int, app: int, cpu: int, memory: int, window: int
 ) -> None:
     tick = st.env[e].tick
-    if cpu != st.known[e, CPU_REQUEST, app]:
-        direction = 1 if cpu > st.known[e, CPU_REQUEST, app] else -1
+    if cpu != st.status[e, CPU_REQUEST, app]:
+        direction = 1 if cpu > st.status[e, CPU_REQUEST, app] else -1
         count_change(acc, e, app, CPU_SIZE, direction, tick, window)
-    if memory != st.known[e, MEMORY_REQUEST, app]:
-        direction = 1 if memory > st.known[e, MEMORY_REQUEST, app] else -1
+    if memory != st.status[e, MEMORY_REQUEST, app]:
+        direction = 1 if memory > st.status[e, MEMORY_REQUEST, app] else -1
         count_change(acc, e, app, MEMORY_SIZE, direction, tick, window)
     slow = as_uniform(draw(stream(st.env[e].seed, _RESIZE), app, 0, st.env[e].tick)) < 0.5
     st.hidden[e, RESIZE_TICK, app] = st.env[e].tick + (2 if slow else 1)

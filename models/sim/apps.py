@@ -6,16 +6,8 @@ once per cluster file (`population.generate`), so all environments share them.
 
 from typing import Final, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from models.sim.records import Records, records
-
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
-I8 = NDArray[np.int8]
-I16 = NDArray[np.int16]
-I32 = NDArray[np.int32]
+from models.cluster.arrays import F32, I8, I16, I32
+from models.cluster.records import Records, records
 
 CPU_BOUND: Final = 0
 MEMORY_BOUND: Final = 1

@@ -7,9 +7,9 @@ level is the mean number of deaths of its containers: one crash among a thousand
 
 from typing import Final
 
+from models.cluster.records import Record
 from models.jit import kernel
 from models.sim.describe.config import LONGEST_BACK_OFF_TICKS
-from models.sim.records import Record
 
 _FIRST_S: Final = 10.0
 _LONGEST_S: Final = 300.0

@@ -9,8 +9,8 @@ capacity is: pods in a full pool burst less than pods of the same app elsewhere.
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
 from models.jit import kernel
-from models.sim.apps import F32, I32
 from models.sim.layout import Rules
 from models.sim.service_rows import Traits
 from models.sim.state import BACKLOG, BOUND, PAYLOAD, State

@@ -6,6 +6,8 @@ the work is spread. Without churn no bystander ever needs a pod, and no cascade 
 
 import math
 
+from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, MEMORY_REQUEST, RESTARTS, STARTING
+from models.cluster.records import Record, Records
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
 from models.sim.back_off import die
@@ -14,22 +16,7 @@ from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.layout import MIB_PER_GIB, Rules
 from models.sim.nodes import SPOT, empty_lost, lose, zone_is_lost
 from models.sim.pods import begin_deploy
-from models.sim.records import Record, Records
-from models.sim.state import (
-    ACTIVE,
-    BOUND,
-    DOMAIN,
-    DOWN,
-    LEAK_HOURS,
-    MEMORY,
-    MEMORY_REQUEST,
-    NODE_READY,
-    RESTART_RING,
-    RESTARTS,
-    SAMPLE_RING,
-    STARTING,
-    State,
-)
+from models.sim.state import BOUND, DOWN, LEAK_HOURS, NODE_READY, RESTART_RING, SAMPLE_RING, State
 
 _DEPLOY = int(Purpose.DEPLOY)
 _CRASH = int(Purpose.CRASH)
@@ -56,9 +43,9 @@ def _change_inventory(st: State, e: int, script: Script) -> None:
         if script.inventory[e, k].tick == st.env[e].tick:
             app = script.inventory[e, k].app
             if script.inventory[e, k].kind == MOVE:
-                st.known[e, DOMAIN, app] = script.inventory[e, k].domain
+                st.status[e, DOMAIN, app] = script.inventory[e, k].domain
             else:
-                st.known[e, ACTIVE, app] = 1 if script.inventory[e, k].kind == APPEAR else 0
+                st.status[e, ACTIVE, app] = 1 if script.inventory[e, k].kind == APPEAR else 0
 
 
 @kernel
@@ -79,13 +66,13 @@ def _touch_apps(
     for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
         # Before a deploy changes the number of pods that the last measurement belongs to.
-        limit = st.known[e, MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
+        limit = st.status[e, MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
         too_much = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
         if forced or as_uniform(draw(deploys, app, 0, tick)) < physics.deploy_chance:
             begin_deploy(st, acc, e, app, rules)
-        ready = st.hidden[e, BOUND, app] - st.known[e, STARTING, app] - st.hidden[e, DOWN, app]
+        ready = st.hidden[e, BOUND, app] - st.status[e, STARTING, app] - st.hidden[e, DOWN, app]
         if ready <= 0:
             continue
         # At most one crash a minute and app: more would be a fault, which scenarios bring.
@@ -112,7 +99,7 @@ def _restart(
     tick, share = st.env[e].tick, count / max(1, st.hidden[e, BOUND, app])
     back = tick + physics.restart_ticks + die(st.loop[e, app], share, tick, physics.tick_s)
     st.hidden[e, DOWN, app] += count
-    st.known[e, RESTARTS, app] += count
+    st.status[e, RESTARTS, app] += count
     st.restart_ring[e, back % RESTART_RING, app] += count
     st.flow[e, LEAK_HOURS, app] *= 1.0 - share
     acc.totals[e, total] += count

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from models.cluster.arrays import I64
 from models.jit import kernel
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
 
 RHO_MAX: Final = 0.98

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32
 from models.jit import meaning
-from models.sim.apps import F32, Population
+from models.sim.apps import Population
 from models.sim.describe.config import Cluster
 from models.sim.describe.scenario import Scenario
 from models.sim.population.fitted import FITTED

@@ -7,11 +7,10 @@ All bookkeeping of bound and starting pods and of free node capacity happens her
 counts cannot disagree.
 """
 
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, STARTING
 from models.jit import kernel
 from models.sim.state import (
     BOUND,
-    CPU_REQUEST,
-    MEMORY_REQUEST,
     NEWEST,
     NODE_LOST,
     NONE,
@@ -20,7 +19,6 @@ from models.sim.state import (
     ROOM_CPU,
     ROOM_MEMORY,
     ROOM_PODS,
-    STARTING,
     State,
 )
 
@@ -43,7 +41,7 @@ def add_group(
     _link_app(st, e, group, app)
     _occupy(st, e, app, node, pool, count)
     if ready_tick > st.env[e].tick:
-        st.known[e, STARTING, app] += count
+        st.status[e, STARTING, app] += count
         st.ready_ring[e, ready_tick % READY_RING, app] += count
 
 
@@ -54,7 +52,7 @@ def take_from_group(st: State, e: int, group: int, count: int) -> None:
     _occupy(st, e, app, st.group[e, group].node, st.group[e, group].pool, -count)
     ready_tick = st.group[e, group].ready
     if ready_tick > st.env[e].tick:
-        st.known[e, STARTING, app] -= count
+        st.status[e, STARTING, app] -= count
         st.ready_ring[e, ready_tick % READY_RING, app] -= count
     st.group[e, group].count -= count
     if st.group[e, group].count == 0:
@@ -101,8 +99,8 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
 
     Returns the pods resized in place and the pods that have to restart elsewhere.
     """
-    more_cpu = cpu - st.known[e, CPU_REQUEST, app]
-    more_memory = memory - st.known[e, MEMORY_REQUEST, app]
+    more_cpu = cpu - st.status[e, CPU_REQUEST, app]
+    more_memory = memory - st.status[e, MEMORY_REQUEST, app]
     in_place = 0
     refused = 0
     group = st.hidden[e, OLDEST, app]
@@ -121,8 +119,8 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
         in_place += fits
         refused += count - fits
         group = following
-    st.known[e, CPU_REQUEST, app] = cpu
-    st.known[e, MEMORY_REQUEST, app] = memory
+    st.status[e, CPU_REQUEST, app] = cpu
+    st.status[e, MEMORY_REQUEST, app] = memory
     return in_place, refused
 
 
@@ -131,8 +129,8 @@ def _occupy(st: State, e: int, app: int, node: int, pool: int, count: int) -> No
     st.hidden[e, BOUND, app] += count
     st.placed[e, pool, app] += count
     st.room[e, ROOM_PODS, node] -= count
-    st.room[e, ROOM_CPU, node] -= count * st.known[e, CPU_REQUEST, app]
-    st.room[e, ROOM_MEMORY, node] -= count * st.known[e, MEMORY_REQUEST, app]
+    st.room[e, ROOM_CPU, node] -= count * st.status[e, CPU_REQUEST, app]
+    st.room[e, ROOM_MEMORY, node] -= count * st.status[e, MEMORY_REQUEST, app]
 
 
 @kernel

@@ -6,11 +6,11 @@ without the scenario's events: nothing of what is going to happen is in it.
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import DOMAIN
 from models.jit import kernel
-from models.sim.apps import F32, I32
 from models.sim.describe.timeline import HISTORY_MINUTES
 from models.sim.service import call_forward
-from models.sim.state import DOMAIN
 from models.sim.tick import Given
 from models.sim.traffic import base_rates
 from models.sim.world import World
@@ -21,7 +21,7 @@ def domain_history(world: World, minutes: int = HISTORY_MINUTES) -> F32:
     history = np.zeros((world.environments, world.layout.domains, minutes), np.float32)
     for e in range(world.environments):
         by_app = app_history(world, e, minutes)
-        domain = world.state.known[e, DOMAIN]
+        domain = world.state.status[e, DOMAIN]
         for d in range(world.layout.domains):
             history[e, d] = by_app[:, domain == d].sum(axis=1)
     return history

@@ -1,18 +1,19 @@
 """Who holds how much of the ready CPU, in the whole cluster and in some of its pools."""
 
+from models.cluster.arrays import I8
+from models.cluster.observation import CPU_REQUEST, DOMAIN
 from models.jit import kernel
-from models.sim.apps import I8
 from models.sim.layout import Rules
-from models.sim.state import BOUND, CPU_REQUEST, DOMAIN, State
+from models.sim.state import BOUND, State
 
 
 @kernel
 def held_share(st: State, e: int, rules: Rules, priority: int) -> float:
     """Share of the ready allocatable CPU that pods of a priority are bound to."""
     held = 0.0
-    for app in range(st.known.shape[2]):
-        if rules.domains[st.known[e, DOMAIN, app]].priority == priority:
-            held += st.hidden[e, BOUND, app] * st.known[e, CPU_REQUEST, app]
+    for app in range(st.status.shape[2]):
+        if rules.domains[st.status[e, DOMAIN, app]].priority == priority:
+            held += st.hidden[e, BOUND, app] * st.status[e, CPU_REQUEST, app]
     return held / max(1.0, ready_capacity(st, e, rules)[0])
 
 
@@ -25,9 +26,9 @@ def held_share_of_pools(st: State, e: int, rules: Rules, priority: int, pools: I
         if pools[pool] == 0:
             continue
         there += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
-        for app in range(st.known.shape[2]):
-            if rules.domains[st.known[e, DOMAIN, app]].priority == priority:
-                held += float(st.placed[e, pool, app]) * st.known[e, CPU_REQUEST, app]
+        for app in range(st.status.shape[2]):
+            if rules.domains[st.status[e, DOMAIN, app]].priority == priority:
+                held += float(st.placed[e, pool, app]) * st.status[e, CPU_REQUEST, app]
     return held / max(1.0, there)
 
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.sim.apps import F32, I32, Population
+from models.cluster.arrays import F32, I32
+from models.cluster.records import Records, records
+from models.sim.apps import Population
 from models.sim.describe.config import (
     MARKETS,
     PRIORITIES,
@@ -18,7 +20,6 @@ from models.sim.describe.config import (
     Provisioner,
     Scheduler,
 )
-from models.sim.records import Records, records
 
 MIB_PER_GIB = 1024
 MILLI = 1000

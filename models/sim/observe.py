@@ -4,28 +4,26 @@ Measurements pass through one of two pipelines: HPA's own (metrics-server; about
 in scrape steps) and ours (10 s). What the API server answers (pods, requests, nodes) is fresh.
 """
 
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32, I8, I32
+from models.cluster.observation import (
+    CPU,
+    ERRORS,
+    PODS,
+    POOL_STATUS,
+    SAMPLES,
+    Observation,
+    Pipeline,
+)
 from models.jit import copy_row, kernel
-from models.sim.apps import F32, I8, I32
 from models.sim.describe.overlays import OUTAGE_ZERO, Script
 from models.sim.draws import Purpose, as_uniform_32, draw_in_row, row_key, stream, uniform
 from models.sim.layout import Rules
 from models.sim.provisioner import coming_nodes, sum_room
-from models.sim.records import FLOAT, INT, Records, record_type
-from models.sim.state import (
-    CPU,
-    ERRORS,
-    PODS,
-    ROOM_CPU,
-    ROOM_MEMORY,
-    SAMPLE_RING,
-    SAMPLES,
-    State,
-)
+from models.sim.state import ROOM_CPU, ROOM_MEMORY, SAMPLE_RING, State
 
 _NOISE = int(Purpose.METRIC_NOISE)
 _PHASE = int(Purpose.METRIC_PHASE)
@@ -36,48 +34,17 @@ _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 _UNIFORM_TO_STD = 12.0**0.5
 
 
-class Pipeline(IntEnum):
-    """By which way measurements reach the controller."""
-
-    OURS = 0
-    HPA = 1
-
-
-SEEN_POOL: Final = record_type(
-    ready=INT,  # nodes
-    coming=INT,  # nodes that boot or wait for the cloud
-    quota=INT,  # nodes that the pool may have
-    free_cpu=FLOAT,  # cores
-    free_memory=FLOAT,  # GiB
-)
-
-
-class Observation(NamedTuple):
-    """E environments, A apps, P pools. Valid until the world's next tick."""
-
-    tick: I32
-    """[E] ticks since the warm-up began."""
-    measured: F32
-    """[E, SAMPLES, A] rows RPS to PODS; HPA's pipeline carries only CPU and PODS."""
-    missing: I8
-    """[E, A] 1 where no sample arrived; what is measured there is not to be used."""
-    known: I32
-    """[E, KNOWN, A] rows ACTIVE to RESTARTS: what the API server answers. Read-only."""
-    pool: Records
-    """[E, P] of SEEN_POOL."""
-
-
 def empty_observation(state: State) -> Observation:
     """Buffers for `observe` to fill; what the API server knows is a view of the state."""
-    environments, _, apps = state.known.shape
-    known = state.known.view()
-    known.flags.writeable = False
+    environments, _, apps = state.status.shape
+    status = state.status.view()
+    status.flags.writeable = False
     return Observation(
         tick=np.zeros(environments, np.int32),
         measured=np.zeros((environments, SAMPLES, apps), np.float32),
         missing=np.zeros((environments, apps), np.int8),
-        known=known,
-        pool=np.zeros(state.pool.shape, SEEN_POOL),
+        status=status,
+        pool=np.zeros(state.pool.shape, POOL_STATUS),
     )
 
 

@@ -4,23 +4,20 @@ import math
 
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.observation import ACTIVE, PENDING, REPLICAS, STARTING
 from models.jit import kernel
 from models.sim.accounting import STOPPED, Accounts
-from models.sim.apps import I32
 from models.sim.groups import remove_newest, remove_oldest
 from models.sim.layout import Rules
 from models.sim.state import (
-    ACTIVE,
     BOUND,
     CANCELLED,
     DEPLOY_LEFT,
     DOWN,
     LEAK_HOURS,
-    PENDING,
     READY_RING,
-    REPLICAS,
     RESTART_RING,
-    STARTING,
     SURGE,
     State,
 )
@@ -30,10 +27,12 @@ from models.sim.state import (
 def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> None:
     """Let pods become ready, move deploys on, and queue or stop pods until counts agree."""
     tick = st.env[e].tick
-    known, hidden = st.known[e], st.hidden[e]
-    _let_ready(known[STARTING], st.ready_ring[e, tick % READY_RING])
+    status, hidden = st.status[e], st.hidden[e]
+    _let_ready(status[STARTING], st.ready_ring[e, tick % READY_RING])
     _let_return(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
-    _compare(known[REPLICAS], hidden[SURGE], known[ACTIVE], hidden[BOUND], known[PENDING], missing)
+    _compare(
+        status[REPLICAS], hidden[SURGE], status[ACTIVE], hidden[BOUND], status[PENDING], missing
+    )
     _note_deploys(hidden[DEPLOY_LEFT], missing)
     for app in range(missing.size):
         if missing[app] != 0:
@@ -44,7 +43,7 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
 def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     if st.hidden[e, DEPLOY_LEFT, app] > 0:
         _move_deploy_on(st, acc, e, app, rules)
-    missing = _missing_pods(st, e, app) - st.known[e, PENDING, app]
+    missing = _missing_pods(st, e, app) - st.status[e, PENDING, app]
     if missing > 0:
         enqueue(st, e, app, missing)
     elif missing < 0:
@@ -54,8 +53,8 @@ def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
 @kernel
 def _missing_pods(st: State, e: int, app: int) -> int:
     """Wanted pods that are not on nodes."""
-    wanted = st.known[e, REPLICAS, app] + st.hidden[e, SURGE, app]
-    return int(wanted * st.known[e, ACTIVE, app] - st.hidden[e, BOUND, app])
+    wanted = st.status[e, REPLICAS, app] + st.hidden[e, SURGE, app]
+    return int(wanted * st.status[e, ACTIVE, app] - st.hidden[e, BOUND, app])
 
 
 @kernel
@@ -96,9 +95,9 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
     if st.hidden[e, DEPLOY_LEFT, app] > 0 or st.hidden[e, BOUND, app] == 0:
         return
     st.hidden[e, DEPLOY_LEFT, app] = st.hidden[e, BOUND, app]
-    st.hidden[e, SURGE, app] = math.ceil(st.known[e, REPLICAS, app] * rules.physics[0].max_surge)
+    st.hidden[e, SURGE, app] = math.ceil(st.status[e, REPLICAS, app] * rules.physics[0].max_surge)
     _replace(
-        st, acc, e, app, math.floor(st.known[e, REPLICAS, app] * rules.physics[0].max_unavailable)
+        st, acc, e, app, math.floor(st.status[e, REPLICAS, app] * rules.physics[0].max_unavailable)
     )
 
 
@@ -106,9 +105,9 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
 def _move_deploy_on(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     """The next batch goes when all pods of the last one are ready."""
     # Replacements of this very tick are not even queued yet: they are missing.
-    if _missing_pods(st, e, app) > 0 or st.known[e, STARTING, app] > 0:
+    if _missing_pods(st, e, app) > 0 or st.status[e, STARTING, app] > 0:
         return
-    unavailable = math.floor(st.known[e, REPLICAS, app] * rules.physics[0].max_unavailable)
+    unavailable = math.floor(st.status[e, REPLICAS, app] * rules.physics[0].max_unavailable)
     _replace(st, acc, e, app, max(1, st.hidden[e, SURGE, app] + unavailable))
     if st.hidden[e, DEPLOY_LEFT, app] == 0:
         st.hidden[e, SURGE, app] = 0
@@ -130,8 +129,8 @@ def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 @kernel
 def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
     """Pods without a node go first, then the youngest."""
-    waiting = min(count, st.known[e, PENDING, app])
-    st.known[e, PENDING, app] -= waiting
+    waiting = min(count, st.status[e, PENDING, app])
+    st.status[e, PENDING, app] -= waiting
     st.hidden[e, CANCELLED, app] += waiting
     remove_newest(st, e, app, count - waiting)
     acc.totals[e, STOPPED] += count - waiting
@@ -140,7 +139,7 @@ def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 @kernel
 def enqueue(st: State, e: int, app: int, count: int) -> None:
     """Append pods to the pending queue; a full queue joins them to the app's last entry."""
-    st.known[e, PENDING, app] += count
+    st.status[e, PENDING, app] += count
     last = st.env[e].queue_length
     if last == st.queue.shape[1]:
         _join(st, e, app, count)
@@ -162,4 +161,4 @@ def _join(st: State, e: int, app: int, count: int) -> None:
         if st.queue[e, entry].app == app:
             st.queue[e, entry].count += count
             return
-    st.known[e, PENDING, app] -= count
+    st.status[e, PENDING, app] -= count

@@ -8,26 +8,16 @@ boot. A request that was accepted cannot be taken back.
 
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST
+from models.cluster.plan import Plan
+from models.cluster.records import Record
 from models.jit import kernel
 from models.sim.accounting import Accounts
-from models.sim.apps import I32
 from models.sim.describe.overlays import Script
 from models.sim.layout import Rules
 from models.sim.nodes import empty_lost, finish_boots, launch, lose
-from models.sim.plan import Plan
-from models.sim.records import Record
-from models.sim.state import (
-    CPU_REQUEST,
-    DOMAIN,
-    HEARD,
-    MEMORY_REQUEST,
-    NODE_ABSENT,
-    NONE,
-    ROOM_CPU,
-    ROOM_MEMORY,
-    SPOKEN_FOR,
-    State,
-)
+from models.sim.state import HEARD, NODE_ABSENT, NONE, ROOM_CPU, ROOM_MEMORY, SPOKEN_FOR, State
 
 _PACKING = 0.95
 """How full the provisioner expects to pack a node it asks for."""
@@ -71,7 +61,7 @@ def _hear_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
     budget = rules.physics[0].requests_per_tick
     for entry in range(st.env[e].queue_length):
         app = st.queue[e, entry].app
-        pool = _pool_with_room(st, e, st.known[e, DOMAIN, app], rules)
+        pool = _pool_with_room(st, e, st.status[e, DOMAIN, app], rules)
         if pool != NONE and plan.coordinated[e, pool] == 1:
             st.queue[e, entry].asked = SPOKEN_FOR
         elif st.queue[e, entry].asked != HEARD:
@@ -82,8 +72,8 @@ def _hear_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
             budget -= 1
         if pool != NONE:
             count = st.queue[e, entry].count
-            st.pool[e, pool].asked_cpu += count * st.known[e, CPU_REQUEST, app]
-            st.pool[e, pool].asked_memory += count * st.known[e, MEMORY_REQUEST, app]
+            st.pool[e, pool].asked_cpu += count * st.status[e, CPU_REQUEST, app]
+            st.pool[e, pool].asked_memory += count * st.status[e, MEMORY_REQUEST, app]
 
 
 @kernel

@@ -5,23 +5,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING
+from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
-from models.sim.apps import I32
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream
 from models.sim.groups import add_group, take_from_group
 from models.sim.layout import Rules
-from models.sim.records import Records
 from models.sim.state import (
     BOUND,
     CANCELLED,
-    CPU_REQUEST,
-    DOMAIN,
     LEAK_HOURS,
-    MEMORY_REQUEST,
     NEWEST,
     NONE,
-    PENDING,
     READY_RING,
     ROOM_CPU,
     ROOM_MEMORY,
@@ -111,7 +108,7 @@ def _place_entry(
     """Bind as many of the entry's pods as fit, preferred pools first; returns how many."""
     wanted = min(st.queue[e, entry].count, budget)
     since = st.queue[e, entry].since
-    domain = st.known[e, DOMAIN, app]
+    domain = st.status[e, DOMAIN, app]
     left = wanted
     for choice in range(rules.domain_pools.shape[1]):
         pool = rules.domain_pools[domain, choice]
@@ -124,7 +121,7 @@ def _place_entry(
         left -= placed
         failed.evicting[importance] = 1 if placed == 0 else 0
     st.queue[e, entry].count -= wanted - left
-    st.known[e, PENDING, app] -= wanted - left
+    st.status[e, PENDING, app] -= wanted - left
     return wanted - left
 
 
@@ -146,7 +143,7 @@ def place_in_pool(
     The kube-scheduler, too, looks at nodes from a rotating start and stops early. Neighbouring
     slots lie in different zones, so a batch is spread over zones.
     """
-    cpu, memory = st.known[e, CPU_REQUEST, app], st.known[e, MEMORY_REQUEST, app]
+    cpu, memory = st.status[e, CPU_REQUEST, app], st.status[e, MEMORY_REQUEST, app]
     if _fits_nowhere(failed, pool, cpu, memory):
         return 0
     first, end = rules.pools[pool].first, rules.pools[pool].end
@@ -196,7 +193,7 @@ def _fill(
         st.room[e, ROOM_MEMORY],
         st.room[e, ROOM_PODS],
     )
-    cpu, memory = st.known[e, CPU_REQUEST, app], st.known[e, MEMORY_REQUEST, app]
+    cpu, memory = st.status[e, CPU_REQUEST, app], st.status[e, MEMORY_REQUEST, app]
     left = wanted
     node = begin
     while node < stop and left > 0:
@@ -250,7 +247,7 @@ def bind(
     st.flow[e, LEAK_HOURS, app] *= before / (before + count)
     add_group(st, e, app, node, rules.node_pool[node], count, st.env[e].tick + ticks)
     waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
-    acc.waits[e, st.known[e, DOMAIN, app], waited] += count
+    acc.waits[e, st.status[e, DOMAIN, app], waited] += count
     acc.totals[e, STARTED] += count
 
 
@@ -297,11 +294,11 @@ def _preempt_group(
     node, victim = st.group[e, group].node, st.group[e, group].app
     if not _may_use(st, e, app, rules.node_pool[node], rules) or st.env[e].free_group == NONE:
         return 0
-    lacking_cpu = max(0, st.known[e, CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
-    lacking_memory = max(0, st.known[e, MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])
+    lacking_cpu = max(0, st.status[e, CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
+    lacking_memory = max(0, st.status[e, MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])
     evicted = max(
-        math.ceil(lacking_cpu / st.known[e, CPU_REQUEST, victim]),
-        math.ceil(lacking_memory / st.known[e, MEMORY_REQUEST, victim]),
+        math.ceil(lacking_cpu / st.status[e, CPU_REQUEST, victim]),
+        math.ceil(lacking_memory / st.status[e, MEMORY_REQUEST, victim]),
     )
     if evicted == 0 or evicted > st.group[e, group].count:
         return 0
@@ -315,7 +312,7 @@ def _preempt_group(
 @kernel
 def _may_use(st: State, e: int, app: int, pool: int, rules: Rules) -> bool:
     for choice in range(rules.domain_pools.shape[1]):
-        if rules.domain_pools[st.known[e, DOMAIN, app], choice] == pool:
+        if rules.domain_pools[st.status[e, DOMAIN, app], choice] == pool:
             return True
     return False
 

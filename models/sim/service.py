@@ -10,6 +10,22 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    ERRORS,
+    MEMORY,
+    P50,
+    P99,
+    PODS,
+    READY,
+    RPS,
+    STARTING,
+    THROUGHPUT,
+)
 from models.jit import kernel
 from models.sim.accounting import (
     ARRIVED,
@@ -19,37 +35,24 @@ from models.sim.accounting import (
     VIOLATED,
     Accounts,
 )
-from models.sim.apps import F32, F64, GUARD_FAIL_OPEN, GUARD_QUEUE, I32
+from models.sim.apps import GUARD_FAIL_OPEN, GUARD_QUEUE
 from models.sim.bursts import BURST_ROWS, burst
 from models.sim.draws import Purpose, as_normal_32, draw_in_row, row_key, stream
 from models.sim.erlang import U32, LatencyTables, interpolate, locate
 from models.sim.layout import Rules
 from models.sim.service_rows import CallRows, Traits
 from models.sim.state import (
-    ACTIVE,
     BACKLOG,
     BOOST,
     BOUND,
-    CPU,
-    CPU_REQUEST,
-    DOMAIN,
     DOWN,
-    ERRORS,
     LEAK_HOURS,
-    MEMORY,
-    P50,
-    P99,
     PASSED,
     PAYLOAD,
-    PODS,
     RATE,
     RATE_NEXT,
-    READY,
     RETRY,
-    RPS,
     SAMPLE_RING,
-    STARTING,
-    THROUGHPUT,
     State,
 )
 from models.sim.tail import tail
@@ -88,21 +91,21 @@ def serve(
     physics = rules.physics[0]
     tick, seconds = st.env[e].tick, physics.tick_s
     sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
-    known, hidden, books = st.known[e], st.hidden[e], acc.books[e]
+    status, hidden, books = st.status[e], st.hidden[e], acc.books[e]
     demand, servers, service = scratch[DEMAND], scratch[SERVERS], scratch[SERVICE]
     done, spread, waited, fail = scratch[DONE], scratch[SPREAD], scratch[WAITED], sample[ERRORS]
 
     within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
     _arrive(
-        flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], known[ACTIVE],
+        flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], status[ACTIVE],
         within, seconds, row_key(stream(st.env[e].seed, _SHOT), 0, tick), demand,
     )  # fmt: skip
-    limit_to_active(known[ACTIVE], flow[PASSED])
+    limit_to_active(status[ACTIVE], flow[PASSED])
     call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
-    limit_to_active(known[ACTIVE], demand)
-    _count_ready(hidden[BOUND], known[STARTING], hidden[DOWN], known[READY])
+    limit_to_active(status[ACTIVE], demand)
+    _count_ready(hidden[BOUND], status[STARTING], hidden[DOWN], status[READY])
     _find_capacity(
-        known[READY], known[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
+        status[READY], status[CPU_REQUEST], flow[PAYLOAD], traits.limit_ratio, traits.start_limit,
         traits.workers, traits.cpu_seconds, traits.io_seconds, servers, service,
     )  # fmt: skip
     burst(st, e, traits, rules, demand, service, servers, scratch[BURSTS:])
@@ -121,7 +124,7 @@ def serve(
     _bring_latency_home(calls, sample[P50], spread)
     if failing > 0:
         _bring_failures_home(
-            calls, traits.timeout, known[DOMAIN], fail, sample[THROUGHPUT], scratch[HELD],
+            calls, traits.timeout, status[DOMAIN], fail, sample[THROUGHPUT], scratch[HELD],
             acc.domains[e, :, UNSCORED],
         )  # fmt: skip
         _add(scratch[HELD], sample[P50])
@@ -130,7 +133,7 @@ def serve(
         sample[P99], books[VIOLATED],
     )  # fmt: skip
     _measure(
-        demand, done, service, known[READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
+        demand, done, service, status[READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
         traits, _ONE / seconds, sample,
     )  # fmt: skip
 

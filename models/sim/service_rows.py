@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F32, I8, I32, Apps, Calls
+from models.cluster.arrays import F32, I8, I32
+from models.sim.apps import Apps, Calls
 from models.sim.erlang import U32
 
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, READY, REPLICAS
 from models.jit import kernel
-from models.sim.apps import F32, I32, Apps, Population, app_records
+from models.sim.apps import Apps, Population, app_records
 from models.sim.describe.config import Cluster
 from models.sim.describe.overlays import APPEAR, Script
 from models.sim.draws import Purpose, uniform
@@ -12,21 +14,7 @@ from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
 from models.sim.scheduler import START_STRIDE, pods_per_node
-from models.sim.state import (
-    ACTIVE,
-    BOUND,
-    CPU_REQUEST,
-    DOMAIN,
-    LEAK_HOURS,
-    MEMORY_REQUEST,
-    NONE,
-    READY,
-    REPLICAS,
-    ROOM_CPU,
-    ROOM_MEMORY,
-    ROOM_PODS,
-    State,
-)
+from models.sim.state import BOUND, LEAK_HOURS, NONE, ROOM_CPU, ROOM_MEMORY, ROOM_PODS, State
 from models.sim.traffic import TrafficShape, seasonal_rates
 
 
@@ -45,15 +33,15 @@ def fill(
     st: State, cluster: Cluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod, ready since before tick 0."""
-    st.known[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
-    st.known[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
-    st.known[:, REPLICAS] = replicas
+    st.status[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
+    st.status[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
+    st.status[:, REPLICAS] = replicas
     spill = np.array([spill_share(cluster, domain) for domain in cluster.domains], np.float32)
     order = np.argsort(-apps.cpu_request, kind="stable").astype(np.int32)
     for e in range(st.env.size):
         _start_nodes(st, e, rules, script)
         _bind_all(st, e, rules, spill, order)
-    st.known[:, READY] = st.hidden[:, BOUND]
+    st.status[:, READY] = st.hidden[:, BOUND]
     st.flow[:, LEAK_HOURS] = [_container_ages(apps, int(seed), cluster) for seed in st.env["seed"]]
 
 
@@ -69,7 +57,7 @@ def _container_ages(apps: Apps, seed: int, cluster: Cluster) -> F32:
 def hide_late_apps(st: State, script: Script) -> None:
     """Apps that a scenario lets appear later are not there at first."""
     late = script.inventory["app"][script.inventory["kind"] == APPEAR]
-    st.known[:, ACTIVE, late] = 0
+    st.status[:, ACTIVE, late] = 0
 
 
 @kernel
@@ -89,12 +77,12 @@ def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
     """
     choices = rules.domain_pools.shape[1]
     for app in order:
-        domain = st.known[e, DOMAIN, app]
-        left = st.known[e, REPLICAS, app]
+        domain = st.status[e, DOMAIN, app]
+        left = st.status[e, REPLICAS, app]
         shared = int(left * spill[domain] + 0.5)
         for choice in range(1, choices):
             shared -= _bind_in(st, e, app, shared, rules.domain_pools[domain, choice], rules)
-        left = st.known[e, REPLICAS, app] - st.hidden[e, BOUND, app]
+        left = st.status[e, REPLICAS, app] - st.hidden[e, BOUND, app]
         for choice in range(choices):
             left -= _bind_in(st, e, app, left, rules.domain_pools[domain, choice], rules)
         if left > 0:
@@ -116,8 +104,8 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
         node = first + offset
         offset = (offset + 1) % size
         there = min(
-            st.room[e, ROOM_CPU, node] // st.known[e, CPU_REQUEST, app],
-            st.room[e, ROOM_MEMORY, node] // st.known[e, MEMORY_REQUEST, app],
+            st.room[e, ROOM_CPU, node] // st.status[e, CPU_REQUEST, app],
+            st.room[e, ROOM_MEMORY, node] // st.status[e, MEMORY_REQUEST, app],
         )
         fits = min(left, chunk, there, st.room[e, ROOM_PODS, node])
         if fits > 0 and st.env[e].free_group != NONE:

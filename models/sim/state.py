@@ -11,7 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F32, I32, Apps
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import ACTIVE, DOMAIN, SAMPLES, STATUS
+from models.cluster.records import FLOAT, INT, LONG, Records, record_type
+from models.sim.apps import Apps
 from models.sim.describe.config import (
     LONGEST_BACK_OFF_TICKS,
     LONGEST_LAG_TICKS,
@@ -19,7 +22,6 @@ from models.sim.describe.config import (
     MARKETS,
 )
 from models.sim.layout import Layout
-from models.sim.records import FLOAT, INT, LONG, Records, record_type
 
 NONE: Final = -1
 READY_RING: Final = 64
@@ -27,17 +29,6 @@ READY_RING: Final = 64
 RESTART_RING: Final = LONGEST_RESTART_TICKS + LONGEST_BACK_OFF_TICKS + 1
 SAMPLE_RING: Final = LONGEST_LAG_TICKS + 2
 """Ticks of measurements kept, so that pipelines of different lag can look back."""
-
-# Rows of `State.samples`: what is measured per app and tick.
-RPS, THROUGHPUT, ERRORS, P50, P99, CPU, MEMORY, PODS = range(8)
-"""Requests and answers per second, failing share, seconds, cores, GiB, pods measured."""
-SAMPLES: Final = 8
-
-# Rows of `State.known`: what the API server answers about an app.
-ACTIVE, DOMAIN, REPLICAS, CPU_REQUEST, MEMORY_REQUEST, READY, STARTING, PENDING, RESTARTS = range(9)
-"""Declared or not, domain index (apps can move), wanted replicas, millicores and MiB per pod,
-ready pods, bound pods that are not ready, pods without a node, restarts since the start."""
-KNOWN: Final = 9
 
 # Rows of `State.hidden`: bookkeeping that no controller sees.
 BOUND, DOWN, CANCELLED, SURGE, DEPLOY_LEFT, OLDEST, NEWEST, RESIZE_TICK, RESIZE_CPU = range(9)
@@ -124,8 +115,8 @@ class State(NamedTuple):
 
     env: Records
     """[E] of ENVIRONMENT."""
-    known: I32
-    """[E, KNOWN, A]."""
+    status: I32
+    """[E, STATUS, A]."""
     hidden: I32
     """[E, HIDDEN, A]."""
     placed: I32
@@ -164,7 +155,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     e, a = len(seeds), apps.domain.size
     state = State(
         env=np.zeros(e, ENVIRONMENT),
-        known=np.zeros((e, KNOWN, a), np.int32),
+        status=np.zeros((e, STATUS, a), np.int32),
         hidden=np.zeros((e, HIDDEN, a), np.int32),
         placed=np.zeros((e, layout.pools, a), np.int32),
         flow=np.zeros((e, FLOWS, a), np.float32),
@@ -184,8 +175,8 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     state.env["seed"] = seeds
     state.flow[:, (BOOST, PAYLOAD, PASSED)] = 1
     state.hidden[:, (RESIZE_TICK, OLDEST, NEWEST)] = NONE
-    state.known[:, ACTIVE] = 1
-    state.known[:, DOMAIN] = apps.domain
+    state.status[:, ACTIVE] = 1
+    state.status[:, DOMAIN] = apps.domain
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE
     state.pool["first_app"] = a

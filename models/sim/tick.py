@@ -2,18 +2,18 @@
 
 from typing import NamedTuple
 
+from models.cluster.arrays import F32, I32
+from models.cluster.plan import Plan
+from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
-from models.sim.apps import F32, I32
 from models.sim.churn import churn
 from models.sim.describe.overlays import Script
 from models.sim.erlang import U32, LatencyTables
 from models.sim.layout import Rules
-from models.sim.plan import Plan
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
-from models.sim.records import Records
 from models.sim.scheduler import Failed, schedule
 from models.sim.service import serve
 from models.sim.service_rows import CallRows, Traits

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import DOMAIN
+from models.cluster.records import Record, Records
 from models.jit import copy_row, kernel
-from models.sim.apps import F32, F64, I32
 from models.sim.describe.overlays import TRAFFIC, Script
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.sim.draws import (
@@ -23,8 +25,7 @@ from models.sim.draws import (
     row_key,
     stream,
 )
-from models.sim.records import Record, Records
-from models.sim.state import BOOST, DOMAIN, PAYLOAD, RATE, RATE_NEXT, State
+from models.sim.state import BOOST, PAYLOAD, RATE, RATE_NEXT, State
 from models.sim.tail import exponential
 
 _SATURDAY = 5 * DAY_MINUTES
@@ -202,7 +203,7 @@ def begin_minute(
 ) -> None:
     """Set each app's rate at the beginning and at the end of the minute that begins now."""
     minute = st.env[e].tick // ticks_per_minute
-    seed, domains, flow = st.env[e].seed, st.known[e, DOMAIN], st.flow[e]
+    seed, domains, flow = st.env[e].seed, st.status[e, DOMAIN], st.flow[e]
     if minute == 0:
         base_rates(apps, domains, shape, script, seed, 0, flow[RATE_NEXT])
     copy_row(flow[RATE_NEXT], flow[RATE])

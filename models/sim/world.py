@@ -6,25 +6,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation, Pipeline
+from models.cluster.plan import Plan, empty_plan
+from models.inputs.errors import InputError
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
 from models.sim.apps import Apps, Population, app_records
 from models.sim.describe.compile import compile_scenario
 from models.sim.describe.config import Cluster
-from models.sim.describe.errors import InputError
 from models.sim.describe.overlays import script_of
 from models.sim.describe.scenario import Scenario
 from models.sim.erlang import build_tables
 from models.sim.fingerprint import world_hash
 from models.sim.layout import compile_rules
-from models.sim.observe import Observation, Pipeline, empty_observation, observe, scrape_ages
-from models.sim.plan import Plan, empty_plan
+from models.sim.observe import empty_observation, observe, scrape_ages
 from models.sim.population.fitted import load_fitted
 from models.sim.population.generate import generate
 from models.sim.scheduler import empty_failed
 from models.sim.service import SCRATCH_ROWS
 from models.sim.service_rows import call_rows, service_traits
 from models.sim.start import fill, hide_late_apps, start_replicas
-from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, State, copy_state, empty_state
+from models.sim.state import State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance
 from models.sim.traffic import TrafficShape
 
@@ -111,9 +112,9 @@ class World:
     def hold(self) -> Plan:
         """A plan that changes nothing, for a controller to fill."""
         plan = empty_plan(self.environments, self.given.apps.size, self.layout.pools)
-        plan.replicas[:] = self.state.known[:, REPLICAS]
-        plan.cpu[:] = self.state.known[:, CPU_REQUEST]
-        plan.memory[:] = self.state.known[:, MEMORY_REQUEST]
+        plan.replicas[:] = self.state.status[:, REPLICAS]
+        plan.cpu[:] = self.state.status[:, CPU_REQUEST]
+        plan.memory[:] = self.state.status[:, MEMORY_REQUEST]
         return plan
 
     def step(self, plan: Plan) -> None:

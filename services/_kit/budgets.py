@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from models.cluster.arrays import F64
 from models.control.heuristic.briefing import Briefing, no_briefing
-from models.sim.apps import F64
 from schemas.budget_granted import BudgetGranted
 from services._kit.roster import Roster
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from models.control.heuristic.parameters import Parameters
 from models.control.tuned import tuned
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster
-from models.sim.describe.errors import InputError
 from services._kit.settings import BadSettings
 
 _CONTROLLER: Final = "heuristic"

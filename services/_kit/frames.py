@@ -6,40 +6,39 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from models.cluster.arrays import F32, I8, I32
+from models.cluster.observation import (
+    ACTIVE,
+    DOMAIN,
+    POOL_STATUS,
+    SAMPLES,
+    STATUS,
+    STATUS_COLUMNS,
+    Observation,
+)
+from models.cluster.plan import Reason
+from models.cluster.records import Records
 from models.features.table import APP
-from models.sim.apps import F32, I8, I32
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.plan import Reason
-from models.sim.records import Records
-from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
-from schemas.columns import MEASURED, PODS
+from schemas.columns import MEASURED
 from schemas.domain_observed import DomainObserved, Pods
 from services._kit.handler import Refused
-
-# Columns of samples stand in the order of the rows of `Observation.measured`.
-assert len(MEASURED) == SAMPLES  # noqa: S101 - a row without a column would be read as another
-
-# Columns of pods stand in that of the rows of `Observation.known` after ACTIVE and DOMAIN.
-_FIRST: Final = DOMAIN + 1
-KNOWN_COLUMNS: Final = tuple(enumerate(PODS, _FIRST))
-"""The same with their rows."""
 
 REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
 """How events spell why a plan's numbers are what they are."""
 
 
-def known_rows(pods: Pods, place: int) -> I32:
-    """[1, KNOWN, A] of the apps of the domain at `place`; all of them are declared."""
-    rows = np.empty((1, KNOWN, len(pods.replicas)), np.int32)
+def status_rows(pods: Pods, place: int) -> I32:
+    """[1, STATUS, A] of the apps of the domain at `place`; all of them are declared."""
+    rows = np.empty((1, STATUS, len(pods.replicas)), np.int32)
     rows[0, ACTIVE], rows[0, DOMAIN] = 1, place
-    for row, name in KNOWN_COLUMNS:
+    for row, name in STATUS_COLUMNS:
         rows[0, row] = getattr(pods, name)
     return rows
 
 
-def pods_of(known: I32) -> Pods:
+def pods_of(status: I32) -> Pods:
     """The reverse."""
-    columns = {name: known[0, row].tolist() for row, name in KNOWN_COLUMNS}
+    columns = {name: status[0, row].tolist() for row, name in STATUS_COLUMNS}
     return Pods(**columns)
 
 
@@ -72,18 +71,18 @@ def unheard(rows: F32) -> I8:
     return missing
 
 
-def observation_of(tick: int, known: I32, rows: F32, missing: I8, pool: Records) -> Observation:
+def observation_of(tick: int, status: I32, rows: F32, missing: I8, pool: Records) -> Observation:
     """What the models take; without a pool they see none."""
     quiet = np.where(missing[:, None] == 1, np.float32(0), np.nan_to_num(rows))
-    return Observation(np.array([tick], np.int32), quiet, missing, known, pool)
+    return Observation(np.array([tick], np.int32), quiet, missing, status, pool)
 
 
 def silence(apps: int) -> Observation:
     """A tick 0 in which nobody reports and no pool is seen: for shapes."""
-    known = np.zeros((1, KNOWN, apps), np.int32)
+    status = np.zeros((1, STATUS, apps), np.int32)
     rows = np.zeros((1, SAMPLES, apps), np.float32)
     missing = np.ones((1, apps), np.int8)
-    return observation_of(0, known, rows, missing, np.zeros((1, 0), SEEN_POOL))
+    return observation_of(0, status, rows, missing, np.zeros((1, 0), POOL_STATUS))
 
 
 def feature_rows(frame: DomainObserved) -> F32:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models.sim.observe import SEEN_POOL
-from models.sim.records import Records
+from models.cluster.observation import POOL_STATUS
+from models.cluster.records import Records
 from schemas.pool_observed import PoolObserved
 
 
@@ -27,13 +27,13 @@ class PoolBook:
         self._seen.pop(pool, None)
 
     def records(self) -> Records:
-        """[1, P] of SEEN_POOL."""
+        """[1, P] of POOL_STATUS."""
         return pool_records(self._names, self._seen)
 
 
 def pool_records(names: Sequence[str], seen: Mapping[str, PoolObserved]) -> Records:
-    """[1, P] of SEEN_POOL, in the order of the cluster file; zeros for one that was never seen."""
-    records = np.zeros((1, len(names)), SEEN_POOL)
+    """[1, P] of POOL_STATUS, in the order of the cluster file; zeros for one never observed."""
+    records = np.zeros((1, len(names)), POOL_STATUS)
     for place, name in enumerate(names):
         pool = seen.get(name)
         if pool is not None:

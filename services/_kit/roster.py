@@ -5,9 +5,9 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from models.cluster.inventory import Inventory, declare_cluster
 from models.sim.apps import REQUEST_TYPES
 from models.sim.describe.config import Cluster
-from models.sim.inventory import Inventory, declare_cluster
 from schemas.app_declared import AppDeclared
 from services._kit.handler import Refused
 

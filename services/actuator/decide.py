@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from models.cluster.observation import STATUS
+from models.cluster.plan import empty_plan
 from models.control.actuator import Actuator
 from models.control.restraint import Restraint
 from models.sim.describe.config import Cluster
-from models.sim.plan import empty_plan
-from models.sim.state import KNOWN
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -116,8 +116,8 @@ class ActuatorHandler(Handler[ActuatorState]):
         rules, row = self._rules.without_apps(), np.zeros((1, 0), np.float32)
         budget = briefing_of(None, self._roster).budget
         plan = empty_plan(1, 0, len(self._roster.pools))
-        known, tick = np.zeros((1, KNOWN, 0), np.int32), np.zeros(1, np.int32)
-        rules.step(tick, known, row, row, budget, rules.start(1), plan)
+        status, tick = np.zeros((1, STATUS, 0), np.int32), np.zeros(1, np.int32)
+        rules.step(tick, status, row, row, budget, rules.start(1), plan)
 
     def start(self, key: str) -> ActuatorState:
         """Nothing was changed yet."""
@@ -257,8 +257,8 @@ class ActuatorHandler(Handler[ActuatorState]):
     def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
         """Whether its apps and the budget it was made under are here, and a breaker was heard."""
         budgeted = plan.epoch < 0 or any(b.epoch >= plan.epoch for b in state.budgets)
-        known = self._roster.knows(plan.apps)
-        return budgeted and known and self._permissions.heard(plan.domain)
+        declared = self._roster.knows(plan.apps)
+        return budgeted and declared and self._permissions.heard(plan.domain)
 
     def _ask(
         self,

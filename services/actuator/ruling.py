@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.plan import Plan, empty_plan
 from models.control.actuator import Actuator
 from models.control.restraint import Restraint
-from models.sim.apps import I32
-from models.sim.plan import Plan, empty_plan
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Mode
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.budgets import briefing_of
-from services._kit.frames import REASONS, known_rows, row
+from services._kit.frames import REASONS, row, status_rows
 from services._kit.roster import Roster
 from services.actuator.permission import Permissions
 
@@ -64,11 +64,11 @@ def rule(
     restraint: Restraint,
 ) -> Ruling:
     """Decide about every change; `restraint` takes in what is decreased or moved."""
-    known = known_rows(frame.pods, roster.place(plan.domain))
+    status = status_rows(frame.pods, roster.place(plan.domain))
     objections = _objections(plan, frame, roster, permissions, breaker)
     numbers = _numbers(plan, frame, objections, len(roster.pools))
     rules.step(
-        np.array([plan.tick], np.int32), known, row(frame.features["missing"]), row(frame.load),
+        np.array([plan.tick], np.int32), status, row(frame.features["missing"]), row(frame.load),
         briefing_of(budget, roster).budget, restraint, numbers,
     )  # fmt: skip
     reasons = [REASONS[code] for code in numbers.reason[0].tolist()]

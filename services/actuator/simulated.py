@@ -70,14 +70,14 @@ class SimulatedTarget:
             await self._session.close()
 
     async def _write(self, write: Write) -> Written:
-        known = await self._repeats(write)
-        left = [change for change in write.changes if change.app not in known]
+        repeats = await self._repeats(write)
+        left = [change for change in write.changes if change.app not in repeats]
         # An empty write is made, too: it closes the tick.
         path = f"/v1/domains/{write.domain}/ticks/{write.tick}"
         body = msgspec.json.encode({"changes": left})
         answer = msgspec.json.decode(await self._ask("PUT", path, body), type=Written)
         self._read.add(write.domain)
-        return msgspec.structs.replace(answer, answers={**known, **answer.answers})
+        return msgspec.structs.replace(answer, answers={**repeats, **answer.answers})
 
     async def _repeats(self, write: Write) -> dict[str, Answer]:
         """Changes that an earlier process has made already."""

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from models.cluster.arrays import I8, I32
+from models.cluster.observation import ACTIVE, DOMAIN, STATUS
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.sensing import Sensed, Sensing, SensingState
 from models.features.normalise import Features
 from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
-from models.sim.apps import I8, I32
 from models.sim.describe.config import Cluster
-from models.sim.state import ACTIVE, DOMAIN, KNOWN
 from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
@@ -52,8 +52,8 @@ class AggregatorState:
     closed: int = -1
     """The last tick that closed."""
     names: tuple[str, ...] = ()
-    known: I32 = field(default_factory=lambda: np.zeros((1, KNOWN, 0), np.int32))
-    """[1, KNOWN, A] what the API server answered last."""
+    status: I32 = field(default_factory=lambda: np.zeros((1, STATUS, 0), np.int32))
+    """[1, STATUS, A] what the API server answered last."""
     told: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """[A] tick of that answer; -1: never."""
     sensing: SensingState | None = None
@@ -141,7 +141,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         values: dict[str, Any] = {
             "closed": state.closed,
             "names": state.names,
-            "known": state.known,
+            "known": state.status,
             "told": state.told,
         }
         if state.sensing is not None:
@@ -164,7 +164,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         """Why a tick closes; None when it does not."""
         if draft.final:
             return "final"
-        if draft.complete(state.known):
+        if draft.complete(state.status):
             return "complete"
         late = self._grace is not None and now >= draft.since + self._grace
         return "grace" if late else None
@@ -176,9 +176,9 @@ class AggregatorHandler(Handler[AggregatorState]):
             return
         if state.drafts:
             return
-        fresh = np.zeros((1, KNOWN, len(names)), np.int32)
+        fresh = np.zeros((1, STATUS, len(names)), np.int32)
         fresh[0, ACTIVE], fresh[0, DOMAIN] = 1, self._roster.place(state.domain)
-        state.known = fit_apps(state.known, state.names, names, fresh)
+        state.status = fit_apps(state.status, state.names, names, fresh)
         never = np.full(len(names), -1, np.int32)
         state.told = fit_apps(state.told, state.names, names, never)
         if state.sensing is not None:
@@ -188,11 +188,11 @@ class AggregatorHandler(Handler[AggregatorState]):
 
     def _close(self, tick: int, how: str, state: AggregatorState) -> DomainObserved:
         draft = state.drafts.pop(tick)
-        state.known = draft.known(state.known)
+        state.status = draft.status(state.status)
         state.told[draft.told()] = tick
         sensing, rows = self._made.of(state.domain, state.names), draft.measured()
         missing = unheard(rows) | _untold(state.told, tick)
-        seen = observation_of(tick, state.known, rows, missing, self._pools.records())
+        seen = observation_of(tick, state.status, rows, missing, self._pools.records())
         if state.sensing is None:
             state.sensing = sensing.start(seen)
         sensed, features, state.sensing = sensing.survey(seen, state.sensing)
@@ -218,7 +218,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             trace_id=f"{state.domain}/{state.closed}",
             domain=state.domain,
             apps=list(state.names),
-            pods=pods_of(state.known),
+            pods=pods_of(state.status),
             measured=measured,
             features={name: sensed.seen[0, row].tolist() for row, name in enumerate(APP.names)},
             load=sensed.load[0].tolist(),

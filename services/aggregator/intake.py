@@ -5,11 +5,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F32, F64, I32
-from models.sim.state import (
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
     CPU,
     ERRORS,
-    KNOWN,
     MEMORY,
     P50,
     P99,
@@ -17,11 +16,12 @@ from models.sim.state import (
     READY,
     RPS,
     SAMPLES,
+    STATUS,
+    STATUS_COLUMNS,
     THROUGHPUT,
 )
 from schemas.columns import MEASURED
 from schemas.metrics_sampled import MetricsSampled
-from services._kit.frames import KNOWN_COLUMNS
 
 _WEIGHTED: Final = (ERRORS, P50)
 """Means over the pods of an app, by their requests."""
@@ -31,7 +31,7 @@ _PER_REQUEST: Final = (ERRORS, P50, P99)
 _ALIVE: Final = [RPS, P99, CPU, MEMORY]
 """A pod that lives has some of them: who answers zero to all cannot measure."""
 _LEAST: Final = 1e-9
-_ANSWERED: Final = [row for row, _ in KNOWN_COLUMNS]
+_ANSWERED: Final = [row for row, _ in STATUS_COLUMNS]
 
 
 class Draft:
@@ -50,37 +50,37 @@ class Draft:
         PODS counts them."""
         self._counted: set[tuple[int, str]] = set()
         """Pods that are in these sums: a batch that comes twice counts once."""
-        self._known = np.zeros((KNOWN, len(names)), np.int32)
-        """[KNOWN, A] what the API server answered, rows as in `Observation.known`."""
-        self._noted = np.zeros((KNOWN, len(names)), np.bool_)
-        """[KNOWN, A] where it answered."""
+        self._known = np.zeros((STATUS, len(names)), np.int32)
+        """[STATUS, A] what the API server answered, rows as in `Observation.status`."""
+        self._noted = np.zeros((STATUS, len(names)), np.bool_)
+        """[STATUS, A] where it answered."""
 
     def add(self, batch: MetricsSampled) -> None:
         """Take in a batch; apps that are not declared are not looked at."""
         self.time, self.final = batch.time, self.final or batch.final
-        known = [at for at, app in enumerate(batch.apps) if app in self._places]
-        at = np.array(known, np.intp)
-        place = np.array([self._places[batch.apps[one]] for one in known], np.intp)
+        declared = [at for at, app in enumerate(batch.apps) if app in self._places]
+        at = np.array(declared, np.intp)
+        place = np.array([self._places[batch.apps[one]] for one in declared], np.intp)
         if batch.pods:
             rows = _rows_of(batch)
             tells = _tells(rows, np.array([not getattr(batch, name) for name in MEASURED]))
-            self._add_pods(rows[:, at], tells[at], place, [batch.pods[one] for one in known])
+            self._add_pods(rows[:, at], tells[at], place, [batch.pods[one] for one in declared])
         elif any(getattr(batch, name) for name in MEASURED):
             self._rows[:, place] = _rows_of(batch)[:, at]
             self._heard[place] = True
         self._note_answers(batch, at, place)
 
-    def complete(self, known: I32) -> bool:
+    def complete(self, status: I32) -> bool:
         """Whether every app has reported, by itself or with all of its ready pods."""
-        by_pods = self._sums[PODS] >= np.maximum(1, known[0, READY])
+        by_pods = self._sums[PODS] >= np.maximum(1, status[0, READY])
         return bool((self._heard | by_pods).all())
 
     def told(self) -> NDArray[np.bool_]:
         """[A] where the API server told everything."""
         return np.asarray(self._noted[_ANSWERED].all(axis=0))
 
-    def known(self, before: I32) -> I32:
-        """[1, KNOWN, A] what it answered now or, where it did not, before."""
+    def status(self, before: I32) -> I32:
+        """[1, STATUS, A] what it answered now or, where it did not, before."""
         return np.where(self._noted, self._known, before)
 
     def measured(self) -> F32:
@@ -116,7 +116,7 @@ class Draft:
     def _note_answers(
         self, batch: MetricsSampled, at: NDArray[np.intp], places: NDArray[np.intp]
     ) -> None:
-        for row, name in KNOWN_COLUMNS:
+        for row, name in STATUS_COLUMNS:
             column = getattr(batch, name)
             if column:
                 self._known[row, places] = np.array(column, np.int32)[at]

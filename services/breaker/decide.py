@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.control.breaker import (
     Cause,
     Memory,
@@ -23,7 +24,6 @@ from models.control.breaker import (
     start,
     unknown,
 )
-from models.sim.apps import F64
 from schemas.breaker_changed import BreakerChanged, State
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from models.sim.apps import I32
+from models.cluster.arrays import I32
 from schemas.scale_applied import ScaleApplied
 
 Asked = Mapping[str, tuple[tuple[int, int], ...]]

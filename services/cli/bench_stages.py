@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from models.cluster.plan import Plan
 from models.jit import kernel
 from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
 from models.sim.churn import churn
-from models.sim.plan import Plan
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.scheduler import schedule

@@ -10,8 +10,8 @@ from models.control.calibrate import Setting, calibrate, in_processes, tuning_sc
 from models.control.families import FAMILIES, Family, family_of
 from models.control.journal import Journal
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
+from models.inputs.errors import InputError
 from models.sim.describe.config import load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from services.cli.cores import cores
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, progress, table, write_json

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from models.control.hpa.golden import Case, Verdict, check, read_case
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.options import JsonOption
 from services.cli.output import progress, write_json
 

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, WEEKDAYS
 from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recording

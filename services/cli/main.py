@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.commands import assemble
 
 EXIT_BAD_INPUT = 2

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 Cell = str | int | float
 

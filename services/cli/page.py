@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import processes
 from services.cli.kafka.description import HOST
 from services.cli.output import progress

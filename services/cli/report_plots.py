@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from models.sim.apps import F64, I32
+from models.cluster.arrays import F64, I32
 from models.sim.describe.calendar import announcements
 from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recording

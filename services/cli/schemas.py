@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas import compatibility, generate
 from services.cli.options import JsonOption
 from services.cli.output import Cell, table, write_json

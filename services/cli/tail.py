@@ -7,7 +7,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.topics import BY_NAME
 
 if TYPE_CHECKING:

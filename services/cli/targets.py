@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 if TYPE_CHECKING:
     from models.sim.describe.config import Cluster

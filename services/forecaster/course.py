@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from models.cluster.observation import Observation
 from models.forecaster.calendar import CalendarState
 from models.forecaster.learned.forecaster import Learned, LearnedState
 from models.forecaster.learned.record import Record
 from models.forecaster.minutes import Minutes, start_minutes
 from models.forecaster.port import Forecaster
 from models.forecaster.scaled import ScaledState
-from models.sim.observe import Observation
 from services._kit.frames import silence
 from services._kit.snapshot import fit_apps
 from services.forecaster.learned import kept, restored

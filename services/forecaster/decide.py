@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from models.cluster.observation import ACTIVE, DOMAIN, POOL_STATUS, SAMPLES, STATUS, Observation
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
 from models.forecaster.minutes import start_minutes, take_in
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
 from models.sim.describe.config import Cluster
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.state import ACTIVE, DOMAIN, KNOWN, SAMPLES
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
@@ -26,7 +25,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from services._kit.clock import Clock
-from services._kit.frames import known_rows, measured_rows, observation_of, silence, unheard
+from services._kit.frames import measured_rows, observation_of, silence, status_rows, unheard
 from services._kit.gathering import Gathering
 from services._kit.handler import Handler, Refused, Step
 from services._kit.roster import Roster
@@ -254,17 +253,17 @@ class ForecasterHandler(Handler[ForecasterState]):
         """
         apps = self._roster.everybody()
         places = {app.app: place for place, app in enumerate(apps)}
-        known = np.zeros((1, KNOWN, len(apps)), np.int32)
+        status = np.zeros((1, STATUS, len(apps)), np.int32)
         rows = np.full((1, SAMPLES, len(apps)), np.nan, np.float32)
-        known[0, ACTIVE] = 1
-        known[0, DOMAIN] = [self._roster.place(app.domain) for app in apps]
+        status[0, ACTIVE] = 1
+        status[0, DOMAIN] = [self._roster.place(app.domain) for app in apps]
         for domain, frame in frames.items():
             held = [(at, places[name]) for at, name in enumerate(frame.apps) if name in places]
             source, target = ([pair[side] for pair in held] for side in (0, 1))
-            pods = known_rows(frame.pods, self._roster.place(domain))
-            known[:, :, target] = pods[:, :, source]
+            pods = status_rows(frame.pods, self._roster.place(domain))
+            status[:, :, target] = pods[:, :, source]
             rows[:, :, target] = measured_rows(frame.measured, len(frame.apps))[:, :, source]
-        return observation_of(tick, known, rows, unheard(rows), np.zeros((1, 0), SEEN_POOL))
+        return observation_of(tick, status, rows, unheard(rows), np.zeros((1, 0), POOL_STATUS))
 
     def _said(
         self, place: int, tick: int, frame: DomainObserved, forecast: Forecast, course: Course

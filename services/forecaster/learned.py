@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32
 from models.forecaster.learned import conformal, memory, scores
 from models.forecaster.learned.answer import Model
 from models.forecaster.learned.memory import Memory
 from models.forecaster.learned.record import WIDTH
 from models.forecaster.port import HORIZONS_MIN, QUANTILES
-from models.sim.apps import F32
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services._kit.handler import Refused
 from services._kit.snapshot import flatten, rebuild
 

@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 from models.control.scheduling import SCHEDULINGS, with_scheduling
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services._kit.settings import BadSettings, KitSettings

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.sim.accounting import RESERVED
-from models.sim.apps import F64
 from models.sim.world import World
 
 _HOUR_S = 3600.0

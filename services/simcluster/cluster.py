@@ -10,11 +10,17 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from models.sim.apps import I32
-from models.sim.inventory import declare
-from models.sim.observe import Observation
-from models.sim.plan import Plan
-from models.sim.state import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, REPLICAS
+from models.cluster.arrays import I32
+from models.cluster.inventory import declare
+from models.cluster.observation import (
+    ACTIVE,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    REPLICAS,
+    Observation,
+)
+from models.cluster.plan import Plan
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.capacity_requested import CapacityRequested
@@ -69,7 +75,7 @@ class SimulatedCluster:
         self.axis = events.axis_of_world(world)
         self._inventory = declare(world.population, world.cluster)
         self._place = {name: place for place, name in enumerate(self.names)}
-        self._at_start = world.state.known.copy()
+        self._at_start = world.state.status.copy()
         self._declared = self._declared_now()
         self._ever_active = self._at_start[0, ACTIVE] == 1
         self._target = Target()
@@ -206,13 +212,13 @@ class SimulatedCluster:
 
     def _declared_now(self) -> I32:
         """[2, A] whether an app is declared, and where."""
-        return self.world.state.known[0, [ACTIVE, DOMAIN]].copy()
+        return self.world.state.status[0, [ACTIVE, DOMAIN]].copy()
 
     def _present(self, domain: str) -> dict[str, Numbers]:
-        known = self.world.state.known
+        status = self.world.state.status
         place = self.world.cluster.domain_names.index(domain)
-        apps = events.active_apps(known, place)
-        columns = (known[0, row, apps].tolist() for row in (REPLICAS, CPU_REQUEST, MEMORY_REQUEST))
+        apps = events.active_apps(status, place)
+        columns = (status[0, row, apps].tolist() for row in (REPLICAS, CPU_REQUEST, MEMORY_REQUEST))
         return {
             self.names[app]: Numbers(*numbers)
             for app, *numbers in zip(apps.tolist(), *columns, strict=True)

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import ACTIVE, DOMAIN, Observation
 from models.forecaster.past import past_of
-from models.sim.apps import F32, F64, I32, REQUEST_TYPES
+from models.sim.apps import REQUEST_TYPES
 from models.sim.describe.calendar import announcements
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation
-from models.sim.state import ACTIVE, DOMAIN
 from models.sim.world import World
 from schemas.app_declared import AppDeclared, RequestMix
 from schemas.columns import PODS
@@ -64,9 +64,9 @@ def app_names(world: World) -> tuple[str, ...]:
     return tuple(f"{domains[d]}-{app:0{digits}d}" for app, d in enumerate(declared.tolist()))
 
 
-def active_apps(known: I32, domain: int) -> I32:
+def active_apps(status: I32, domain: int) -> I32:
     """Indices of the apps that are declared in a domain now, in order."""
-    there = (known[0, ACTIVE] == 1) & (known[0, DOMAIN] == domain)
+    there = (status[0, ACTIVE] == 1) & (status[0, DOMAIN] == domain)
     indices: I32 = np.flatnonzero(there).astype(np.int32)
     return indices
 
@@ -79,12 +79,12 @@ def declarations(
     trace_id: str = "",
 ) -> list[AppDeclared]:
     """Some apps as their owners declare them now; one that is gone is declared removed."""
-    known = world.state.known[0]
+    status = world.state.status[0]
     return [
         AppDeclared(
             trace_id=trace_id,
             app=names[app],
-            domain=world.cluster.domain_names[int(known[DOMAIN, app])],
+            domain=world.cluster.domain_names[int(status[DOMAIN, app])],
             ordinal=app,
             tier=int(inventory.tier[app]),
             min_replicas=int(inventory.min_replicas[app]),
@@ -92,7 +92,7 @@ def declarations(
             latency_target_s=_finite(float(inventory.latency_target[app])),
             saturation=float(inventory.saturation[app]),
             request_mix=_mix(inventory.request_mix[app]),
-            removed=bool(known[ACTIVE, app] == 0),
+            removed=bool(status[ACTIVE, app] == 0),
         )
         for app in apps
     ]
@@ -128,7 +128,7 @@ def _unique(name: str, earlier: int) -> str:
     return name if earlier == 0 else f"{name}-{earlier + 1}"
 
 
-def backfill(world: World, known: I32, axis: Axis) -> list[DemandBackfilled]:
+def backfill(world: World, status: I32, axis: Axis) -> list[DemandBackfilled]:
     """The minutes of the 14 days before tick 0, per domain; `known` is that of tick 0.
 
     They come from the forecaster's own function, for a scenario that touches every minute of the
@@ -138,7 +138,7 @@ def backfill(world: World, known: I32, axis: Axis) -> list[DemandBackfilled]:
     whole_day = copy.copy(world)
     ticks = DAY_MINUTES * 60 // world.cluster.tick_seconds
     whole_day.timeline = world.timeline._replace(total_ticks=ticks)
-    whole_day.state = world.state._replace(known=known)
+    whole_day.state = world.state._replace(status=status)
     past = past_of(whole_day)
     days = past.days[0].reshape(past.days.shape[1], -1)
     minutes = np.concatenate([days, past.recent[0]], axis=1)
@@ -156,7 +156,7 @@ def samples(
 ) -> list[MetricsSampled]:
     """A batch per domain with all of its apps; a domain without apps has an empty one."""
     return [
-        _batch(name, active_apps(seen.known, place), seen, names, stamp, source)
+        _batch(name, active_apps(seen.status, place), seen, names, stamp, source)
         for place, name in enumerate(world.cluster.domain_names)
     ]
 
@@ -167,7 +167,7 @@ def _batch(
     columns: dict[str, Any] = {}
     columns |= measured_columns(seen.measured[:, :, apps], seen.missing[:, apps])
     for row, name in enumerate(PODS, DOMAIN + 1):
-        columns[name] = seen.known[0, row, apps].tolist()
+        columns[name] = seen.status[0, row, apps].tolist()
     return MetricsSampled(
         **stamp._asdict(),
         domain=domain,

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64, I32
-from models.sim.state import (
+from models.cluster.arrays import F64, I32
+from models.cluster.observation import (
     ACTIVE,
     CPU,
     CPU_REQUEST,
@@ -28,9 +28,9 @@ from models.sim.state import (
     REPLICAS,
     RESTARTS,
     RPS,
-    SAMPLE_RING,
     STARTING,
 )
+from models.sim.state import SAMPLE_RING
 from services.simcluster.cluster import SimulatedCluster
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -76,12 +76,12 @@ class Exporter:
         return "".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        known = self._cluster.world.state.known[0]
-        there = known[ACTIVE] == 1
+        status = self._cluster.world.state.status[0]
+        there = status[ACTIVE] == 1
         heard = there & (self._cluster.seen().missing[0] == 0)
-        namespaces = self._namespaces(known)
+        namespaces = self._namespaces(status)
         described = ""
-        for series in self._series(known):
+        for series in self._series(status):
             if series.name != described:
                 described = series.name
                 yield f"# HELP {series.name} {series.about}\n# TYPE {series.name} {series.kind}\n"
@@ -91,14 +91,14 @@ class Exporter:
                 yield f"{series.name}{{{names}{series.labels}}} {values[app]!r}\n"
         yield from self._pool_lines()
 
-    def _namespaces(self, known: I32) -> list[str]:
+    def _namespaces(self, status: I32) -> list[str]:
         domains = self._cluster.world.cluster.domain_names
-        return [f'namespace="{domains[domain]}"' for domain in known[DOMAIN].tolist()]
+        return [f'namespace="{domains[domain]}"' for domain in status[DOMAIN].tolist()]
 
-    def _series(self, known: I32) -> Iterator[_Series]:
+    def _series(self, status: I32) -> Iterator[_Series]:
         yield from self._traffic()
         yield from self._use()
-        yield from _pods(known.astype(np.float64))
+        yield from _pods(status.astype(np.float64))
 
     def _traffic(self) -> Iterator[_Series]:
         name, about = "http_requests_total", "Requests that arrived, by status"
@@ -137,24 +137,24 @@ class Exporter:
                 yield f'{metric}{{pool="{pool.pool}"}} {getattr(pool, name)}\n'
 
 
-def _pods(known: F64) -> Iterator[_Series]:
+def _pods(status: F64) -> Iterator[_Series]:
     """What the API server answers."""
     gauges = (
-        ("kube_deployment_spec_replicas", "Pods wanted", known[REPLICAS]),
-        ("kube_deployment_status_replicas_ready", "Ready pods", known[READY]),
+        ("kube_deployment_spec_replicas", "Pods wanted", status[REPLICAS]),
+        ("kube_deployment_status_replicas_ready", "Ready pods", status[READY]),
         (
             "kube_deployment_status_replicas_unavailable",
             "Pods that are not ready",
-            known[STARTING] + known[PENDING],
+            status[STARTING] + status[PENDING],
         ),
     )
     for name, about, values in gauges:
         yield _Series(name, "gauge", about, values, measured=False, app_label="deployment")
     name, about = "kube_pod_status_unschedulable", "Pods without a node"
-    yield _Series(name, "gauge", about, known[PENDING], measured=False)
+    yield _Series(name, "gauge", about, status[PENDING], measured=False)
     name, about = "kube_pod_container_resource_requests", "Requested by one pod"
-    cpu, memory = known[CPU_REQUEST] / 1000.0, known[MEMORY_REQUEST] * MIB
+    cpu, memory = status[CPU_REQUEST] / 1000.0, status[MEMORY_REQUEST] * MIB
     yield _Series(name, "gauge", about, cpu, False, ',resource="cpu",unit="core"')
     yield _Series(name, "gauge", about, memory, False, ',resource="memory",unit="byte"')
     name, about = "kube_pod_container_status_restarts_total", "Container restarts"
-    yield _Series(name, "counter", about, known[RESTARTS], False)
+    yield _Series(name, "counter", about, status[RESTARTS], False)

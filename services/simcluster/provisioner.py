@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from models.sim.plan import Plan
+from models.cluster.plan import Plan
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 
 Answer = Literal["accepted", "repeat", "superseded", "expired", "unknown"]

@@ -5,13 +5,13 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from models.cluster.observation import Observation
+from models.cluster.plan import Plan
 from models.control.run import blind_decreases, without_sample
-from models.sim.observe import Observation
 from models.sim.outcome.failures import FailureWatch, setting_of
 from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recorder
 from models.sim.outcome.results import Decisions, Result, summarise
-from models.sim.plan import Plan
 from models.sim.world import World
 
 CONTROLLER: Final = "services"

@@ -133,10 +133,10 @@ class Target:
         arrived_tick: int,
     ) -> Entry:
         before = after = self._before(change.app, present)
-        known = tick > newest.tick or (
+        fresh = tick > newest.tick or (
             tick == newest.tick and change.decision_id in newest.decisions
         )
-        outcome = self._judge(change, present, superseded=not known)
+        outcome = self._judge(change, present, superseded=not fresh)
         if before is not None and outcome == "applied":
             after = change.asked_of(before)
             self._stored[change.app] = Stored(change.decision_id, after)

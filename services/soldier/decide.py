@@ -11,16 +11,16 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, STATUS
+from models.cluster.plan import Plan, empty_plan
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.report import Report
 from models.control.heuristic.sensing import Sensed
 from models.control.heuristic.soldiers import Soldiers
 from models.control.heuristic.squad import SoldiersState
 from models.features.table import APP
-from models.sim.apps import I32
 from models.sim.describe.config import Cluster
-from models.sim.plan import Plan, empty_plan
-from models.sim.state import CPU_REQUEST, KNOWN, MEMORY_REQUEST, REPLICAS
 from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
@@ -29,7 +29,7 @@ from schemas.scale_planned import ScalePlanned, Sums
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
-from services._kit.frames import REASONS, abridged, feature_rows, known_rows, row
+from services._kit.frames import REASONS, abridged, feature_rows, row, status_rows
 from services._kit.handler import Handler, Step
 from services._kit.identity import POLICY, decision_id
 from services._kit.roster import PerDomain, Roster
@@ -83,11 +83,11 @@ class SoldierHandler(Handler[SoldierState]):
     def prepare(self) -> None:
         """Let the kernels be compiled: without apps it takes as long as with them."""
         soldiers, tick = self._soldiers.without_apps(), np.zeros(1, np.int32)
-        known, row = np.zeros((1, KNOWN, 0), np.int32), np.zeros((1, 0), np.float32)
+        status, row = np.zeros((1, STATUS, 0), np.int32), np.zeros((1, 0), np.float32)
         sensed = Sensed(np.zeros((1, APP.width, 0), np.float32), row, row)
         plan = empty_plan(1, 0, len(self._roster.pools))
         briefing = briefing_of(None, self._roster)
-        soldiers.step(tick, known, sensed, briefing, soldiers.start(known), plan)
+        soldiers.step(tick, status, sensed, briefing, soldiers.start(status), plan)
 
     def start(self, key: str) -> SoldierState:
         """Nothing seen, nothing granted yet."""
@@ -140,7 +140,7 @@ class SoldierHandler(Handler[SoldierState]):
         squad = None
         if "squad" in values:
             # Only the form counts: the inventory is not read yet.
-            like = self._soldiers.without_apps().start(np.zeros((1, KNOWN, 0), np.int32))
+            like = self._soldiers.without_apps().start(np.zeros((1, STATUS, 0), np.int32))
             squad = rebuild(like, values["squad"], _WHOLE)
         return SoldierState(
             domain=key,
@@ -182,23 +182,23 @@ class SoldierHandler(Handler[SoldierState]):
         if not self._roster.knows(names):
             # Declared later than it is measured, or never: without bounds nothing can be planned.
             return replace(state, closed=frame.tick, waiting=None, since=None), []
-        known = known_rows(frame.pods, place)
-        squad = self._squad(names, known, state)
+        status = status_rows(frame.pods, place)
+        squad = self._squad(names, status, state)
         plan = empty_plan(1, len(names), len(self._roster.pools))
         sensed = Sensed(feature_rows(frame), row(frame.load), row(frame.usual))
         tick = np.array([frame.tick], np.int32)
         budget = binding(frame.tick, state.budgets)
         report = self._soldiers.of(frame.domain, names).step(
-            tick, known, sensed, briefing_of(budget, self._roster), squad, plan
+            tick, status, sensed, briefing_of(budget, self._roster), squad, plan
         )
-        planned = _planned(frame, known, plan, report, squad, place, budget)
+        planned = _planned(frame, status, plan, report, squad, place, budget)
         state = replace(state, closed=frame.tick, names=names, squad=squad, waiting=None)
         return self._record(planned, frame, state)
 
-    def _squad(self, names: tuple[str, ...], known: I32, state: SoldierState) -> SoldiersState:
+    def _squad(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:
         if state.squad is not None and names == state.names:
             return state.squad
-        fresh = self._soldiers.of(state.domain, names).start(known)
+        fresh = self._soldiers.of(state.domain, names).start(status)
         if state.squad is None:
             return fresh
         return refit(state.squad, fresh, state.names, names, _WHOLE)
@@ -218,14 +218,14 @@ class SoldierHandler(Handler[SoldierState]):
 
 def _planned(
     frame: DomainObserved,
-    known: I32,
+    status: I32,
     plan: Plan,
     report: Report,
     squad: SoldiersState,
     place: int,
     budget: BudgetGranted | None,
 ) -> ScalePlanned:
-    before = {name: known[0, at] for name, at in _BEFORE.items()}
+    before = {name: status[0, at] for name, at in _BEFORE.items()}
     after = {"replicas": plan.replicas[0], "cpu_request": plan.cpu[0]}
     after["memory_request"] = plan.memory[0]
     changed = np.any([after[name] != before[name] for name in after], axis=0)

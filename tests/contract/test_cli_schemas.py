@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas import generate
 from services.cli import schemas
 from services.cli.schemas_speed import frame

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import provision
 
 

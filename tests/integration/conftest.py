@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli import prometheus_server
 from services.cli.kafka import client, cluster, processes, provision, reconcile
 from services.cli.kafka.client import Running

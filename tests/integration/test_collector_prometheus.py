@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 
+from models.cluster.observation import CPU, REPLICAS, RPS
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import MetricsOutage, Target
 from models.sim.describe.scenario import Scenario
-from models.sim.state import CPU, REPLICAS, RPS, SAMPLE_RING
+from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED
@@ -142,7 +143,7 @@ def test_a_real_prometheus_says_what_the_world_says_and_silence_is_null(
             assert 0.75 * low - 0.01 <= value <= 1.3 * high + 0.01, (name, app, low, value, high)
     assert all(None not in column(before, name).values() for name in MEASURED if name != "errors")
     replicas = column(before, "replicas")
-    assert [replicas[app] for app in names] == world.state.known[0, REPLICAS].tolist()
+    assert [replicas[app] for app in names] == world.state.status[0, REPLICAS].tolist()
     blind = {app for app in names if app.startswith(BLIND)}
     for name in ("rps", "cpu_cores", "memory_gib", "latency_p99_s"):
         silent = {app for app, value in column(during, name).items() if value is None}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli import prometheus_server
 
 FOLDER = Path(__file__).parents[2] / "infra/prometheus"

@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import cluster, command, provision
 from services.cli.kafka.client import Running
 

@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import administration, client, reconcile, security
 from services.cli.kafka.acls import Permission, app_id
 from services.cli.kafka.client import Running

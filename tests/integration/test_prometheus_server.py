@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli import prometheus_server
 from services.cli.kafka import processes
 from services.cli.prometheus_server import Server

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from models.cluster.arrays import F32
 from models.environments.app import AppEnv
 from models.environments.commander import CommanderEnv
 from models.environments.environment import Environment
 from models.environments.soldier import SoldierEnv
-from models.sim.apps import F32
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Target, Traffic
 from models.sim.describe.scenario import Scenario

@@ -4,34 +4,35 @@ from typing import Any
 
 import numpy as np
 
-from models.features.encode import Encoder
-from models.features.memory import FeatureState
-from models.features.normalise import Features, normalise
-from models.features.table import APP
-from models.sim.describe.config import load_cluster, with_apps
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.population.generate import generate
-from models.sim.state import (
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
     ACTIVE,
     CPU,
     CPU_REQUEST,
     ERRORS,
-    KNOWN,
     MEMORY,
     MEMORY_REQUEST,
     P50,
     P99,
     PENDING,
     PODS,
+    POOL_STATUS,
     READY,
     REPLICAS,
     RPS,
     SAMPLES,
     STARTING,
+    STATUS,
     THROUGHPUT,
+    Observation,
 )
-from models.sim.state import DOMAIN as DOMAIN_ROW
+from models.cluster.observation import DOMAIN as DOMAIN_ROW
+from models.features.encode import Encoder
+from models.features.memory import FeatureState
+from models.features.normalise import Features, normalise
+from models.features.table import APP
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.population.generate import generate
 
 CLUSTER_FILE = with_apps(load_cluster(), 60)
 POPULATION = generate(CLUSTER_FILE)
@@ -54,35 +55,35 @@ def observation(rng: np.random.Generator, environments: int, tick: int = 1) -> O
     measured[:, CPU] = replicas * apps.cpu_request * rng.random(shape)
     measured[:, MEMORY] = replicas * apps.memory_request * 0.6
     measured[:, PODS] = replicas
-    known = np.zeros((environments, KNOWN, APPS), np.int32)
-    known[:, ACTIVE] = 1
-    known[:, DOMAIN_ROW] = INVENTORY.domain
-    known[:, REPLICAS] = known[:, READY] = replicas
-    known[:, CPU_REQUEST] = 1000 * apps.cpu_request
-    known[:, MEMORY_REQUEST] = 1024 * apps.memory_request
-    known[:, STARTING] = rng.integers(0, 4, shape)
-    known[:, PENDING] = rng.integers(0, 3, shape)
-    pool = np.zeros((environments, POOLS), SEEN_POOL)
+    status = np.zeros((environments, STATUS, APPS), np.int32)
+    status[:, ACTIVE] = 1
+    status[:, DOMAIN_ROW] = INVENTORY.domain
+    status[:, REPLICAS] = status[:, READY] = replicas
+    status[:, CPU_REQUEST] = 1000 * apps.cpu_request
+    status[:, MEMORY_REQUEST] = 1024 * apps.memory_request
+    status[:, STARTING] = rng.integers(0, 4, shape)
+    status[:, PENDING] = rng.integers(0, 3, shape)
+    pool = np.zeros((environments, POOLS), POOL_STATUS)
     pool["ready"], pool["coming"], pool["free_cpu"], pool["free_memory"] = 40, 2, 300, 900
     return Observation(
         tick=np.full(environments, tick, np.int32),
         measured=measured,
         missing=np.zeros(shape, np.int8),
-        known=sealed(known),
+        status=sealed(status),
         pool=pool,
     )
 
 
-def sealed(known: Any) -> Any:
-    known.flags.writeable = False
-    return known
+def sealed(status: Any) -> Any:
+    status.flags.writeable = False
+    return status
 
 
 def with_known(seen: Observation, rows: dict[int, Any]) -> Observation:
-    known = seen.known.copy()
+    status = seen.status.copy()
     for row, values in rows.items():
-        known[:, row] = values
-    return seen._replace(known=sealed(known))
+        status[:, row] = values
+    return seen._replace(status=sealed(status))
 
 
 def garbage(rng: np.random.Generator, environments: int, tick: int) -> Observation:
@@ -92,8 +93,8 @@ def garbage(rng: np.random.Generator, environments: int, tick: int) -> Observati
     measured = np.where(
         rng.random(sane.measured.shape) < 0.3, rng.choice(odd, sane.measured.shape), sane.measured
     )
-    wild = rng.integers(-(2**31), 2**31 - 1, sane.known.shape, np.int32)
-    known = np.where(rng.random(sane.known.shape) < 0.3, wild, sane.known)
+    wild = rng.integers(-(2**31), 2**31 - 1, sane.status.shape, np.int32)
+    status = np.where(rng.random(sane.status.shape) < 0.3, wild, sane.status)
     pool = sane.pool.copy()
     pool["free_cpu"] = rng.choice(odd, pool.shape)
     pool["free_memory"] = rng.choice(odd, pool.shape)
@@ -103,7 +104,7 @@ def garbage(rng: np.random.Generator, environments: int, tick: int) -> Observati
         tick=rng.integers(-(2**31), 2**31 - 1, environments, np.int32),
         measured=measured.astype(np.float32),
         missing=rng.integers(-1, 3, sane.missing.shape).astype(np.int8),
-        known=sealed(known.astype(np.int32)),
+        status=sealed(status.astype(np.int32)),
         pool=pool,
     )
 

@@ -2,13 +2,23 @@
 
 import numpy as np
 
+from models.cluster.arrays import F32
+from models.cluster.observation import (
+    ACTIVE,
+    DOMAIN,
+    MEMORY,
+    PODS,
+    POOL_STATUS,
+    READY,
+    RPS,
+    SAMPLES,
+    STATUS,
+    Observation,
+)
 from models.forecaster.past import DAYS, LEAD_MIN, Past
-from models.sim.apps import F32
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.observe import SEEN_POOL, Observation
 from models.sim.population.generate import generate
-from models.sim.state import ACTIVE, DOMAIN, KNOWN, MEMORY, PODS, READY, RPS, SAMPLES
 from models.sim.world import World
 
 CLUSTER = with_apps(load_cluster(), 40)
@@ -44,14 +54,14 @@ def seen(tick: int, rps: F32, pods: int = 2) -> Observation:
     measured[:, RPS] = rps
     measured[:, MEMORY] = 1.0
     measured[:, PODS] = pods
-    known = np.zeros((environments, KNOWN, apps), np.int32)
-    known[:, ACTIVE] = 1
-    known[:, DOMAIN] = np.arange(apps)
-    known[:, READY] = pods
+    status = np.zeros((environments, STATUS, apps), np.int32)
+    status[:, ACTIVE] = 1
+    status[:, DOMAIN] = np.arange(apps)
+    status[:, READY] = pods
     return Observation(
         tick=np.full(environments, tick, np.int32),
         measured=measured,
         missing=np.zeros((environments, apps), np.int8),
-        known=known,
-        pool=np.zeros((environments, 1), SEEN_POOL),
+        status=status,
+        pool=np.zeros((environments, 1), POOL_STATUS),
     )

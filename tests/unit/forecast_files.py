@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from models.cluster.arrays import F64
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.learned.session import Said
 from models.forecaster.port import HORIZONS_MIN
-from models.sim.apps import F64
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 

@@ -5,33 +5,34 @@ import copy
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.inventory import declare
+from models.cluster.observation import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY,
+    MEMORY_REQUEST,
+    P50,
+    P99,
+    PODS,
+    POOL_STATUS,
+    READY,
+    REPLICAS,
+    RPS,
+    SAMPLES,
+    STATUS,
+    THROUGHPUT,
+    Observation,
+)
+from models.cluster.plan import Plan
 from models.control.heuristic.controller import Heuristic, HeuristicState
 from models.control.heuristic.parameters import Parameters, Parts
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Event, Target, Traffic
 from models.sim.describe.scenario import Scenario
-from models.sim.inventory import declare
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.plan import Plan
 from models.sim.population.generate import generate
-from models.sim.state import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    DOMAIN,
-    KNOWN,
-    MEMORY,
-    MEMORY_REQUEST,
-    P50,
-    P99,
-    PODS,
-    READY,
-    REPLICAS,
-    RPS,
-    SAMPLES,
-    THROUGHPUT,
-)
 from models.sim.world import World
 
 CLUSTER = with_apps(load_cluster(), 40)
@@ -54,30 +55,30 @@ class Plant:
     def __init__(self, work: float = 9.0, nodes: int = 5) -> None:
         self.work = np.full(APPS, work, np.float32)
         """Pods that would be fully used."""
-        self.known = np.zeros((1, KNOWN, APPS), np.int32)
-        self.known[:, ACTIVE], self.known[:, DOMAIN] = 1, INVENTORY.domain
-        self.known[:, CPU_REQUEST], self.known[:, MEMORY_REQUEST] = 1000, 1024
-        self.known[:, REPLICAS] = self.known[:, READY] = 20
+        self.status = np.zeros((1, STATUS, APPS), np.int32)
+        self.status[:, ACTIVE], self.status[:, DOMAIN] = 1, INVENTORY.domain
+        self.status[:, CPU_REQUEST], self.status[:, MEMORY_REQUEST] = 1000, 1024
+        self.status[:, REPLICAS] = self.status[:, READY] = 20
         self.missing = np.zeros((1, APPS), np.int8)
-        self.pool = np.zeros((1, POOLS), SEEN_POOL)
+        self.pool = np.zeros((1, POOLS), POOL_STATUS)
         self.pool["ready"], self.pool["quota"] = nodes, 2 * nodes
         self.broken = np.zeros(APPS, np.bool_)
         self.tick = 0
 
     def seen(self) -> Observation:
         measured = np.zeros((1, SAMPLES, APPS), np.float32)
-        pods = self.known[:, READY]
+        pods = self.status[:, READY]
         measured[:, RPS] = measured[:, THROUGHPUT] = 100 * self.work
         measured[:, P50], measured[:, P99] = 0.001, 0.002
         measured[:, CPU] = np.minimum(self.work, pods) * INVENTORY.saturation
         measured[:, MEMORY], measured[:, PODS] = 0.5 * pods, pods
         measured[:, :, self.broken] = np.nan
         tick = np.full(1, self.tick, np.int32)
-        return Observation(tick, measured, self.missing, self.known.copy(), self.pool)
+        return Observation(tick, measured, self.missing, self.status.copy(), self.pool)
 
     def takes(self, plan: Plan) -> None:
-        self.known[:, REPLICAS] = self.known[:, READY] = plan.replicas
-        self.known[:, CPU_REQUEST], self.known[:, MEMORY_REQUEST] = plan.cpu, plan.memory
+        self.status[:, REPLICAS] = self.status[:, READY] = plan.replicas
+        self.status[:, CPU_REQUEST], self.status[:, MEMORY_REQUEST] = plan.cpu, plan.memory
         self.tick += 1
 
     def runs(

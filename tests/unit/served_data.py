@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.answer import Model
 from models.forecaster.learned.corrector import Artefact
@@ -13,7 +14,6 @@ from models.forecaster.learned.memory import DEFAULTS, Settings
 from models.forecaster.learned.record import Row
 from models.forecaster.learned.session import Said
 from models.forecaster.port import HORIZONS_MIN, Forecast
-from models.sim.apps import F32, F64
 from tests.unit.forecast_data import USUAL, level_past, seen
 
 TICK_S = 60

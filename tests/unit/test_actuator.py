@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.plan import Reason
 from models.control.actuator import overruns_of
 from models.control.projection import hold_of
 from models.control.replicas import enforce
@@ -20,8 +22,6 @@ from models.control.restraint import (
     take_turns,
     workspace,
 )
-from models.sim.apps import F32, F64, I32
-from models.sim.plan import Reason
 
 TICK_S = 10
 WINDOW = BLAST_WINDOW_S // TICK_S

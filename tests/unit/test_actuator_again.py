@@ -8,24 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.actuator import Actuator
-from models.control.budget import Budget, allowed
-from models.control.heuristic.briefing import no_briefing
-from models.control.restraint import NOBODY, Restraint, take_turns, workspace
-from models.sim.accounting import I64
-from models.sim.apps import F32, F64, I32
-from models.sim.inventory import only_domain
-from models.sim.plan import Plan, Reason, empty_plan
-from models.sim.state import (
+from models.cluster.arrays import F32, F64, I32, I64
+from models.cluster.inventory import only_domain
+from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
     DOMAIN,
-    KNOWN,
     MEMORY_REQUEST,
     PENDING,
     READY,
     REPLICAS,
+    STATUS,
 )
+from models.cluster.plan import Plan, Reason, empty_plan
+from models.control.actuator import Actuator
+from models.control.budget import Budget, allowed
+from models.control.heuristic.briefing import no_briefing
+from models.control.restraint import NOBODY, Restraint, take_turns, workspace
 from tests.unit.heuristic_data import APPS, DOMAINS, INVENTORY, POOLS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -36,7 +35,7 @@ class Moment(NamedTuple):
     """Anything that an actuator may be asked, with any memory."""
 
     tick: I32
-    known: I32
+    status: I32
     missing: F32
     load: F32
     budget: Budget
@@ -52,7 +51,7 @@ class Moment(NamedTuple):
     def of(self, members: I64) -> "Moment":
         """What a process of these apps would be asked."""
         return self._replace(
-            known=np.take(self.known, members, axis=-1),
+            status=np.take(self.status, members, axis=-1),
             missing=np.take(self.missing, members, axis=-1),
             load=np.take(self.load, members, axis=-1),
             restraint=self.restraint._replace(
@@ -88,36 +87,36 @@ def budget_of(cores: F64, memory: F64, rng: np.random.Generator, tick: int) -> B
 def some(seed: int) -> Moment:
     rng = np.random.default_rng(seed)
     tick = int(rng.integers(0, 1000))
-    known = np.zeros((1, KNOWN, APPS), np.int32)
-    known[:, ACTIVE] = rng.random(APPS) < 0.9
-    known[:, DOMAIN] = rng.permutation(INVENTORY.domain)
-    known[:, REPLICAS] = rng.integers(0, 420, APPS)
-    known[:, READY] = known[:, REPLICAS] * rng.choice([0.0, 0.5, 1.0, 1.1], APPS)
-    known[:, PENDING] = known[:, REPLICAS] * rng.choice([0.0, 0.0, 0.5], APPS)
-    known[:, CPU_REQUEST] = rng.choice([250, 1000, 1500], APPS)
-    known[:, MEMORY_REQUEST] = rng.choice([512, 2048, 8192], APPS)
-    now = known[:, REPLICAS]
-    held = np.bincount(known[0, DOMAIN], now[0] * known[0, CPU_REQUEST], DOMAINS) / 1000
-    memory = np.bincount(known[0, DOMAIN], now[0] * known[0, MEMORY_REQUEST], DOMAINS) / 1024
+    status = np.zeros((1, STATUS, APPS), np.int32)
+    status[:, ACTIVE] = rng.random(APPS) < 0.9
+    status[:, DOMAIN] = rng.permutation(INVENTORY.domain)
+    status[:, REPLICAS] = rng.integers(0, 420, APPS)
+    status[:, READY] = status[:, REPLICAS] * rng.choice([0.0, 0.5, 1.0, 1.1], APPS)
+    status[:, PENDING] = status[:, REPLICAS] * rng.choice([0.0, 0.0, 0.5], APPS)
+    status[:, CPU_REQUEST] = rng.choice([250, 1000, 1500], APPS)
+    status[:, MEMORY_REQUEST] = rng.choice([512, 2048, 8192], APPS)
+    now = status[:, REPLICAS]
+    held = np.bincount(status[0, DOMAIN], now[0] * status[0, CPU_REQUEST], DOMAINS) / 1000
+    memory = np.bincount(status[0, DOMAIN], now[0] * status[0, MEMORY_REQUEST], DOMAINS) / 1024
     shares = rng.choice([0.0, 0.8, 0.95, 1.0, 1.2, 3.0], (2, DOMAINS))
     replicas = (now * rng.choice([0.0, 0.9, 1.0, 1.0, 1.2, 3.0], APPS)).astype(np.int32)
     return Moment(
         tick=np.full(1, tick, np.int32),
-        known=known,
+        status=status,
         missing=(rng.random((1, APPS)) < 0.2).astype(np.float32),
         load=(now * rng.uniform(0, 2, APPS)).astype(np.float32),
         budget=budget_of(held * shares[0], memory * shares[1], rng, tick),
         restraint=Restraint(
             rested=(tick + rng.integers(-20, 20, (1, APPS))).astype(np.int32),
             decreased=rng.choice([0.0, 5000.0, 1e6], (1, 6, DOMAINS)),
-            sizing=(known[:, [CPU_REQUEST, MEMORY_REQUEST]] * rng.choice([1, 2], APPS)).astype(
+            sizing=(status[:, [CPU_REQUEST, MEMORY_REQUEST]] * rng.choice([1, 2], APPS)).astype(
                 np.int32
             ),
         ),
         plan=planned(
             replicas,
-            (known[:, CPU_REQUEST] * rng.choice([0.5, 1, 1, 1.5], APPS)).astype(np.int32),
-            (known[:, MEMORY_REQUEST] * rng.choice([0.5, 1, 1, 1.25], APPS)).astype(np.int32),
+            (status[:, CPU_REQUEST] * rng.choice([0.5, 1, 1, 1.5], APPS)).astype(np.int32),
+            (status[:, MEMORY_REQUEST] * rng.choice([0.5, 1, 1, 1.25], APPS)).astype(np.int32),
             rng.choice([int(reason) for reason in Reason], (1, APPS)).astype(np.int32),
         ),
     )
@@ -145,7 +144,7 @@ def test_what_was_enforced_passes_again_with_an_equal_memory(moment: Moment) -> 
 def test_no_plan_grows_a_domain_beyond_cores_or_memory(moment: Moment) -> None:
     overruns = Actuator(INVENTORY).step(*copy.deepcopy(moment))
     assert overruns.tolist() == [0]
-    now, before = moment.enforced().plan, moment.known[0]
+    now, before = moment.enforced().plan, moment.status[0]
     domain, live = before[DOMAIN], before[ACTIVE]
     most = allowed(moment.budget, moment.tick)[0]
     for row, size in enumerate((CPU_REQUEST, MEMORY_REQUEST)):
@@ -159,27 +158,27 @@ def test_no_plan_grows_a_domain_beyond_cores_or_memory(moment: Moment) -> None:
 @often
 @given(moments)
 def test_missing_data_shrinks_nothing_in_any_dimension(moment: Moment) -> None:
-    plan, known = moment.enforced().plan, moment.known
+    plan, status = moment.enforced().plan, moment.status
     unseen = moment.missing > 0
-    assert (plan.replicas >= known[:, REPLICAS])[unseen].all()
-    assert (plan.cpu >= known[:, CPU_REQUEST])[unseen].all()
-    assert (plan.memory >= known[:, MEMORY_REQUEST])[unseen].all()
+    assert (plan.replicas >= status[:, REPLICAS])[unseen].all()
+    assert (plan.cpu >= status[:, CPU_REQUEST])[unseen].all()
+    assert (plan.memory >= status[:, MEMORY_REQUEST])[unseen].all()
 
 
 @often
 @given(moments)
 def test_an_app_that_is_not_declared_is_not_touched(moment: Moment) -> None:
-    plan, known = moment.enforced().plan, moment.known
-    gone = known[:, ACTIVE] == 0
-    assert (plan.replicas == known[:, REPLICAS])[gone].all()
-    assert (plan.cpu == known[:, CPU_REQUEST])[gone].all()
-    assert (plan.memory == known[:, MEMORY_REQUEST])[gone].all()
+    plan, status = moment.enforced().plan, moment.status
+    gone = status[:, ACTIVE] == 0
+    assert (plan.replicas == status[:, REPLICAS])[gone].all()
+    assert (plan.cpu == status[:, CPU_REQUEST])[gone].all()
+    assert (plan.memory == status[:, MEMORY_REQUEST])[gone].all()
 
 
 @often
 @given(moments, st.integers(0, DOMAINS - 1))
 def test_an_actuator_of_one_domain_rules_as_one_of_all(moment: Moment, domain: int) -> None:
-    members = np.flatnonzero(moment.known[0, DOMAIN] == domain)
+    members = np.flatnonzero(moment.status[0, DOMAIN] == domain)
     own = copy.deepcopy(moment.of(members))
     Actuator(only_domain(INVENTORY, members)).step(*own)
     assert same(own.plan, moment.enforced().of(members).plan)
@@ -189,7 +188,7 @@ def test_an_actuator_of_one_domain_rules_as_one_of_all(moment: Moment, domain: i
 @given(moments)
 def test_everybody_who_is_declared_has_a_turn_and_first_ones_change(moment: Moment) -> None:
     work = workspace(DOMAINS, APPS)
-    active, domain = moment.known[0, ACTIVE], moment.known[0, DOMAIN]
+    active, domain = moment.status[0, ACTIVE], moment.status[0, DOMAIN]
     firsts = set()
     for tick in range(30):
         take_turns(active, domain, tick, work)

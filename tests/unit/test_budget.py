@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64, I32
 from models.control.budget import (
     OVERDRAFT,
     Claims,
@@ -15,7 +16,6 @@ from models.control.budget import (
     overdrafts,
     reserve_cores,
 )
-from models.sim.apps import F64, I32
 
 seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=30)

@@ -19,8 +19,8 @@ from models.control.families import FAMILIES, calibrated, family_of
 from models.control.journal import Journal, code_digest
 from models.control.search import Tried, batches, from_unit, latin_hypercube, to_unit
 from models.control.tuned import load_tuned, store_tuned, tuned
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
 from models.sim.world import World
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
 from models.control.catalogue import hpa_of
 from models.control.clairvoyant import clairvoyant_of
 from models.control.clairvoyant.deploys import deploying
@@ -12,7 +13,6 @@ from models.control.run import run
 from models.sim.describe.events import Deploy, Target, Traffic
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result, summarise
-from models.sim.state import CPU_REQUEST, MEMORY_REQUEST
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, world_of
 
@@ -56,8 +56,8 @@ def test_it_resizes_nothing_and_keeps_to_the_bounds() -> None:
     controller, apps = clairvoyant_of(world), world.population.apps
     observation = world.observe(controller.pipeline)
     plan, _ = controller.step(observation, None, None)
-    np.testing.assert_array_equal(plan.cpu, observation.known[:, CPU_REQUEST])
-    np.testing.assert_array_equal(plan.memory, observation.known[:, MEMORY_REQUEST])
+    np.testing.assert_array_equal(plan.cpu, observation.status[:, CPU_REQUEST])
+    np.testing.assert_array_equal(plan.memory, observation.status[:, MEMORY_REQUEST])
     assert (plan.replicas >= apps.min_replicas).all()
     assert (plan.replicas <= apps.max_replicas).all()
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.commands import COMMANDS
 from services.cli.main import EXIT_BAD_INPUT, EXIT_INTERRUPTED, app_of, run
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from models.sim.plan import Reason
+from models.cluster.plan import Reason
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted

@@ -9,7 +9,7 @@ import pytest
 
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.peers import boosted, catalogue
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.main import EXIT_BAD_INPUT, run
 from tests.unit.forecast_files import Told, daily, written
 

@@ -11,7 +11,7 @@ from models.forecaster.learned import correcting, corrector
 from models.forecaster.learned.artefact import CARD, CORRECTOR, NETWORK, SHIPPED
 from models.forecaster.learned.inputs import Inputs, to_log
 from models.forecaster.learned.session import Said
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.main import run
 from tests.unit.test_forecast_encode import days, series
 

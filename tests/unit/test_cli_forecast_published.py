@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.cluster.arrays import F64
 from models.forecaster.published.linear import Repeat, fit_linear
 from models.forecaster.published.protocols import PROTOCOLS, Data, Tally, load, windows
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.forecast import published
 from services.cli.main import EXIT_BAD_INPUT, run
 

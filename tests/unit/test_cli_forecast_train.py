@@ -13,7 +13,7 @@ from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import CURVES, load_artefact
 from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.forecast import train
 from services.cli.main import EXIT_BAD_INPUT, run
 from tests.unit.forecast_files import daily

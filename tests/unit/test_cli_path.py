@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from models.inputs.errors import InputError
 from models.sim.describe.config import load_cluster
-from models.sim.describe.errors import InputError
 from schemas.codec import decode
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.fields import TickEvent

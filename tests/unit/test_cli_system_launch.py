@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli import main
 from services.cli.system import ending, launch, processes, record
 from services.cli.system.overview import overview_of

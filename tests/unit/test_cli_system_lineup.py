@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services._kit.settings import load
 from services.actuator.settings import Settings as ActuatorSettings
 from services.aggregator.settings import Settings as AggregatorSettings

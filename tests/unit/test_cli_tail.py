@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.codec import decode
 from schemas.topics import BY_NAME
 from services._kit.consume import Delivery

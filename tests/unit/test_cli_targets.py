@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli import main, targets
 from services.cli.validate import command
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.sim.apps import F32, I16
+from models.cluster.arrays import F32, I16
 from models.sim.describe.compile import compile_scenario
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Target

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import yaml
 
+from models.inputs.errors import InputError
+from models.inputs.yamlfile import decode, read
 from models.sim.describe.config import DEFAULT_CLUSTER, Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
-from models.sim.describe.yamlfile import decode, read
 
 Step = str | int
 

@@ -5,11 +5,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import (
+    ACTIVE,
+    CPU_REQUEST,
+    POOL_STATUS,
+    READY,
+    SAMPLES,
+    STATUS,
+    Observation,
+)
 from models.control.heuristic.demand import Demand, Gains, gains, start_demand, update_demand
 from models.features.table import APP
-from models.sim.apps import F32, I32
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.state import ACTIVE, CPU_REQUEST, KNOWN, READY, SAMPLES
 
 APPS, TICK_S = 3, 10
 PODS = 10
@@ -21,7 +28,7 @@ class Plant(NamedTuple):
     """Apps of ten pods of one core, as the features show them."""
 
     seen: F32
-    known: I32
+    status: I32
     demand: Demand
     gain: Gains
 
@@ -38,24 +45,24 @@ class Plant(NamedTuple):
         """The load after some ticks of the same, in pods that are fully used."""
         self.shows(saturation, rps, others.get("errors", 0.0), int(others.get("missing", 0)))
         for _ in range(ticks):
-            update_demand(self.demand, self.seen, self.known, self.gain)
+            update_demand(self.demand, self.seen, self.status, self.gain)
         assert (self.demand.load == self.demand.load[0, 0]).all()
         return float(self.demand.load[0, 0])
 
 
 @pytest.fixture
 def plant() -> Plant:
-    known = np.zeros((1, KNOWN, APPS), np.int32)
-    known[:, ACTIVE], known[:, CPU_REQUEST], known[:, READY] = 1, 1000, PODS
+    status = np.zeros((1, STATUS, APPS), np.int32)
+    status[:, ACTIVE], status[:, CPU_REQUEST], status[:, READY] = 1, 1000, PODS
     blank = Observation(
         tick=np.zeros(1, np.int32),
         measured=np.zeros((1, SAMPLES, APPS), np.float32),
         missing=np.zeros((1, APPS), np.int8),
-        known=known,
-        pool=np.zeros((1, 1), SEEN_POOL),
+        status=status,
+        pool=np.zeros((1, 1), POOL_STATUS),
     )
     seen = np.zeros((1, APP.width, APPS), np.float32)
-    return Plant(seen, known, start_demand(blank), gains(0.35, TICK_S))
+    return Plant(seen, status, start_demand(blank), gains(0.35, TICK_S))
 
 
 def test_with_room_the_load_is_what_the_cpu_shows(plant: Plant) -> None:
@@ -90,7 +97,7 @@ def test_a_small_change_is_filtered_and_a_jump_is_not(plant: Plant) -> None:
 def test_a_resized_pod_does_another_share_of_the_work(plant: Plant) -> None:
     before = plant.sees(0.6, 1000.0, ticks=60)
     usual, cost = plant.demand.usual.copy(), plant.demand.cost.copy()
-    plant.known[:, CPU_REQUEST] = 2000
+    plant.status[:, CPU_REQUEST] = 2000
     assert plant.sees(0.3, 1000.0) == pytest.approx(before / 2, rel=1e-3)
     assert plant.demand.usual == pytest.approx(usual / 2, rel=1e-3)
     assert plant.demand.cost == pytest.approx(cost / 2, rel=1e-3)
@@ -99,7 +106,7 @@ def test_a_resized_pod_does_another_share_of_the_work(plant: Plant) -> None:
 
 def test_a_request_of_nothing_rescales_nothing(plant: Plant) -> None:
     before = plant.sees(0.6, 1000.0, ticks=60)
-    plant.known[:, CPU_REQUEST] = 0
+    plant.status[:, CPU_REQUEST] = 0
     assert plant.sees(0.0, 0.0, missing=1) == before
 
 

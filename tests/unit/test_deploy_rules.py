@@ -7,7 +7,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from models.sim.plan import Reason
+from models.cluster.plan import Reason
 from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry

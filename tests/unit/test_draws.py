@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from models.sim.draws import as_normal_32, as_uniform_32, draw_in_row, row_key, stream
 
 ENTITIES = 1500

@@ -12,7 +12,7 @@ from models.environments.commander import CommanderEnv
 from models.environments.environment import SEEDS
 from models.environments.soldier import SoldierEnv
 from models.features.table import APP, CLUSTER, DOMAIN, GROUP, POOL
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from tests.unit.environments_data import KINDS, cluster, make, play, spike
 
 

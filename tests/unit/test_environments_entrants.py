@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from models.cluster.observation import CPU_REQUEST, REPLICAS
 from models.control.catalogue import Contest, Entrant, enter
 from models.control.heuristic.residual import neutral
 from models.environments.app_seat import AppSeat
@@ -18,7 +19,6 @@ from models.environments.seated import Seated
 from models.environments.soldier_seat import SoldierSeat
 from models.sim.accounting import ACTIONS
 from models.sim.outcome.results import Result, summarise
-from models.sim.state import CPU_REQUEST, REPLICAS
 from services.cli import main
 from services.cli.contest import pool
 from tests.unit.environments_data import Always, cluster, make, play, spike
@@ -129,7 +129,7 @@ def test_all_other_apps_have_the_hpa_that_they_always_had() -> None:
         others = np.arange(world.population.apps.domain.size) != 3
         np.testing.assert_array_equal(wanted.replicas[:, others], hpas.replicas[:, others])
         world.step(wanted)
-    assert world.state.known[0, REPLICAS, 3] > 1
+    assert world.state.status[0, REPLICAS, 3] > 1
 
 
 def test_an_app_that_is_not_moved_holds_replicas_and_size() -> None:
@@ -140,9 +140,9 @@ def test_an_app_that_is_not_moved_holds_replicas_and_size() -> None:
     while world.tick < world.timeline.total_ticks:
         plan, state = controller.step(world.observe(controller.pipeline), None, state)
         if world.tick == world.timeline.warmup_ticks:
-            held = world.state.known[0, rows, 0].copy()
+            held = world.state.status[0, rows, 0].copy()
         world.step(plan)
-    np.testing.assert_array_equal(world.state.known[0, rows, 0], held)
+    np.testing.assert_array_equal(world.state.status[0, rows, 0], held)
     assert world.accounts.totals[0, ACTIONS] > 0
 
 

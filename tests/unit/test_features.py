@@ -7,13 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.observation import (
+    ACTIVE,
+    CPU_REQUEST,
+    P99,
+    PENDING,
+    READY,
+    RPS,
+    STARTING,
+    Observation,
+)
+from models.cluster.observation import DOMAIN as DOMAIN_ROW
 from models.features.encode import Encoder
 from models.features.memory import copy_memory
 from models.features.normalise import normalise
 from models.features.table import APP, CALLS, CLUSTER, DOMAIN, GROUP, LEVELS, POOL, markdown
-from models.sim.observe import Observation
-from models.sim.state import ACTIVE, CPU_REQUEST, P99, PENDING, READY, RPS, STARTING
-from models.sim.state import DOMAIN as DOMAIN_ROW
 from tests.unit.features_data import (
     APPS,
     CLUSTER_FILE,
@@ -61,7 +69,7 @@ def test_the_order_of_apps_inside_a_domain_does_not_matter(seed: int) -> None:
     shuffled = [
         seen._replace(
             measured=np.ascontiguousarray(seen.measured[..., order]),
-            known=sealed(np.ascontiguousarray(seen.known[..., order])),
+            status=sealed(np.ascontiguousarray(seen.status[..., order])),
         )
         for seen in ticks
     ]
@@ -81,7 +89,7 @@ def test_environment_seven_of_many_equals_the_same_alone(seed: int) -> None:
     ticks = [garbage(rng, 64, tick) for tick in range(3)]
     alone = [Observation._make(part[7:8].copy() for part in seen) for seen in ticks]
     for seen in alone:
-        seen.known.flags.writeable = False
+        seen.status.flags.writeable = False
     together, single = encoded(*ticks)[0], encoded(*alone)[0]
     for many, one in zip(together, single, strict=True):
         np.testing.assert_array_equal(many[7], one[0])
@@ -124,8 +132,8 @@ def test_quantiles_are_those_of_the_apps(seed: int) -> None:
 def test_held_shares_are_the_requests_of_bound_and_pending_pods() -> None:
     seen = observation(np.random.default_rng(3), 1)
     features, _ = encoded(seen)
-    known = seen.known[0].astype(np.float64)
-    held = (known[READY] + known[STARTING] + known[PENDING]) * known[CPU_REQUEST] / 1000
+    status = seen.status[0].astype(np.float64)
+    held = (status[READY] + status[STARTING] + status[PENDING]) * status[CPU_REQUEST] / 1000
     capacity = float((seen.pool["ready"][0] * INVENTORY.pool_cpu).sum())
     shares = np.bincount(INVENTORY.domain, held, DOMAINS) / capacity
     np.testing.assert_allclose(features.domain[0, :, DOMAIN.at("held_cpu")], shares, rtol=1e-5)

@@ -5,10 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.observation import (
+    ACTIVE,
+    MEMORY,
+    PENDING,
+    PODS,
+    READY,
+    RESTARTS,
+    SAMPLES,
+    STARTING,
+)
 from models.features.encode import Encoder
 from models.features.flight import age_edges
 from models.features.table import AGES, DOMAIN
-from models.sim.state import ACTIVE, MEMORY, PENDING, PODS, READY, RESTARTS, SAMPLES, STARTING
 from tests.unit.features_data import (
     APPS,
     INVENTORY,
@@ -113,7 +122,7 @@ def test_pods_in_flight_by_age_add_up_to_starting_and_pending(seed: int) -> None
         _, memory = encoder.encode_apps(seen, memory)
         assert (memory.flight >= 0).all()
         assert (memory.cohort >= 0).all()
-        in_flight = seen.known[:, STARTING] + seen.known[:, PENDING]
+        in_flight = seen.status[:, STARTING] + seen.status[:, PENDING]
         np.testing.assert_array_equal(memory.flight.sum(axis=1), in_flight)
 
 

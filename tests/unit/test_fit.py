@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.cluster.arrays import F64
+from models.inputs.errors import InputError
 from models.sim.population.fitted import FITTED, Fitted, load_fitted
 
 pytest.importorskip("pyarrow", reason="fitting needs the extra 'fit'")

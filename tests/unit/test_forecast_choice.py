@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
 from models.forecaster.learned.choice import LEARNED, Reason, Settings, State, start, step
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 QUICK: Final = Settings(
     window_min=30.0, margin=0.1, hysteresis=0.05, least_outcomes=20, stay_min=40

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
 from models.forecaster.learned.conformal import Settings, replay, step
 from models.forecaster.learned.coverage import coverage, covered
 from models.forecaster.learned.scores import Pace, State, start
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 MINUTES: Final = 6000
 CHANGE: Final = 3600

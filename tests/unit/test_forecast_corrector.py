@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
 from models.forecaster.learned.corrector import (
     ERRORS,
     Artefact,
@@ -21,8 +22,7 @@ from models.forecaster.learned.corrector import (
     save,
 )
 from models.forecaster.port import MEDIAN
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 WIDTH: Final = 8
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
 from models.forecaster.data.load import load
 from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN
@@ -13,7 +14,6 @@ from models.forecaster.score.outcome import run
 from models.forecaster.score.peers.floors import FLOORS, Floor, last_seen, mean_of_last
 from models.forecaster.score.peers.port import Absent, Fitted
 from models.forecaster.score.windows import Windows, windows
-from models.sim.apps import F64
 
 BESIDE = Path(__file__).parents[3] / "shared" / "traces"
 BY_NAME = {floor.name: floor for floor in FLOORS}

@@ -5,7 +5,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from models.forecaster.data.series import I64, Announced, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.artefact import NETWORK, SHIPPED
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import Inputs, joined
@@ -13,7 +14,6 @@ from models.forecaster.learned.leakage import Encode
 from models.forecaster.learned.shipped import model_of
 from models.forecaster.port import MEDIAN
 from models.forecaster.score.windows import targets
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")

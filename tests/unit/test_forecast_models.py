@@ -13,7 +13,7 @@ from models.forecaster.persistence import persistence
 from models.forecaster.port import HIGH, LOW, MEDIAN, VALID_MIN, Forecast, Forecaster
 from models.forecaster.rule import seasonal_rule
 from models.forecaster.seasonal import seasonal
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, TICK_S, level_past, seen, world_of

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
+from models.cluster.observation import RPS
 from models.forecaster.data.kinds import KINDS
 from models.forecaster.data.months import FIRST_SEED, GAP_MIN, LOST_DAY, lose, months
 from models.forecaster.data.planned import (
@@ -27,13 +29,11 @@ from models.forecaster.data.planned import (
 from models.forecaster.data.recorded import record, source_of
 from models.forecaster.data.series import ALWAYS, Series
 from models.forecaster.past import past_of
-from models.sim.apps import F64
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from models.sim.describe.events import Target, Traffic
 from models.sim.describe.scenario import Scenario
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
-from models.sim.state import RPS
 from models.sim.world import World
 
 CLUSTER = with_apps(load_cluster(), 155)

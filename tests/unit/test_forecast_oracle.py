@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.cluster.observation import ACTIVE, DOMAIN, ERRORS, REPLICAS, RPS
 from models.forecaster.catalogue import noisy_of, oracle_of
 from models.forecaster.future import future_of
 from models.forecaster.noisy import ERRORS as NOISE
@@ -10,7 +11,7 @@ from models.forecaster.oracle import by_domain
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.sim.describe.events import Inventory, Payload, Target, Traffic
 from models.sim.describe.scenario import Scenario
-from models.sim.state import ACTIVE, DOMAIN, ERRORS, PAYLOAD, REPLICAS, RPS, SAMPLE_RING
+from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, POPULATION, world_of
 
@@ -44,7 +45,7 @@ SCENARIO = Scenario(
 def _lived(world: World) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """Requests per second, payload and failing share of every tick, with pods to spare."""
     plan = world.hold()
-    plan.replicas[:] = np.ceil(1.3 * world.state.known[:, REPLICAS])
+    plan.replicas[:] = np.ceil(1.3 * world.state.status[:, REPLICAS])
     arrived, heavier, failing = [], [], []
     while world.tick < world.timeline.total_ticks:
         tick = world.tick
@@ -71,8 +72,8 @@ def test_the_future_is_what_comes_up_to_noise() -> None:
     assert by_app == pytest.approx(1.0, abs=0.05)
     by_tick = (arrived * well[:, None]).sum(axis=2) / (expected * well[:, None]).sum(axis=2)
     assert by_tick == pytest.approx(1.0, abs=0.01)
-    np.testing.assert_array_equal(future.domain[:, ticks - 1], world.state.known[:, DOMAIN])
-    np.testing.assert_array_equal(future.active[:, ticks - 1], world.state.known[:, ACTIVE])
+    np.testing.assert_array_equal(future.domain[:, ticks - 1], world.state.status[:, DOMAIN])
+    np.testing.assert_array_equal(future.active[:, ticks - 1], world.state.status[:, ACTIVE])
 
 
 def test_minutes_of_the_future_are_means_of_its_ticks() -> None:

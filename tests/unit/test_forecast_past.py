@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 
+from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, RPS
 from models.forecaster.minutes import start_minutes, take_in
 from models.forecaster.past import LEAD_MIN, past_of
 from models.sim.describe.timeline import HISTORY_MINUTES
 from models.sim.history import domain_history
-from models.sim.state import ACTIVE, DOMAIN, MEMORY, RPS
 from tests.unit.forecast_data import PER_MINUTE, level_past, seen, world_of
 
 
@@ -85,11 +85,11 @@ def test_apps_count_where_they_belong_and_only_while_declared() -> None:
     minutes = start_minutes(seen(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick in range(1, 7):
         observation = seen(tick, np.array([[10.0, 20.0]], np.float32))
-        observation.known[0, DOMAIN] = 1
+        observation.status[0, DOMAIN] = 1
         take_in(observation, minutes, PER_MINUTE)
     assert minutes.domain[0, :, -1].tolist() == [0.0, 30.0]
     for tick in range(7, 13):
         observation = seen(tick, np.array([[10.0, 20.0]], np.float32))
-        observation.known[0, ACTIVE, 0] = 0
+        observation.status[0, ACTIVE, 0] = 0
         take_in(observation, minutes, PER_MINUTE)
     assert minutes.domain[0, :, -1].tolist() == [0.0, 20.0]

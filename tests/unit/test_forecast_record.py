@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import F32
 from models.forecaster.data.series import UNKNOWN, Announced
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.record import (
@@ -16,7 +17,6 @@ from models.forecaster.learned.record import (
     series_of,
     with_minute,
 )
-from models.sim.apps import F32
 from models.sim.describe.calendar import Announcement
 from models.sim.describe.config import load_cluster
 from tests.unit.forecast_data import CLUSTER

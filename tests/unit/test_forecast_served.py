@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F32
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned import choice
 from models.forecaster.learned.answer import FAILED, NO_NUMBER, SHORT, UNSEEN
@@ -15,7 +16,6 @@ from models.forecaster.learned.corrector import ERRORS, Artefact
 from models.forecaster.learned.forecaster import WARM_MIN
 from models.forecaster.learned.memory import DEFAULTS, Settings
 from models.forecaster.port import HIGH, LOW, MEDIAN, Forecast, Serving
-from models.sim.apps import F32
 from tests.unit.forecast_data import USUAL, level_past, seen
 from tests.unit.served_data import (
     HIDDEN,

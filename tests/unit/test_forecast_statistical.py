@@ -15,7 +15,7 @@ from models.forecaster.score.peers.statistical import (
     quantiles,
 )
 from models.forecaster.score.windows import Windows, windows
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 DAY = 1440
 

@@ -11,7 +11,7 @@ from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.pool import Pool, origins, pools
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 torch = pytest.importorskip("torch", reason="the network needs torch: run `make test-train`")
 

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from models.forecaster.learned import memory
 from models.forecaster.learned.answer import SHORT
 from models.forecaster.learned.artefact import CARD
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from models.sim.describe.timeline import HISTORY_MINUTES
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast

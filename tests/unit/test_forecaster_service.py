@@ -5,8 +5,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.arrays import F32
 from models.forecaster.port import Forecaster
-from models.sim.apps import F32
 from models.sim.describe.timeline import HISTORY_MINUTES
 from schemas.columns import MEASURED
 from schemas.demand_backfilled import DemandBackfilled

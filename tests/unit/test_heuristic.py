@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from models.cluster.observation import ACTIVE, DOMAIN, READY, REPLICAS
+from models.cluster.plan import Plan, Reason
 from models.forecaster.port import Forecast
-from models.sim.plan import Plan, Reason
-from models.sim.state import ACTIVE, DOMAIN, READY, REPLICAS
 from tests.unit.heuristic_data import (
     INVENTORY,
     PER_MINUTE,
@@ -28,17 +28,17 @@ from tests.unit.heuristic_data import (
 def test_a_constant_load_ends_in_doing_nothing() -> None:
     plant, controller, state = settled()
     for _ in range(30 * PER_MINUTE):
-        before = plant.known.copy()
+        before = plant.status.copy()
         plan, state = controller.step(plant.seen(), None, state)
         plant.takes(plan)
-        assert (plant.known == before).all()
+        assert (plant.status == before).all()
         assert (plan.nodes == 0).all()
     assert state.soldiers.overruns.sum() == 0
 
 
 def test_higher_priorities_are_sized_for_less_utilisation() -> None:
     plant, _, _ = settled()
-    pods = plant.known[0, REPLICAS]
+    pods = plant.status[0, REPLICAS]
     by_priority = [pods[INVENTORY.priority[INVENTORY.domain] == own].mean() for own in range(4)]
     assert by_priority == sorted(by_priority, reverse=True)
     assert by_priority[0] > by_priority[3]
@@ -95,7 +95,7 @@ def test_an_expired_forecast_is_ignored() -> None:
 def test_a_phantom_leaves_when_it_is_no_longer_foretold() -> None:
     plant, controller, state = settled()
     highest = INVENTORY.priority[INVENTORY.domain] == 0
-    before = plant.known[0, REPLICAS, highest].sum()
+    before = plant.status[0, REPLICAS, highest].sum()
     raised, state = plant.runs(controller, state, 5 * PER_MINUTE, foretold(plant, 2.5))
     assert raised[-1, highest].sum() > 1.3 * before
     back, _ = plant.runs(controller, state, 60 * PER_MINUTE)
@@ -104,7 +104,7 @@ def test_a_phantom_leaves_when_it_is_no_longer_foretold() -> None:
 
 def test_nodes_are_asked_for_ahead_of_what_is_foretold() -> None:
     plant, controller, state = settled()
-    held = plant.known[0, REPLICAS].sum() / INVENTORY.pool_cpu.mean()
+    held = plant.status[0, REPLICAS].sum() / INVENTORY.pool_cpu.mean()
     plant.pool["ready"] = round(held / POOLS)
     assert one_step(plant, controller, state, foretold(plant, 2.0)).nodes.sum() > 0
 
@@ -122,7 +122,7 @@ def blind(plant: Plant, how: Literal["missing", "nan"]) -> None:
 @pytest.mark.parametrize("how", ["missing", "nan"])
 def test_what_is_not_seen_is_not_lowered(how: Literal["missing", "nan"]) -> None:
     plant, controller, state = settled()
-    before = plant.known[0, REPLICAS].copy()
+    before = plant.status[0, REPLICAS].copy()
     blind(plant, how)
     plant.work *= 0.2
     rows, state = plant.runs(controller, state, 40 * PER_MINUTE)
@@ -134,7 +134,7 @@ def test_what_is_not_seen_is_not_lowered(how: Literal["missing", "nan"]) -> None
 
 def test_traffic_that_breaks_off_does_not_scale_in_at_once() -> None:
     plant, controller, state = settled()
-    before = plant.known[0, REPLICAS].copy()
+    before = plant.status[0, REPLICAS].copy()
     plant.work *= 0.1
     rows, state = plant.runs(controller, state, 8 * PER_MINUTE)
     assert (rows >= before).all()
@@ -144,7 +144,7 @@ def test_traffic_that_breaks_off_does_not_scale_in_at_once() -> None:
 
 def test_a_surge_is_answered_in_the_same_tick() -> None:
     plant, controller, state = settled()
-    before = plant.known[0, REPLICAS].copy()
+    before = plant.status[0, REPLICAS].copy()
     plant.work *= 3
     rows, state = plant.runs(controller, state, 1)
     assert (rows[0] > before).all()
@@ -156,13 +156,13 @@ def test_a_surge_is_answered_in_the_same_tick() -> None:
 
 def test_an_app_that_is_not_declared_is_left_alone() -> None:
     plant, controller, state = settled()
-    before = plant.known[0, REPLICAS].copy()
-    plant.known[:, ACTIVE, ::2] = 0
-    plant.known[:, READY, ::2] = 0
+    before = plant.status[0, REPLICAS].copy()
+    plant.status[:, ACTIVE, ::2] = 0
+    plant.status[:, READY, ::2] = 0
     for _ in range(20 * PER_MINUTE):
         plan, state = controller.step(plant.seen(), None, state)
         plant.takes(plan)
-        plant.known[:, READY, ::2] = 0
+        plant.status[:, READY, ::2] = 0
         assert (plan.replicas[0, ::2] == before[::2]).all()
         assert (plan.cpu[0, ::2] == 1000).all()
 
@@ -174,7 +174,7 @@ def test_an_app_that_is_not_declared_holds_nothing_of_the_budget() -> None:
     grown = []
     for active in (1, 0):
         other, memory = copy.deepcopy(plant), copy.deepcopy(state)
-        other.known[:, ACTIVE, ::2] = active
+        other.status[:, ACTIVE, ::2] = active
         rows, memory = other.runs(controller, memory, 5 * PER_MINUTE)
         assert memory.soldiers.overruns.sum() == 0
         grown.append(int(rows[-1, 1::2].sum()))
@@ -183,7 +183,7 @@ def test_an_app_that_is_not_declared_holds_nothing_of_the_budget() -> None:
 
 def test_an_app_that_moves_counts_where_it_is() -> None:
     plant, controller, state = settled(nodes=2)
-    plant.known[:, DOMAIN] = 0
+    plant.status[:, DOMAIN] = 0
     _, state = plant.runs(controller, state, 5 * PER_MINUTE)
     shared = state.orders.briefing.budget.pool_cores[0, :, -1]
     assert shared[0] > 50

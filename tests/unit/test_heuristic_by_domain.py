@@ -7,6 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.arrays import I64
+from models.cluster.inventory import Inventory, declare, only_domain
+from models.cluster.observation import Observation
+from models.cluster.plan import Plan, Reason, empty_plan
 from models.control.heuristic.briefing import Briefing, no_orders
 from models.control.heuristic.commander import Commander
 from models.control.heuristic.controller import Heuristic
@@ -17,14 +21,10 @@ from models.control.heuristic.soldiers import Soldiers
 from models.features.pools import Seen
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecast
-from models.sim.accounting import I64
 from models.sim.describe.calendar import CalendarEntry
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Event
 from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.inventory import Inventory, declare, only_domain
-from models.sim.observe import Observation
-from models.sim.plan import Plan, Reason, empty_plan
 from models.sim.population.generate import generate
 from models.sim.world import World
 
@@ -55,12 +55,12 @@ def _sooner(thing: T) -> T:
 
 def only(observation: Observation, members: I64) -> Observation:
     """What a service of one domain would be told."""
-    known = np.take(observation.known, members, axis=-1)
-    known.flags.writeable = False
+    status = np.take(observation.status, members, axis=-1)
+    status.flags.writeable = False
     return observation._replace(
         measured=np.take(observation.measured, members, axis=-1),
         missing=np.take(observation.missing, members, axis=-1),
-        known=known,
+        status=status,
     )
 
 
@@ -90,12 +90,12 @@ class Post:
 
     def start(self, observation: Observation) -> None:
         own = only(observation, self.members)
-        self._sensed, self._state = self._sensing.start(own), self._soldier.start(own.known)
+        self._sensed, self._state = self._sensing.start(own), self._soldier.start(own.status)
 
     def step(self, observation: Observation, briefing: Briefing) -> Report:
         own, told = only(observation, self.members), own_part(briefing, self._domain)
         sensed, self._sensed = self._sensing.step(own, self._sensed)
-        return self._soldier.step(own.tick, own.known, sensed, told, self._state, self.plan)
+        return self._soldier.step(own.tick, own.status, sensed, told, self._state, self.plan)
 
 
 class Apart:

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
+from models.cluster.observation import MEMORY_REQUEST, REPLICAS
+from models.cluster.plan import Reason
 from models.control.heuristic.briefing import Orders
 from models.control.heuristic.controller import Heuristic
 from models.control.heuristic.parameters import Parameters, Parts
-from models.sim.apps import F64
-from models.sim.plan import Reason
-from models.sim.state import MEMORY_REQUEST, REPLICAS
 from tests.unit.heuristic_data import (
     APPS,
     INVENTORY,
@@ -74,7 +74,7 @@ def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None
     plant.pool["ready"][0, 2:] = 0, 0, 0, 8  # only P0 has pools of its own
     _, state = plant.runs(controller, controller.start(plant.seen()), 15 * PER_MINUTE)
     priority = INVENTORY.priority[INVENTORY.domain]
-    before = plant.known[0, REPLICAS].copy()
+    before = plant.status[0, REPLICAS].copy()
     plant.work[priority == 0] *= 6
     rows, state = plant.runs(controller, state, 10 * PER_MINUTE)
     assert rows[-1, priority == 3].sum() < before[priority == 3].sum()
@@ -136,7 +136,7 @@ def test_nodes_are_asked_for_in_the_tick_in_which_the_need_is_reported() -> None
 
 def test_when_briefings_stay_away_nothing_grows_and_nothing_is_given_back() -> None:
     plant, controller, state = settled(nodes=20)
-    orders, before = state.orders, plant.known[0, REPLICAS].copy()
+    orders, before = state.orders, plant.status[0, REPLICAS].copy()
     release = np.full_like(orders.briefing.release, 1e3)
     budget = orders.briefing.budget._replace(
         epoch=orders.briefing.budget.epoch + 10**6,
@@ -156,7 +156,7 @@ def test_a_domain_grows_no_further_than_its_memory_reaches() -> None:
     """Pods of four times the memory per core that the nodes have."""
     light, controller, state = settled(nodes=6)
     heavy = copy.deepcopy(light)
-    heavy.known[:, MEMORY_REQUEST] = 12 * 1024
+    heavy.status[:, MEMORY_REQUEST] = 12 * 1024
     held = []
     for plant in (light, heavy):
         plant.work *= 1.6
@@ -168,9 +168,9 @@ def test_a_domain_grows_no_further_than_its_memory_reaches() -> None:
 
 def test_a_domain_of_heavy_pods_is_granted_the_cores_that_go_with_its_memory() -> None:
     plant, controller, state = settled(nodes=60)
-    plant.known[:, MEMORY_REQUEST] = 12 * 1024
+    plant.status[:, MEMORY_REQUEST] = 12 * 1024
     plant.work *= 2
-    before = plant.known[0, REPLICAS].copy()
+    before = plant.status[0, REPLICAS].copy()
     rows, _ = plant.runs(controller, state, 3 * PER_MINUTE)
     assert (rows[-1] > before).all()
 

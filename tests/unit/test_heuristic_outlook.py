@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F64
 from models.control.heuristic.outlook import Outlook, affordable, look_ahead
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
-from models.sim.apps import F64
 
 NOW: F64 = np.array([[100.0]])
 TICK = np.zeros(1, np.int32)

@@ -22,7 +22,7 @@ def test_environments_do_not_know_of_each_other(foreseen: bool) -> None:
         alone = world_of(SPIKE, seeds=(seed,))
         run(alone, heuristic_of(alone), calendar_of(alone) if foreseen else None)
         assert (alone.accounts.totals[0] == together.accounts.totals[place]).all()
-        assert (alone.state.known[0] == together.state.known[place]).all()
+        assert (alone.state.status[0] == together.state.status[place]).all()
 
 
 def test_the_same_seed_brings_the_same_decisions() -> None:
@@ -47,7 +47,7 @@ def test_the_controller_cannot_see_what_is_hidden() -> None:
     world.state.samples[:] *= 3
     world.state.hidden[:] += 1
     world.state.room[:] = 0
-    world.state.known[:] = 1
+    world.state.status[:] = 1
     assert same(controller.step(seen, None, copy.deepcopy(state))[0], before)
 
 

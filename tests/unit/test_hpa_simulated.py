@@ -7,28 +7,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    PENDING,
+    PODS,
+    POOL_STATUS,
+    READY,
+    REPLICAS,
+    SAMPLES,
+    STARTING,
+    STATUS,
+    Observation,
+)
+from models.cluster.plan import Plan, Reason
 from models.control.hpa import Hpa, HpaState
 from models.control.hpa.replica_calculator import Totals, by_utilisation
 from models.control.hpa.settings import Behaviour, Policy, ScalingRules
 from models.control.hpa.simulated import sync_schedule
 from models.sim.describe.config import load_cluster, with_apps
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.plan import Plan, Reason
 from models.sim.population.generate import generate
-from models.sim.state import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    KNOWN,
-    NONE,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    SAMPLES,
-    STARTING,
-)
+from models.sim.state import NONE
 
 APPS = 20
 DUE = sync_schedule(APPS, 10) != NONE
@@ -52,22 +53,22 @@ def declared() -> Inventory:
 
 
 def seen(
-    tick: int = 0, cpu: Any = 6.0, pods: Any = None, missing: Any = 0, **known: Any
+    tick: int = 0, cpu: Any = 6.0, pods: Any = None, missing: Any = 0, **status: Any
 ) -> Observation:
     """Ten ready pods of one core each at 60 %, unless said otherwise."""
-    rows = {"active": 1, "replicas": 10, "request": 1000, "ready": 10, **known}
+    rows = {"active": 1, "replicas": 10, "request": 1000, "ready": 10, **status}
     observation = Observation(
         tick=np.array([tick], np.int32),
         measured=np.zeros((1, SAMPLES, APPS), np.float32),
         missing=np.zeros((1, APPS), np.int8),
-        known=np.zeros((1, KNOWN, APPS), np.int32),
-        pool=np.zeros((1, 1), SEEN_POOL),
+        status=np.zeros((1, STATUS, APPS), np.int32),
+        pool=np.zeros((1, 1), POOL_STATUS),
     )
     observation.missing[:] = missing
     observation.measured[0, CPU] = cpu
     observation.measured[0, PODS] = rows["ready"] if pods is None else pods
     for name, value in rows.items():
-        observation.known[0, ROWS[name]] = value
+        observation.status[0, ROWS[name]] = value
     return observation
 
 

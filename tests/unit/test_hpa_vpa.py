@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.inventory import declare
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Pipeline
 from models.control.hpa import Hpa
 from models.control.hpa_vpa import HpaVpa, Parameters, hpa_vpa_of
 from models.control.run import run
@@ -12,9 +14,6 @@ from models.control.vpa import Parameters as VpaParameters
 from models.control.vpa import Vpa
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import Scenario
-from models.sim.inventory import declare
-from models.sim.observe import Pipeline
-from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.sim.world import World
 
 TARGET = 0.6
@@ -41,7 +40,7 @@ class Pods(NamedTuple):
 def after(minutes: int, together: bool) -> Pods:
     world = make_world(minutes)
     inventory = declare(world.population, world.cluster)
-    first = world.state.known[0, CPU_REQUEST].copy()
+    first = world.state.status[0, CPU_REQUEST].copy()
     both = hpa_vpa_of(world, Parameters(target=TARGET, half_life_h=QUICK_H))
     alone = Hpa(inventory, world.layout.pools, inventory.tick_s, target=TARGET)
     if together:
@@ -49,8 +48,8 @@ def after(minutes: int, together: bool) -> Pods:
     else:
         run(world, alone)
     sized = inventory.saturation >= VpaParameters().least_saturation
-    known = world.state.known[0][:, sized]
-    return Pods(int(known[REPLICAS].sum()), float(np.median(known[CPU_REQUEST] / first[sized])))
+    status = world.state.status[0][:, sized]
+    return Pods(int(status[REPLICAS].sum()), float(np.median(status[CPU_REQUEST] / first[sized])))
 
 
 def test_replicas_are_hpas_and_requests_are_vpas() -> None:
@@ -68,7 +67,7 @@ def test_replicas_are_hpas_and_requests_are_vpas() -> None:
         states = joint, horizontal, vertical
         assert (plan.replicas == out.replicas).all()
         assert (plan.cpu == up.cpu).all()
-        assert (plan.memory == seen.known[:, MEMORY_REQUEST]).all()
+        assert (plan.memory == seen.status[:, MEMORY_REQUEST]).all()
         world.step(plan)
 
 

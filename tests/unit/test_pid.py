@@ -5,13 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from models.control.pid import Parameters, Pid, PidState
-from models.sim.describe.config import load_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, empty_observation
-from models.sim.plan import Reason
-from models.sim.state import (
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
     PENDING,
@@ -19,7 +14,13 @@ from models.sim.state import (
     READY,
     REPLICAS,
     STARTING,
+    Observation,
 )
+from models.cluster.plan import Reason
+from models.control.pid import Parameters, Pid, PidState
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.observe import empty_observation
 from models.sim.world import World
 
 APPS = 40
@@ -34,10 +35,10 @@ class Plant(NamedTuple):
     pools: int
 
     def shows(self, replicas: int, ready: int, utilisation: float) -> None:
-        known, inventory = self.seen.known, self.inventory
-        known[:, REPLICAS], known[:, READY] = replicas, ready
-        known[:, STARTING], known[:, PENDING] = 0, replicas - ready
-        known[:, CPU_REQUEST] = 1000 * CORES
+        status, inventory = self.seen.status, self.inventory
+        status[:, REPLICAS], status[:, READY] = replicas, ready
+        status[:, STARTING], status[:, PENDING] = 0, replicas - ready
+        status[:, CPU_REQUEST] = 1000 * CORES
         self.seen.measured[:, PODS] = ready
         self.seen.measured[:, CPU] = utilisation * ready * CORES * inventory.saturation
         self.seen.missing[:] = 0
@@ -51,7 +52,7 @@ def plant() -> Plant:
         min_replicas=np.full(APPS, 2, np.int32), max_replicas=np.full(APPS, 1000, np.int32)
     )
     blank = empty_observation(world.state)
-    seen = blank._replace(known=world.state.known.copy())
+    seen = blank._replace(status=world.state.status.copy())
     return Plant(inventory, seen, world.layout.pools)
 
 

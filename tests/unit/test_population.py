@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.sim.apps import CPU_BOUND, F64, IO_BOUND, MEMORY_BOUND, Apps, Population
+from models.cluster.arrays import F64
+from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND, Apps, Population
 from models.sim.describe.config import PRIORITIES, Cluster, load_cluster, with_apps
 from models.sim.population.draws import generator, pick
 from models.sim.population.generate import generate

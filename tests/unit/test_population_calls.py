@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.inputs.errors import InputError
 from models.sim.apps import Calls, Population
 from models.sim.describe.config import Call, Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from models.sim.population.generate import generate, reachable
 from models.sim.service_rows import call_rows
 

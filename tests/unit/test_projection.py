@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F32, F64, I32
 from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_all, project
-from models.sim.apps import F32, F64, I32
 
 APPS, DOMAINS = 40, 4
 seeds = st.integers(0, 2**32 - 1)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from models.cluster.inventory import declare
+from models.cluster.plan import empty_plan
 from models.control.heuristic.briefing import no_briefing
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.report import Report
@@ -11,8 +13,6 @@ from models.control.heuristic.soldiers import Soldiers
 from models.features.encode import Encoder
 from models.features.normalise import Features
 from models.features.table import DOMAIN as DOMAIN_LEVEL
-from models.sim.inventory import declare
-from models.sim.plan import empty_plan
 from models.sim.world import World
 from tests.unit.heuristic_data import SPIKE, world_of
 
@@ -28,13 +28,13 @@ def told() -> tuple[Report, Features, World]:
     )
     encoder, first = Encoder(inventory), world.observe()
     features_memory, sensing_memory = encoder.start(first), sensing.start(first)
-    memory, plan = soldiers.start(first.known), empty_plan(2, 40, world.layout.pools)
+    memory, plan = soldiers.start(first.status), empty_plan(2, 40, world.layout.pools)
     briefing = no_briefing(2, inventory.priority.size, world.layout.pools)
     while True:
         seen = world.observe()
         features, features_memory = encoder.encode(seen, features_memory)
         sensed, sensing_memory = sensing.step(seen, sensing_memory)
-        report = soldiers.step(seen.tick, seen.known, sensed, briefing, memory, plan)
+        report = soldiers.step(seen.tick, seen.status, sensed, briefing, memory, plan)
         if world.tick == 6 * 6:
             return report, features, world
         world.step(plan)

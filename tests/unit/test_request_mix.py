@@ -6,15 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.observation import CPU, RPS
+from models.inputs import yamlfile
+from models.inputs.errors import InputError
 from models.sim.apps import REQUEST_TYPES, Population
-from models.sim.describe import yamlfile
 from models.sim.describe.config import load_cluster
-from models.sim.describe.errors import InputError
 from models.sim.describe.events import Event, Mix, Target
 from models.sim.describe.mix import mean_work, work_change
 from models.sim.describe.scenario import Scenario
 from models.sim.population.generate import generate
-from models.sim.state import CPU, PAYLOAD, RPS, SAMPLE_RING
+from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
 

@@ -5,14 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from models.control.hpa import Hpa
-from models.control.rules import Parameters, Rules, RulesState, overflow_pools
-from models.sim.describe.config import load_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
-from models.sim.inventory import Inventory, declare
-from models.sim.observe import Observation, Pipeline, empty_observation
-from models.sim.plan import Plan
-from models.sim.state import (
+from models.cluster.inventory import Inventory, declare
+from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
     DOMAIN,
@@ -21,7 +15,15 @@ from models.sim.state import (
     READY,
     REPLICAS,
     STARTING,
+    Observation,
+    Pipeline,
 )
+from models.cluster.plan import Plan
+from models.control.hpa import Hpa
+from models.control.rules import Parameters, Rules, RulesState, overflow_pools
+from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.observe import empty_observation
 from models.sim.world import World
 
 APPS = 40
@@ -40,25 +42,25 @@ class Bench(NamedTuple):
         return self.inventory.priority[self.inventory.domain]
 
     def shows(self, utilisation: float) -> None:
-        known = self.seen.known
+        status = self.seen.status
         for row in (REPLICAS, READY):
-            known[:, row] = 20
-        known[:, (STARTING, PENDING)] = 0
-        known[:, CPU_REQUEST], known[:, DOMAIN] = 1000, self.inventory.domain
+            status[:, row] = 20
+        status[:, (STARTING, PENDING)] = 0
+        status[:, CPU_REQUEST], status[:, DOMAIN] = 1000, self.inventory.domain
         self.seen.measured[:, PODS] = 20
         self.seen.measured[:, CPU] = 20 * utilisation * self.inventory.saturation
         self.seen.missing[:] = 0
         self.seen.pool["free_cpu"] = 1e6
 
     def waits(self, priority: int, pods: int = 1) -> None:
-        self.seen.known[:, PENDING] = np.where(self.priority == priority, pods, 0)
+        self.seen.status[:, PENDING] = np.where(self.priority == priority, pods, 0)
 
     def steps(self, state: RulesState, first: int, last: int) -> tuple[Plan, RulesState]:
         """Apply every plan; the last one is returned."""
         for tick in range(first, last):
             self.seen.tick[:] = tick
             plan, state = self.rules.step(self.seen, None, state)
-            self.seen.known[:, REPLICAS] = plan.replicas
+            self.seen.status[:, REPLICAS] = plan.replicas
         return plan, state
 
 
@@ -69,7 +71,7 @@ def bench(**values: float) -> Bench:
         min_replicas=np.full(APPS, 4, np.int32), max_replicas=np.full(APPS, 400, np.int32)
     )
     blank = empty_observation(world.state)
-    seen = blank._replace(known=world.state.known.copy())
+    seen = blank._replace(status=world.state.status.copy())
     made = Bench(Rules(inventory, world.layout.pools, Parameters(**values)), inventory, seen)
     made.shows(BUSY)
     return made

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.cluster.observation import REPLICAS
 from models.control.catalogue import hpa_of
 from models.control.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
@@ -11,7 +12,6 @@ from models.sim.describe.events import Deploy, MetricsOutage, Target, Traffic
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.recording import Recorder
 from models.sim.outcome.spans import event_spans
-from models.sim.state import REPLICAS
 from models.sim.world import World
 
 SPIKE = Traffic(
@@ -91,5 +91,5 @@ def test_decreases_without_a_sample_are_counted_per_app_and_dimension() -> None:
     plan.cpu[:, 1] -= 1
     plan.memory[:, 1] -= 1
     assert blind_decreases(observation, plan, blind).tolist() == [0, 3]
-    plan.replicas[:] = observation.known[:, REPLICAS] + 1
+    plan.replicas[:] = observation.status[:, REPLICAS] + 1
     assert blind_decreases(observation, plan, blind).tolist() == [0, 1]

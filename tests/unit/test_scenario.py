@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import yaml
 
+from models.inputs.errors import InputError
 from models.sim.describe.calendar import Announcement, CalendarEntry, announcements
 from models.sim.describe.config import load_cluster
-from models.sim.describe.errors import InputError
 from models.sim.describe.events import KINDS, Event, Replay, Target, Traffic
 from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
 

@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.sim.describe.calendar import CalendarEntry
 from models.sim.describe.events import Inventory, MetricsOutage, Target
-from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.codec import LIMIT_BYTES, encode
@@ -35,7 +35,7 @@ def advanced(cluster: SimulatedCluster, ticks: int) -> SimulatedCluster:
 def has_now(cluster: SimulatedCluster, app: str) -> Numbers:
     place = cluster.names.index(app)
     rows = (REPLICAS, CPU_REQUEST, MEMORY_REQUEST)
-    return Numbers(*(int(cluster.world.state.known[0, row, place]) for row in rows))
+    return Numbers(*(int(cluster.world.state.status[0, row, place]) for row in rows))
 
 
 def test_every_app_is_observed_in_its_domain_in_the_order_of_the_inventory() -> None:

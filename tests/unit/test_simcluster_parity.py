@@ -6,13 +6,20 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.observation import (
+    ACTIVE,
+    DOMAIN,
+    MEMORY_REQUEST,
+    POOL_STATUS,
+    REPLICAS,
+    STATUS,
+    Observation,
+)
+from models.cluster.plan import Plan
 from models.control.catalogue import Contest, enter
 from models.forecaster.past import past_of
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
-from models.sim.observe import SEEN_POOL, Observation
-from models.sim.plan import Plan
-from models.sim.state import ACTIVE, DOMAIN, KNOWN, MEMORY_REQUEST, REPLICAS
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.columns import MEASURED, PODS
 from services.simcluster.cluster import Observed, SimulatedCluster
@@ -44,27 +51,27 @@ def arrays_of(observed: Observed, cluster: SimulatedCluster) -> Observation:
     size, place = len(cluster.names), {name: i for i, name in enumerate(cluster.names)}
     measured = np.zeros((1, len(MEASURED), size), np.float32)
     missing = np.ones((1, size), np.int8)
-    known = np.zeros((1, KNOWN, size), np.int32)
+    status = np.zeros((1, STATUS, size), np.int32)
     for domain, batch in enumerate(observed.sampled):
         apps = [place[app] for app in batch.apps]
-        known[0, ACTIVE, apps], known[0, DOMAIN, apps] = 1, domain
+        status[0, ACTIVE, apps], status[0, DOMAIN, apps] = 1, domain
         for row, name in enumerate(PODS, DOMAIN + 1):
-            known[0, row, apps] = getattr(batch, name)
+            status[0, row, apps] = getattr(batch, name)
         for row, name in enumerate(MEASURED):
             column = np.array(getattr(batch, name), np.float32)
             missing[0, apps] = np.isnan(column)
             measured[0, row, apps] = np.nan_to_num(column)
-    pool = np.zeros((1, world.layout.pools), SEEN_POOL)
+    pool = np.zeros((1, world.layout.pools), POOL_STATUS)
     for at, event in enumerate(observed.pools):
-        for field in SEEN_POOL.names or ():
+        for field in POOL_STATUS.names or ():
             pool[field][0, at] = getattr(event, field)
-    return Observation(np.array([observed.tick], np.int32), measured, missing, known, pool)
+    return Observation(np.array([observed.tick], np.int32), measured, missing, status, pool)
 
 
 def changes_of(cluster: SimulatedCluster, plan: Plan, domain: int, tick: int) -> list[Change]:
-    known = cluster.world.state.known[0]
+    status = cluster.world.state.status[0]
     wanted = np.stack([plan.replicas[0], plan.cpu[0], plan.memory[0]])
-    moved = (wanted != known[EVERY]).any(axis=0) & (known[DOMAIN] == domain)
+    moved = (wanted != status[EVERY]).any(axis=0) & (status[DOMAIN] == domain)
     return [
         Change(
             app=cluster.names[app],

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from models.cluster.inventory import declare
+from models.cluster.observation import REPLICAS
 from models.control.run import run
 from models.control.static import Parameters, Static, daily_peak_replicas, static_of
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import Scenario
-from models.sim.inventory import declare
 from models.sim.outcome.results import summarise
-from models.sim.state import REPLICAS
 from models.sim.world import World
 
 
@@ -26,7 +26,7 @@ def test_static_never_acts_after_its_first_plan() -> None:
     decisions = run(
         world,
         static_of(world),
-        on_tick=lambda now: seen.append(now.state.known[:, REPLICAS].copy()),
+        on_tick=lambda now: seen.append(now.state.status[:, REPLICAS].copy()),
     )
     assert all((replicas == seen[0]).all() for replicas in seen)
     assert [row.scaling_actions for row in summarise(world, "static", decisions)] == [0, 0]

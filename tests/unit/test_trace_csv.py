@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from models.sim.describe.events import Replay, Target
 from models.sim.describe.replay import replay_series
 from models.sim.describe.timeline import HISTORY_MINUTES, timeline

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.plan import Reason
 from models.control.projection import MEBIBYTES, MILLICORES
 from models.control.sizes import keep_sizes
 from models.control.vertical import wish_sizes
 from models.features.table import APP
-from models.sim.apps import F32, F64, I32
-from models.sim.plan import Reason
 
 APPS, DOMAINS = 12, 2
 CPU, MEMORY = 1000, 2048

@@ -3,6 +3,20 @@
 import numpy as np
 import pytest
 
+from models.cluster.inventory import declare
+from models.cluster.observation import (
+    CPU,
+    CPU_REQUEST,
+    MEMORY,
+    MEMORY_REQUEST,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    STARTING,
+    Observation,
+)
+from models.cluster.plan import Reason
 from models.control.decaying import (
     CPU_FIRST,
     add_samples,
@@ -15,20 +29,7 @@ from models.control.run import run
 from models.control.vpa import Parameters, Past, Vpa, VpaState, vpa_of
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.inventory import declare
-from models.sim.observe import Observation, empty_observation
-from models.sim.plan import Reason
-from models.sim.state import (
-    CPU,
-    CPU_REQUEST,
-    MEMORY,
-    MEMORY_REQUEST,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    STARTING,
-)
+from models.sim.observe import empty_observation
 from models.sim.world import World
 
 APPS = 40
@@ -51,11 +52,11 @@ def vpa_on(world: World, past: Past | None = None, **values: float) -> Vpa:
 def showing(world: World, cores: float, pods: int = 10) -> Observation:
     """Every app: `pods` pods of one core and one GiB, that use so many cores and half the GiB."""
     seen = empty_observation(world.state)
-    seen = seen._replace(known=world.state.known.copy())
+    seen = seen._replace(status=world.state.status.copy())
     for row in (REPLICAS, READY):
-        seen.known[:, row] = pods
-    seen.known[:, (STARTING, PENDING)] = 0
-    seen.known[:, CPU_REQUEST], seen.known[:, MEMORY_REQUEST] = 1000, 1024
+        seen.status[:, row] = pods
+    seen.status[:, (STARTING, PENDING)] = 0
+    seen.status[:, CPU_REQUEST], seen.status[:, MEMORY_REQUEST] = 1000, 1024
     seen.measured[:, PODS] = pods
     seen.measured[:, CPU] = cores * pods
     seen.measured[:, MEMORY] = 0.5 * pods
@@ -103,7 +104,7 @@ def test_an_oversized_app_is_resized_to_the_target_and_then_left_alone(world: Wo
     assert (plan.cpu == 588).all()
     # The end of the bucket of half a GiB is 536.9 MB or less than 1.05 above; times 1.15.
     assert ((plan.memory >= 588) & (plan.memory <= 620)).all()
-    seen.known[:, CPU_REQUEST], seen.known[:, MEMORY_REQUEST] = plan.cpu, plan.memory
+    seen.status[:, CPU_REQUEST], seen.status[:, MEMORY_REQUEST] = plan.cpu, plan.memory
     seen.tick[:] = 2 * MINUTE
     again, _ = vpa.step(seen, None, state)
     assert (again.cpu == plan.cpu).all()
@@ -180,7 +181,7 @@ def test_a_minute_resizes_a_share_of_the_apps_the_furthest_off_first(world: Worl
     resized = plan.reason[0] == int(Reason.RESIZE)
     assert resized.sum() == 4
     assert resized[:3].all()
-    seen.known[:, CPU_REQUEST], seen.known[:, MEMORY_REQUEST] = plan.cpu, plan.memory
+    seen.status[:, CPU_REQUEST], seen.status[:, MEMORY_REQUEST] = plan.cpu, plan.memory
     seen.tick[:] = 2 * MINUTE
     again, _ = vpa.step(seen, None, state)
     assert ((again.reason[0] == int(Reason.RESIZE)) & ~resized).sum() == 4
@@ -191,7 +192,7 @@ def test_vpa_changes_no_replicas_and_acts_once_a_minute() -> None:
         name="short", shows="Nothing.", start="Mon 10:00", length_minutes=4, warmup_minutes=1
     )
     world = World(with_apps(load_cluster(), APPS), scenario, (0, 1))
-    before = world.state.known[:, REPLICAS].copy()
+    before = world.state.status[:, REPLICAS].copy()
     run(world, vpa_of(world))
-    assert (world.state.known[:, REPLICAS] == before).all()
-    assert (world.state.known[:, CPU_REQUEST] != np.float32(0)).all()
+    assert (world.state.status[:, REPLICAS] == before).all()
+    assert (world.state.status[:, CPU_REQUEST] != np.float32(0)).all()

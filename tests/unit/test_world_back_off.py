@@ -2,8 +2,8 @@
 
 import pytest
 
+from models.cluster.observation import READY
 from models.sim.back_off import back_off_s
-from models.sim.state import READY
 from models.sim.world import World
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
 
@@ -25,7 +25,7 @@ def ready(world: World, ticks: int, memory_mib: int | None = None) -> list[int]:
         plan.memory[:] = memory_mib
     for _ in range(ticks):
         world.step(plan)
-        counts.append(int(world.state.known[0, READY, 0]))
+        counts.append(int(world.state.status[0, READY, 0]))
     return counts
 
 

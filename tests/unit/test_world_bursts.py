@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.sim.apps import F64, Population
+from models.cluster.arrays import F64
+from models.cluster.observation import CPU, CPU_REQUEST, P99, READY
+from models.sim.apps import Population
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Payload, Target, Traffic
 from models.sim.population.generate import generate
-from models.sim.state import BOUND, CPU, CPU_REQUEST, P99, PAYLOAD, READY, SAMPLE_RING
+from models.sim.state import BOUND, PAYLOAD, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.drive import Driven
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
@@ -48,7 +50,7 @@ def cores_by_app(world: World) -> tuple[F64, F64]:
     work = traits.cpu_seconds * state.flow[:, PAYLOAD]
     longest = np.maximum(work + traits.io_seconds, traits.workers * work)
     of_request = traits.workers * work / longest
-    requested = state.known[:, READY] * state.known[:, CPU_REQUEST] / 1000.0 * of_request
+    requested = state.status[:, READY] * state.status[:, CPU_REQUEST] / 1000.0 * of_request
     return np.minimum(cpu, requested), np.maximum(cpu - requested, 0.0)
 
 

@@ -4,10 +4,11 @@ import math
 
 import pytest
 
+from models.cluster.observation import ERRORS, PENDING, READY, RESTARTS, RPS
 from models.sim.accounting import CRASHED, OOM_KILLED
 from models.sim.apps import GUARD_NONE
 from models.sim.describe.events import Deploy, Inventory, Target, Traffic
-from models.sim.state import ERRORS, PENDING, READY, RESTARTS, RETRY, RPS, SAMPLE_RING
+from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.tiny import one_call, plain_apps, still_cluster, still_scenario
 
@@ -24,9 +25,9 @@ def test_a_rolling_deploy_keeps_three_quarters_of_the_pods_ready(replicas: int) 
     least = replicas
     for _ in range(120):
         world.step(world.hold())
-        least = min(least, int(world.state.known[0, READY, 0]))
+        least = min(least, int(world.state.status[0, READY, 0]))
     assert least == replicas - math.floor(replicas * 0.25)
-    assert world.state.known[0, READY, 0] == replicas, "and it ends"
+    assert world.state.status[0, READY, 0] == replicas, "and it ends"
 
 
 def test_a_deploy_is_no_reason_to_be_killed_for_memory() -> None:
@@ -51,8 +52,8 @@ def test_memory_above_the_request_kills_only_above_the_limit() -> None:
     world = World(still_cluster(100), still_scenario(), [1], population)
     for _ in range(30):
         world.step(world.hold())
-    assert world.state.known[0, RESTARTS, 0] == 0
-    assert world.state.known[0, RESTARTS, 1] > 0
+    assert world.state.status[0, RESTARTS, 0] == 0
+    assert world.state.status[0, RESTARTS, 1] > 0
 
 
 def test_an_app_that_has_vanished_is_not_called() -> None:
@@ -102,4 +103,4 @@ def test_no_pod_waits_beside_a_node_that_has_room_for_it() -> None:
     plan = world.hold()
     plan.replicas[0, 0] += room - 1
     world.step(plan)
-    assert world.state.known[0, PENDING, 0] == 0
+    assert world.state.status[0, PENDING, 0] == 0

@@ -4,12 +4,13 @@ from functools import cache
 
 import numpy as np
 
+from models.cluster.arrays import F64
+from models.cluster.observation import DOMAIN
 from models.sim.accounting import ARRIVED, FAILED, SERVED
-from models.sim.apps import F64
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Payload, Target, Traffic
 from models.sim.population.generate import generate
-from models.sim.state import BACKLOG, DOMAIN
+from models.sim.state import BACKLOG
 from models.sim.world import World
 from services.cli.validate.audit import flow_residuals
 from services.cli.validate.tiny import still_scenario
@@ -70,7 +71,7 @@ def _backlog(world: World) -> F64:
     domains = world.layout.domains
     return np.array(
         [
-            np.bincount(known[DOMAIN], flow[BACKLOG], domains)
-            for known, flow in zip(world.state.known, world.state.flow, strict=True)
+            np.bincount(status[DOMAIN], flow[BACKLOG], domains)
+            for status, flow in zip(world.state.status, world.state.flow, strict=True)
         ]
     )

@@ -7,11 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 
+from models.cluster.observation import REPLICAS, RPS
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster, with_apps
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
-from models.sim.state import REPLICAS, RPS, SAMPLE_RING
+from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.drive import Driven, digest, digest_of_run
 from services.cli.validate.tiny import still_scenario
@@ -77,8 +78,8 @@ def test_traffic_is_the_same_whatever_a_controller_does() -> None:
         np.testing.assert_array_equal(
             scaled.world.state.samples[0, slot, RPS, own], held.state.samples[0, slot, RPS, own]
         )
-    known = scaled.world.state.known[0, REPLICAS]
-    assert (known != held.state.known[0, REPLICAS]).any(), "both did the same"
+    status = scaled.world.state.status[0, REPLICAS]
+    assert (status != held.state.status[0, REPLICAS]).any(), "both did the same"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.observation import CPU, PODS, Pipeline
 from models.sim.describe.config import Cluster
 from models.sim.describe.events import MetricsOutage, Target
-from models.sim.observe import Pipeline
-from models.sim.state import CPU, PODS, SAMPLE_RING
+from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.blindness import decision_changes
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
@@ -45,7 +45,7 @@ def test_a_decision_does_not_change_when_only_the_truth_changes() -> None:
 def test_what_the_api_server_knows_cannot_be_written() -> None:
     seen = world_of(observed_cluster()).observe()
     with pytest.raises(ValueError, match="read-only"):
-        seen.known[0, 0, 0] = 1
+        seen.status[0, 0, 0] = 1
 
 
 def test_hpa_sees_measurements_27_and_a_half_seconds_late_on_average() -> None:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.observation import ACTIVE
+from models.cluster.plan import Plan
 from models.sim.accounting import EVICTED, PREEMPTED, REFUSED, RESIZED
 from models.sim.describe.config import Churn, Cluster, load_cluster, with_apps
 from models.sim.describe.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
-from models.sim.plan import Plan
 from models.sim.population.generate import generate
-from models.sim.state import ACTIVE, NODE_ABSENT
+from models.sim.state import NODE_ABSENT
 from models.sim.world import World
 from services.cli.validate.audit import broken_promises
 from services.cli.validate.tiny import still_scenario
@@ -82,7 +83,7 @@ def test_counts_agree_with_pods_and_nodes_after_every_tick(seed: int) -> None:
         assert broken_promises(world) == [], f"after tick {tick}"
     totals = world.accounts.totals.sum(axis=0)
     assert (totals[[EVICTED, PREEMPTED, REFUSED, RESIZED]] > 0).all(), "a mechanism did not run"
-    assert (world.state.known[:, ACTIVE, [3, 30]] == 0).all()
+    assert (world.state.status[:, ACTIVE, [3, 30]] == 0).all()
     world.restore(snapshot)
 
 
@@ -109,7 +110,7 @@ def test_the_audit_finds_a_count_that_is_off_by_one(spoil: str, complaint: str) 
     elif spoil == "market":
         state.pool_market[0, 0, 0] += 1
     else:
-        state.known[0, 7, 7] += 1
+        state.status[0, 7, 7] += 1
     found = broken_promises(world)
     world.restore(snapshot)
     assert any(complaint in line for line in found), found

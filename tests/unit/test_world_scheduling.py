@@ -6,18 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.observation import CPU_REQUEST, PENDING, REPLICAS
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
 from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import ZoneLoss
 from models.sim.outcome.recording import Recorder
 from models.sim.population.generate import generate
-from models.sim.state import (
-    BOUND,
-    CPU_REQUEST,
-    NODE_ABSENT,
-    PENDING,
-    REPLICAS,
-)
+from models.sim.state import BOUND, NODE_ABSENT
 from models.sim.world import World
 from services.cli.validate.tiny import STILL, plain_apps, still_cluster, still_scenario
 
@@ -82,7 +77,7 @@ def test_the_lowest_class_preempts_nobody() -> None:
     world = full_world("priority", preemption=True)
     more(world, INTERNAL)
     assert bound(world) == [22, 20, 20]
-    assert world.state.known[0, PENDING, INTERNAL] == 8
+    assert world.state.status[0, PENDING, INTERNAL] == 8
     assert world.accounts.totals[0, PREEMPTED] == 0
 
 
@@ -143,14 +138,14 @@ def test_pods_of_a_coordinated_pool_ask_for_nothing_and_get_what_the_plan_asks_f
     for _ in range(12):
         world.step(plan)
     assert world.state.pool_market[0].sum() == nodes, "eight pods wait, and no node comes"
-    assert world.observe().known[0, PENDING, 0] == 8, "the controller sees them"
+    assert world.observe().status[0, PENDING, 0] == 8, "the controller sees them"
     plan.nodes[0, 0, 0] = 3
     world.step(plan)
     plan.nodes[:] = 0
     for _ in range(12):
         world.step(plan)
     assert world.state.pool_market[0].sum() == nodes + 3
-    assert world.state.known[0, PENDING, 0] == 2
+    assert world.state.status[0, PENDING, 0] == 2
 
 
 def test_pods_ask_again_when_the_coordination_ends() -> None:
@@ -162,7 +157,7 @@ def test_pods_ask_again_when_the_coordination_ends() -> None:
         world.step(plan)
     for _ in range(12):
         world.step(world.hold())
-    assert world.state.known[0, PENDING, 0] == 0
+    assert world.state.status[0, PENDING, 0] == 0
 
 
 @pytest.mark.parametrize(("coordinated", "asking"), [(0, 1), (1, 0)])
@@ -213,7 +208,7 @@ def test_a_resize_lands_in_one_or_two_ticks() -> None:
     landed = []
     for _ in range(2):
         world.step(plan)
-        landed.append(int((world.state.known[0, CPU_REQUEST] == 1500).sum()))
+        landed.append(int((world.state.status[0, CPU_REQUEST] == 1500).sum()))
     assert 0 < landed[0] < 100
     assert landed[1] == 100
     assert world.accounts.totals[0, RESIZED] == 100
@@ -228,7 +223,7 @@ def test_a_full_node_refuses_a_resize_and_the_pods_restart_elsewhere() -> None:
         world.step(plan)
     resized, refused = world.accounts.totals[0, [RESIZED, REFUSED]]
     assert (resized, refused) == (16, 16), "16 nodes hold two pods of 30 cores, or one of 32"
-    assert bound(world)[0] + world.state.known[0, PENDING, 0] == 32
+    assert bound(world)[0] + world.state.status[0, PENDING, 0] == 32
 
 
 @pytest.mark.parametrize("replicas", [-5, -1])
@@ -237,4 +232,4 @@ def test_negative_wishes_are_ignored(replicas: int) -> None:
     plan = world.hold()
     plan.replicas[0, INTERNAL] = replicas
     world.step(plan)
-    assert world.state.known[0, REPLICAS, INTERNAL] == 20
+    assert world.state.status[0, REPLICAS, INTERNAL] == 20

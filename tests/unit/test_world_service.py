@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from models.cluster.observation import ERRORS, P50, RPS
 from models.sim.accounting import UNSCORED
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls, Population
 from models.sim.describe.config import load_cluster
 from models.sim.describe.events import Payload, Target
 from models.sim.population.generate import generate
-from models.sim.state import ERRORS, P50, RETRY, RPS, SAMPLE_RING
+from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.queueing import (
     Latency,

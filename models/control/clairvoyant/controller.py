@@ -9,16 +9,23 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import I32
+from models.cluster.observation import (
+    CPU_REQUEST,
+    MEMORY_REQUEST,
+    REPLICAS,
+    RPS,
+    Observation,
+    Pipeline,
+)
+from models.cluster.plan import Plan, Reason, empty_plan
 from models.control.clairvoyant.deploys import deploying
 from models.control.clairvoyant.losses import Loss, losses_of, lost_share
 from models.control.clairvoyant.need import needed_pods, pods_for, prices_of
 from models.control.clairvoyant.nodes import due_nodes, short_nodes, supply_of
 from models.forecaster.future import future_of
 from models.forecaster.port import Forecast
-from models.sim.apps import I32
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason, empty_plan
-from models.sim.state import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, RETRY, RPS, SAMPLE_RING
+from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 
 NAME: Final = "clairvoyant"
@@ -75,20 +82,20 @@ class Clairvoyant:
         environments, apps = observation.missing.shape
         plan = empty_plan(environments, apps, self._supply.cpu.size)
         plan.coordinated[:] = 1
-        plan.cpu[:] = observation.known[:, CPU_REQUEST]
-        plan.memory[:] = observation.known[:, MEMORY_REQUEST]
+        plan.cpu[:] = observation.status[:, CPU_REQUEST]
+        plan.memory[:] = observation.status[:, MEMORY_REQUEST]
         for e in range(environments):
             plan.replicas[e] = self._replicas(observation, e)
             if int(observation.tick[e]) % self._per_minute == 0:
                 plan.nodes[e, :, 0] = self._nodes(observation, e)
-        change = plan.replicas - observation.known[:, REPLICAS]
+        change = plan.replicas - observation.status[:, REPLICAS]
         plan.reason[change > 0] = Reason.SCALE_OUT
         plan.reason[change < 0] = Reason.SCALE_IN
         return plan, state
 
     def _replicas(self, observation: Observation, e: int) -> I32:
         """[A] out for the next minutes, in only to what the minutes after them need."""
-        tick, current = int(observation.tick[e]), observation.known[e, REPLICAS]
+        tick, current = int(observation.tick[e]), observation.status[e, REPLICAS]
         soon = self._highest(e, tick, tick + _POD_TICKS)
         rush = self._highest(e, tick, tick + 3 * _POD_TICKS)
         wait = math.ceil(np.maximum(0, rush - current).sum() / self._placed)

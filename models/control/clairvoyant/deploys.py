@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import I8, I32
 from models.jit import kernel
-from models.sim.apps import I8, I32
 from models.sim.churn import turn_of
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.world import World

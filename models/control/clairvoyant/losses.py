@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F32, I32
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import DOMAIN
 from models.sim.nodes import SPOT
-from models.sim.state import DOMAIN
 from models.sim.world import World
 
 _UNEVEN: Final = 1.2
@@ -42,4 +42,4 @@ def lost_share(world: World, e: int, loss: Loss, own_pool: I32) -> F32:
     market = world.state.pool_market[e]
     spot = market[:, SPOT] / np.maximum(1, market.sum(axis=1))
     share = np.minimum(_MOST, spot * loss.share * _UNEVEN)
-    return np.asarray(share[own_pool[world.state.known[e, DOMAIN]]], np.float32)
+    return np.asarray(share[own_pool[world.state.status[e, DOMAIN]]], np.float32)

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I8, I32
 from models.forecaster.future import Future
 from models.jit import kernel
-from models.sim.apps import F32, I8, I32
 from models.sim.erlang import LatencyTables, quantiles
 from models.sim.service_rows import CallRows
 from models.sim.tail import tail

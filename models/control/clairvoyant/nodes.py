@@ -8,10 +8,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    READY,
+    STARTING,
+    Observation,
+)
 from models.sim.layout import MIB_PER_GIB, MILLI, Rules
-from models.sim.observe import Observation
-from models.sim.state import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, READY, STARTING
 
 _PACKED: Final = 0.94
 """How full nodes get."""
@@ -50,11 +56,11 @@ def supply_of(rules: Rules) -> Supply:
     )
 
 
-def holdings(pods: I32, known: I32, domains: int) -> tuple[F64, F64]:
+def holdings(pods: I32, status: I32, domains: int) -> tuple[F64, F64]:
     """[D] cores and GiB of `pods` [A] of one environment, where the apps belong now."""
-    cpu = pods * known[CPU_REQUEST] / MILLI
-    memory = pods * known[MEMORY_REQUEST] / MIB_PER_GIB
-    by = known[DOMAIN]
+    cpu = pods * status[CPU_REQUEST] / MILLI
+    memory = pods * status[MEMORY_REQUEST] / MIB_PER_GIB
+    by = status[DOMAIN]
     by_domain: tuple[F64, F64] = (
         np.bincount(by, cpu, domains).astype(np.float64),
         np.bincount(by, memory, domains).astype(np.float64),
@@ -64,10 +70,10 @@ def holdings(pods: I32, known: I32, domains: int) -> tuple[F64, F64]:
 
 def short_nodes(supply: Supply, observation: Observation, e: int, pods: I32) -> F64:
     """[P] nodes beyond those ready and coming that `pods` [A] of an environment would need."""
-    known, seen = observation.known[e], observation.pool[e]
+    status, seen = observation.status[e], observation.pool[e]
     domains = supply.own.size
-    bound = known[READY] + known[STARTING]
-    wanted, held = holdings(pods, known, domains), holdings(bound, known, domains)
+    bound = status[READY] + status[STARTING]
+    wanted, held = holdings(pods, status, domains), holdings(bound, status, domains)
     left = (supply.quota - seen["ready"] - seen["coming"]).astype(float)
     nodes = np.zeros(left.size)
     for kind, size, free in ((0, supply.cpu, "free_cpu"), (1, supply.memory, "free_memory")):

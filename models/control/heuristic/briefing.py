@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64, I32
 from models.control.budget import Budget
-from models.sim.apps import F64, I32
 
 _NEVER: Final = -1
 

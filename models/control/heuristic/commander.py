@@ -9,6 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F64, I32
+from models.cluster.inventory import Inventory
 from models.control.budget import Budget, Claims, Pools, divide, overdrafts, shared_pools
 from models.control.heuristic.briefing import Briefing, Orders
 from models.control.heuristic.outlook import affordable, look_ahead
@@ -23,8 +25,6 @@ from models.control.heuristic.residual import (
 )
 from models.features.pools import Seen
 from models.forecaster.port import Forecast
-from models.sim.apps import F64, I32
-from models.sim.inventory import Inventory
 
 VALID_MIN: Final = 3
 """A budget outlives two missed ones."""

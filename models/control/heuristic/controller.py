@@ -5,6 +5,10 @@ As services they exchange the same values over the bus, in the same order within
 
 from typing import NamedTuple
 
+from models.cluster.arrays import I32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan, empty_plan
 from models.control.heuristic.briefing import Orders, no_orders
 from models.control.heuristic.commander import Commander
 from models.control.heuristic.parameters import Parameters, Parts
@@ -14,10 +18,6 @@ from models.control.heuristic.soldiers import Soldiers
 from models.control.heuristic.squad import SoldiersState
 from models.features.pools import Seen
 from models.forecaster.port import Forecast
-from models.sim.apps import I32
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, empty_plan
 
 
 class HeuristicState(NamedTuple):
@@ -50,7 +50,7 @@ class Heuristic:
         domains = self._inventory.priority.size
         return HeuristicState(
             sensing=self._sensing.start(observation),
-            soldiers=self._soldiers.start(observation.known),
+            soldiers=self._soldiers.start(observation.status),
             orders=no_orders(observation.tick.size, domains, self._pools),
         )
 
@@ -70,7 +70,7 @@ class Heuristic:
         residual = residual or neutral(tick.size)
         sensed, sensing = self._sensing.step(observation, state.sensing)
         report = self._soldiers.step(
-            tick, observation.known, sensed, orders.briefing, state.soldiers, plan, residual.need
+            tick, observation.status, sensed, orders.briefing, state.soldiers, plan, residual.need
         )
         # By epoch, so that a lost tick costs no more than itself.
         epoch = tick // self._every

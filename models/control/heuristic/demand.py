@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import CPU_REQUEST, READY, Observation
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, I32
-from models.sim.observe import Observation
-from models.sim.state import CPU_REQUEST, READY
 
 _RPS, _ERRORS = APP.at("rps"), APP.at("errors")
 _SATURATION, _MISSING = APP.at("saturation"), APP.at("missing")
@@ -58,7 +57,7 @@ class Gains(NamedTuple):
 def start_demand(observation: Observation) -> Demand:
     """Nothing is known yet."""
     nothing = np.zeros(observation.missing.shape, np.float32)
-    size = observation.known[:, CPU_REQUEST].copy()
+    size = observation.status[:, CPU_REQUEST].copy()
     return Demand(nothing, nothing.copy(), nothing.copy(), size)
 
 
@@ -73,13 +72,13 @@ def gains(smoothing: float, tick_s: int) -> Gains:
 
 
 @kernel
-def update_demand(demand: Demand, seen: F32, known: I32, gain: Gains) -> None:
+def update_demand(demand: Demand, seen: F32, status: I32, gain: Gains) -> None:
     """Take in the features [E, APP, A] of a tick."""
     for e in range(seen.shape[0]):
         _rescale(
-            demand.load[e], demand.usual[e], demand.cost[e], known[e, CPU_REQUEST], demand.size[e]
+            demand.load[e], demand.usual[e], demand.cost[e], status[e, CPU_REQUEST], demand.size[e]
         )
-        _estimate(seen[e], known[e, READY], demand.cost[e], demand.load[e], gain)
+        _estimate(seen[e], status[e, READY], demand.cost[e], demand.load[e], gain)
         _follow(demand.load[e], demand.usual[e], gain)
 
 

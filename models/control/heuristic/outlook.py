@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64, I32
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
-from models.sim.apps import F64, I32
 
 _SOON: Final = HORIZONS_MIN.index(5)
 """Within which pods start and, but for a stampede, nodes boot."""

@@ -4,12 +4,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.features.memory import UNSEEN
-from models.features.sums import is_at_risk
-from models.features.table import APP
-from models.jit import kernel
-from models.sim.apps import F32, F64, I32
-from models.sim.state import (
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
     DOMAIN,
@@ -19,6 +15,10 @@ from models.sim.state import (
     REPLICAS,
     STARTING,
 )
+from models.features.memory import UNSEEN
+from models.features.sums import is_at_risk
+from models.features.table import APP
+from models.jit import kernel
 
 BEARABLE: Final = 0.85
 """Utilisation at which apps still keep their latency, with nothing to spare."""
@@ -81,7 +81,7 @@ def sum_up(
     seen: F32,
     load: F32,
     need: F32,
-    known: I32,
+    status: I32,
     growth: F32,
     unseen: np.float32,
     sums: F64,
@@ -91,10 +91,10 @@ def sum_up(
     `growth` [D] is what the domains are told to prepare for.
     """
     for app in range(load.size):
-        if known[ACTIVE, app] == 0:
+        if status[ACTIVE, app] == 0:
             continue
-        place = known[DOMAIN, app]
-        _sum_pods(load[app], need[app], known, app, growth[place], sums)
+        place = status[DOMAIN, app]
+        _sum_pods(load[app], need[app], status, app, growth[place], sums)
         # Ones and zeros: what never had a sample counts nowhere.
         sampled = 1.0 if seen[_AGE, app] < unseen else 0.0
         risk = is_at_risk(seen[_SLACK, app], seen[_ERRORS, app], seen[_SATURATION, app])
@@ -107,19 +107,19 @@ def sum_up(
 def _sum_pods(
     load: np.float32,
     need: np.float32,
-    known: I32,
+    status: I32,
     app: int,
     growth: np.float32,
     sums: F64,
 ) -> None:
-    place, cores = known[DOMAIN, app], known[CPU_REQUEST, app] * 0.001
-    bound = known[READY, app] + known[STARTING, app]
-    pods = max(known[REPLICAS, app], bound + known[PENDING, app])
+    place, cores = status[DOMAIN, app], status[CPU_REQUEST, app] * 0.001
+    bound = status[READY, app] + status[STARTING, app]
+    pods = max(status[REPLICAS, app], bound + status[PENDING, app])
     least = load * growth / BEARABLE
     sums[_WORK, place] += load * cores
     sums[_ESSENTIAL, place] += least * cores
     sums[_KEPT, place] += max(least, min(float(bound), need)) * cores
     sums[_HELD, place] += pods * cores
-    sums[_HELD_MEMORY, place] += pods * known[MEMORY_REQUEST, app] / 1024.0
-    sums[_PENDING, place] += known[PENDING, app] * cores
+    sums[_HELD_MEMORY, place] += pods * status[MEMORY_REQUEST, app] / 1024.0
+    sums[_PENDING, place] += status[PENDING, app] * cores
     sums[_DISTRESS, place] += max(0.0, least - bound) * cores

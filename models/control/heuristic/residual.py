@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64
 from models.control.budget import Budget
 from models.control.heuristic.outlook import Outlook
 from models.control.heuristic.report import Report
 from models.jit import kernel
-from models.sim.apps import F32, F64
 
 
 class Residual(NamedTuple):

@@ -2,14 +2,14 @@
 
 from typing import NamedTuple
 
+from models.cluster.arrays import F32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import Observation
 from models.control.heuristic.demand import Demand, gains, start_demand, update_demand
 from models.control.heuristic.parameters import Parameters, Parts
 from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import Features, by_feature
-from models.sim.apps import F32
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation
 
 
 class SensingState(NamedTuple):
@@ -58,5 +58,5 @@ class Sensing:
         self, apps: F32, observation: Observation, state: SensingState
     ) -> tuple[Sensed, SensingState]:
         seen, demand = by_feature(apps), state.demand
-        update_demand(demand, seen, observation.known, self._gains)
+        update_demand(demand, seen, observation.status, self._gains)
         return Sensed(seen, demand.load, demand.usual), state

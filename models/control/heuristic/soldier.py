@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.plan import Reason
 from models.control.restraint import NOBODY
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
-from models.sim.plan import Reason
 
 WINDOW_MIN: Final = 5
 """Minutes whose highest need an app keeps."""

@@ -7,6 +7,10 @@ in a process of its own.
 
 import numpy as np
 
+from models.cluster.arrays import F32, I32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
+from models.cluster.plan import Plan
 from models.control.actuator import Bounds
 from models.control.budget import allowed
 from models.control.heuristic.briefing import Briefing
@@ -17,11 +21,7 @@ from models.control.heuristic.soldier import MODEST_S, start_soldiers
 from models.control.heuristic.squad import Settled, SoldiersState, Stance, command
 from models.control.restraint import cool_down_ticks, start_restraint, workspace
 from models.control.vertical import FirstSizes
-from models.sim.apps import F32, I32
-from models.sim.inventory import Inventory
 from models.sim.layout import MILLI
-from models.sim.plan import Plan
-from models.sim.state import CPU_REQUEST, MEMORY_REQUEST
 
 
 class Soldiers:
@@ -36,14 +36,14 @@ class Soldiers:
         self._settled = _settle(inventory, parameters, parts)
         self._work = workspace(priority.size, inventory.domain.size)
 
-    def start(self, known: I32) -> SoldiersState:
-        """A memory that has seen nothing but the sizes of the pods, `known` [E, KNOWN, A]."""
-        environments, _, apps = known.shape
+    def start(self, status: I32) -> SoldiersState:
+        """A memory that has seen nothing but the sizes of the pods, `known` [E, STATUS, A]."""
+        environments, _, apps = status.shape
         domains = self._inventory.priority.size
         return SoldiersState(
             memory=start_soldiers(environments, apps),
             restraint=start_restraint(environments, apps, domains, self._inventory.tick_s),
-            first=FirstSizes(known[:, CPU_REQUEST].copy(), known[:, MEMORY_REQUEST].copy()),
+            first=FirstSizes(status[:, CPU_REQUEST].copy(), status[:, MEMORY_REQUEST].copy()),
             epoch=np.full(environments, -1, np.int32),
             release=np.zeros((environments, domains)),
             overruns=np.zeros(environments, np.int32),
@@ -52,7 +52,7 @@ class Soldiers:
     def step(
         self,
         tick: I32,
-        known: I32,
+        status: I32,
         sensed: Sensed,
         briefing: Briefing,
         state: SoldiersState,
@@ -61,13 +61,13 @@ class Soldiers:
     ) -> Report:
         """Fill replicas, sizes and reasons of the plan, and report to the Commander.
 
-        `known` [E, KNOWN, A] is what the API server answers; `need_factor` [E, A] or [E, 0] a
+        `known` [E, STATUS, A] is what the API server answers; `need_factor` [E, A] or [E, 0] a
         policy's.
         """
         self._take_orders(tick, briefing, state)
         stance = self._stance(tick, briefing, need_factor)
         sums = empty_sums(tick.size, self._inventory.priority.size)
-        command(tick, known, sensed, stance, state, self._settled, self._work, plan, sums)
+        command(tick, status, sensed, stance, state, self._settled, self._work, plan, sums)
         return as_report(sums)
 
     def _take_orders(self, tick: I32, briefing: Briefing, state: SoldiersState) -> None:

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
+from models.cluster.plan import Plan
 from models.control.actuator import Bounds, enforce_plan, take_stock
 from models.control.heuristic.report import WANTED, sum_up
 from models.control.heuristic.residual import scale_need
@@ -22,10 +25,7 @@ from models.control.restraint import Restraint, Workspace
 from models.control.vertical import FirstSizes, wish_sizes
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.apps import F32, F64, I8, I32
 from models.sim.layout import MILLI
-from models.sim.plan import Plan
-from models.sim.state import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 
 _MISSING = APP.at("missing")
 
@@ -81,7 +81,7 @@ class Settled(NamedTuple):
 @kernel
 def command(
     tick: I32,
-    known: I32,
+    status: I32,
     sensed: Sensed,
     stance: Stance,
     state: SoldiersState,
@@ -92,7 +92,7 @@ def command(
 ) -> None:
     """One environment after the other."""
     for e in range(tick.size):
-        now, seen, load, restraint = known[e], sensed.seen[e], sensed.load[e], state.restraint
+        now, seen, load, restraint = status[e], sensed.seen[e], sensed.load[e], state.restraint
         take_stock(now, tick[e], stance.may_hold[e], restraint.sizing[e], work)
         _know_needs(sensed, stance, state.memory, settled, now[DOMAIN], tick[e], e)
         _wish(now, seen, load, stance, state, settled, work, plan, tick[e], sums[e], e)
@@ -120,7 +120,7 @@ def _know_needs(
 
 @kernel
 def _wish(
-    known: I32,
+    status: I32,
     seen: F32,
     load: F32,
     stance: Stance,
@@ -135,7 +135,7 @@ def _wish(
     """Replicas and sizes as each Soldier would have them, less what it was told to give back."""
     memory, damping, most = state.memory, settled.damping, settled.bounds.most
     need, modest_until = memory.need[e], memory.modest_until[e]
-    domain, current, size = known[DOMAIN], known[REPLICAS], work.size[MILLICORES]
+    domain, current, size = status[DOMAIN], status[REPLICAS], work.size[MILLICORES]
     replicas, reason = plan.replicas[e], plan.reason[e]
     want(
         seen, load, need, memory.highest[e], modest_until, domain, current,
@@ -143,12 +143,12 @@ def _wish(
     )  # fmt: skip
     _sum_wanted(replicas, most, size, domain, sums[WANTED])
     give_way(
-        seen, load, known[PENDING], size, domain, current, state.restraint.rested[e], work.order,
+        seen, load, status[PENDING], size, domain, current, state.restraint.rested[e], work.order,
         settled.patient, damping, tick, settled.modest, state.release[e], modest_until, replicas,
         reason,
     )  # fmt: skip
     wish_sizes(
-        seen, load, damping.give_way, domain, most, known[CPU_REQUEST], known[MEMORY_REQUEST],
+        seen, load, damping.give_way, domain, most, status[CPU_REQUEST], status[MEMORY_REQUEST],
         state.first.cpu[e], state.first.memory[e], settled.vertical, plan.cpu[e], plan.memory[e],
     )  # fmt: skip
 

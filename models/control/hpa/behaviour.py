@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import I64
 from models.control.hpa.gate import ABSENT, OUTSIDE, bounded, is_sync
 from models.control.hpa.settings import (
     DISABLED,
@@ -21,7 +22,6 @@ from models.control.hpa.settings import (
     VALUE,
     Rules,
 )
-from models.control.hpa.window import I64
 from models.jit import kernel
 
 _AMOUNT, _TIME = range(2)

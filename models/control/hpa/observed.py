@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I8, I32
 from models.control.hpa.gate import ABSENT, NO_METRIC, NOT_DUE, gate
 from models.control.hpa.replica_calculator import (
     Totals,
@@ -22,7 +23,6 @@ from models.control.hpa.replica_calculator import (
 from models.control.hpa.settings import Bounds
 from models.control.hpa.window import FRESH
 from models.jit import kernel
-from models.sim.apps import F32, I8, I32
 from models.sim.state import NONE
 
 NOTHING_LEFT, REFILL, FORGET = np.int32(0), np.int32(1), np.int32(2)

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import I32, I64
 from models.control.hpa.behaviour import Memory, behave, empty_memory, store_change
 from models.control.hpa.gate import NO_METRIC, gate
 from models.control.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Rules, rules_of
-from models.control.hpa.window import I64, Window, empty_window, limit, open_step, stabilise
+from models.control.hpa.window import Window, empty_window, limit, open_step, stabilise
 from models.jit import kernel
-from models.sim.apps import I32
 
 
 class Moments(NamedTuple):

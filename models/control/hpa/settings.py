@@ -6,8 +6,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from models.control.hpa.window import I64
-from models.sim.apps import F64, I32
+from models.cluster.arrays import F64, I32, I64
 
 UP, DOWN = range(2)
 """Directions, the first axis of every array of rules."""

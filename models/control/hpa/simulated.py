@@ -18,6 +18,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F64, I32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import (
+    ACTIVE,
+    CPU,
+    CPU_REQUEST,
+    MEMORY_REQUEST,
+    PENDING,
+    PODS,
+    READY,
+    REPLICAS,
+    STARTING,
+    Observation,
+    Pipeline,
+)
+from models.cluster.plan import Plan, Reason, empty_plan
 from models.control.hpa.behaviour import Memory, behave, empty_memory, store_change
 from models.control.hpa.gate import ABSENT, NO_METRIC, NOT_DUE
 from models.control.hpa.observed import FORGET, REFILL, Seen, look, look_again
@@ -32,23 +48,8 @@ from models.control.hpa.window import (
 )
 from models.forecaster.port import Forecast
 from models.jit import copy_row, kernel
-from models.sim.apps import F64, I32
 from models.sim.draws import Purpose, uniform
-from models.sim.inventory import Inventory
-from models.sim.observe import Observation, Pipeline
-from models.sim.plan import Plan, Reason, empty_plan
-from models.sim.state import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    MEMORY_REQUEST,
-    NONE,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    STARTING,
-)
+from models.sim.state import NONE
 
 SYNC_S: Final = 15
 TOLERANCE: Final = 0.1
@@ -183,8 +184,8 @@ def _sync(
 ) -> None:
     """All rules over all apps at once; the row of reasons holds what is wanted until the end."""
     for e in range(obs.tick.size):
-        known, measured, tick = obs.known[e], obs.measured[e], obs.tick[e]
-        current, wanted, replicas = known[REPLICAS], plan.reason[e], plan.replicas[e]
+        status, measured, tick = obs.status[e], obs.measured[e], obs.tick[e]
+        current, wanted, replicas = status[REPLICAS], plan.reason[e], plan.replicas[e]
         cycle = tick // clock.schedule.shape[0]
         due = clock.schedule[tick - cycle * clock.schedule.shape[0]]
         window = Window(
@@ -192,11 +193,11 @@ def _sync(
             state.marks[e],
         )  # fmt: skip
         seen = Seen(
-            obs.missing[e], measured[CPU], measured[PODS], known[ACTIVE], current, known[READY],
-            known[STARTING], known[PENDING], known[CPU_REQUEST],
+            obs.missing[e], measured[CPU], measured[PODS], status[ACTIVE], current, status[READY],
+            status[STARTING], status[PENDING], status[CPU_REQUEST],
         )  # fmt: skip
-        copy_row(known[CPU_REQUEST], plan.cpu[e])
-        copy_row(known[MEMORY_REQUEST], plan.memory[e])
+        copy_row(status[CPU_REQUEST], plan.cpu[e])
+        copy_row(status[MEMORY_REQUEST], plan.memory[e])
         look(seen, bounds, due, window.highest, wanted, replicas)
         _finish(seen, bounds, window, replicas, wanted)
         open_step(window, tick * clock.tick_millis, clock.window_millis)

@@ -12,13 +12,10 @@ operations whatever is recommended, and rows may have any times.
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.cluster.arrays import I32, I64
 from models.control.hpa.gate import OUTSIDE, bounded, is_sync
 from models.jit import kernel
-from models.sim.apps import I32
-
-I64 = NDArray[np.int64]
 
 NOTHING: Final = np.int32(-1)
 STEP, SPLIT, OLDEST = range(3)

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Series
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
+from models.inputs.errors import InputError
 
 MAX_STEP_MIN: Final = 60
 _MAX_MINUTES: Final = 20 * 366 * 24 * 60

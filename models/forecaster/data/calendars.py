@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.data.axes import parsed_seconds
 from models.forecaster.data.series import ALWAYS, Announced
 from models.forecaster.data.tables import Table, read_table
-from models.sim.apps import F64
-from models.sim.describe.errors import input_error
+from models.inputs.errors import input_error
 
 DEFAULT_LENGTH_MIN: Final = 120
 _STARTS: Final = ("starts_at", "start", "kickoff_utc")

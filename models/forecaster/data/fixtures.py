@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.data.months import FIRST_MONDAY
 from models.forecaster.data.series import Announced, Series
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 DAYS: Final = 32

@@ -7,6 +7,7 @@ of its minutes. Scores have no scale, and so it is the same as dividing by five.
 from collections.abc import Callable
 from pathlib import Path
 
+from models.cluster.arrays import F64
 from models.forecaster.data.axes import Axis, axis_of, on_axis
 from models.forecaster.data.calendars import Entry, announced, read_calendar
 from models.forecaster.data.layouts import streams
@@ -14,8 +15,7 @@ from models.forecaster.data.series import Series
 from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
 from models.forecaster.data.tables import read_table
 from models.forecaster.port import HORIZONS_MIN
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError, closest
+from models.inputs.errors import InputError, closest
 
 Note = Callable[[str], None]
 """Takes one line about something in a file that was mended."""

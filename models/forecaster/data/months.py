@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64, I32
 from models.forecaster.data.kinds import KINDS
 from models.forecaster.data.planned import Planned, calendar_of, events_of, plans
 from models.forecaster.data.recorded import Recorded, record, source_of
 from models.forecaster.data.series import Series
-from models.sim.apps import F64, I32, Apps, Population
+from models.inputs.errors import InputError, did_you_mean
+from models.sim.apps import Apps, Population
 from models.sim.describe.config import PRIORITIES, Cluster
-from models.sim.describe.errors import InputError, did_you_mean
 from models.sim.describe.scenario import Scenario
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.sim.population.generate import generate

@@ -8,18 +8,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import RPS
+from models.cluster.records import Records
 from models.jit import copy_row, kernel
-from models.sim.apps import F32, F64, I32, Population, app_records
+from models.sim.apps import Population, app_records
 from models.sim.describe.compile import compile_scenario
 from models.sim.describe.config import Cluster
 from models.sim.describe.overlays import TRAFFIC, Script, script_of
 from models.sim.describe.scenario import Scenario
 from models.sim.draws import Purpose, row_key, stream
 from models.sim.observe import _add_noise
-from models.sim.records import Records
 from models.sim.service import _arrive, call_forward
 from models.sim.service_rows import CallRows, call_rows
-from models.sim.state import RPS
 from models.sim.traffic import TrafficShape, base_rates, lay, wave_shape
 from models.sim.world import traffic_shape
 

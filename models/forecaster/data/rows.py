@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.data.axes import parsed_seconds
 from models.forecaster.data.streams import UNDATED_ORIGIN, Stamped, Stream
 from models.forecaster.data.tables import Table
-from models.sim.apps import F64
-from models.sim.describe.errors import input_error
+from models.inputs.errors import input_error
 
 _MINUTE_COLUMN: Final = re.compile(r"(m|minute_)?(\d+)")
 

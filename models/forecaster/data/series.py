@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 
-I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 ALWAYS: Final = -(2**40)

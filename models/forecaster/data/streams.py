@@ -2,8 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from models.forecaster.data.series import I64
-from models.sim.apps import F64
+from models.cluster.arrays import F64, I64
 
 UNDATED_ORIGIN: Final = "2021-08-02"
 """A Monday: files that only count minutes begin here, so their days and weeks are made up."""

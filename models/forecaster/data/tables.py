@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.forecaster.data.series import I64, Mask
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError, input_error
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Mask
+from models.inputs.errors import InputError, input_error
 
 TIME_NAMES: Final = frozenset({"timestamp", "time", "date", "datetime", "ds", "ts", "t"})
 _MISSING: Final = "missing"

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from models.cluster.arrays import F64, I32
 from models.forecaster.data.series import Mask
 from models.forecaster.learned.corrector import Artefact as Corrector
 from models.forecaster.learned.corrector import correct
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN, QUANTILES, Texts
-from models.sim.apps import F64, I32
 
 if TYPE_CHECKING:
     # It loads onnxruntime, which only those who serve the model need.

@@ -8,7 +8,7 @@ import msgspec
 
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.session import Session
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 SHIPPED: Final = Path(__file__).parent.parent / "shipped"
 NETWORK: Final = "network.onnx"

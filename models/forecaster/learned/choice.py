@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Mask
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Mask
+from models.inputs.errors import InputError
 
 LEARNED: Final = 0
 """Place of the learned model among the candidates."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.data.series import Mask
 from models.forecaster.learned.scores import (
     DOWN,
@@ -28,9 +29,8 @@ from models.forecaster.learned.scores import (
     take_in,
 )
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
+from models.inputs.errors import InputError
 from models.jit import kernel
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
 
 _WITHIN: Final = QUANTILES[HIGH]
 

@@ -13,8 +13,8 @@ from models.forecaster.data.fixtures import fixtures
 from models.forecaster.data.load import load
 from models.forecaster.data.months import FIRST_SEED, months
 from models.forecaster.data.series import Series
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster
-from models.sim.describe.errors import InputError
 
 LEARNED_SHARE: Final = 0.8
 """Of each recorded series, from its beginning."""

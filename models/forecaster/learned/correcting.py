@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
 from models.forecaster.learned import corrector
 from models.forecaster.learned.answer import Network
 from models.forecaster.learned.encode import encode
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 FITTED_SHARE: Final = 0.7
 """Of the minutes of each series; the others judge."""

@@ -13,10 +13,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F64
 from models.forecaster.data.series import Mask
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError, input_error
+from models.inputs.errors import InputError, input_error
 
 ERRORS: Final = 12
 """Last errors that are looked at, the newest first."""

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW
-from models.sim.apps import F64
 
 _HOUR_MIN: Final = 60
 _LEAST_MIN: Final = 30

@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F32, I64
+from models.cluster.observation import Observation
 from models.forecaster.calendar import Calendar, CalendarState
-from models.forecaster.data.series import I64, Series
+from models.forecaster.data.series import Series
 from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.learned import memory as remembered
 from models.forecaster.learned.answer import (
@@ -34,8 +36,6 @@ from models.forecaster.learned.record import (
 from models.forecaster.learned.served import Said, account, calibrated, serve
 from models.forecaster.minutes import Minutes
 from models.forecaster.port import HIGH, LEAST_HISTORY_MIN, MEDIAN, Forecast
-from models.sim.apps import F32
-from models.sim.observe import Observation
 
 NAME: Final = "tft"
 WARM_MIN: Final = 360

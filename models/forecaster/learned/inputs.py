@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F32, F64
+from models.cluster.arrays import F32, F64
 
 AHEAD_MIN: Final = (5, 10, 15, 20, 25, 30)
 """Minutes ahead that the decoder walks through; the served horizons are among them."""

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import I64
+from models.forecaster.data.series import Series
 from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, Inputs, joined
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]

@@ -4,10 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64
+from models.cluster.arrays import F64, I64
 from models.forecaster.learned import choice, conformal, corrector, scores
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW
-from models.sim.apps import F64
 
 RAW, LEARNED, SIMPLE, LOWER, UPPER = range(5)
 """What waits: the medians as the network said it, as corrected, and of the simple model; and the

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Announced, Mask
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Announced, Mask
 from models.forecaster.learned.window_means import WindowMeans
-from models.sim.apps import F64
 
 HOLIDAY: Final = "holiday"
 """Entries of this kind are days off and no events."""

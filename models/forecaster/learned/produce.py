@@ -25,7 +25,7 @@ from models.forecaster.learned.export import export
 from models.forecaster.learned.network import Ensemble
 from models.forecaster.learned.pool import Pool, pools
 from models.forecaster.learned.training import Trained, settings_of, train
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 SIMULATED: Final = "nothing recorded"
 _RESUMED: Final = "went on from a checkpoint: the minutes are those after it"

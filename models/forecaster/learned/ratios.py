@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 
 LEAST: Final = 1e-9
 _LARGEST: Final = 5.0

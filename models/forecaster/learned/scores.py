@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64
+from models.cluster.arrays import F32, F64, I64
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.jit import kernel
-from models.sim.apps import F32, F64
 
 SCORES: Final = 288
 """Scores that are remembered per row, horizon and edge."""

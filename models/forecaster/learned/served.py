@@ -4,12 +4,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.learned import choice, conformal
 from models.forecaster.learned.answer import Answer, Model, review
 from models.forecaster.learned.memory import Memory, Settings, coverage, skill
 from models.forecaster.learned.record import Record
 from models.forecaster.port import HIGH, LOW, MEDIAN, Serving, Texts
-from models.sim.apps import F64
 
 _LEAST: Final = 1e-9
 

@@ -7,10 +7,10 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F32, F64
 from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, from_log
 from models.forecaster.port import HORIZONS_MIN
-from models.sim.apps import F32, F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 _PLACES: Final = [AHEAD_MIN.index(horizon) for horizon in HORIZONS_MIN]
 _PEAK: Final = 3

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
 from models.forecaster.learned.ratios import LEAST, bounded
 from models.forecaster.learned.window_means import WindowMeans
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 SKILL_MIN: Final = 360

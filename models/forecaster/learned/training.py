@@ -15,7 +15,7 @@ from models.forecaster.learned.args import Args
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.learned.network import Shape, TemporalFusionTransformer
 from models.forecaster.learned.pool import Pool
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 """Quantiles of the outputs; the last is of the maximum."""

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from models.forecaster.data.series import I64
+from models.cluster.arrays import F64, I64
 from models.jit import kernel
-from models.sim.apps import F64
 
 
 class WindowMeans:

@@ -4,8 +4,8 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.published.protocols import Batch, Data, windows
-from models.sim.apps import F64
 
 _TREND: Final = 25
 """Steps of the moving average, as in DLinear."""

@@ -13,10 +13,9 @@ import msgspec
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from models.forecaster.data.series import I64
+from models.cluster.arrays import F64, I64
 from models.forecaster.data.tables import read_table
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError, input_error
+from models.inputs.errors import InputError, input_error
 
 Name = Literal["losloop", "etth1", "etth2"]
 Split = Literal["validation", "test"]

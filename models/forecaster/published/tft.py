@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.forecaster.data.series import I64
+from models.cluster.arrays import F64, I64
 from models.forecaster.learned.network import Shape, TemporalFusionTransformer
 from models.forecaster.published.linear import Linear, fit_linear
 from models.forecaster.published.protocols import Batch, Data, starts_of
-from models.sim.apps import F64
 
 CALENDAR: Final = 4
 _TO_MEAN: Final = 1

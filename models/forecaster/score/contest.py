@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.compare.paired import Interval
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
@@ -24,7 +25,6 @@ from models.forecaster.score.peers.port import Peer, Tell
 from models.forecaster.score.significance import compared
 from models.forecaster.score.spikes import SpikeScore, score_spikes
 from models.forecaster.score.windows import Windows, origins, targets
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 JUDGED_MIN: Final = (6 * 60, 7 * DAY_MINUTES)

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.port import HORIZONS_MIN, MEDIAN, QUANTILES
 from models.forecaster.score.metrics import q_risk
 from models.forecaster.score.outcome import Outcome
-from models.sim.apps import F64
 
 FLOORS: Final = ("last", "mean5", "mean15", "day", "week")
 _LEAST: Final = 1e-3

@@ -5,10 +5,10 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.windows import Windows
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 _OUTSIDE: Final = 1 - (QUANTILES[HIGH] - QUANTILES[LOW])

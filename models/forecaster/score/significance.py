@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster.arrays import F64, I64
 from models.compare.paired import DRAWS, NOTHING, Interval
-from models.forecaster.data.series import I64
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
 from models.forecaster.score.outcome import Outcome
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 _SEED: Final = 2024

@@ -18,11 +18,11 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from models.forecaster.data.series import I64, Announced, Mask, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Announced, Mask, Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN
 from models.forecaster.score.peers.floors import mean_of_last
 from models.forecaster.score.windows import Windows
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 LEAD_MIN: Final = 10

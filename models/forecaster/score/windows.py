@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES
 
 TEST_SHARE: Final = 0.2

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64, I32
+from models.cluster.arrays import F64, I32
 from models.sim.describe import overlays
 from models.sim.describe.config import Cluster
 from models.sim.describe.events import (

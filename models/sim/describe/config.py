@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from models.sim.describe import yamlfile
+from models.inputs import yamlfile
 
 DEFAULT_CLUSTER = Path(__file__).parents[1] / "cluster.yaml"
 

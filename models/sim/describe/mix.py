@@ -6,7 +6,8 @@ against that mix matters: as declared, a request costs what it always did.
 
 import numpy as np
 
-from models.sim.apps import F32, F64, REQUEST_TYPES, RequestType
+from models.cluster.arrays import F32, F64
+from models.sim.apps import REQUEST_TYPES, RequestType
 from models.sim.describe.config import RequestWork
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from models.sim.apps import F32
-from models.sim.describe.errors import input_error
+from models.cluster.arrays import F32
+from models.inputs.errors import input_error
 from models.sim.describe.events import Replay
 from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, Timeline
 from models.sim.describe.trace_csv import load_trace

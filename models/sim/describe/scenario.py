@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from models.sim.describe import yamlfile
+from models.inputs import yamlfile
+from models.inputs.errors import did_you_mean, input_error
 from models.sim.describe.calendar import CalendarEntry
 from models.sim.describe.config import Cluster, Count, Name
-from models.sim.describe.errors import did_you_mean, input_error
 from models.sim.describe.events import (
     KINDS,
     Event,

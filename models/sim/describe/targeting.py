@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F32, I16
+from models.cluster.arrays import F32, I16
 from models.sim.describe.config import Cluster
 from models.sim.describe.events import Target
 from models.sim.draws import Purpose, uniform

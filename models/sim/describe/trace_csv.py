@@ -16,8 +16,8 @@ from typing import Final, NamedTuple, NoReturn, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F32, F64
-from models.sim.describe.errors import input_error
+from models.cluster.arrays import F32, F64
+from models.inputs.errors import input_error
 
 MISSING_COLUMN: Final = "missing"
 _FLAGS: Final = {"0": False, "1": True}

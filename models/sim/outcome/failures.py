@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from models.sim.outcome.findings import Episode, FailureName, Finding, Mask, Setting, describe
 from models.sim.outcome.recording import Recording
 from models.sim.outcome.results import quantile_s

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import I32
+from models.cluster.arrays import I32
 from models.sim.outcome.recording import Recording
 from models.sim.outcome.results import quantile_s
 

@@ -8,27 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.accounting import VIOLATED, WAIT_BINS
-from models.sim.apps import F64, I32
-from models.sim.layout import MILLI
-from models.sim.state import (
-    BOOST,
-    BOUND,
+from models.cluster.arrays import F64, I32
+from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
     DOMAIN,
     ERRORS,
     P99,
     PENDING,
-    RATE,
     READY,
-    RETRY,
     RPS,
-    SAMPLE_RING,
-    SPOKEN_FOR,
     STARTING,
     THROUGHPUT,
 )
+from models.sim.accounting import VIOLATED, WAIT_BINS
+from models.sim.layout import MILLI
+from models.sim.state import BOOST, BOUND, RATE, RETRY, SAMPLE_RING, SPOKEN_FOR
 from models.sim.world import World
 
 ASKING_S = 30
@@ -107,7 +102,7 @@ class Recorder:
 
     def _record_service(self, world: World, tick: int) -> None:
         sample = world.state.samples[self._e, tick % SAMPLE_RING].astype(np.float64)
-        domain, record = world.state.known[self._e, DOMAIN], self.recording
+        domain, record = world.state.status[self._e, DOMAIN], self.recording
         domains = self._violated.size
         rps = np.bincount(domain, sample[RPS], domains)
         some = np.maximum(rps, 1e-9)
@@ -134,12 +129,12 @@ class Recorder:
         record.cpu_use[tick] = sample[CPU].sum() * MILLI / _ready_cpu(world, self._e)
 
     def _record_pods(self, world: World, tick: int) -> None:
-        known, record = world.state.known[self._e], self.recording
-        domain, domains = known[DOMAIN], self._violated.size
-        record.ready[tick] = np.bincount(domain, known[READY], domains)
-        record.starting[tick] = np.bincount(domain, known[STARTING], domains)
-        record.pending[tick] = np.bincount(domain, known[PENDING], domains)
-        bound = world.state.hidden[self._e, BOUND].astype(np.float64) * known[CPU_REQUEST]
+        status, record = world.state.status[self._e], self.recording
+        domain, domains = status[DOMAIN], self._violated.size
+        record.ready[tick] = np.bincount(domain, status[READY], domains)
+        record.starting[tick] = np.bincount(domain, status[STARTING], domains)
+        record.pending[tick] = np.bincount(domain, status[PENDING], domains)
+        bound = world.state.hidden[self._e, BOUND].astype(np.float64) * status[CPU_REQUEST]
         record.held[tick] = np.bincount(domain, bound, domains) / _ready_cpu(world, self._e)
         waits = world.accounts.waits[self._e]
         record.waits[tick] = waits - self._waits
@@ -148,7 +143,7 @@ class Recorder:
     def _record_queue(self, world: World, tick: int) -> None:
         state, record = world.state, self.recording
         queue = state.queue[self._e, : state.env["queue_length"][self._e]]
-        domain = state.known[self._e, DOMAIN]
+        domain = state.status[self._e, DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
         itself = (seconds < ASKING_S) & (queue["asked"] != SPOKEN_FOR)

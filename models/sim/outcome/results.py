@@ -10,13 +10,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import I64
 from models.sim.accounting import (
     ACTIONS,
     CPU_THERE,
     CPU_USED,
     CRASHED,
     EVICTED,
-    I64,
     MAX_PENDING,
     MEMORY_THERE,
     MEMORY_USED,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.accounting import I64
+from models.cluster.arrays import I64
 from models.sim.describe.events import (
     Deploy,
     Event,

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F64, GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, I32, Calls
+from models.cluster.arrays import F64, I32
+from models.inputs.errors import InputError
+from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls
 from models.sim.describe.config import Call, Cluster, Guard
-from models.sim.describe.errors import InputError
 from models.sim.population.draws import from_quantiles, generator, pick
 from models.sim.population.fitted import Fitted
 from models.sim.population.layout import Layout, Mask

@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from models.sim.population.fitted import LogNormal
 
 _NORMAL = NormalDist()

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import yaml
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from models.sim.population.fit_series import even_quantiles, fit_bursts, fit_noise, fit_profiles
 from models.sim.population.fit_tables import (
     ALIBABA_EDGES,

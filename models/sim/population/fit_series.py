@@ -8,7 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from models.sim.population.fit_tables import (
     AZURE_DAY,
     AZURE_PROFILES,

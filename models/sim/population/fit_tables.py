@@ -11,8 +11,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from models.sim.apps import F64
-from models.sim.describe.errors import input_error
+from models.cluster.arrays import F64
+from models.inputs.errors import input_error
 from models.sim.population.fitted import Provenance
 
 IBM: Final = "sim/ibm_code_engine_app_configs.csv.gz"

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from models.sim.apps import F64
-from models.sim.describe import yamlfile
+from models.cluster.arrays import F64
+from models.inputs import yamlfile
 
 FITTED = Path(__file__).with_name("fitted.yaml")
 MINUTES = 1440

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F64, I32, Apps, Calls, Population
+from models.cluster.arrays import F64, I32
+from models.sim.apps import Apps, Calls, Population
 from models.sim.describe.config import Cluster
 from models.sim.population.calls import draw_calls, inflow, reachable
 from models.sim.population.fitted import Fitted, load_fitted

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64, I32
+from models.cluster.arrays import F64, I32
 from models.sim.describe.config import PRIORITIES, Cluster, Domain
 from models.sim.population.draws import generator, pick
 

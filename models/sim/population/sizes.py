@@ -4,7 +4,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import CPU_BOUND, F64, I8, I32, IO_BOUND, MEMORY_BOUND
+from models.cluster.arrays import F64, I8, I32
+from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND
 from models.sim.describe.config import Cluster
 from models.sim.population.draws import from_quantiles, generator, pick
 from models.sim.population.fitted import Fitted

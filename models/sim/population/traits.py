@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F64, I8, I16, I32
+from models.cluster.arrays import F64, I8, I16, I32
 from models.sim.describe.config import Cluster
 from models.sim.population.draws import from_quantiles, generator, pick
 from models.sim.population.fitted import Fitted

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F64, I32, IO_BOUND, MEMORY_BOUND
+from models.cluster.arrays import F64, I32
+from models.sim.apps import IO_BOUND, MEMORY_BOUND
 from models.sim.describe.config import Cluster
 from models.sim.erlang import response_quantile
 from models.sim.population.draws import from_quantiles, generator, log_uniform, pick, truncated

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from models.control.catalogue import enter
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 from services.cli.contest import store

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from models.control.catalogue import ENTRANTS, entrant_of
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster, load_cluster
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
 from services.cli.contest.entrants import FRONTIER
 from services.cli.targets import described_cluster

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.contest.jobs import Finished, Job
 
 FOLDER: Final = Path(".hirl/bench-control")

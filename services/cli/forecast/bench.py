@@ -16,7 +16,7 @@ from models.forecaster.score.contest import Advance, Contest, contest, steps_of
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named
 from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.windows import Skipped, Windows
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.cores import cores
 from services.cli.forecast.options import (
     ArtefactOption,

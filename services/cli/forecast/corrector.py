@@ -12,7 +12,7 @@ from models.forecaster.learned import corrector as correction
 from models.forecaster.learned.artefact import CORRECTOR, SHIPPED, load_artefact
 from models.forecaster.learned.corpus import LEARNED_SHARE
 from models.forecaster.learned.correcting import Made, make
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from models.sim.describe.timeline import DAY_MINUTES
 from services.cli.output import progress, table
 

@@ -15,7 +15,7 @@ from models.forecaster.score.contest import Advance
 from models.forecaster.score.headline import FLOORS
 from models.forecaster.score.one_shot import Spoken, speak
 from models.forecaster.score.peers.catalogue import Entrants, named
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.forecast.options import (
     ArtefactOption,
     CalendarOption,

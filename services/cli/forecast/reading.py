@@ -10,7 +10,7 @@ from models.forecaster.data.load import load
 from models.forecaster.data.series import Series
 from models.forecaster.data.streams import UNDATED_ORIGIN
 from models.forecaster.score.windows import Skipped, Windows, windows
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 _TWEETS: Final = {"minute", "minute_of_day", "tweets"}
 _TWEETS_NOTE: Final = (

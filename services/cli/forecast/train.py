@@ -13,8 +13,8 @@ from rich.console import Console
 from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import Card
 from models.forecaster.learned.corpus import RECORDED, Part, corpus
+from models.inputs.errors import InputError
 from models.sim.describe.config import load_cluster
-from models.sim.describe.errors import InputError
 from services.cli.options import SeedOption
 from services.cli.output import progress, table
 from services.cli.targets import writable_file

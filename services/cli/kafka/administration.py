@@ -18,7 +18,7 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError, NoError
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka.acls import Pattern, Permission, Resource
 from services.cli.kafka.catalogue import Wanted
 from services.cli.kafka.differences import OURS, Found

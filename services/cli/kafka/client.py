@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import description
 from services.cli.kafka.description import Description
 from services.cli.kafka.security import ADMIN, credentials_file, read_credentials

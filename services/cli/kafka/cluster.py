@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import description, processes, properties, provision, storage
 from services.cli.kafka.description import HOME, Description, Node, Security
 from services.cli.kafka.provision import Runtime

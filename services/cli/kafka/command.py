@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import cluster, description
 from services.cli.kafka.description import HOME, Description
 from services.cli.options import JsonOption

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 HOME: Final = Path(".hirl/kafka")
 """Where the embedded cluster lives when nothing else is said."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka.description import HOME
 from services.cli.kafka.processes import locked
 from services.cli.output import progress

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from kafka import KafkaAdminClient
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import administration, client
 from services.cli.kafka.acls import permissions
 from services.cli.kafka.catalogue import Wanted, wanted_topics

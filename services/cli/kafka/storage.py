@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.kafka import description, properties, security
 from services.cli.kafka.description import Description, Node
 from services.cli.kafka.provision import Runtime

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.path.stage import Stage, load, staged
 from services.cli.path.stamps import WAY, Closing, moments, quantiles, stamps
 from services.cli.path.usage import available_mb, read_cpu, use_since

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
 from services.cli.path.feeding import Feeder, Pods

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services._kit.clock import SystemClock
 from services.cli.kafka import cluster as kafka_cluster
 from services.cli.kafka.description import Description

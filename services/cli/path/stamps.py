@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event, TickEvent
 from schemas.metrics_sampled import MetricsSampled

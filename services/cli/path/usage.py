@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 _PROC: Final = Path("/proc")
 _USER, _SYSTEM = 11, 12

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from models.control.catalogue import ENTRANTS, entrant_of
+from models.inputs.errors import InputError
 from models.jit import is_compiled
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import load_scenario
 from models.sim.tick import advance as tick_kernel
 from services.cli.contest import pool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.named_options import ScenarioOption
 from services.cli.options import AppsOption, ClusterOption, JsonOption, SeedOption
 from services.cli.outcome import figures

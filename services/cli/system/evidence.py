@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted

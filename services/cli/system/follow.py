@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.fields import Event
 from schemas.topics import topic_of
 from services._kit.clock import Clock

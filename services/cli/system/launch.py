@@ -10,8 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 from rich.console import Console
 
+from models.inputs.errors import InputError
 from models.jit import is_compiled
-from models.sim.describe.errors import InputError
 from models.sim.tick import advance
 from services.cli.kafka import cluster as kafka_cluster
 from services.cli.kafka.description import Description

@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.partitioner.default import murmur2
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from schemas.codec import Malformed
 from schemas.fields import Event
 from schemas.topics import key_of, topic_of

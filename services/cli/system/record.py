@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.system.processes import Process, is_running
 
 ROOT: Final = Path(".hirl/run")

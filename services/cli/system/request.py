@@ -5,8 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from models.inputs.errors import InputError
 from models.sim.describe.config import Cluster
-from models.sim.describe.errors import InputError
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.describe.timeline import Timeline
 from services.cli.system.record import Scene

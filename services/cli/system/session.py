@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from services.cli.system import ending, launch, record
 from services.cli.system.follow import has_ended
 from services.cli.system.probe import Progress, progress_of

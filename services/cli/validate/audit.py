@@ -9,32 +9,32 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.accounting import ARRIVED, FAILED, SERVED
-from models.sim.apps import F64
-from models.sim.state import (
+from models.cluster.arrays import F64, I64
+from models.cluster.observation import (
     ACTIVE,
+    CPU_REQUEST,
+    MEMORY_REQUEST,
+    PENDING,
+    REPLICAS,
+    STARTING,
+)
+from models.sim.accounting import ARRIVED, FAILED, SERVED
+from models.sim.state import (
     BACKLOG,
     BOUND,
     CANCELLED,
-    CPU_REQUEST,
     DOWN,
-    MEMORY_REQUEST,
     NEWEST,
     NODE_ABSENT,
     NODE_BOOTING,
     NODE_READY,
     NONE,
     OLDEST,
-    PENDING,
-    REPLICAS,
     ROOM_PODS,
-    STARTING,
     SURGE,
     State,
 )
 from models.sim.world import World
-
-I64 = NDArray[np.int64]
 
 
 def broken_promises(world: World) -> list[str]:
@@ -71,23 +71,23 @@ def _used_groups(state: State, e: int) -> I64:
 
 def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
     state = world.state
-    known, hidden, group = state.known[e], state.hidden[e], state.group[e][groups]
-    apps = known.shape[1]
+    status, hidden, group = state.status[e], state.hidden[e], state.group[e][groups]
+    apps = status.shape[1]
     # The free list ends in NONE or, when it is a ring, leaves groups without pods here.
     if (group["count"] <= 0).any():
         yield "a group without pods is not in the free list"
     if (np.bincount(group["app"], group["count"], apps) != hidden[BOUND]).any():
         yield "bound pods differ from the pods of the groups"
     young = group[group["ready"] >= state.env["tick"][e]]
-    if (np.bincount(young["app"], young["count"], apps) != known[STARTING]).any():
+    if (np.bincount(young["app"], young["count"], apps) != status[STARTING]).any():
         yield "starting pods differ from the groups that are not ready"
-    if (state.ready_ring[e].sum(axis=0) != known[STARTING]).any():
+    if (state.ready_ring[e].sum(axis=0) != status[STARTING]).any():
         yield "starting pods differ from the ring of those that become ready"
     # The ring may hold more: containers whose pods have gone meanwhile.
     if (state.restart_ring[e].sum(axis=0) < hidden[DOWN]).any():
         yield "more containers restart than the ring says will return"
-    wanted = (known[REPLICAS] + hidden[SURGE]) * known[ACTIVE]
-    if (hidden[BOUND] + known[PENDING] > wanted).any():
+    wanted = (status[REPLICAS] + hidden[SURGE]) * status[ACTIVE]
+    if (hidden[BOUND] + status[PENDING] > wanted).any():
         yield "an app has more pods than are wanted"
 
 
@@ -105,10 +105,10 @@ def _places(world: World, e: int, groups: I64) -> Iterator[str]:
 def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:
     state = world.state
     queue = state.queue[e][: state.env["queue_length"][e]]
-    waiting = np.bincount(queue["app"], queue["count"], state.known.shape[2])
-    if (waiting - state.hidden[e, CANCELLED] != state.known[e, PENDING]).any():
+    waiting = np.bincount(queue["app"], queue["count"], state.status.shape[2])
+    if (waiting - state.hidden[e, CANCELLED] != state.status[e, PENDING]).any():
         yield "pending pods differ from the queue without what was cancelled"
-    if (state.known[e, PENDING] < 0).any() or (queue["count"] <= 0).any():
+    if (state.status[e, PENDING] < 0).any() or (queue["count"] <= 0).any():
         yield "the queue has an entry without pods"
 
 
@@ -143,7 +143,7 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
         yield "a node has more pods than it may have"
     for row, request, size in ((0, CPU_REQUEST, "cpu"), (1, MEMORY_REQUEST, "memory")):
         held = np.bincount(
-            used["node"], used["count"] * state.known[e, request][used["app"]], node.size
+            used["node"], used["count"] * state.status[e, request][used["app"]], node.size
         )
         if (room[row][ready] != (pool[size] - held)[ready]).any():
             yield f"a node's free {size} differs from allocatable less requested"

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from models.cluster.observation import Observation
+from models.cluster.plan import Plan
 from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
-from models.sim.observe import Observation
-from models.sim.plan import Plan
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.drive import Driven, copy_memory

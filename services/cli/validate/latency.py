@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
 from services.cli.validate.queueing import erlang_table, latency_by_cpu, latency_by_load
 from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F64, Apps
+from models.cluster.arrays import F64
+from models.sim.apps import Apps
 from models.sim.describe.config import Cluster, load_cluster
 from models.sim.population.fitted import Fitted, load_fitted
 from models.sim.population.generate import generate

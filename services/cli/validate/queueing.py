@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.apps import F64
+from models.cluster.arrays import F64
+from models.cluster.observation import P50, P99
 from models.sim.erlang import response_quantile
-from models.sim.state import P50, P99, SAMPLE_RING
+from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
 

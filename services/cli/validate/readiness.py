@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from models.sim.accounting import I64, WAIT_BINS
+from models.cluster.arrays import I64
+from models.sim.accounting import WAIT_BINS
 from models.sim.describe.config import load_cluster
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.failures import FailureWatch, setting_of

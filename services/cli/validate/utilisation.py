@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import F64
+from models.cluster.inventory import declare
 from models.control.hpa import Hpa
 from models.sim.accounting import CPU_THERE, CPU_USED
-from models.sim.apps import F64, Population
+from models.sim.apps import Population
 from models.sim.describe.config import Cluster, load_cluster
 from models.sim.describe.events import Deploy, Target, Traffic
 from models.sim.describe.scenario import Scenario
-from models.sim.inventory import declare
 from models.sim.population.generate import generate, reachable
 from models.sim.world import World
 from services.cli.validate.drive import Driven

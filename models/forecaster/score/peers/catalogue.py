@@ -12,7 +12,7 @@ from models.forecaster.score.peers.learned import Learned
 from models.forecaster.score.peers.linear import Linear
 from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.peers.statistical import STATISTICAL
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 
 MOST_SERIES: Final = 20
 """Statistical peers take seconds per series: in larger files they run only where named."""

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LEAST_HISTORY_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
 from models.forecaster.score.windows import origins, targets
-from models.sim.apps import F64
 from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES
 
 RESIDUAL_DAYS: Final = 21

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN, QUANTILES
-from models.sim.apps import F64
 
 H: Final = len(HORIZONS_MIN)
 Q: Final = len(QUANTILES)

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.series import I64, Series
+from models.cluster.arrays import F64, I64
+from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.score.peers.floors import last_seen
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
-from models.sim.apps import F64
-from models.sim.describe.errors import InputError
+from models.inputs.errors import InputError
 from models.sim.describe.timeline import DAY_MINUTES
 
 MOST_ORIGINS: Final = 200

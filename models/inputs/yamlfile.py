@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from models.sim.describe.errors import input_error
-from models.sim.describe.explain import explain
+from models.inputs.errors import input_error
+from models.inputs.explain import explain
 
 T = TypeVar("T")
 

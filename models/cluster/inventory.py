@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.sim.apps import F32, I16, I32, REQUEST_TYPES, Population
+from models.cluster.arrays import F32, I16, I32
+from models.sim.apps import REQUEST_TYPES, Population
 from models.sim.describe.config import MARKETS, PRIORITIES, Cluster, Pool
 from models.sim.layout import domain_pools
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
-from models.sim.describe.errors import closest
+from models.inputs.errors import closest
 
 _WORDS = {
     "array": "a list",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.sim.apps import I8, I32
+from models.cluster.arrays import I8, I32
 
 
 class Reason(IntEnum):

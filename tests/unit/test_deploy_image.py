@@ -102,7 +102,7 @@ def test_everything_that_is_copied_is_there_and_sent_to_the_builder() -> None:
         if "--from" not in line
         for name in re.sub(r"--\S+ ", "", line).split()[:-1]
     ]
-    assert len(copied) == 9
+    assert len(copied) == 10
     for name in copied:
         assert (ROOT / name).exists(), name
         assert not ignored(f"{name}/x.py" if (ROOT / name).is_dir() else name), name

@@ -15,7 +15,7 @@ CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
 .PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
-	bench-sim bench-path validate hpa-golden clean
+	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 		"$(BUS); then the same under a calibrated HPA and under rules"
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,rules
-	@echo "run: all is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/running.md"
+	@echo "run: all is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/guides/running.md"
 
 test: warm ## run the tests: what needs no server beside what runs on a real Kafka and Prometheus
 	@$(MAKE) -j2 test-pure test-real-aside
@@ -115,6 +115,9 @@ presubmit: setup ## everything a change must pass
 format: setup ## rewrite the code as lint wants it
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format
+
+docs: setup ## write the generated pages of docs/reference again
+	@$(BIN)/python -m services.cli.reference
 
 bench-sim: setup ## measure the simulator's speed
 	@$(BIN)/hirl bench sim --json .hirl/bench-sim.json

@@ -44,40 +44,43 @@ _MOST_TRIPS: Final = 16
 
 
 class Thresholds(NamedTuple):
-    """When to open and how to return. A tick is 10 s."""
+    """When a breaker trips and how it recovers. A tick is 10 s."""
 
     stale_ticks: int = 6
-    """Ticks without a frame, beyond which it opens at once."""
+    """Ticks without a frame; more than this opens the breaker at once."""
     missing_share: float = 0.5
-    """Of the declared apps without a valid sample."""
+    """Share of the declared apps that have no valid sample."""
     missing_ticks: int = 6
-    """Ticks for which that held before it opens; likewise below."""
+    """Ticks for which `missing_share` must be exceeded before the breaker opens."""
     mismatch_share: float = 0.3
-    """Of the apps changed lately whose observed replicas are not those applied."""
+    """Share of the recently changed apps whose observed replicas are not those applied."""
     mismatch_ticks: int = 6
+    """Ticks for which `mismatch_share` must be exceeded before the breaker opens."""
     mismatch_apps: int = 5
-    """Apps changed lately, below which a mismatch says more about an app than about us."""
+    """Fewest recently changed apps to judge by; fewer say more about one app than about us."""
     error_share: float = 0.2
-    """Of the requests that fail."""
+    """Share of the requests that fail."""
     error_ticks: int = 30
-    """Longer than pods and nodes take to start: a flash sale has to be answerable."""
+    """Ticks for which `error_share` must be exceeded before decreases are held. Longer than pods
+    and nodes take to start, so that a flash sale can be answered first."""
     burn_share: float = 0.3
-    """Of the requests that go to apps without SLO headroom, as the mean of both windows."""
+    """Share of the requests that go to apps without SLO headroom, as the mean of both windows."""
     burn_ticks: int = 6
+    """Ticks for which `burn_share` must be exceeded before decreases are held."""
     burn_short_ticks: int = 30
-    """Window that says that it still burns: 5 min."""
+    """Short window (5 min): shows that the burn goes on."""
     burn_long_ticks: int = 180
-    """Window that says that it is no passing surge: 30 min."""
+    """Long window (30 min): shows that the burn is not a passing surge."""
     calm_part: float = 0.5
-    """Of each threshold; only at or below it is a reading calm, so that nothing flaps."""
+    """A reading is calm at or below this part of its threshold; the gap prevents flapping."""
     quiet_ticks: int = 30
-    """Sound ticks in a row before an open breaker is tried; doubles with each trip."""
+    """Sound ticks in a row before an open breaker becomes half-open; doubles with each trip."""
     quiet_most_ticks: int = 360
-    """The longest that becomes."""
+    """Upper limit of `quiet_ticks` after doubling."""
     probation_ticks: int = 30
     """Calm ticks in a row before a half-open breaker closes."""
     forget_ticks: int = 360
-    """Closed for so long, earlier trips are forgotten."""
+    """Ticks closed after which earlier trips are forgotten."""
 
 
 class Sight(NamedTuple):

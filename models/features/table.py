@@ -1,7 +1,7 @@
 """Every feature a controller sees: name, unit, normalisation and range, declared once.
 
-Widths, indices, the normalisation and docs/features.md are derived from the tuples below. The
-encoder gives physical values in these units; `normalise` maps them to what a policy eats.
+Widths, indices, the normalisation and docs/reference/features.md are derived from the tuples
+below. The encoder gives physical values in these units; `normalise` maps them to a policy's input.
 """
 
 from typing import Final, Literal
@@ -195,11 +195,12 @@ def domain_columns(domains: int) -> tuple[Feature, ...]:
 
 
 def markdown() -> str:
-    """docs/features.md: the table as people read it."""
+    """docs/reference/features.md: the table as people read it."""
     lines = [
         "# What a controller sees",
         "",
-        "Generated from `models/features/table.py`; a test fails when the two differ.",
+        "Generated from `models/features/table.py` by `make docs`; do not edit. A test fails when "
+        "this page is stale.",
         "",
         "The encoder (`models/features/encode.py`) gives physical values in the units below;",
         "`normalise` maps each to clip(value / scale) or, for *root*, clip(sqrt(value / scale)).",

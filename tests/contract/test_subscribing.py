@@ -1,4 +1,4 @@
-"""The consumer in docs/subscribing.md does what the page says."""
+"""The consumer in docs/guides/subscribing.md does what the page says."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from schemas import generate
 
-PAGE = Path(generate.FOLDER).parent / "docs" / "subscribing.md"
+PAGE = Path(generate.FOLDER).parent / "docs" / "guides" / "subscribing.md"
 EXAMPLE = json.loads((generate.FOLDER / "examples/hirl.budget-granted.v1.json").read_text())
 
 

@@ -193,7 +193,7 @@ def test_the_table_is_consistent() -> None:
 
 
 def test_the_documentation_is_up_to_date() -> None:
-    file = Path(__file__).parents[2] / "docs" / "features.md"
+    file = Path(__file__).parents[2] / "docs" / "reference" / "features.md"
     assert file.read_text(encoding="utf-8") == markdown()
 
 

@@ -32,9 +32,7 @@ class DomainObserved(TickEvent, frozen=True, kw_only=True):
     ]
     features: Annotated[
         dict[str, list[float]],
-        about(
-            "what a controller sees, by feature; names, units and ranges: docs/reference/features.md"
-        ),
+        about("what a controller sees, by feature; names and units: docs/reference/features.md"),
     ]
     load: Annotated[list[float], about("pods of the app that its traffic would fill", "pods")]
     usual: Annotated[list[float], about("slow mean of `load`; what is above it is a surge", "pods")]

@@ -199,8 +199,7 @@ def markdown() -> str:
     lines = [
         "# What a controller sees",
         "",
-        "Generated from `models/features/table.py` by `make docs`; do not edit. A test fails when "
-        "this page is stale.",
+        "Generated from `models/features/table.py` by `make docs`; do not edit.",
         "",
         "The encoder (`models/features/encode.py`) gives physical values in the units below;",
         "`normalise` maps each to clip(value / scale) or, for *root*, clip(sqrt(value / scale)).",

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from models.sim.describe.config import Cluster, load_cluster
+from models.sim.describe.physics import SimCluster, load_sim_cluster
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -12,7 +12,7 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 
-CLUSTER: Cluster = load_cluster()
+CLUSTER: SimCluster = load_sim_cluster()
 DOMAIN = "payments"
 APPS = ("payments-0001", "payments-0002", "payments-0003")
 REPLICAS = 10

@@ -7,7 +7,7 @@ from models.cluster.observation import ACTIVE, DOMAIN
 from models.cluster.plan import Plan, Reason
 from models.control.catalogue import Contest, enter
 from models.forecaster.port import Forecast
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
@@ -35,7 +35,7 @@ def contest(
     apps: int, seed: int, scenario: str = SCENARIO, controller: str = CONTROLLER
 ) -> Contest:
     """The same world and controller for whoever asks."""
-    cluster = with_apps(load_cluster(), apps)
+    cluster = with_apps(load_sim_cluster(), apps)
     return enter(controller, cluster, load_scenario(scenario, cluster), [seed])
 
 

@@ -3,15 +3,16 @@
 Bounds, targets and prices as their owners would write them: nothing measured, nothing hidden.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, I16, I32
-from models.sim.apps import REQUEST_TYPES, Population
-from models.sim.describe.config import MARKETS, PRIORITIES, Cluster, Pool
-from models.sim.layout import domain_pools
+from models.cluster.description import MARKETS, PRIORITIES, Cluster, Pool
+
+RequestType = Literal["api", "web", "batch", "stream", "event"]
+REQUEST_TYPES: Final[tuple[RequestType, ...]] = ("api", "web", "batch", "stream", "event")
 
 
 class Inventory(NamedTuple):
@@ -68,21 +69,6 @@ def only_domain(inventory: Inventory, members: NDArray[np.integer[Any]]) -> Inve
     return inventory._replace(**cut)
 
 
-def declare(population: Population, cluster: Cluster) -> Inventory:
-    """The inventory of a population in its cluster, as its owners would write it."""
-    apps = population.apps
-    busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
-    return declare_cluster(cluster)._replace(
-        domain=apps.domain,
-        tier=apps.tier,
-        min_replicas=apps.min_replicas,
-        max_replicas=apps.max_replicas,
-        latency_target=apps.latency_target,
-        saturation=(apps.workers_per_core * busy).astype(np.float32),
-        request_mix=apps.request_mix,
-    )
-
-
 def declare_cluster(cluster: Cluster) -> Inventory:
     """Domains and pools, with no app yet."""
     machines = [cluster.machine_of(pool) for pool in cluster.pools]
@@ -120,3 +106,12 @@ def _price(cluster: Cluster, pool: Pool) -> float:
     """What a node of the pool costs on average: which market a node is from is not observed."""
     shares = (getattr(pool.markets, market) * getattr(cluster.prices, market) for market in MARKETS)
     return cluster.machine_of(pool).price_per_hour * float(sum(shares))
+
+
+def domain_pools(cluster: Cluster) -> I32:
+    """[D, choices] pools of each domain, preferred first, -1 where there are fewer."""
+    width = max(len(domain.pools) for domain in cluster.domains)
+    table = np.full((len(cluster.domains), width), -1, np.int32)
+    for row, domain in enumerate(cluster.domains):
+        table[row, : len(domain.pools)] = [cluster.pool_names.index(p) for p in domain.pools]
+    return table

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I32, I64
-from models.sim.layout import MIB_PER_GIB, MILLI
+from models.cluster.arrays import F64, I32, I64, MIB_PER_GIB, MILLI
 
 PRIORITIES: Final = 4
 OVERDRAFT: Final = 0.1

@@ -23,7 +23,7 @@ from models.control.scheduling import with_scheduling
 from models.control.search import Point, Tried, batches, best
 from models.control.tuned import Tuned
 from models.sim.apps import Population
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.outcome.results import summarise
 from models.sim.population.generate import generate
@@ -46,7 +46,7 @@ MEAN: Final = Aggregate("mean of J over scenarios", statistics.fmean)
 class Setting(NamedTuple):
     """What every family is tuned on."""
 
-    cluster: Cluster
+    cluster: SimCluster
     scenarios: tuple[Scenario, ...]
     seeds: tuple[int, ...]
     aggregate: Aggregate = MEAN
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 
     family: Family
     point: Point
-    cluster: Cluster
+    cluster: SimCluster
     scenario: Scenario
     seeds: tuple[int, ...]
 
@@ -73,7 +73,7 @@ Runner: TypeAlias = Callable[[Sequence[Job]], Iterator[tuple[Job, float]]]
 """Evaluates jobs, in whichever order they finish."""
 
 
-def tuning_scenarios(cluster: Cluster) -> tuple[Scenario, ...]:
+def tuning_scenarios(cluster: SimCluster) -> tuple[Scenario, ...]:
     """The scenarios to tune on, checked against the cluster."""
     return tuple(load_scenario(file, cluster) for file in sorted(FOLDER.glob("*.yaml")))
 
@@ -161,18 +161,18 @@ def _world_hash(family: Family, setting: Setting, scenario: Scenario) -> str:
     return World(cluster, scenario, setting.seeds[:1], _population(_encoded(setting.cluster))).hash
 
 
-def _scheduled(family: Family, cluster: Cluster) -> Cluster:
+def _scheduled(family: Family, cluster: SimCluster) -> SimCluster:
     return with_scheduling(cluster, family.scheduling)
 
 
-def _encoded(cluster: Cluster) -> bytes:
+def _encoded(cluster: SimCluster) -> bytes:
     return msgspec.json.encode(cluster)
 
 
 @lru_cache(maxsize=2)
 def _population(cluster: bytes) -> Population:
     """Drawn once per process: it is the same for all scenarios."""
-    return generate(msgspec.json.decode(cluster, type=Cluster))
+    return generate(msgspec.json.decode(cluster, type=SimCluster))
 
 
 def objective(job: Job) -> float:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from models.cluster.inventory import declare
 from models.control.clairvoyant import clairvoyant_of
 from models.control.controller import Controller
 from models.control.families import FAMILIES, HEURISTIC, calibrated, family_of
@@ -24,8 +23,8 @@ from models.control.scheduling import SCHEDULINGS, Scheduling, with_scheduling
 from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
 from models.inputs.errors import InputError, did_you_mean
-from models.sim.apps import Population
-from models.sim.describe.config import Cluster
+from models.sim.apps import Population, declare
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Decisions
 from models.sim.world import World
@@ -132,7 +131,7 @@ def _without(forecast: str, part: str) -> Entrant:
 
 def enter(
     name: str,
-    cluster: Cluster,
+    cluster: SimCluster,
     scenario: Scenario,
     seeds: Sequence[int],
     population: Population | None = None,

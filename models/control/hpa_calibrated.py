@@ -6,8 +6,8 @@ have them.
 
 from typing import Final, NamedTuple
 
-from models.cluster.inventory import declare
 from models.control.hpa import Hpa
+from models.sim.apps import declare
 from models.sim.world import World
 
 

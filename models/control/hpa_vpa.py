@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.inventory import Inventory, declare
+from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.control.hpa import Hpa, HpaState
 from models.control.vpa import Parameters as VpaParameters
 from models.control.vpa import Vpa, VpaState
 from models.forecaster.port import Forecast
+from models.sim.apps import declare
 from models.sim.world import World
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I32
-from models.cluster.inventory import Inventory, declare
+from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
@@ -30,6 +30,7 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan, Reason
 from models.control.hold import hold
 from models.forecaster.port import Forecast
+from models.sim.apps import declare
 from models.sim.world import World
 
 _LEAST_UTILISATION: Final = 0.01

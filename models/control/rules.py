@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I32
-from models.cluster.inventory import Inventory, declare
+from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
@@ -35,6 +35,7 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan, Reason
 from models.control.hpa import Hpa, HpaState
 from models.forecaster.port import Forecast
+from models.sim.apps import declare
 from models.sim.world import World
 
 _P0, _P2, _P3 = 0, 2, 3

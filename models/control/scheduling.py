@@ -4,7 +4,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster, with_physics
 
 
 class Scheduling(NamedTuple):
@@ -21,9 +21,9 @@ SCHEDULINGS: Final = {
 }
 
 
-def with_scheduling(cluster: Cluster, scheduling: Scheduling) -> Cluster:
+def with_scheduling(cluster: SimCluster, scheduling: Scheduling) -> SimCluster:
     """The cluster with another order of placing pods."""
     scheduler = msgspec.structs.replace(
-        cluster.scheduler, order=scheduling.order, preemption=scheduling.preemption
+        cluster.physics.scheduler, order=scheduling.order, preemption=scheduling.preemption
     )
-    return msgspec.structs.replace(cluster, scheduler=scheduler)
+    return with_physics(cluster, scheduler=scheduler)

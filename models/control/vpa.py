@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, F64, I32
-from models.cluster.inventory import Inventory, declare
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
+from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
@@ -49,7 +50,7 @@ from models.control.decaying import (
 )
 from models.control.hold import hold
 from models.forecaster.port import Forecast
-from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
+from models.sim.apps import declare
 from models.sim.history import app_history
 from models.sim.world import World
 

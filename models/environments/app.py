@@ -12,7 +12,7 @@ from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.features.table import APP
 from models.forecaster.catalogue import NONE
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result
 from models.sim.world import World
@@ -39,7 +39,7 @@ class AppEnv(Environment[AppState]):
         self,
         app: int = 0,
         scenarios: Sequence[Scenario | str | Path] | None = None,
-        cluster: Cluster | None = None,
+        cluster: SimCluster | None = None,
         *,
         alpha: float = 0.5,
     ) -> None:

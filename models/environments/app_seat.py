@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, F64, I32
-from models.cluster.inventory import declare
 from models.cluster.observation import ACTIVE, CPU_REQUEST, REPLICAS, Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.control.catalogue import hpa_of
@@ -24,6 +23,7 @@ from models.features.normalise import normalise
 from models.features.table import APP, Feature
 from models.forecaster.port import Forecast
 from models.inputs.errors import InputError
+from models.sim.apps import declare
 from models.sim.world import World
 
 REPLICA_STEP: Final = 0.5

@@ -8,7 +8,7 @@ from models.control.families import HEURISTIC, family_of
 from models.environments.commander_seat import CommanderSeat
 from models.environments.environment import Environment
 from models.environments.heuristic_seat import SeatState
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result
 from models.sim.world import World
@@ -31,7 +31,7 @@ class CommanderEnv(Environment[SeatState]):
     def __init__(
         self,
         scenarios: Sequence[Scenario | str | Path] | None = None,
-        cluster: Cluster | None = None,
+        cluster: SimCluster | None = None,
         forecast: str = "calendar",
         *,
         paired: bool = False,

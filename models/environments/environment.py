@@ -21,7 +21,7 @@ from models.environments.episode import Episode
 from models.environments.seat import Seat
 from models.forecaster.catalogue import NONE, forecaster_of
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.outcome.results import Decisions, Result, summarise
 from models.sim.population.generate import generate
@@ -41,12 +41,12 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
     def __init__(
         self,
         scenarios: Sequence[Scenario | str | Path] | None,
-        cluster: Cluster | None,
+        cluster: SimCluster | None,
         forecast: str,
         scheduling: Scheduling,
         copies: int = 1,
     ) -> None:
-        plain = cluster or with_apps(load_cluster(), APPS)
+        plain = cluster or with_apps(load_sim_cluster(), APPS)
         self._cluster = with_scheduling(plain, scheduling)
         self._scenarios = _load(scenarios, plain)
         self._population = generate(plain)
@@ -138,7 +138,7 @@ def told(result: Result) -> dict[str, Any]:
 
 
 def _load(
-    scenarios: Sequence[Scenario | str | Path] | None, cluster: Cluster
+    scenarios: Sequence[Scenario | str | Path] | None, cluster: SimCluster
 ) -> tuple[Scenario, ...]:
     """Those to tune on, where none are given: the benchmark's are for judging."""
     if scenarios is None:

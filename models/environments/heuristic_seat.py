@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, I32
-from models.cluster.inventory import declare
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.control.heuristic.ablation import NAME, heuristic_of
@@ -21,6 +20,7 @@ from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import Feature
 from models.forecaster.port import Forecast
+from models.sim.apps import declare
 from models.sim.world import World
 
 

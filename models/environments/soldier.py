@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import I32
-from models.cluster.inventory import declare
 from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
@@ -23,7 +22,8 @@ from models.environments.episode import Episode
 from models.environments.heuristic_seat import SeatState
 from models.environments.soldier_seat import SoldierSeat, domain_index
 from models.sim.accounting import ARRIVED, VIOLATED
-from models.sim.describe.config import Cluster
+from models.sim.apps import declare
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result
 from models.sim.world import World
@@ -55,7 +55,7 @@ class SoldierEnv(Environment[SeatState]):
         self,
         domain: str = "payments",
         scenarios: Sequence[Scenario | str | Path] | None = None,
-        cluster: Cluster | None = None,
+        cluster: SimCluster | None = None,
         forecast: str = "calendar",
     ) -> None:
         self._domain = domain
@@ -67,7 +67,7 @@ class SoldierEnv(Environment[SeatState]):
         declared = self._cluster.domains[self._index]
         self._weight = self._cluster.priority_weights[declared.priority]
         self._node_cores = float(inventory.pool_cpu[inventory.domain_pools[self._index, 0]])
-        self.reward_scale = _PER_APP / declared.apps
+        self.reward_scale = _PER_APP / self._cluster.physics_of(declared).apps
 
     def _seat_of(self, world: World) -> SoldierSeat:
         return SoldierSeat(world, self._domain)

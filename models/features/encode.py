@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from models.cluster.arrays import F32, F64
-from models.cluster.inventory import Inventory
+from models.cluster.inventory import REQUEST_TYPES, Inventory, RequestType
 from models.cluster.observation import Observation
 from models.features.apps import Declared
 from models.features.digest import Work, digest, digest_apps, digest_sorted, empty_work
@@ -20,7 +20,6 @@ from models.features.memory import FeatureState, elapsed_ticks, start_memory, tr
 from models.features.normalise import Features, by_feature, empty_features
 from models.features.pools import Seen, cluster_columns, pool_columns, spend
 from models.features.table import CLUSTER, DOMAIN, POOL, Level
-from models.sim.apps import REQUEST_TYPES, RequestType
 
 
 class Encoder:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, I32
+from models.cluster.calendar import Announcement
 from models.cluster.observation import Observation
 from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.minutes import Minutes, start_minutes, take_in
@@ -20,7 +21,6 @@ from models.forecaster.past import Past
 from models.forecaster.port import Forecast
 from models.forecaster.rule import AHEAD_MIN, level, spell_out, usual
 from models.forecaster.seasonal import seasonal_course
-from models.sim.describe.calendar import Announcement
 
 NAME: Final = "calendar"
 BELIEVED_MIN: Final = 10

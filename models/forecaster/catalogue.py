@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from models.cluster.calendar import Announcement
 from models.forecaster.calendar import Calendar
 from models.forecaster.future import future_of
 from models.forecaster.issue import ticks_per_minute
@@ -22,7 +23,7 @@ from models.forecaster.port import Forecaster
 from models.forecaster.scaled import Scaled
 from models.forecaster.seasonal import seasonal
 from models.inputs.errors import InputError, did_you_mean
-from models.sim.describe.calendar import Announcement, announcements
+from models.sim.describe.calendar import announcements
 from models.sim.world import World
 
 

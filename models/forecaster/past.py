@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, I32
+from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
 from models.cluster.observation import ACTIVE, DOMAIN
 from models.forecaster.port import HORIZONS_MIN
 from models.jit import kernel
-from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, Timeline
+from models.sim.describe.timeline import Timeline
 from models.sim.service import call_forward, limit_to_active
 from models.sim.tick import Given
 from models.sim.traffic import base_rates

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, F64, I8, I32, I64
+from models.cluster.description import MARKETS
 from models.cluster.observation import ACTIVE, CPU, DOMAIN, MEMORY, P99, RPS
 from models.cluster.records import INT, Records, record_type
 from models.jit import kernel
-from models.sim.describe.config import MARKETS
 from models.sim.holding import held_share, held_share_of_pools, ready_capacity
 from models.sim.layout import Layout, Rules
 from models.sim.state import NONE, SAMPLE_RING, State

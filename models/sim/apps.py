@@ -4,9 +4,13 @@ Named tuples of arrays, because numba kernels take them as they are. The values 
 once per cluster file (`population.generate`), so all environments share them.
 """
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from models.cluster.arrays import F32, I8, I16, I32
+from models.cluster.description import Cluster
+from models.cluster.inventory import Inventory, declare_cluster
 from models.cluster.records import Records, records
 
 CPU_BOUND: Final = 0
@@ -16,9 +20,6 @@ IO_BOUND: Final = 2
 GUARD_NONE: Final = 0
 GUARD_FAIL_OPEN: Final = 1
 GUARD_QUEUE: Final = 2
-
-RequestType = Literal["api", "web", "batch", "stream", "event"]
-REQUEST_TYPES: Final[tuple[RequestType, ...]] = ("api", "web", "batch", "stream", "event")
 
 
 class Apps(NamedTuple):
@@ -113,3 +114,18 @@ def app_records(apps: Apps) -> Records:
     """[A] the single numbers of each app side by side, as the kernels take them."""
     columns = {name: column for name, column in apps._asdict().items() if column.ndim == 1}
     return records(columns, apps.domain.shape)
+
+
+def declare(population: Population, cluster: Cluster) -> Inventory:
+    """The inventory of a population in its cluster, as its owners would write it."""
+    apps = population.apps
+    busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
+    return declare_cluster(cluster)._replace(
+        domain=apps.domain,
+        tier=apps.tier,
+        min_replicas=apps.min_replicas,
+        max_replicas=apps.max_replicas,
+        latency_target=apps.latency_target,
+        saturation=(apps.workers_per_core * busy).astype(np.float32),
+        request_mix=apps.request_mix,
+    )

@@ -9,7 +9,7 @@ from typing import Final
 
 from models.cluster.records import Record
 from models.jit import kernel
-from models.sim.describe.config import LONGEST_BACK_OFF_TICKS
+from models.sim.describe.physics import LONGEST_BACK_OFF_TICKS
 
 _FIRST_S: Final = 10.0
 _LONGEST_S: Final = 300.0

@@ -6,6 +6,7 @@ the work is spread. Without churn no bystander ever needs a pod, and no cascade 
 
 import math
 
+from models.cluster.arrays import MIB_PER_GIB
 from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, MEMORY_REQUEST, RESTARTS, STARTING
 from models.cluster.records import Record, Records
 from models.jit import kernel
@@ -13,7 +14,7 @@ from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
 from models.sim.back_off import die
 from models.sim.describe.overlays import APPEAR, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
-from models.sim.layout import MIB_PER_GIB, Rules
+from models.sim.layout import Rules
 from models.sim.nodes import SPOT, empty_lost, lose, zone_is_lost
 from models.sim.pods import begin_deploy
 from models.sim.state import BOUND, DOWN, LEAK_HOURS, NODE_READY, RESTART_RING, SAMPLE_RING, State

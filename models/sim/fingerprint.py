@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from models.cluster.arrays import F32
 from models.jit import meaning
 from models.sim.apps import Population
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.population.fitted import FITTED
 
 
-def world_hash(cluster: Cluster, scenario: Scenario, population: Population, replay: F32) -> str:
+def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, replay: F32) -> str:
     """Sixteen hexadecimal digits that change when the world does.
 
     Of a replayed trace the values count, not the place of its file.

@@ -7,9 +7,9 @@ without the scenario's events: nothing of what is going to happen is in it.
 import numpy as np
 
 from models.cluster.arrays import F32, I32
+from models.cluster.calendar import HISTORY_MINUTES
 from models.cluster.observation import DOMAIN
 from models.jit import kernel
-from models.sim.describe.timeline import HISTORY_MINUTES
 from models.sim.service import call_forward
 from models.sim.tick import Given
 from models.sim.traffic import base_rates

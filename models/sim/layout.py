@@ -6,23 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI
+from models.cluster.description import MARKETS, PRIORITIES, Domain, Machine
+from models.cluster.inventory import domain_pools
 from models.cluster.records import Records, records
 from models.sim.apps import Population
-from models.sim.describe.config import (
-    MARKETS,
-    PRIORITIES,
-    Churn,
-    Cluster,
-    Domain,
-    Machine,
-    PodStart,
-    Provisioner,
-    Scheduler,
-)
+from models.sim.describe.physics import Churn, PodStart, Provisioner, Scheduler, SimCluster
 
-MIB_PER_GIB = 1024
-MILLI = 1000
 _PODS_PER_GROUP_MARGIN = 1.3
 _QUEUE_ENTRIES_PER_APP = 12
 _LAUNCH_ENTRIES = 256
@@ -56,12 +46,14 @@ class Rules(NamedTuple):
     """[N] pool of each node slot."""
 
 
-def compile_rules(cluster: Cluster, population: Population, replicas: I32) -> tuple[Layout, Rules]:
+def compile_rules(
+    cluster: SimCluster, population: Population, replicas: I32
+) -> tuple[Layout, Rules]:
     """Size the pools for `replicas` pods per app and put the physics into ticks."""
     first, start, end = _slots(cluster, population, replicas)
     layout = Layout(
         nodes=int(end[-1]),
-        groups=int(cluster.population.pods_at_peak * _PODS_PER_GROUP_MARGIN) + 64,
+        groups=int(cluster.physics.population.pods_at_peak * _PODS_PER_GROUP_MARGIN) + 64,
         queue=_QUEUE_ENTRIES_PER_APP * replicas.size,
         pools=len(cluster.pools),
         domains=len(cluster.domains),
@@ -70,18 +62,18 @@ def compile_rules(cluster: Cluster, population: Population, replicas: I32) -> tu
     return layout, _rules(cluster, first, start, end)
 
 
-def _slots(cluster: Cluster, population: Population, replicas: I32) -> tuple[I32, I32, I32]:
+def _slots(cluster: SimCluster, population: Population, replicas: I32) -> tuple[I32, I32, I32]:
     """First slot, nodes at the start and end slot of each pool."""
     start = np.array([_start_nodes(cluster, population, replicas, p) for p in cluster.pool_names])
     # Quotas are bought for the peak, also when a scenario starts at night.
-    growth = max(1.0, cluster.population.pods_at_peak / float(replicas.sum()))
-    quota = growth * np.array([pool.max_nodes for pool in cluster.pools])
+    growth = max(1.0, cluster.physics.population.pods_at_peak / float(replicas.sum()))
+    quota = growth * np.array([pool.max_nodes for pool in cluster.pool_physics])
     slots = np.maximum(np.ceil(start * quota), start + 1).astype(np.int32)
     end = np.cumsum(slots).astype(np.int32)
     return (end - slots).astype(np.int32), start.astype(np.int32), end
 
 
-def _start_nodes(cluster: Cluster, population: Population, replicas: I32, pool_name: str) -> int:
+def _start_nodes(cluster: SimCluster, population: Population, replicas: I32, pool_name: str) -> int:
     """Nodes that hold the pool's share of the pods and leave its headroom free."""
     pool = cluster.pools[cluster.pool_names.index(pool_name)]
     machine = cluster.machine_of(pool)
@@ -95,24 +87,25 @@ def _start_nodes(cluster: Cluster, population: Population, replicas: I32, pool_n
         memory / (machine.memory_gib - machine.reserved_memory_gib),
         float(pods.sum()) / machine.max_pods,
     )
-    return max(1, math.ceil(nodes / (1 - pool.headroom)))
+    return max(1, math.ceil(nodes / (1 - cluster.physics.pools[pool_name].headroom)))
 
 
-def spill_share(cluster: Cluster, domain: Domain) -> float:
+def spill_share(cluster: SimCluster, domain: Domain) -> float:
     """Share of a domain's pods that starts in its shared pools."""
     names = domain.pools[1:]
-    return sum(pool.pod_share for pool in cluster.pools if pool.name in names)
+    shared = (name for name in cluster.pool_names if name in names)
+    return sum(cluster.physics.pools[name].pod_share for name in shared)
 
 
-def _pool_share(cluster: Cluster, domain: Domain, pool_name: str) -> float:
+def _pool_share(cluster: SimCluster, domain: Domain, pool_name: str) -> float:
     if pool_name == domain.pools[0]:
         return 1 - spill_share(cluster, domain)
     if pool_name in domain.pools:
-        return cluster.pools[cluster.pool_names.index(pool_name)].pod_share
+        return cluster.physics.pools[pool_name].pod_share
     return 0.0
 
 
-def _rules(cluster: Cluster, first: I32, start: I32, end: I32) -> Rules:
+def _rules(cluster: SimCluster, first: I32, start: I32, end: I32) -> Rules:
     domains = cluster.domains
     slots = np.arange(end[-1])
     pool_of = np.searchsorted(end, slots, side="right")
@@ -135,11 +128,11 @@ def _rules(cluster: Cluster, first: I32, start: I32, end: I32) -> Rules:
     )
 
 
-def _pools(cluster: Cluster, first: I32, start: I32, end: I32) -> dict[str, ArrayLike]:
+def _pools(cluster: SimCluster, first: I32, start: I32, end: I32) -> dict[str, ArrayLike]:
     machines = [cluster.machine_of(pool) for pool in cluster.pools]
     markets = [pool.markets for pool in cluster.pools]
     reserved = np.array([market.reserved for market in markets])
-    peak = (end - first) / np.array([pool.max_nodes for pool in cluster.pools])
+    peak = (end - first) / np.array([pool.max_nodes for pool in cluster.pool_physics])
     return {
         "first": first,  # node slot
         "end": end,  # one past the last node slot
@@ -162,21 +155,21 @@ def _allocatable_memory(machine: Machine) -> int:
     return round((machine.memory_gib - machine.reserved_memory_gib) * MIB_PER_GIB)
 
 
-def _physics(cluster: Cluster) -> dict[str, ArrayLike]:
+def _physics(cluster: SimCluster) -> dict[str, ArrayLike]:
     tick = float(cluster.tick_seconds)
     return {
         "tick_s": tick,
         "ticks_per_minute": max(1, round(60 / tick)),
-        "zones": len(cluster.zones),
+        "zones": len(cluster.physics.zones),
         "largest_cpu": min(_allocatable_cpu(machine) for machine in cluster.machines),
         "largest_memory": min(_allocatable_memory(machine) for machine in cluster.machines),
         "spend_cap_per_tick": cluster.spend_cap_per_hour * tick / 3600,
-        "lag_ticks": cluster.metrics.lag_s / tick,
-        "hpa_lag_ticks": cluster.metrics.hpa_lag_s / tick,
-        "metric_noise": cluster.metrics.noise,
-        "missing_share": cluster.metrics.missing_share,
-        **_placing(cluster.scheduler, cluster.provisioner, tick),
-        **_living(cluster.pod_start, cluster.churn, tick),
+        "lag_ticks": cluster.physics.metrics.lag_s / tick,
+        "hpa_lag_ticks": cluster.physics.metrics.hpa_lag_s / tick,
+        "metric_noise": cluster.physics.metrics.noise,
+        "missing_share": cluster.physics.metrics.missing_share,
+        **_placing(cluster.physics.scheduler, cluster.physics.provisioner, tick),
+        **_living(cluster.physics.pod_start, cluster.physics.churn, tick),
     }
 
 
@@ -214,12 +207,3 @@ def _living(pods: PodStart, churn: Churn, tick: float) -> dict[str, ArrayLike]:
         "eviction_chance": churn.node_evictions_per_day * per_minute,
         "reclaim_chance": churn.spot_reclaims_per_day * per_minute,
     }
-
-
-def domain_pools(cluster: Cluster) -> I32:
-    """[D, choices] pools of each domain, preferred first, -1 where there are fewer."""
-    width = max(len(domain.pools) for domain in cluster.domains)
-    table = np.full((len(cluster.domains), width), -1, np.int32)
-    for row, domain in enumerate(cluster.domains):
-        table[row, : len(domain.pools)] = [cluster.pool_names.index(p) for p in domain.pools]
-    return table

@@ -1,8 +1,8 @@
 """Nodes come and go: the counts per pool and market change here and nowhere else."""
 
+from models.cluster.description import MARKETS
 from models.jit import kernel
 from models.sim.accounting import EVICTED, RESERVED, STOPPED, Accounts
-from models.sim.describe.config import MARKETS
 from models.sim.describe.overlays import Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import remove_all_on_lost_nodes

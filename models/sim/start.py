@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI
 from models.cluster.observation import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, READY, REPLICAS
 from models.jit import kernel
 from models.sim.apps import Apps, Population, app_records
-from models.sim.describe.config import Cluster
 from models.sim.describe.overlays import APPEAR, Script
+from models.sim.describe.physics import SimCluster
 from models.sim.draws import Purpose, uniform
 from models.sim.groups import add_group
-from models.sim.layout import MIB_PER_GIB, MILLI, Rules, spill_share
+from models.sim.layout import Rules, spill_share
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
 from models.sim.scheduler import START_STRIDE, pods_per_node
@@ -30,7 +30,7 @@ def start_replicas(population: Population, shape: TrafficShape, script: Script) 
 
 
 def fill(
-    st: State, cluster: Cluster, apps: Apps, rules: Rules, script: Script, replicas: I32
+    st: State, cluster: SimCluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod, ready since before tick 0."""
     st.status[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
@@ -45,11 +45,11 @@ def fill(
     st.flow[:, LEAK_HOURS] = [_container_ages(apps, int(seed), cluster) for seed in st.env["seed"]]
 
 
-def _container_ages(apps: Apps, seed: int, cluster: Cluster) -> F32:
+def _container_ages(apps: Apps, seed: int, cluster: SimCluster) -> F32:
     """[A] hours since the last deploy, or since memory growth last killed the containers."""
     room = apps.memory_request * apps.memory_limit_ratio - apps.memory_base
     until_full = np.where(apps.memory_leak > 0, room / np.maximum(apps.memory_leak, 1e-9), np.inf)
-    between_deploys = 24 / max(cluster.churn.deploys_per_app_per_day, 1e-3)
+    between_deploys = 24 / max(cluster.physics.churn.deploys_per_app_per_day, 1e-3)
     share = [uniform(seed, Purpose.CONTAINER_AGE, app, 0, 0) for app in range(room.size)]
     return (np.minimum(until_full, between_deploys) * share).astype(np.float32)
 

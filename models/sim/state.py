@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, I32
+from models.cluster.description import MARKETS
 from models.cluster.observation import ACTIVE, DOMAIN, SAMPLES, STATUS
 from models.cluster.records import FLOAT, INT, LONG, Records, record_type
 from models.sim.apps import Apps
-from models.sim.describe.config import (
+from models.sim.describe.physics import (
     LONGEST_BACK_OFF_TICKS,
     LONGEST_LAG_TICKS,
     LONGEST_RESTART_TICKS,
-    MARKETS,
 )
 from models.sim.layout import Layout
 

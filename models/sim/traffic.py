@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, F64, I32
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.cluster.observation import DOMAIN
 from models.cluster.records import Record, Records
 from models.jit import copy_row, kernel
 from models.sim.describe.overlays import TRAFFIC, Script
-from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.sim.draws import (
     Purpose,
     as_normal_32,

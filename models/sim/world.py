@@ -12,8 +12,8 @@ from models.inputs.errors import InputError
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
 from models.sim.apps import Apps, Population, app_records
 from models.sim.describe.compile import compile_scenario
-from models.sim.describe.config import Cluster
 from models.sim.describe.overlays import script_of
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.erlang import build_tables
 from models.sim.fingerprint import world_hash
@@ -44,7 +44,7 @@ class World:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         scenario: Scenario,
         seeds: Sequence[int],
         population: Population | None = None,
@@ -135,12 +135,12 @@ class World:
             array[...] = value
 
 
-def traffic_shape(cluster: Cluster, apps: Apps, start_minute_of_week: int) -> TrafficShape:
+def traffic_shape(cluster: SimCluster, apps: Apps, start_minute_of_week: int) -> TrafficShape:
     """What all apps' traffic has in common, from the cluster file and the fitted noise."""
     noise = load_fitted().noise
     return TrafficShape(
         start_minute_of_week=start_minute_of_week,
-        weekend=np.array([d.weekend_factor for d in cluster.domains], np.float32),
+        weekend=np.array([d.weekend_factor for d in cluster.domain_physics], np.float32),
         weights=noise.weights,
         periods=_whole(noise.periods_minutes),
         own_rps=apps.own_rps,

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Final
 
+from models.cluster.description import Cluster, load_cluster
 from models.control.heuristic.parameters import Parameters
 from models.control.tuned import tuned
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster
 from services._kit.settings import BadSettings
 
 _CONTROLLER: Final = "heuristic"

@@ -5,9 +5,8 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from models.cluster.inventory import Inventory, declare_cluster
-from models.sim.apps import REQUEST_TYPES
-from models.sim.describe.config import Cluster
+from models.cluster.description import Cluster
+from models.cluster.inventory import REQUEST_TYPES, Inventory, declare_cluster
 from schemas.app_declared import AppDeclared
 from services._kit.handler import Refused
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from models.cluster.description import Cluster
 from models.cluster.observation import STATUS
 from models.cluster.plan import empty_plan
 from models.control.actuator import Actuator
 from models.control.restraint import Restraint
-from models.sim.describe.config import Cluster
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted

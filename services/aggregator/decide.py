@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from models.cluster.arrays import I8, I32
+from models.cluster.description import Cluster
 from models.cluster.observation import ACTIVE, DOMAIN, STATUS
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.sensing import Sensed, Sensing, SensingState
 from models.features.normalise import Features
 from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
-from models.sim.describe.config import Cluster
 from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event

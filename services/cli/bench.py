@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services.cli import bench_decisions
@@ -62,7 +62,7 @@ def sim(
     """
     console = Console()
     world, rates = _measured(_calm(apps, envs), ticks, console)
-    _, busy = _measured(busy_world(with_apps(load_cluster(), apps), envs), ticks, console)
+    _, busy = _measured(busy_world(with_apps(load_sim_cluster(), apps), envs), ticks, console)
     peak = peak_rss_mb()
     with progress("stages", 1, console):
         stages = _stages(Driven(_calm(apps, envs)), min(ticks, _STAGED_TICKS))
@@ -89,7 +89,7 @@ def sim(
 
 
 def _calm(apps: int, envs: int) -> World:
-    cluster = with_apps(load_cluster(), apps)
+    cluster = with_apps(load_sim_cluster(), apps)
     return World(cluster, load_scenario("calm", cluster), list(range(envs)))
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from models.control.catalogue import Contest, enter
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
@@ -48,7 +48,7 @@ def decisions(
 
 
 def _measure(name: str, apps: int, minutes: int) -> dict[str, Any]:
-    cluster = with_apps(load_cluster(), apps)
+    cluster = with_apps(load_sim_cluster(), apps)
     contest = enter(name, cluster, load_scenario(_SCENARIO, cluster), [0])
     first, others = _times(contest, minutes, 60 // cluster.tick_seconds)
     return {

@@ -1,6 +1,5 @@
 """A world in which everything happens, for whoever measures or recounts it."""
 
-from models.sim.describe.config import Cluster
 from models.sim.describe.events import (
     Deploy,
     Event,
@@ -13,18 +12,19 @@ from models.sim.describe.events import (
     Traffic,
     ZoneLoss,
 )
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 
 _MINUTES = 60
 
 
-def busy_world(cluster: Cluster, envs: int) -> World:
+def busy_world(cluster: SimCluster, envs: int) -> World:
     """An hour of a cluster with all of it."""
     return World(cluster, busy_scenario(cluster), list(range(envs)))
 
 
-def busy_scenario(cluster: Cluster) -> Scenario:
+def busy_scenario(cluster: SimCluster) -> Scenario:
     """An hour with an event of every kind."""
     return Scenario(
         name="everything",
@@ -36,7 +36,7 @@ def busy_scenario(cluster: Cluster) -> Scenario:
     )
 
 
-def _events(cluster: Cluster) -> tuple[Event, ...]:
+def _events(cluster: SimCluster) -> tuple[Event, ...]:
     first, *_, last = (Target(domains=(name,)) for name in cluster.domain_names)
     few = Target(domains=cluster.domain_names, share=0.05)
     return (
@@ -47,6 +47,6 @@ def _events(cluster: Cluster) -> tuple[Event, ...]:
         Deploy(name="release", target=last, at_minute=15.0, over_minutes=10.0),
         MetricsOutage(name="zero", target=few, mode="zero", at_minute=18.0, length_minutes=10.0),
         SpotReclaim(name="spot", share=0.5, at_minute=20.0),
-        ZoneLoss(name="zone", zone=cluster.zones[0], at_minute=35.0, length_minutes=5.0),
+        ZoneLoss(name="zone", zone=cluster.physics.zones[0], at_minute=35.0, length_minutes=5.0),
         Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=22.0),
     )  # fmt: skip

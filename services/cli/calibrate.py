@@ -11,7 +11,7 @@ from models.control.families import FAMILIES, Family, family_of
 from models.control.journal import Journal
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from services.cli.cores import cores
 from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import Cell, progress, table, write_json
@@ -83,7 +83,7 @@ def calibrate_command(
     from its journal.
     """
     families = [family_of(name.strip()) for name in controllers.split(",")]
-    described = with_apps(load_cluster(cluster), apps)
+    described = with_apps(load_sim_cluster(cluster), apps)
     numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
     bounds = {} if calm_within is None else _bounds(calm_within, out)
     setting = Setting(described, tuning_scenarios(described), numbers, bounds=bounds)

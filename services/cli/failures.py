@@ -19,8 +19,8 @@ from rich.table import Table
 from models.control.catalogue import enter, entrant_of
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
 from models.sim.apps import Calls
-from models.sim.describe.config import Cluster, load_cluster
 from models.sim.describe.events import Deploy, Traffic
+from models.sim.describe.physics import SimCluster, load_sim_cluster
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.describe.targeting import select
 from models.sim.outcome.results import quantile_s
@@ -79,7 +79,7 @@ def failures(
 ) -> None:
     """Measure stampede, cascade and priority inversion under a controller."""
     entrant_of(controller)
-    described = load_cluster(cluster)
+    described = load_sim_cluster(cluster)
     console = Console()
     with progress("stampede, cascade with and without its spike, inversion, calm", 5) as advance:
         found = measure(described, controller, range(seeds), advance)
@@ -89,7 +89,7 @@ def failures(
 
 
 def measure(
-    cluster: Cluster, controller: str, seeds: Sequence[int], advance: Callable[[int], None]
+    cluster: SimCluster, controller: str, seeds: Sequence[int], advance: Callable[[int], None]
 ) -> Figures:
     """Run the scenarios that show the failures and take their figures."""
     population = generate(cluster)

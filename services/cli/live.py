@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from models.cluster.arrays import F64
-from models.sim.describe.timeline import DAY_MINUTES, WEEK_MINUTES, WEEKDAYS
+from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
+from models.sim.describe.timeline import WEEKDAYS
 from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recording
 from models.sim.world import World

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from models.inputs.errors import InputError
 
 if TYPE_CHECKING:
-    from models.sim.describe.config import Cluster
+    from models.sim.describe.physics import SimCluster
 
 
-def described_cluster(path: Path | None, apps: int | None) -> "Cluster":
+def described_cluster(path: Path | None, apps: int | None) -> "SimCluster":
     """The cluster of a file, or the example, scaled to so many apps where a number is given."""
     # The models are slow to import, and most commands only check a path.
-    from models.sim.describe.config import load_cluster, with_apps  # noqa: PLC0415
+    from models.sim.describe.physics import load_sim_cluster, with_apps  # noqa: PLC0415
 
-    cluster = load_cluster(path)
+    cluster = load_sim_cluster(path)
     if apps is None:
         return cluster
     domains = len(cluster.domains)

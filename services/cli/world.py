@@ -7,15 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from models.sim.describe.config import (
-    MARKETS,
-    PRIORITIES,
-    Cluster,
-    Market,
-    Markets,
-    Prices,
-    load_cluster,
-)
+from models.cluster.description import MARKETS, PRIORITIES, Market, Markets, Prices
+from models.sim.describe.physics import SimCluster, load_sim_cluster
 from services.cli import failures, fit
 from services.cli.forecast import months
 from services.cli.options import ClusterOption, JsonOption
@@ -35,7 +28,7 @@ app.command(epilog=validation.EXAMPLES)(validation.validate)
 )
 def show(cluster: ClusterOption = None, json: JsonOption = None) -> None:
     """Check a cluster description and print it as it was understood."""
-    world = load_cluster(cluster)
+    world = load_sim_cluster(cluster)
     console = Console()
     console.print(_headline(world), highlight=False)
     for part in (_domains, _placement, _calls, _pools, _machines):
@@ -44,19 +37,18 @@ def show(cluster: ClusterOption = None, json: JsonOption = None) -> None:
         write_json(json, _payload(world))
 
 
-def _headline(world: Cluster) -> str:
+def _headline(world: SimCluster) -> str:
     weights = ", ".join(f"{name} {world.priority_weights[name]:g}" for name in PRIORITIES)
     return (
         f"[bold]{world.name}[/bold]: {world.apps:,} apps in {len(world.domains)} domains, "
-        f"{world.population.pods_at_peak:,} pods at peak, zones {', '.join(world.zones)}; "
-        f"a tick is {world.tick_seconds} s, the Commander acts every "
-        f"{world.commander_every_ticks} ticks; "
+        f"{world.physics.population.pods_at_peak:,} pods at peak, "
+        f"zones {', '.join(world.physics.zones)}; a tick is {world.tick_seconds} s; "
         f"spend cap {world.spend_cap_per_hour:,g} per hour; "
         f"a violated app-minute weighs {weights}"
     )
 
 
-def _domains(world: Cluster) -> Table:
+def _domains(world: SimCluster) -> Table:
     columns = (
         "domain", "priority", "apps", "pods", "floor",
         "SLO", "target", "timeout", "retries",
@@ -65,20 +57,20 @@ def _domains(world: Cluster) -> Table:
         (
             domain.name,
             domain.priority,
-            domain.apps,
-            f"{domain.pod_share:.0%}",
+            physics.apps,
+            f"{physics.pod_share:.0%}",
             f"{domain.floor_share:.0%}",
             domain.slo.kind,
             domain.slo.latency_target_ms,
-            domain.slo.timeout_ms,
-            "yes" if domain.retryable else "no",
+            physics.timeout_ms,
+            "yes" if physics.retryable else "no",
         )
-        for domain in world.domains
+        for domain, physics in zip(world.domains, world.domain_physics, strict=True)
     ]
     return table("Domains: shares of pods and capacity, times in ms", columns, rows)
 
 
-def _placement(world: Cluster) -> Table:
+def _placement(world: SimCluster) -> Table:
     rows = [
         (domain.name, " > ".join(domain.tiers), " > ".join(domain.pools))
         for domain in world.domains
@@ -88,28 +80,33 @@ def _placement(world: Cluster) -> Table:
     )
 
 
-def _calls(world: Cluster) -> Table:
-    rows = [(call.caller, call.callee, call.calls_per_request, call.guard) for call in world.calls]
+def _calls(world: SimCluster) -> Table:
+    rows = [
+        (call.caller, call.callee, call.calls_per_request, world.guard_of(call))
+        for call in world.calls
+    ]
     return table("Inline calls", ("caller", "callee", "calls per request", "guard"), rows)
 
 
-def _pools(world: Cluster) -> Table:
+def _pools(world: SimCluster) -> Table:
     columns = ("pool", "machine", "headroom", "quota", *MARKETS, "node-hour")
     rows: list[tuple[Cell, ...]] = [
         (
             pool.name,
             pool.machine,
-            f"{pool.headroom:.0%}",
-            f"x {pool.max_nodes:g}",
+            f"{physics.headroom:.0%}",
+            f"x {physics.max_nodes:g}",
             *(f"{_of(market, pool.markets):.0%}" for market in MARKETS),
             price,
         )
-        for pool, price in zip(world.pools, _mean_prices(world), strict=True)
+        for pool, physics, price in zip(
+            world.pools, world.pool_physics, _mean_prices(world), strict=True
+        )
     ]
     return table("Pools: quota over nodes at the peak, mean price of a node-hour", columns, rows)
 
 
-def _machines(world: Cluster) -> Table:
+def _machines(world: SimCluster) -> Table:
     columns = ("machine", "cores", "GiB", "max pods", *MARKETS)
     rows: list[tuple[Cell, ...]] = [
         (
@@ -128,7 +125,7 @@ def _of(market: Market, values: Markets | Prices) -> float:
     return float(getattr(values, market))
 
 
-def _mean_prices(world: Cluster) -> list[float]:
+def _mean_prices(world: SimCluster) -> list[float]:
     """Price of an average node-hour of each pool, by how its nodes are bought."""
     return [
         world.machine_of(pool).price_per_hour
@@ -137,7 +134,7 @@ def _mean_prices(world: Cluster) -> list[float]:
     ]
 
 
-def _payload(world: Cluster) -> dict[str, Any]:
+def _payload(world: SimCluster) -> dict[str, Any]:
     """The whole file with every default filled in, and what was derived from it."""
     prices = dict(zip(world.pool_names, _mean_prices(world), strict=True))
     return {

@@ -10,13 +10,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from models.cluster.description import Cluster
 from models.control.heuristic.briefing import Orders
 from models.control.heuristic.commander import VALID_MIN, Commander
 from models.control.heuristic.parameters import Parameters
 from models.control.heuristic.report import Report
 from models.features.pools import Seen
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
-from models.sim.describe.config import Cluster
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.demand_forecast import DemandForecast

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from models.cluster.description import Cluster
 from models.cluster.observation import ACTIVE, DOMAIN, POOL_STATUS, SAMPLES, STATUS, Observation
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
 from models.forecaster.minutes import start_minutes, take_in
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
-from models.sim.describe.config import Cluster
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32
-from models.sim.describe.timeline import HISTORY_MINUTES
+from models.cluster.calendar import HISTORY_MINUTES
 
 _NOT_SEEN: Final = np.float32(np.nan)
 

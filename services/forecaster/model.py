@@ -6,14 +6,13 @@ from typing import Any, Final
 import numpy as np
 
 from models.cluster.arrays import F32
+from models.cluster.calendar import HISTORY_MINUTES, Announcement
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import NAME
 from models.forecaster.past import Past, past_from
 from models.forecaster.persistence import persistence
 from models.forecaster.port import Forecaster
 from models.forecaster.seasonal import seasonal
-from models.sim.describe.calendar import Announcement
-from models.sim.describe.timeline import HISTORY_MINUTES
 from schemas.event_scheduled import EventScheduled
 from services._kit.times import Axis
 

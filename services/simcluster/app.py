@@ -12,7 +12,7 @@ from aiohttp import web
 
 from models.control.scheduling import SCHEDULINGS, with_scheduling
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services._kit.settings import BadSettings, KitSettings
@@ -32,8 +32,8 @@ def world_of(settings: Settings) -> World:
     return World(cluster, load_scenario(settings.scenario, cluster), [settings.seed])
 
 
-def _described(settings: Settings) -> Cluster:
-    cluster = load_cluster(Path(settings.cluster) if settings.cluster else None)
+def _described(settings: Settings) -> SimCluster:
+    cluster = load_sim_cluster(_path(settings.cluster), _path(settings.physics))
     if settings.apps:
         if settings.apps < len(cluster.domains):
             raise InputError(
@@ -44,6 +44,10 @@ def _described(settings: Settings) -> Cluster:
     if settings.scheduling == AS_FILE:
         return cluster
     return with_scheduling(cluster, SCHEDULINGS[settings.scheduling])
+
+
+def _path(name: str) -> Path | None:
+    return Path(name) if name else None
 
 
 def compile_kernels(world: World) -> None:

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import I32
-from models.cluster.inventory import declare
 from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
@@ -21,6 +20,7 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Plan
+from models.sim.apps import declare
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.capacity_requested import CapacityRequested

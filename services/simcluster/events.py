@@ -14,12 +14,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, F64, I32
-from models.cluster.inventory import Inventory
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
+from models.cluster.inventory import REQUEST_TYPES, Inventory
 from models.cluster.observation import ACTIVE, DOMAIN, Observation
 from models.forecaster.past import past_of
-from models.sim.apps import REQUEST_TYPES
 from models.sim.describe.calendar import announcements
-from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
 from models.sim.world import World
 from schemas.app_declared import AppDeclared, RequestMix
 from schemas.columns import PODS

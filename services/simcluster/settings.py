@@ -15,7 +15,7 @@ from models.control.scheduling import SCHEDULINGS
 
 SERVICE: Final = "simcluster"
 AS_FILE: Final = "file"
-"""Scheduling as the cluster file says."""
+"""Scheduling as the physics file says."""
 _KIT_FIELDS: Final = ("speed", "lock_step", "log_level", "kafka_bootstrap")
 
 
@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Of all randomness: the same seed gives the same world."""
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
+    physics: str = ""
+    """Path of the physics of that cluster (YAML); those of the example cluster when empty."""
     apps: Annotated[int, Meta(ge=0)] = 0
     """Scale the cluster to so many apps; 0: as the file says."""
     scheduling: str = "priority"

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import I32
+from models.cluster.description import Cluster
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, STATUS
 from models.cluster.plan import Plan, empty_plan
 from models.control.heuristic.parameters import Parameters, Parts
@@ -20,7 +21,6 @@ from models.control.heuristic.sensing import Sensed
 from models.control.heuristic.soldiers import Soldiers
 from models.control.heuristic.squad import SoldiersState
 from models.features.table import APP
-from models.sim.describe.config import Cluster
 from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved

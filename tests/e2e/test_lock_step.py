@@ -16,7 +16,7 @@ import pytest
 
 from models.control import families
 from models.control.tuned import tuned
-from models.sim.describe.config import load_cluster
+from models.sim.describe.physics import load_sim_cluster
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
@@ -88,7 +88,7 @@ def all_decided(ticks: int, domains: int) -> Callable[[Found], bool]:
     minutes = len(range(0, ticks, TICKS_PER_MINUTE))
     wanted = dict.fromkeys(EACH_TICK, ticks * domains)
     wanted |= dict.fromkeys(EACH_MINUTE, minutes * domains)
-    wanted[CapacityRequested] = minutes * len(load_cluster().pool_names)
+    wanted[CapacityRequested] = minutes * len(load_sim_cluster().pool_names)
 
     def decided(found: Found) -> bool:
         there = Counter(

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 from kafka.admin import NewTopic
 from kafka.errors import TopicAlreadyExistsError
 
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
@@ -37,7 +37,7 @@ from services.simcluster.live import LiveCluster
 from services.simcluster.pace import lock_step
 
 TICKS = 12
-CLUSTER = with_apps(load_cluster(), 20)
+CLUSTER = with_apps(load_sim_cluster(), 20)
 
 
 @pytest.fixture

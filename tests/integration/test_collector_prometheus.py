@@ -11,8 +11,8 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from models.cluster.observation import CPU, REPLICAS, RPS
-from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import MetricsOutage, Target
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
@@ -40,13 +40,13 @@ BLIND_FROM_S = 15
 
 def one_second_ticks() -> World:
     """Seconds instead of tens of them, so that the test need not take minutes."""
-    cluster = with_apps(load_cluster(), 20)
-    cluster = msgspec.structs.replace(
-        cluster,
-        tick_seconds=1,
-        metrics=msgspec.structs.replace(cluster.metrics, lag_s=1, hpa_lag_s=3),
-        churn=msgspec.structs.replace(cluster.churn, restart_s=3),
+    cluster = with_apps(load_sim_cluster(), 20)
+    physics = msgspec.structs.replace(
+        cluster.physics,
+        metrics=msgspec.structs.replace(cluster.physics.metrics, lag_s=1, hpa_lag_s=3),
+        churn=msgspec.structs.replace(cluster.physics.churn, restart_s=3),
     )
+    cluster = msgspec.structs.replace(cluster, tick_seconds=1, physics=physics)
     outage = MetricsOutage(
         name="blind",
         target=Target(domains=(BLIND,)),

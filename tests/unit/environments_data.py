@@ -11,8 +11,8 @@ from models.environments.app import AppEnv
 from models.environments.commander import CommanderEnv
 from models.environments.environment import Environment
 from models.environments.soldier import SoldierEnv
-from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Target, Traffic
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 
 Env = Environment[Any]
@@ -20,8 +20,8 @@ KINDS: Final = ("commander", "paired commander", "soldier", "app")
 
 
 @cache
-def cluster() -> Cluster:
-    return with_apps(load_cluster(), 40)
+def cluster() -> SimCluster:
+    return with_apps(load_sim_cluster(), 40)
 
 
 @cache

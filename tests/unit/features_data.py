@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from models.cluster.inventory import Inventory, declare
+from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     ACTIVE,
     CPU,
@@ -31,10 +31,11 @@ from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import APP
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 
-CLUSTER_FILE = with_apps(load_cluster(), 60)
+CLUSTER_FILE = with_apps(load_sim_cluster(), 60)
 POPULATION = generate(CLUSTER_FILE)
 INVENTORY = declare(POPULATION, CLUSTER_FILE)
 APPS, DOMAINS = INVENTORY.domain.size, INVENTORY.tiers.size

@@ -16,12 +16,12 @@ from models.cluster.observation import (
     Observation,
 )
 from models.forecaster.past import DAYS, LEAD_MIN, Past
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 
-CLUSTER = with_apps(load_cluster(), 40)
+CLUSTER = with_apps(load_sim_cluster(), 40)
 POPULATION = generate(CLUSTER)
 TICK_S = CLUSTER.tick_seconds
 PER_MINUTE = 6

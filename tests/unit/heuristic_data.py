@@ -5,7 +5,6 @@ import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.inventory import declare
 from models.cluster.observation import (
     ACTIVE,
     CPU,
@@ -29,13 +28,14 @@ from models.cluster.plan import Plan
 from models.control.heuristic.controller import Heuristic, HeuristicState
 from models.control.heuristic.parameters import Parameters, Parts
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
 from models.sim.describe.events import Event, Target, Traffic
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 
-CLUSTER = with_apps(load_cluster(), 40)
+CLUSTER = with_apps(load_sim_cluster(), 40)
 POPULATION = generate(CLUSTER)
 INVENTORY = declare(POPULATION, CLUSTER)._replace(
     min_replicas=np.full(40, 2, np.int32), max_replicas=np.full(40, 400, np.int32)

@@ -1,7 +1,7 @@
 """Small simulated clusters, and what is asked of them."""
 
-from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Event
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
@@ -9,7 +9,7 @@ from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.target import Change
 
-CLUSTER = with_apps(load_cluster(), 20)
+CLUSTER = with_apps(load_sim_cluster(), 20)
 POPULATION = generate(CLUSTER)
 DOMAINS, POOLS = CLUSTER.domain_names, CLUSTER.pool_names
 

@@ -36,7 +36,7 @@ events:
 ENTRANTS_OF_OURS = """
 from models.control.catalogue import Entrant
 from models.control.hpa import Hpa
-from models.cluster.inventory import declare
+from models.sim.apps import declare
 
 def _at(target):
     def build(world):

@@ -20,7 +20,7 @@ from models.control.journal import Journal, code_digest
 from models.control.search import Tried, batches, from_unit, latin_hypercube, to_unit
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
 from models.sim.world import World
 
@@ -28,12 +28,12 @@ PID = FAMILIES["pid"]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Cluster:
-    return with_apps(load_cluster(), 20)
+def cluster() -> SimCluster:
+    return with_apps(load_sim_cluster(), 20)
 
 
 @pytest.fixture(scope="module")
-def setting(cluster: Cluster) -> Setting:
+def setting(cluster: SimCluster) -> Setting:
     return Setting(cluster, tuning_scenarios(cluster)[:2], (7,))
 
 
@@ -139,7 +139,7 @@ def test_every_family_declares_ranges_around_its_defaults(name: str) -> None:
         assert low < high
 
 
-def test_a_world_is_evaluated_alike_here_and_in_other_processes(cluster: Cluster) -> None:
+def test_a_world_is_evaluated_alike_here_and_in_other_processes(cluster: SimCluster) -> None:
     scenario = Scenario(
         name="tiny", shows="Nothing.", start="Mon 10:00", length_minutes=2, warmup_minutes=1
     )
@@ -154,7 +154,7 @@ def test_a_world_is_evaluated_alike_here_and_in_other_processes(cluster: Cluster
     assert all(value > 0 for value in here.values())
 
 
-def test_tuning_scenarios_are_not_those_of_the_comparisons(cluster: Cluster) -> None:
+def test_tuning_scenarios_are_not_those_of_the_comparisons(cluster: SimCluster) -> None:
     shipped = [load_scenario(name, cluster) for name in scenario_names()]
     for mine in tuning_scenarios(cluster):
         for theirs in shipped:
@@ -192,7 +192,7 @@ def test_a_changed_controller_has_another_fingerprint() -> None:
 
 
 def test_what_is_above_a_bound_is_worse_than_any_gain() -> None:
-    cluster = with_apps(load_cluster(), 20)
+    cluster = with_apps(load_sim_cluster(), 20)
     setting = Setting(cluster, (), (7,), bounds={"calm": 100.0})
     within = setting.value({"calm": 100.0, "storm": 900.0})
     assert within == 500.0

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Traffic
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services.cli.failures import measure, spiking_apps, without_spikes
 
-CLUSTER = with_apps(load_cluster(), 60)
+CLUSTER = with_apps(load_sim_cluster(), 60)
 
 
 def test_the_same_day_without_its_spike_keeps_every_other_event() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from models.control.catalogue import enter
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.results import summarise
 from services.cli import main
@@ -88,7 +88,7 @@ def test_without_a_terminal_each_controller_has_a_line_each_ten_minutes(told: To
 
 
 def test_lock_step_equals_separate_runs_bit_for_bit(told: Told, scenario: Path) -> None:
-    cluster = with_apps(load_cluster(), 40)
+    cluster = with_apps(load_sim_cluster(), 40)
     for name, row in zip(NAMES, told.payload["rows"], strict=True):
         contest = enter(name, cluster, load_scenario(scenario, cluster), [3])
         (alone,) = summarise(contest.world, name, contest.play())
@@ -139,7 +139,7 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_built(
 def test_on_a_terminal_the_race_is_painted_at_its_pace_and_nothing_is_cut(
     scenario: Path, names: tuple[str, ...]
 ) -> None:
-    cluster = with_apps(load_cluster(), 40)
+    cluster = with_apps(load_sim_cluster(), 40)
     chosen = load_scenario(scenario, cluster)
     race = Race([Job(name, cluster, chosen, (3,), True, "", "") for name in names])
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=50)
@@ -160,7 +160,7 @@ def test_on_a_terminal_the_race_is_painted_at_its_pace_and_nothing_is_cut(
 
 
 def test_failures_are_named_where_and_when_they_begin(scenario: Path) -> None:
-    cluster = with_apps(load_cluster(), 40)
+    cluster = with_apps(load_sim_cluster(), 40)
     chosen = load_scenario(scenario, cluster)
     race = Race([Job(name, cluster, chosen, (3,), True, "", "") for name in ("hpa", "static")])
     begun = []
@@ -173,7 +173,7 @@ def test_failures_are_named_where_and_when_they_begin(scenario: Path) -> None:
 
 
 def test_a_run_counts_as_it_goes(scenario: Path) -> None:
-    cluster = with_apps(load_cluster(), 40)
+    cluster = with_apps(load_sim_cluster(), 40)
     contest = enter("rules", cluster, load_scenario(scenario, cluster), [3])
     world, run = contest.world, contest.begin()
     counted = []

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from models.control.catalogue import hpa_of
 from models.control.run import run
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.recording import Recorder
 from models.sim.world import World
@@ -107,7 +107,7 @@ def test_bad_input_is_refused_in_one_line(
 
 
 def test_on_a_terminal_the_run_is_painted_at_its_pace(scenario: Path) -> None:
-    cluster = with_apps(load_cluster(), 40)
+    cluster = with_apps(load_sim_cluster(), 40)
     world = World(cluster, load_scenario(scenario, cluster), [0])
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
     seconds, recorder = [0.0], Recorder(world)

@@ -8,7 +8,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from models.sim.describe.config import DEFAULT_CLUSTER
+from models.cluster.description import EXAMPLE_CLUSTER
 from services.cli import main, output
 from services.cli.options import SeedOption
 
@@ -62,7 +62,7 @@ def test_a_missing_cluster_file_is_refused(capsys: Capture) -> None:
             "cpu_cores: -64",
             "machines[0].cpu_cores: expected a number > 0, got -64",
         ),
-        ("zones: [a", "zones: [[a", "not valid YAML"),
+        ("tiers: [edge", "tiers: [[edge", "not valid YAML"),
     ],
     ids=["unknown priority", "negative capacity", "broken YAML"],
 )
@@ -70,7 +70,7 @@ def test_a_bad_cluster_file_is_refused(
     capsys: Capture, tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     file = tmp_path / "bad.yaml"
-    file.write_text(DEFAULT_CLUSTER.read_text().replace(old, new, 1))
+    file.write_text(EXAMPLE_CLUSTER.read_text().replace(old, new, 1))
     assert expected in refused(capsys, "world", "show", "--cluster", str(file))
 
 
@@ -106,10 +106,10 @@ def test_the_version_is_the_one_of_the_package(capsys: Capture) -> None:
 
 
 def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_file: Path | None) -> None:
+    def interrupted(*_files: Path | None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("services.cli.world.load_cluster", interrupted)
+    monkeypatch.setattr("services.cli.world.load_sim_cluster", interrupted)
     assert main.run(["world", "show"]) == main.EXIT_INTERRUPTED
 
 

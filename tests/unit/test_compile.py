@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from models.cluster.arrays import F32, I16
+from models.cluster.calendar import HISTORY_MINUTES
 from models.sim.describe.compile import compile_scenario
-from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Target
 from models.sim.describe.overlays import MOVE, OUTAGE_ZERO, PAYLOAD, TRAFFIC, Overlays
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
 from models.sim.describe.targeting import select
-from models.sim.describe.timeline import HISTORY_MINUTES
 
-CLUSTER = load_cluster()
+CLUSTER = load_sim_cluster()
 NAMES = scenario_names()
 STEP: dict[str, Any] = {
     "name": "mine",
@@ -69,15 +69,17 @@ class Groups(NamedTuple):
     request_mix: F32
 
 
-def groups_of(cluster: Cluster) -> Groups:
+def groups_of(cluster: SimCluster) -> Groups:
     """Apps in domain order, their tiers in turn."""
-    domain = np.repeat(np.arange(len(cluster.domains)), [d.apps for d in cluster.domains])
-    tier = np.concatenate([np.arange(d.apps) % len(d.tiers) for d in cluster.domains])
+    domain = np.repeat(np.arange(len(cluster.domains)), [d.apps for d in cluster.domain_physics])
+    tier = np.concatenate(
+        [np.arange(cluster.physics_of(d).apps) % len(d.tiers) for d in cluster.domains]
+    )
     mix = np.full((domain.size, 5), 0.2, np.float32)
     return Groups(domain.astype(np.int16), tier.astype(np.int16), mix)
 
 
-def compiled(scenario: Scenario, seeds: list[int], cluster: Cluster = CLUSTER) -> Overlays:
+def compiled(scenario: Scenario, seeds: list[int], cluster: SimCluster = CLUSTER) -> Overlays:
     return compile_scenario(scenario, cluster, groups_of(cluster), seeds)
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from models.cluster.calendar import Announcement
 from models.forecaster.calendar import BELIEVED_MIN, Calendar
 from models.forecaster.port import HIGH, LOW, MEDIAN, Forecast
-from models.sim.describe.calendar import Announcement
 from tests.unit.forecast_data import PER_MINUTE, TICK_S, USUAL, level_past, seen
 
 START, LENGTH = 40, 30

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import (
@@ -21,7 +22,6 @@ from models.forecaster.learned.inputs import (
 )
 from models.forecaster.learned.occasions import occasions_of
 from models.forecaster.port import HORIZONS_MIN
-from models.sim.describe.timeline import DAY_MINUTES
 
 MONDAY = 27_000_000 // (7 * DAY_MINUTES) * 7 * DAY_MINUTES + 4 * DAY_MINUTES
 HOUR = 60

@@ -3,9 +3,9 @@
 import numpy as np
 
 from models.cluster.arrays import F64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.fixtures import DAYS, fixtures
 from models.forecaster.data.months import FIRST_SEED
-from models.sim.describe.timeline import DAY_MINUTES
 
 MANY = fixtures(range(FIRST_SEED, FIRST_SEED + 12))
 

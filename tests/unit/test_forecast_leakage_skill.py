@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from models.cluster.arrays import F64, I64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.artefact import NETWORK, SHIPPED
 from models.forecaster.learned.encode import encode, encode_last
@@ -14,7 +15,6 @@ from models.forecaster.learned.leakage import Encode
 from models.forecaster.learned.shipped import model_of
 from models.forecaster.port import MEDIAN
 from models.forecaster.score.windows import targets
-from models.sim.describe.timeline import DAY_MINUTES
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 

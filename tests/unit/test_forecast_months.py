@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.observation import RPS
 from models.forecaster.data.kinds import KINDS
 from models.forecaster.data.months import FIRST_SEED, GAP_MIN, LOST_DAY, lose, months
@@ -30,14 +31,13 @@ from models.forecaster.data.recorded import record, source_of
 from models.forecaster.data.series import ALWAYS, Series
 from models.forecaster.past import past_of
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Target, Traffic
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.describe.scenario import Scenario
-from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES
 from models.sim.world import World
 
-CLUSTER = with_apps(load_cluster(), 155)
-SMALL = with_apps(load_cluster(), 40)
+CLUSTER = with_apps(load_sim_cluster(), 155)
+SMALL = with_apps(load_sim_cluster(), 40)
 NO_APPS = np.zeros(0, np.int32)
 QUIET = frozenset(KINDS)
 SEEDS = range(FIRST_SEED, FIRST_SEED + 8)
@@ -78,8 +78,8 @@ def test_more_days_leave_the_first_ones_as_they_are() -> None:
 
 
 def test_plain_days_are_the_past_of_a_world_of_the_same_seed() -> None:
-    metrics = msgspec.structs.replace(CLUSTER.metrics, noise=0.0)
-    cluster = msgspec.structs.replace(CLUSTER, metrics=metrics)
+    metrics = msgspec.structs.replace(CLUSTER.physics.metrics, noise=0.0)
+    cluster = with_physics(CLUSTER, metrics=metrics)
     past = past_of(World(cluster, _scenario(), [FIRST_SEED]))
     plain = np.array([series.rps for series in months(cluster, [FIRST_SEED], 14, without=QUIET)])
     seen = plain[:, past.recorded()[:, :-1] + HISTORY_MINUTES]
@@ -109,11 +109,14 @@ def test_a_recorded_minute_is_what_an_observer_of_the_played_world_measures() ->
     np.testing.assert_allclose(record(source, 0, minutes, NO_APPS).domains, measured, rtol=1e-6)
 
 
-def _with_room(cluster: Cluster) -> Cluster:
+def _with_room(cluster: SimCluster) -> SimCluster:
     """So many pods that nothing is ever overloaded or sent again."""
-    roomy = msgspec.structs.replace(cluster.population, cpu_use=0.2)
-    domains = tuple(msgspec.structs.replace(d, retryable=False) for d in cluster.domains)
-    return msgspec.structs.replace(cluster, population=roomy, domains=domains)
+    roomy = msgspec.structs.replace(cluster.physics.population, cpu_use=0.2)
+    domains = {
+        name: msgspec.structs.replace(domain, retryable=False)
+        for name, domain in cluster.physics.domains.items()
+    }
+    return with_physics(cluster, population=roomy, domains=domains)
 
 
 def _observed(world: World, minutes: int) -> F64:
@@ -236,7 +239,7 @@ def test_the_date_of_a_series_agrees_with_the_weekday_of_its_traffic() -> None:
     for series in months(SMALL, list(SEEDS[:2]), 7, without=QUIET):
         begin = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(minutes=series.origin_min)
         days = np.nanmean(series.rps.reshape(7, DAY_MINUTES), axis=1)
-        factor = SMALL.domains[series.domain].weekend_factor
+        factor = SMALL.domain_physics[series.domain].weekend_factor
         weekend = [(begin + timedelta(days=day)).weekday() >= 5 for day in range(7)]
         if abs(factor - 1) > 0.3:
             assert ((days < 0.8 * days.max()) == weekend).all()
@@ -273,7 +276,7 @@ def test_what_cannot_be_made_is_refused_in_one_line() -> None:
 
 def _refused(
     line: str,
-    cluster: Cluster,
+    cluster: SimCluster,
     seeds: list[int],
     days: int,
     apps: int = 0,

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import F32
+from models.cluster.calendar import Announcement
 from models.forecaster.data.series import UNKNOWN, Announced
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.record import (
@@ -17,8 +18,7 @@ from models.forecaster.learned.record import (
     series_of,
     with_minute,
 )
-from models.sim.describe.calendar import Announcement
-from models.sim.describe.config import load_cluster
+from models.sim.describe.physics import load_sim_cluster
 from tests.unit.forecast_data import CLUSTER
 
 BEFORE_MIN, LAST_MIN = 60, 45
@@ -104,7 +104,7 @@ def test_announcements_reach_their_domains_in_minutes_and_numbers_do_not_make_a_
 
 
 def test_a_domain_that_the_model_was_not_trained_on_is_not_taken_for_another() -> None:
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     renamed = msgspec.structs.replace(cluster.domains[0], name="lending")
     domains = (renamed, *cluster.domains[1:])
     other = msgspec.structs.replace(cluster, domains=domains, calls=())

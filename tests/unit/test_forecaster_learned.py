@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
+from models.cluster.calendar import HISTORY_MINUTES
 from models.forecaster.learned import memory
 from models.forecaster.learned.answer import SHORT
 from models.forecaster.learned.artefact import CARD
 from models.inputs.errors import InputError
-from models.sim.describe.timeline import HISTORY_MINUTES
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.event_scheduled import EventScheduled

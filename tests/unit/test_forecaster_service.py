@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from models.cluster.arrays import F32
+from models.cluster.calendar import HISTORY_MINUTES
 from models.forecaster.port import Forecaster
-from models.sim.describe.timeline import HISTORY_MINUTES
 from schemas.columns import MEASURED
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.cluster.arrays import I64
-from models.cluster.inventory import Inventory, declare, only_domain
+from models.cluster.inventory import Inventory, only_domain
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.control.heuristic.briefing import Briefing, no_orders
@@ -21,14 +21,15 @@ from models.control.heuristic.soldiers import Soldiers
 from models.features.pools import Seen
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecast
+from models.sim.apps import declare
 from models.sim.describe.calendar import CalendarEntry
-from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Event
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 
-CLUSTER = with_apps(load_cluster(), 155)
+CLUSTER = with_apps(load_sim_cluster(), 155)
 POPULATION = generate(CLUSTER)
 SOONER_MIN = 14
 PER_MINUTE = 6

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from models.cluster.inventory import declare
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.sensing import Sensing
 from models.features.encode import Encoder
+from models.sim.apps import declare
 from services._kit.snapshot import flatten
 from tests.unit.heuristic_data import SPIKE, world_of
 

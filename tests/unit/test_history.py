@@ -2,16 +2,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.sim.describe.config import load_cluster, with_apps
+from models.cluster.calendar import DAY_MINUTES
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
-from models.sim.describe.timeline import DAY_MINUTES
 from models.sim.history import app_history, domain_history
 from models.sim.state import RATE
 from models.sim.world import World
 
 
 def _world(scenario: str = "flash-sale-20-min-early", seeds: tuple[int, ...] = (3, 4)) -> World:
-    cluster = with_apps(load_cluster(), 40)
+    cluster = with_apps(load_sim_cluster(), 40)
     return World(cluster, load_scenario(scenario, cluster), list(seeds))
 
 

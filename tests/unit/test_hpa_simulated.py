@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.cluster.inventory import Inventory, declare
+from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     ACTIVE,
     CPU,
@@ -27,7 +27,8 @@ from models.control.hpa import Hpa, HpaState
 from models.control.hpa.replica_calculator import Totals, by_utilisation
 from models.control.hpa.settings import Behaviour, Policy, ScalingRules
 from models.control.hpa.simulated import sync_schedule
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import NONE
 
@@ -43,7 +44,7 @@ NO_WAITING = Behaviour(scale_down=ScalingRules(stabilization_window_s=0))
 
 @pytest.fixture(scope="module", name="inventory")
 def declared() -> Inventory:
-    cluster = with_apps(load_cluster(), APPS)
+    cluster = with_apps(load_sim_cluster(), APPS)
     found = declare(generate(cluster), cluster)
     return found._replace(
         min_replicas=np.full(APPS, 2, np.int32),

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.inventory import declare
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Pipeline
 from models.control.hpa import Hpa
 from models.control.hpa_vpa import HpaVpa, Parameters, hpa_vpa_of
 from models.control.run import run
 from models.control.vpa import Parameters as VpaParameters
 from models.control.vpa import Vpa
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World
 
@@ -25,7 +25,7 @@ def make_world(minutes: int) -> World:
     scenario = Scenario(
         name="long", shows="Nothing.", start="Mon 10:00", length_minutes=minutes, warmup_minutes=0
     )
-    return World(with_apps(load_cluster(), 40), scenario, [0])
+    return World(with_apps(load_sim_cluster(), 40), scenario, [0])
 
 
 class Pods(NamedTuple):

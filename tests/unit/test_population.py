@@ -7,15 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
+from models.cluster.description import PRIORITIES
 from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND, Apps, Population
-from models.sim.describe.config import PRIORITIES, Cluster, load_cluster, with_apps
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.draws import generator, pick
 from models.sim.population.generate import generate
 
 
 @cache
-def example() -> Cluster:
-    return load_cluster()
+def example() -> SimCluster:
+    return load_sim_cluster()
 
 
 @cache
@@ -23,10 +24,10 @@ def population(apps: int = 1550, seed: int = 78) -> Population:
     return generate(_cluster(apps, seed))
 
 
-def _cluster(apps: int, seed: int = 78) -> Cluster:
+def _cluster(apps: int, seed: int = 78) -> SimCluster:
     cluster = with_apps(example(), apps)
-    renewed = msgspec.structs.replace(cluster.population, seed=seed)
-    return msgspec.structs.replace(cluster, population=renewed)
+    renewed = msgspec.structs.replace(cluster.physics.population, seed=seed)
+    return with_physics(cluster, population=renewed)
 
 
 def _seconds(apps: Apps) -> F64:
@@ -64,7 +65,7 @@ def _pods(people: Population) -> F64:
     return np.maximum(needed, people.apps.min_replicas[:, None])
 
 
-def _of_priority(cluster: Cluster, apps: Apps) -> F64:
+def _of_priority(cluster: SimCluster, apps: Apps) -> F64:
     priority = [PRIORITIES.index(domain.priority) for domain in cluster.domains]
     return np.array(priority)[apps.domain]
 
@@ -89,21 +90,21 @@ def test_streams_of_different_purposes_are_independent() -> None:
 
 def test_the_cluster_has_the_wanted_pods_at_its_daily_peak() -> None:
     total = _pods(population()).sum(axis=0)
-    assert total.max() == pytest.approx(example().population.pods_at_peak, rel=0.03)
+    assert total.max() == pytest.approx(example().physics.population.pods_at_peak, rel=0.03)
 
 
 def test_domains_share_the_peak_as_declared() -> None:
     pods = _pods(population())
     at = pods[:, pods.sum(axis=0).argmax()]
     shares = np.bincount(population().apps.domain, at) / at.sum()
-    wanted = [domain.pod_share for domain in example().domains]
+    wanted = [domain.pod_share for domain in example().domain_physics]
     np.testing.assert_allclose(shares, wanted, atol=0.015)
 
 
 def test_app_sizes_are_heavy_tailed_within_bounds() -> None:
     peak = _peak(population().apps)
     assert np.mean((peak >= 5) & (peak <= 60)) > 0.6
-    assert peak.max() <= 0.015 * example().population.pods_at_peak + 1
+    assert peak.max() <= 0.015 * example().physics.population.pods_at_peak + 1
     assert np.quantile(peak, 0.95) > 5 * np.median(peak)
 
 
@@ -126,7 +127,7 @@ def test_cpu_use_at_the_wanted_occupation_meets_the_cluster_figure() -> None:
     apps = population().apps
     used = (_demand(population()) * apps.cpu_seconds[:, None]).sum(axis=0)
     requested = (_pods(population()) * apps.cpu_request[:, None]).sum(axis=0)
-    packed = 1 - np.mean([pool.headroom for pool in example().pools])
+    packed = 1 - np.mean([pool.headroom for pool in example().pool_physics])
     assert np.mean(used / requested) * packed == pytest.approx(0.675, abs=0.02)
 
 
@@ -184,7 +185,7 @@ def test_wrong_classes_have_their_share_and_mostly_come_from_above() -> None:
     apps = population().apps
     priority = _of_priority(example(), apps)
     wrong = apps.pod_class != priority
-    assert wrong.mean() == pytest.approx(example().population.wrong_class_share, abs=0.001)
+    assert wrong.mean() == pytest.approx(example().physics.population.wrong_class_share, abs=0.001)
     assert np.mean(apps.pod_class[wrong] < priority[wrong]) > 0.6
     assert (apps.pod_class[priority == 0] == 2).any()
 
@@ -204,12 +205,14 @@ def test_payments_are_never_retried() -> None:
 
 
 def test_a_cluster_with_one_domain_and_one_tier_has_apps_but_no_calls() -> None:
-    only = msgspec.structs.replace(
-        example().domains[2], name="shop", apps=12, pod_share=1.0, tiers=("web",)
+    only = msgspec.structs.replace(example().domains[2], name="shop", tiers=("web",))
+    apps = msgspec.structs.replace(example().domain_physics[2], apps=12, pod_share=1.0)
+    small = msgspec.structs.replace(example().physics.population, pods_at_peak=300)
+    physics = msgspec.structs.replace(
+        example().physics, domains={"shop": apps}, guards=(), population=small
     )
-    small = msgspec.structs.replace(example().population, pods_at_peak=300)
     people = generate(
-        msgspec.structs.replace(example(), domains=(only,), calls=(), population=small)
+        msgspec.structs.replace(example(), domains=(only,), calls=(), physics=physics)
     )
     assert len(people.apps.domain) == 12
     assert len(people.calls.caller) == 0
@@ -233,7 +236,7 @@ def test_ten_times_the_apps_are_ten_times_the_cluster() -> None:
     assert total == pytest.approx(10 * population().apps.start_replicas.sum(), rel=0.03)
 
 
-def _assert_sound_apps(cluster: Cluster, apps: Apps) -> None:
+def _assert_sound_apps(cluster: SimCluster, apps: Apps) -> None:
     assert len(apps.domain) == cluster.apps
     assert (np.diff(apps.domain) >= 0).all()
     for name, values in apps._asdict().items():

@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cluster.description import Call
 from models.inputs.errors import InputError
 from models.sim.apps import Calls, Population
-from models.sim.describe.config import Call, Cluster, load_cluster, with_apps
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate, reachable
 from models.sim.service_rows import call_rows
 
 
 @cache
-def example() -> Cluster:
-    return load_cluster()
+def example() -> SimCluster:
+    return load_sim_cluster()
 
 
 @cache
@@ -29,8 +30,8 @@ def test_at_any_size_and_seed_calls_lead_inwards_and_carry_at_most_60_percent(
     apps: int, seed: int
 ) -> None:
     cluster = with_apps(example(), apps)
-    renewed = msgspec.structs.replace(cluster.population, seed=seed)
-    _assert_sound_calls(generate(msgspec.structs.replace(cluster, population=renewed)))
+    renewed = msgspec.structs.replace(cluster.physics.population, seed=seed)
+    _assert_sound_calls(generate(with_physics(cluster, population=renewed)))
 
 
 def test_calls_between_domains_are_near_what_the_cluster_asks() -> None:

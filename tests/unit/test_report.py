@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from models.cluster.inventory import declare
 from models.cluster.plan import empty_plan
 from models.control.heuristic.briefing import no_briefing
 from models.control.heuristic.parameters import Parameters, Parts
@@ -13,6 +12,7 @@ from models.control.heuristic.soldiers import Soldiers
 from models.features.encode import Encoder
 from models.features.normalise import Features
 from models.features.table import DOMAIN as DOMAIN_LEVEL
+from models.sim.apps import declare
 from models.sim.world import World
 from tests.unit.heuristic_data import SPIKE, world_of
 

@@ -6,20 +6,21 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster.inventory import REQUEST_TYPES
 from models.cluster.observation import CPU, RPS
 from models.inputs import yamlfile
 from models.inputs.errors import InputError
-from models.sim.apps import REQUEST_TYPES, Population
-from models.sim.describe.config import load_cluster
+from models.sim.apps import Population
 from models.sim.describe.events import Event, Mix, Target
 from models.sim.describe.mix import mean_work, work_change
+from models.sim.describe.physics import load_sim_cluster
 from models.sim.describe.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
 
-WORK = load_cluster().population.request_work
+WORK = load_sim_cluster().physics.population.request_work
 MIXES = np.array([[1, 0, 0, 0, 0], [0.5, 0, 0.5, 0, 0], [0, 0, 1, 0, 0]], np.float32)
 TO_BATCH = Mix(
     name="export",
@@ -65,7 +66,7 @@ def test_a_shift_to_lighter_requests_is_less_work() -> None:
 
 
 def test_a_whole_shift_is_the_work_of_the_new_mix() -> None:
-    mix = generate(load_cluster()).apps.request_mix
+    mix = generate(load_sim_cluster()).apps.request_mix
     shifted = mix.copy()
     api, batch = REQUEST_TYPES.index("api"), REQUEST_TYPES.index("batch")
     shifted[:, batch] += shifted[:, api]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.sim import accounting
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Decisions, Result, priority_weighted, quantile_s, summarise
 from models.sim.world import World
@@ -21,7 +21,7 @@ HOUR_TICKS = 360
 @pytest.fixture(scope="module")
 def world() -> World:
     scenario = Scenario(name="hour", shows="Nothing.", start="Mon 10:00", length_minutes=60)
-    return World(with_apps(load_cluster(), 40), scenario, [3, 4])
+    return World(with_apps(load_sim_cluster(), 40), scenario, [3, 4])
 
 
 @pytest.fixture

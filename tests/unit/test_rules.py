@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from models.cluster.inventory import Inventory, declare
+from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
@@ -21,7 +21,8 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan
 from models.control.hpa import Hpa
 from models.control.rules import Parameters, Rules, RulesState, overflow_pools
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.observe import empty_observation
 from models.sim.world import World
@@ -65,7 +66,7 @@ class Bench(NamedTuple):
 
 
 def bench(**values: float) -> Bench:
-    cluster = with_apps(load_cluster(), APPS)
+    cluster = with_apps(load_sim_cluster(), APPS)
     world = World(cluster, load_scenario("calm", cluster), [0])
     inventory = declare(world.population, cluster)._replace(
         min_replicas=np.full(APPS, 4, np.int32), max_replicas=np.full(APPS, 400, np.int32)

@@ -7,8 +7,8 @@ from models.cluster.observation import REPLICAS
 from models.control.catalogue import hpa_of
 from models.control.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
-from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Deploy, MetricsOutage, Target, Traffic
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.recording import Recorder
 from models.sim.outcome.spans import event_spans
@@ -28,7 +28,7 @@ def make_world(seeds: tuple[int, ...] = (0,)) -> World:
         name="short", shows="A spike, a deploy and an outage.", start="Mon 10:00",
         length_minutes=10, warmup_minutes=2, events=(SPIKE, DEPLOY, OUTAGE),
     )  # fmt: skip
-    return World(with_apps(load_cluster(), 40), scenario, seeds)
+    return World(with_apps(load_sim_cluster(), 40), scenario, seeds)
 
 
 @pytest.fixture(scope="module")

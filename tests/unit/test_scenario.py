@@ -9,13 +9,14 @@ import msgspec
 import pytest
 import yaml
 
+from models.cluster.calendar import Announcement
 from models.inputs.errors import InputError
-from models.sim.describe.calendar import Announcement, CalendarEntry, announcements
-from models.sim.describe.config import load_cluster
+from models.sim.describe.calendar import CalendarEntry, announcements
 from models.sim.describe.events import KINDS, Event, Replay, Target, Traffic
+from models.sim.describe.physics import load_sim_cluster
 from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
 
-CLUSTER = load_cluster()
+CLUSTER = load_sim_cluster()
 NAMES = (
     "calm",
     "cascade",

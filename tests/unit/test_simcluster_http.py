@@ -186,6 +186,6 @@ def test_the_command_line_is_another_way_to_write_variables() -> None:
     assert (kit.speed, settings.apps, settings.on_loopback) == (60.0, 20, True)
     world = world_of(settings)
     assert world.given.apps.size == 20
-    assert world.cluster.scheduler.order == "priority"
+    assert world.cluster.physics.scheduler.order == "priority"
     with pytest.raises(BadSettings, match="scheduling: expected one of fifo"):
         load("simcluster", Settings, {**said, "HIRL_SIMCLUSTER_SCHEDULING": "lottery"})

@@ -18,7 +18,7 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan
 from models.control.catalogue import Contest, enter
 from models.forecaster.past import past_of
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.columns import MEASURED, PODS
@@ -31,7 +31,7 @@ EVERY = slice(REPLICAS, MEMORY_REQUEST + 1)
 
 
 def contest_of(apps: int, seed: int = 7) -> Contest:
-    cluster = with_apps(load_cluster(), apps)
+    cluster = with_apps(load_sim_cluster(), apps)
     scenario = load_scenario("flash-sale-20-min-early", cluster)
     # The sale comes within the ten minutes that are driven.
     scenario = msgspec.structs.replace(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from models.cluster.inventory import declare
 from models.cluster.observation import REPLICAS
 from models.control.run import run
 from models.control.static import Parameters, Static, daily_peak_replicas, static_of
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import summarise
 from models.sim.world import World
@@ -17,7 +17,7 @@ def make_world(minutes: int = 10) -> World:
     scenario = Scenario(
         name="short", shows="Nothing.", start="Mon 10:00", length_minutes=minutes, warmup_minutes=2
     )
-    return World(with_apps(load_cluster(), 40), scenario, (0, 1))
+    return World(with_apps(load_sim_cluster(), 40), scenario, (0, 1))
 
 
 def test_static_never_acts_after_its_first_plan() -> None:

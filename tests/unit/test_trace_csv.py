@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.cluster.calendar import HISTORY_MINUTES
 from models.inputs.errors import InputError
 from models.sim.describe.events import Replay, Target
 from models.sim.describe.replay import replay_series
-from models.sim.describe.timeline import HISTORY_MINUTES, timeline
+from models.sim.describe.timeline import timeline
 from models.sim.describe.trace_csv import load_trace
 
 DEV_TRACES = Path(__file__).parents[3] / "shared" / "traces" / "dev"

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from models.cluster.inventory import declare
 from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
@@ -27,7 +26,8 @@ from models.control.decaying import (
 )
 from models.control.run import run
 from models.control.vpa import Parameters, Past, Vpa, VpaState, vpa_of
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.apps import declare
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.observe import empty_observation
 from models.sim.world import World
@@ -38,7 +38,7 @@ MINUTE = 6
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    cluster = with_apps(load_cluster(), APPS)
+    cluster = with_apps(load_sim_cluster(), APPS)
     return World(cluster, load_scenario("calm", cluster), [0])
 
 
@@ -191,7 +191,7 @@ def test_vpa_changes_no_replicas_and_acts_once_a_minute() -> None:
     scenario = Scenario(
         name="short", shows="Nothing.", start="Mon 10:00", length_minutes=4, warmup_minutes=1
     )
-    world = World(with_apps(load_cluster(), APPS), scenario, (0, 1))
+    world = World(with_apps(load_sim_cluster(), APPS), scenario, (0, 1))
     before = world.state.status[:, REPLICAS].copy()
     run(world, vpa_of(world))
     assert (world.state.status[:, REPLICAS] == before).all()

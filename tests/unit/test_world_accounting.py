@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from models.sim.accounting import P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
-from models.sim.describe.config import Cluster
 from models.sim.describe.events import Inventory, Target
+from models.sim.describe.physics import SimCluster
 from models.sim.outcome.results import Decisions, summarise
 from models.sim.world import World
 from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
@@ -42,7 +42,7 @@ def test_what_p3_holds_is_counted_in_the_pools_that_p0_waits_for() -> None:
     assert totals[P3_HELD_OF_P0_POOLS] == pytest.approx(full * 10 / 20)
 
 
-def two_pools() -> Cluster:
+def two_pools() -> SimCluster:
     """A pool that only internal uses, and one for everybody with half of internal's pods."""
     cluster = still_cluster(30, headroom=0.0)
     own = msgspec.structs.replace(cluster.pools[0], name="own")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F64
 from models.cluster.observation import CPU, CPU_REQUEST, P99, READY
 from models.sim.apps import Population
-from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import Payload, Target, Traffic
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import BOUND, PAYLOAD, SAMPLE_RING
 from models.sim.world import World
@@ -104,7 +104,7 @@ def test_room_to_burst_makes_an_app_faster_before_it_needs_it() -> None:
     assert quick < 0.9 * slow
 
 
-def spiking(cluster: Cluster, seed: int, factor: float, ratio: float) -> World:
+def spiking(cluster: SimCluster, seed: int, factor: float, ratio: float) -> World:
     """Everything bursts, in a cluster whose every domain gets a spike or slow requests."""
     population = generate(cluster)
     apps = population.apps
@@ -142,7 +142,7 @@ def spiking(cluster: Cluster, seed: int, factor: float, ratio: float) -> World:
 def test_a_pool_never_uses_more_cores_than_its_ready_nodes_have(
     seed: int, factor: float, ratio: float
 ) -> None:
-    run = Driven(spiking(with_apps(load_cluster(), 60), seed, factor, ratio))
+    run = Driven(spiking(with_apps(load_sim_cluster(), 60), seed, factor, ratio))
     for _ in range(20):
         run.run(1)
         assert most_in_pools(run.world) <= 1 + ROUNDING
@@ -150,7 +150,7 @@ def test_a_pool_never_uses_more_cores_than_its_ready_nodes_have(
 
 def test_a_spike_fills_pools_and_goes_beyond_requests() -> None:
     """The test above means something: bursts happen, and they do run out of cores."""
-    run = Driven(spiking(with_apps(load_cluster(), 60), 1, 3.0, 2.0))
+    run = Driven(spiking(with_apps(load_sim_cluster(), 60), 1, 3.0, 2.0))
     fullest, beyond = 0.0, 0.0
     for _ in range(18):
         run.run(1)
@@ -162,7 +162,7 @@ def test_a_spike_fills_pools_and_goes_beyond_requests() -> None:
 
 
 def test_domains_that_must_answer_have_guaranteed_cpu_in_the_example_cluster() -> None:
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     apps = generate(cluster).apps
     urgent = np.array([domain.priority in {"P0", "P1"} for domain in cluster.domains])
     guaranteed = (apps.cpu_limit_ratio == 1) & (apps.memory_limit_ratio == 1)

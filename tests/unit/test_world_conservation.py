@@ -7,8 +7,8 @@ import numpy as np
 from models.cluster.arrays import F64
 from models.cluster.observation import DOMAIN
 from models.sim.accounting import ARRIVED, FAILED, SERVED
-from models.sim.describe.config import load_cluster, with_apps
 from models.sim.describe.events import Payload, Target, Traffic
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import BACKLOG
 from models.sim.world import World
@@ -32,7 +32,7 @@ FLOAT32_ERROR = 1e-5
 
 @cache
 def start() -> World:
-    cluster = with_apps(load_cluster(), 155)
+    cluster = with_apps(load_sim_cluster(), 155)
     return World(cluster, still_scenario(OVERLOAD), [3, 4], generate(cluster))
 
 

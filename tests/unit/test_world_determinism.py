@@ -9,7 +9,7 @@ import pytest
 
 from models.cluster.observation import REPLICAS, RPS
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster, with_apps
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
 from models.sim.state import SAMPLE_RING
@@ -23,8 +23,8 @@ TICKS = 180
 
 
 @cache
-def setting() -> tuple[Cluster, Scenario]:
-    cluster = with_apps(load_cluster(), APPS)
+def setting() -> tuple[SimCluster, Scenario]:
+    cluster = with_apps(load_sim_cluster(), APPS)
     return cluster, load_scenario("cascade", cluster)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from models.control.hpa import HpaState
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import Snapshot, World
@@ -14,7 +14,7 @@ BEFORE, AFTER = 150, 90
 
 def saved() -> tuple[Driven, Snapshot, HpaState]:
     """A run that is stopped in the middle, with deploys, starts and boots in flight."""
-    cluster = with_apps(load_cluster(), 60)
+    cluster = with_apps(load_sim_cluster(), 60)
     world = World(cluster, load_scenario("cascade", cluster), [1, 2], generate(cluster))
     run = Driven(world)
     run.run(BEFORE)

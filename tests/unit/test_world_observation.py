@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import CPU, PODS, Pipeline
-from models.sim.describe.config import Cluster
 from models.sim.describe.events import MetricsOutage, Target
+from models.sim.describe.physics import SimCluster, with_physics
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from services.cli.validate.blindness import decision_changes
@@ -15,14 +15,14 @@ from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
 APPS = 300
 
 
-def observed_cluster(**metrics: float) -> Cluster:
+def observed_cluster(**metrics: float) -> SimCluster:
     cluster = still_cluster(pods=APPS)
-    return msgspec.structs.replace(
-        cluster, metrics=msgspec.structs.replace(cluster.metrics, **metrics)
+    return with_physics(
+        cluster, metrics=msgspec.structs.replace(cluster.physics.metrics, **metrics)
     )
 
 
-def world_of(cluster: Cluster, *events: MetricsOutage) -> World:
+def world_of(cluster: SimCluster, *events: MetricsOutage) -> World:
     return World(cluster, still_scenario(events), [1], plain_apps(APPS))
 
 

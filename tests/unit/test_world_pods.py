@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from models.cluster.observation import ACTIVE
 from models.cluster.plan import Plan
 from models.sim.accounting import EVICTED, PREEMPTED, REFUSED, RESIZED
-from models.sim.describe.config import Churn, Cluster, load_cluster, with_apps
 from models.sim.describe.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
+from models.sim.describe.physics import Churn, SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate
 from models.sim.state import NODE_ABSENT
 from models.sim.world import World
@@ -29,10 +29,12 @@ WILD = Churn(
 
 
 @cache
-def wild_cluster() -> Cluster:
-    cluster = with_apps(load_cluster(), APPS)
-    scheduler = msgspec.structs.replace(cluster.scheduler, order="priority", preemption=True)
-    return msgspec.structs.replace(cluster, churn=WILD, scheduler=scheduler)
+def wild_cluster() -> SimCluster:
+    cluster = with_apps(load_sim_cluster(), APPS)
+    scheduler = msgspec.structs.replace(
+        cluster.physics.scheduler, order="priority", preemption=True
+    )
+    return with_physics(cluster, churn=WILD, scheduler=scheduler)
 
 
 WILD_EVENTS = (

@@ -8,8 +8,8 @@ import pytest
 
 from models.cluster.observation import CPU_REQUEST, PENDING, REPLICAS
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
-from models.sim.describe.config import Cluster, load_cluster, with_apps
 from models.sim.describe.events import ZoneLoss
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.outcome.recording import Recorder
 from models.sim.population.generate import generate
 from models.sim.state import BOUND, NODE_ABSENT
@@ -23,13 +23,13 @@ INTERNAL, PAYMENTS, FRAUD = 0, 1, 2
 def full_world(order: str = "fifo", *, preemption: bool = False) -> World:
     """62 nodes with room for one pod each, of which 60 are taken by three apps."""
     cluster = still_cluster(pods=200, headroom=0.07)
-    scheduler = msgspec.structs.replace(cluster.scheduler, order=order, preemption=preemption)
+    scheduler = msgspec.structs.replace(
+        cluster.physics.scheduler, order=order, preemption=preemption
+    )
     population = plain_apps(
         3, domain=[4, 0, 1], pod_class=[3, 0, 0], start_replicas=20, cpu_request=60
     )
-    return World(
-        msgspec.structs.replace(cluster, scheduler=scheduler), still_scenario(), [1], population
-    )
+    return World(with_physics(cluster, scheduler=scheduler), still_scenario(), [1], population)
 
 
 def more(world: World, *apps: int) -> None:
@@ -88,10 +88,10 @@ def test_without_preemption_nobody_is_evicted() -> None:
 
 
 @cache
-def five_pools() -> Cluster:
-    cluster = msgspec.structs.replace(with_apps(load_cluster(), 155), churn=STILL)
-    one_a_tick = msgspec.structs.replace(cluster.provisioner, launches_per_second=0.1)
-    return msgspec.structs.replace(cluster, provisioner=one_a_tick)
+def five_pools() -> SimCluster:
+    cluster = with_physics(with_apps(load_sim_cluster(), 155), churn=STILL)
+    one_a_tick = msgspec.structs.replace(cluster.physics.provisioner, launches_per_second=0.1)
+    return with_physics(cluster, provisioner=one_a_tick)
 
 
 def test_a_coordinated_request_is_launched_in_priority_order() -> None:
@@ -188,7 +188,7 @@ def test_zone_loss_kills_the_nodes_of_that_zone_and_starts_none_there() -> None:
     cluster = five_pools()
     loss = ZoneLoss(name="loss", zone="b", at_minute=1, length_minutes=3)
     world = World(cluster, still_scenario([loss]), [1], generate(cluster))
-    node, lost = world.state.node[0], cluster.zones.index("b")
+    node, lost = world.state.node[0], cluster.physics.zones.index("b")
     for _ in range(6):
         world.step(world.hold())
     elsewhere = (node["state"] != NODE_ABSENT) & (node["zone"] != lost)

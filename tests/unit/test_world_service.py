@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 from models.cluster.observation import ERRORS, P50, RPS
 from models.sim.accounting import UNSCORED
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls, Population
-from models.sim.describe.config import load_cluster
 from models.sim.describe.events import Payload, Target
+from models.sim.describe.physics import load_sim_cluster
 from models.sim.population.generate import generate
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
@@ -74,7 +74,7 @@ def test_a_storm_outlives_its_cause_where_requests_are_retried() -> None:
 
 
 def test_payments_are_never_retried_in_the_example_cluster() -> None:
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     apps = generate(cluster).apps
     assert (apps.retry_share[apps.domain == cluster.domain_names.index("payments")] == 0).all()
 

@@ -25,7 +25,7 @@ class Loss(NamedTuple):
 
 def losses_of(world: World) -> list[list[Loss]]:
     """The losses that the script has for each environment."""
-    script, zones = world.given.script, len(world.cluster.zones)
+    script, zones = world.given.script, len(world.cluster.physics.zones)
     found: list[list[Loss]] = []
     for e in range(world.environments):
         lost = [Loss(int(row["start"]), True, 1 / zones) for row in script.zones[e]]

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, MIB_PER_GIB, MILLI
 from models.cluster.observation import (
     CPU_REQUEST,
     DOMAIN,
@@ -17,7 +17,7 @@ from models.cluster.observation import (
     STARTING,
     Observation,
 )
-from models.sim.layout import MIB_PER_GIB, MILLI, Rules
+from models.sim.layout import Rules
 
 _PACKED: Final = 0.94
 """How full nodes get."""

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from models.cluster.inventory import declare
 from models.control.heuristic.controller import Heuristic
 from models.control.heuristic.parameters import Parameters, Parts
 from models.control.tuned import tuned
+from models.sim.apps import declare
 from models.sim.world import World
 
 NAME: Final = "heuristic"

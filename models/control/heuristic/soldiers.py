@@ -7,7 +7,7 @@ in a process of its own.
 
 import numpy as np
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I32, MILLI
 from models.cluster.inventory import Inventory
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
 from models.cluster.plan import Plan
@@ -21,7 +21,6 @@ from models.control.heuristic.soldier import MODEST_S, start_soldiers
 from models.control.heuristic.squad import Settled, SoldiersState, Stance, command
 from models.control.restraint import cool_down_ticks, start_restraint, workspace
 from models.control.vertical import FirstSizes
-from models.sim.layout import MILLI
 
 
 class Soldiers:

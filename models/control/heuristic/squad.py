@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.arrays import F32, F64, I8, I32, MILLI
 from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 from models.cluster.plan import Plan
 from models.control.actuator import Bounds, enforce_plan, take_stock
@@ -25,7 +25,6 @@ from models.control.restraint import Restraint, Workspace
 from models.control.vertical import FirstSizes, wish_sizes
 from models.features.table import APP
 from models.jit import kernel
-from models.sim.layout import MILLI
 
 _MISSING = APP.at("missing")
 

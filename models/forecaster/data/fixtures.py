@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from models.cluster.arrays import F64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.months import FIRST_MONDAY
 from models.forecaster.data.series import Announced, Series
-from models.sim.describe.timeline import DAY_MINUTES
 
 DAYS: Final = 32
 _BEFORE_MIN, _AFTER_MIN = 180, 360

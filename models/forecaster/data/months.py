@@ -11,15 +11,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I32
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
+from models.cluster.description import PRIORITIES
 from models.forecaster.data.kinds import KINDS
 from models.forecaster.data.planned import Planned, calendar_of, events_of, plans
 from models.forecaster.data.recorded import Recorded, record, source_of
 from models.forecaster.data.series import Series
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Apps, Population
-from models.sim.describe.config import PRIORITIES, Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
-from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.sim.population.generate import generate
 
 FIRST_SEED: Final = 5_000_000
@@ -46,7 +47,7 @@ _DATE, _PICK, _LOSS = (10_000_000 + number for number in range(3))
 class _Month(NamedTuple):
     """What all series of a seed have in common."""
 
-    cluster: Cluster
+    cluster: SimCluster
     apps: Apps
     seed: int
     days: int
@@ -56,7 +57,7 @@ class _Month(NamedTuple):
 
 
 def months(
-    cluster: Cluster,
+    cluster: SimCluster,
     seeds: Sequence[int],
     days: int,
     *,
@@ -145,7 +146,7 @@ def lose(rps: F64, seed: int, number: int) -> F64:
 
 
 def _check(
-    cluster: Cluster, seeds: Sequence[int], days: int, apps: int, without: frozenset[str]
+    cluster: SimCluster, seeds: Sequence[int], days: int, apps: int, without: frozenset[str]
 ) -> None:
     low = [seed for seed in seeds if seed < FIRST_SEED]
     if low or not seeds:
@@ -163,7 +164,7 @@ def _check(
     _check_domains(cluster, without)
 
 
-def _check_domains(cluster: Cluster, without: frozenset[str]) -> None:
+def _check_domains(cluster: SimCluster, without: frozenset[str]) -> None:
     """Events are written for the domains of the example cluster."""
     for name, kind in KINDS.items():
         absent = sorted(kind.domains - set(cluster.domain_names))

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.kinds import KINDS, Kind, Part, Range
 from models.forecaster.data.series import ALWAYS, Announced
 from models.sim.describe.events import Event, Regime, Target, Traffic
-from models.sim.describe.timeline import DAY_MINUTES
 
 QUIET_DAYS: Final = 0.64
 """Share of the days for which nothing is planned."""

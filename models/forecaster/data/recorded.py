@@ -14,8 +14,8 @@ from models.cluster.records import Records
 from models.jit import copy_row, kernel
 from models.sim.apps import Population, app_records
 from models.sim.describe.compile import compile_scenario
-from models.sim.describe.config import Cluster
 from models.sim.describe.overlays import TRAFFIC, Script, script_of
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.draws import Purpose, row_key, stream
 from models.sim.observe import _add_noise
@@ -61,7 +61,7 @@ class Recorded(NamedTuple):
     """[K, N]."""
 
 
-def source_of(cluster: Cluster, population: Population, scenario: Scenario, seed: int) -> Source:
+def source_of(cluster: SimCluster, population: Population, scenario: Scenario, seed: int) -> Source:
     """The traffic of a seed in a scenario."""
     apps, times = population.apps, scenario.timeline(cluster.tick_seconds)
     return Source(
@@ -73,8 +73,8 @@ def source_of(cluster: Cluster, population: Population, scenario: Scenario, seed
         domain=apps.domain.astype(np.int32),
         active=np.ones(apps.domain.size, np.int32),
         tick_s=cluster.tick_seconds,
-        lag_ticks=int(cluster.metrics.lag_s // cluster.tick_seconds),
-        metric_noise=cluster.metrics.noise,
+        lag_ticks=int(cluster.physics.metrics.lag_s // cluster.tick_seconds),
+        metric_noise=cluster.physics.metrics.noise,
     )
 
 

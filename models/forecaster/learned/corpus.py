@@ -14,7 +14,7 @@ from models.forecaster.data.load import load
 from models.forecaster.data.months import FIRST_SEED, months
 from models.forecaster.data.series import Series
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 
 LEARNED_SHARE: Final = 0.8
 """Of each recorded series, from its beginning."""
@@ -71,7 +71,7 @@ SIMULATED_SHARE: Final = 0.27
 FIXTURES_SHARE: Final = 0.15
 
 
-def corpus(cluster: Cluster, traces: Path | None) -> Iterator[Part]:
+def corpus(cluster: SimCluster, traces: Path | None) -> Iterator[Part]:
     """The parts, one after the other as they are read or made."""
     seeds = [FIRST_SEED + seed for seed in range(SEEDS)]
     made = months(cluster, seeds, DAYS, apps=APPS, without=KEPT_OUT)

@@ -11,13 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, F64, I32
+from models.cluster.calendar import DAY_MINUTES, Announcement
+from models.cluster.description import PRIORITIES, Cluster, load_cluster
 from models.forecaster.data.series import UNKNOWN, Announced, Series
 from models.forecaster.learned.encode import DAYS_BACK, HISTORY_MIN, SMOOTH_MIN
 from models.forecaster.learned.inputs import AHEAD_MIN
 from models.forecaster.learned.skills import SKILL_MIN
-from models.sim.describe.calendar import Announcement
-from models.sim.describe.config import PRIORITIES, Cluster, load_cluster
-from models.sim.describe.timeline import DAY_MINUTES
 
 WIDTH: Final = HISTORY_MIN + 1
 """Minutes that are kept: an origin, and all that can have an influence on its inputs."""

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import F64
+from models.cluster.calendar import DAY_MINUTES
 from models.compare.paired import Interval
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
@@ -25,7 +26,6 @@ from models.forecaster.score.peers.port import Peer, Tell
 from models.forecaster.score.significance import compared
 from models.forecaster.score.spikes import SpikeScore, score_spikes
 from models.forecaster.score.windows import Windows, origins, targets
-from models.sim.describe.timeline import DAY_MINUTES
 
 JUDGED_MIN: Final = (6 * 60, 7 * DAY_MINUTES)
 """Minutes before a test by which the serving model is chosen: at least, at most."""

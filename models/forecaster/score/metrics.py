@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import F64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.windows import Windows
-from models.sim.describe.timeline import DAY_MINUTES
 
 _OUTSIDE: Final = 1 - (QUANTILES[HIGH] - QUANTILES[LOW])
 """Share of values that an interval is meant to leave out."""

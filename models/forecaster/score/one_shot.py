@@ -7,6 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from models.cluster.arrays import F64, I64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN, QUANTILES
 from models.forecaster.score.contest import Served, choose
@@ -14,7 +15,6 @@ from models.forecaster.score.peers.learned import Learned, acquainted
 from models.forecaster.score.peers.port import Absent, Fitted, Peer
 from models.forecaster.score.windows import origins, too_coarse
 from models.inputs.errors import InputError
-from models.sim.describe.timeline import DAY_MINUTES
 
 _AHEAD: Final = max(HORIZONS_MIN)
 _PEAK_DAYS: Final = 7

@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import F64, I64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Announced, Mask, Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN
 from models.forecaster.score.peers.floors import mean_of_last
 from models.forecaster.score.windows import Windows
-from models.sim.describe.timeline import DAY_MINUTES
 
 LEAD_MIN: Final = 10
 """A forecast counts if it was made this long before; capacity takes that long to come."""

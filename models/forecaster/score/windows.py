@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN
-from models.sim.describe.timeline import DAY_MINUTES
 
 TEST_SHARE: Final = 0.2
 """The last part of a series is scored unless somebody says from when on."""

@@ -5,12 +5,13 @@ will happen, only what people were told.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from models.sim.describe.config import Name, Positive
+from models.cluster.calendar import Announcement
+from models.cluster.description import Name, Positive
 from models.sim.describe.timeline import Lasting, Moment, Timeline
 
 
@@ -24,17 +25,6 @@ class CalendarEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     length_minutes: Lasting
     expected_factor: Positive
     """Announced traffic over what would be normal then."""
-
-
-class Announcement(NamedTuple):
-    """A calendar entry on the axes of the world."""
-
-    name: str
-    domains: tuple[int, ...]
-    """Indices into the cluster's domains."""
-    start_tick: int
-    end_tick: int
-    expected_factor: float
 
 
 def announcements(

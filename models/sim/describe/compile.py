@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I32
 from models.sim.describe import overlays
-from models.sim.describe.config import Cluster
 from models.sim.describe.events import (
     Deploy,
     Event,
@@ -29,6 +28,7 @@ from models.sim.describe.events import (
 )
 from models.sim.describe.mix import work_change
 from models.sim.describe.overlays import Overlays
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.replay import replay_minutes, replay_series
 from models.sim.describe.scenario import Scenario
 from models.sim.describe.targeting import Grouped, Mask, key_of, select
@@ -46,7 +46,7 @@ class _Job(NamedTuple):
     """What every part of the compilation needs."""
 
     scenario: Scenario
-    cluster: Cluster
+    cluster: SimCluster
     apps: Grouped
     seeds: Sequence[int]
     times: Timeline
@@ -94,7 +94,7 @@ class _Wave(NamedTuple):
 
 
 def compile_scenario(
-    scenario: Scenario, cluster: Cluster, apps: Grouped, seeds: Sequence[int]
+    scenario: Scenario, cluster: SimCluster, apps: Grouped, seeds: Sequence[int]
 ) -> Overlays:
     """The overlays of one environment per seed."""
     job = _Job(scenario, cluster, apps, seeds, scenario.timeline(cluster.tick_seconds))
@@ -147,7 +147,7 @@ def _weight(job: _Job, event: Traffic | Payload | Mix) -> F64:
     touched = job.mask(event.target, event.name).astype(np.float64)
     if not isinstance(event, Mix):
         return touched
-    work = job.cluster.population.request_work
+    work = job.cluster.physics.population.request_work
     return touched * work_change(job.apps.request_mix, work, event.from_type, event.to_type)
 
 
@@ -181,7 +181,7 @@ def _deploys(job: _Job) -> Columns:
 def _zones(job: _Job) -> Columns:
     events = job.of(ZoneLoss)
     start, end = _spans(job, events)
-    zones = [job.cluster.zones.index(event.zone) for event in events]
+    zones = [job.cluster.physics.zones.index(event.zone) for event in events]
     return {"zone": np.array(zones, dtype=np.int16), "zone_start": start, "zone_end": end}
 
 
@@ -221,7 +221,7 @@ def _inventory(job: _Job) -> Columns:
     }
 
 
-def _domain_index(cluster: Cluster, name: str | None) -> int:
+def _domain_index(cluster: SimCluster, name: str | None) -> int:
     return -1 if name is None else cluster.domain_names.index(name)
 
 

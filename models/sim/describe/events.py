@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from models.sim.apps import RequestType
-from models.sim.describe.config import Count, Name, Positive
+from models.cluster.description import Count, Name, Positive
+from models.cluster.inventory import RequestType
 from models.sim.describe.timeline import Lasting, Moment, Span
 
 SomeShare = Annotated[float, Meta(gt=0, le=1)]

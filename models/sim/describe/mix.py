@@ -7,8 +7,8 @@ against that mix matters: as declared, a request costs what it always did.
 import numpy as np
 
 from models.cluster.arrays import F32, F64
-from models.sim.apps import REQUEST_TYPES, RequestType
-from models.sim.describe.config import RequestWork
+from models.cluster.inventory import REQUEST_TYPES, RequestType
+from models.sim.describe.physics import RequestWork
 
 
 def mean_work(mix: F32, work: RequestWork) -> F64:

@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from models.cluster.arrays import F32
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.inputs.errors import input_error
 from models.sim.describe.events import Replay
-from models.sim.describe.timeline import DAY_MINUTES, HISTORY_MINUTES, Timeline
+from models.sim.describe.timeline import Timeline
 from models.sim.describe.trace_csv import load_trace
 
 

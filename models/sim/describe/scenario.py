@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from models.cluster.description import Count, Name
 from models.inputs import yamlfile
 from models.inputs.errors import did_you_mean, input_error
 from models.sim.describe.calendar import CalendarEntry
-from models.sim.describe.config import Cluster, Count, Name
 from models.sim.describe.events import (
     KINDS,
     Event,
@@ -24,6 +24,7 @@ from models.sim.describe.events import (
     ZoneLoss,
     target_of,
 )
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.replay import replay_series
 from models.sim.describe.timeline import Timeline, minute_of_week, timeline
 
@@ -75,7 +76,7 @@ def scenario_names() -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
 
 
-def load_scenario(name_or_path: str | Path, cluster: Cluster) -> Scenario:
+def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
     """Read a shipped scenario by name, or a user's by path, and check it against `cluster`."""
     file = _file_of(name_or_path)
     value = yamlfile.read(file)
@@ -119,7 +120,9 @@ def _check_kinds(file: Path, value: Any) -> None:
             )
 
 
-def _references(scenario: Scenario, cluster: Cluster) -> Iterator[tuple[str, Collection[str], str]]:
+def _references(
+    scenario: Scenario, cluster: SimCluster
+) -> Iterator[tuple[str, Collection[str], str]]:
     """Every name in the file that must exist in the cluster: place, known names, name."""
     domains = cluster.domain_names
     for place, entry in enumerate(scenario.calendar):
@@ -127,7 +130,7 @@ def _references(scenario: Scenario, cluster: Cluster) -> Iterator[tuple[str, Col
             yield f"calendar[{place}].domains", domains, name
     for place, event in enumerate(scenario.events):
         if isinstance(event, ZoneLoss):
-            yield f"events[{place}].zone", cluster.zones, event.zone
+            yield f"events[{place}].zone", cluster.physics.zones, event.zone
         if isinstance(event, Inventory) and event.to_domain is not None:
             yield f"events[{place}].to_domain", domains, event.to_domain
     for place_of_target, target in _targets(scenario):
@@ -147,11 +150,11 @@ def _targets(scenario: Scenario) -> Iterator[tuple[str, Target]]:
         yield f"replay[{place}].target", entry.target
 
 
-def _tiers(cluster: Cluster, domains: Collection[str]) -> list[str]:
+def _tiers(cluster: SimCluster, domains: Collection[str]) -> list[str]:
     return [tier for domain in cluster.domains if domain.name in domains for tier in domain.tiers]
 
 
-def _check_app_indices(file: Path, scenario: Scenario, cluster: Cluster) -> None:
+def _check_app_indices(file: Path, scenario: Scenario, cluster: SimCluster) -> None:
     for place, target in _targets(scenario):
         for app in target.apps:
             if app >= cluster.apps:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, I16
-from models.sim.describe.config import Cluster
 from models.sim.describe.events import Target
+from models.sim.describe.physics import SimCluster
 from models.sim.draws import Purpose, uniform
 
 Mask = NDArray[np.bool_]
@@ -39,7 +39,7 @@ def key_of(name: str) -> int:
     return crc32(name.encode())
 
 
-def select(target: Target, name: str, cluster: Cluster, apps: Grouped) -> Mask:
+def select(target: Target, name: str, cluster: SimCluster, apps: Grouped) -> Mask:
     """The apps of `target`; which ones a share takes depends on `name` and the app only."""
     chosen = np.zeros(len(apps.domain), dtype=np.bool_)
     chosen[list(target.apps)] = True
@@ -49,7 +49,7 @@ def select(target: Target, name: str, cluster: Cluster, apps: Grouped) -> Mask:
     return chosen
 
 
-def _matches(target: Target, domain: str, cluster: Cluster, apps: Grouped) -> Mask:
+def _matches(target: Target, domain: str, cluster: SimCluster, apps: Grouped) -> Mask:
     index = cluster.domain_names.index(domain)
     inside: Mask = apps.domain == index
     if not target.tiers:

@@ -6,10 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
-DAY_MINUTES: Final = 24 * 60
-WEEK_MINUTES: Final = 7 * DAY_MINUTES
-HISTORY_MINUTES: Final = 14 * DAY_MINUTES
-"""Per-minute traffic that forecasters may look back on, counted back from tick 0."""
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 
 # Bounded, because ticks are 32-bit; nothing of interest is further away than the history.
 Moment = Annotated[float, Meta(ge=-HISTORY_MINUTES, le=HISTORY_MINUTES)]

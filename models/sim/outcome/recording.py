@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, MILLI
 from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
@@ -22,7 +22,6 @@ from models.cluster.observation import (
     THROUGHPUT,
 )
 from models.sim.accounting import VIOLATED, WAIT_BINS
-from models.sim.layout import MILLI
 from models.sim.state import BOOST, BOUND, RATE, RETRY, SAMPLE_RING, SPOKEN_FOR
 from models.sim.world import World
 

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import I64
+from models.cluster.description import PRIORITIES, Priority
 from models.sim.accounting import (
     ACTIONS,
     CPU_THERE,
@@ -38,7 +39,6 @@ from models.sim.accounting import (
     UNSCORED,
     WAIT_BINS,
 )
-from models.sim.describe.config import PRIORITIES, Priority
 from models.sim.world import World
 
 _DAY_S = 24 * 3600

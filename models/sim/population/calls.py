@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I32
+from models.cluster.description import Call
 from models.inputs.errors import InputError
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls
-from models.sim.describe.config import Call, Cluster, Guard
+from models.sim.describe.physics import Guard, SimCluster
 from models.sim.population.draws import from_quantiles, generator, pick
 from models.sim.population.fitted import Fitted
 from models.sim.population.layout import Layout, Mask
@@ -55,7 +56,7 @@ def inflow(calls: Calls, mean_rps: F64) -> F64:
     return np.bincount(calls.callee, carried, len(mean_rps)).astype(np.float64)
 
 
-def draw_calls(cluster: Cluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> Calls:
+def draw_calls(cluster: SimCluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> Calls:
     """Edges inside domains by the fitted structure, between domains by the cluster's calls."""
     rank = _call_order(cluster)
     edges = [_inside(cluster, fitted, layout, mean_rps)]
@@ -66,7 +67,7 @@ def draw_calls(cluster: Cluster, fitted: Fitted, layout: Layout, mean_rps: F64) 
     return _sorted(_joined(edges), layout, rank)
 
 
-def _call_order(cluster: Cluster) -> I32:
+def _call_order(cluster: SimCluster) -> I32:
     """Position of each domain in call order, callers first."""
     callers: dict[str, set[str]] = {name: set() for name in cluster.domain_names}
     for call in cluster.calls:
@@ -86,9 +87,9 @@ def _arriving(edges: list[_Edges], mean_rps: F64) -> F64:
     return total
 
 
-def _inside(cluster: Cluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> _Edges:
+def _inside(cluster: SimCluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> _Edges:
     """Calls to the next tier, and calls to the innermost one, which keeps the data."""
-    rng = generator(cluster.population.seed, "calls")
+    rng = generator(cluster.physics.population.seed, "calls")
     fan_out = np.array(fitted.calls.fan_out_share)
     callees = 1 + rng.choice(len(fan_out), size=len(mean_rps), p=fan_out / fan_out.sum())
     callees = np.minimum(callees, _MOST_FAN_OUT)
@@ -157,11 +158,15 @@ def _within(room: F64, caller: I32, callee: I32, rate: F64, mean_rps: F64) -> F6
 
 
 def _between(
-    cluster: Cluster, layout: Layout, mean_rps: F64, arriving: F64, numbered: tuple[int, Call]
+    cluster: SimCluster,
+    layout: Layout,
+    mean_rps: F64,
+    arriving: F64,
+    numbered: tuple[int, Call],
 ) -> _Edges:
     """One domain calls another: some apps of its middle tiers, the other's open first tier."""
     number, call = numbered
-    rng = generator(cluster.population.seed, f"calls/{number}")
+    rng = generator(cluster.physics.population.seed, f"calls/{number}")
     names = cluster.domain_names
     own = layout.domain == names.index(call.caller)
     room = _MOST_INFLOW * mean_rps - arriving
@@ -180,7 +185,8 @@ def _between(
         carried = max(float((mean_rps[caller] * rate).sum()), 1e-12)
         rate = np.minimum(rate * call.calls_per_request * entering / carried, _MOST_PER_REQUEST)
         rate = _within(room, caller, callee, rate, mean_rps)
-    return _Edges(caller, callee, rate, np.full(len(pairs), _GUARDS[call.guard], np.int32))
+    guard = _GUARDS[cluster.guard_of(call)]
+    return _Edges(caller, callee, rate, np.full(len(pairs), guard, np.int32))
 
 
 def _callers(rng: np.random.Generator, layout: Layout, own: Mask, mean_rps: F64) -> I32:

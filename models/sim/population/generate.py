@@ -10,7 +10,7 @@ import numpy as np
 
 from models.cluster.arrays import F64, I32
 from models.sim.apps import Apps, Calls, Population
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.population.calls import draw_calls, inflow, reachable
 from models.sim.population.fitted import Fitted, load_fitted
 from models.sim.population.layout import Layout, lay_out
@@ -45,7 +45,7 @@ class _Drawn(NamedTuple):
     mean_rps: F64
 
 
-def generate(cluster: Cluster, fitted: Fitted | None = None) -> Population:
+def generate(cluster: SimCluster, fitted: Fitted | None = None) -> Population:
     """All apps and their calls, ordered by domain."""
     fit = fitted or load_fitted()
     layout = lay_out(cluster)
@@ -62,7 +62,7 @@ def generate(cluster: Cluster, fitted: Fitted | None = None) -> Population:
     return Population(_assemble(cluster, drawn, calls), calls)
 
 
-def _assemble(cluster: Cluster, drawn: _Drawn, calls: Calls) -> Apps:
+def _assemble(cluster: SimCluster, drawn: _Drawn, calls: Calls) -> Apps:
     layout, pods, work, memory, rhythm = (
         drawn.layout,
         drawn.pods,
@@ -72,7 +72,7 @@ def _assemble(cluster: Cluster, drawn: _Drawn, calls: Calls) -> Apps:
     )
     image, boot = relative_starts(cluster, len(layout.domain))
     start = _start_replicas(drawn)
-    limits = [domain.limits for domain in cluster.domains]
+    limits = [domain.limits for domain in cluster.domain_physics]
     cpu_limit = np.array([limit.cpu_ratio for limit in limits], np.float32)
     memory_limit = np.array([limit.memory_ratio for limit in limits], np.float32)
     return Apps(

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I32
-from models.sim.describe.config import PRIORITIES, Cluster, Domain
+from models.cluster.description import PRIORITIES, Domain
+from models.sim.describe.physics import SimCluster
 from models.sim.population.draws import generator, pick
 
 Mask = NDArray[np.bool_]
@@ -53,18 +54,18 @@ class Layout(NamedTuple):
     """GiB a pod may request."""
 
 
-def lay_out(cluster: Cluster) -> Layout:
+def lay_out(cluster: SimCluster) -> Layout:
     """Place the apps; they are ordered by domain, then by tier."""
-    counts = [domain.apps for domain in cluster.domains]
+    counts = [domain.apps for domain in cluster.domain_physics]
     domain = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
-    tier = np.concatenate([_tiers(spec) for spec in cluster.domains]).astype(np.int32)
+    tier = np.concatenate([_tiers(cluster, spec) for spec in cluster.domains]).astype(np.int32)
     best_effort = np.concatenate([_best_effort(cluster, spec) for spec in cluster.domains])
     opened = np.concatenate([_open(cluster, spec) for spec in cluster.domains]) & ~best_effort
     targets, timeouts, called = _callers_patience(cluster)
     inline = opened & called[domain]
     limits = np.array([_pod_limits(cluster, spec) for spec in cluster.domains])
     own = np.array([spec.slo.latency_target_ms / 1000 for spec in cluster.domains])
-    own_timeout = np.array([spec.slo.timeout_ms / 1000 for spec in cluster.domains])
+    own_timeout = np.array([spec.timeout_ms / 1000 for spec in cluster.domain_physics])
     return Layout(
         domain=domain,
         tier=tier,
@@ -83,38 +84,39 @@ def lay_out(cluster: Cluster) -> Layout:
     )
 
 
-def _priorities(cluster: Cluster) -> I32:
+def _priorities(cluster: SimCluster) -> I32:
     return np.array([PRIORITIES.index(spec.priority) for spec in cluster.domains], np.int32)
 
 
-def _tiers(spec: Domain) -> I32:
+def _tiers(cluster: SimCluster, spec: Domain) -> I32:
     """Tiers of about equal size."""
-    return (np.arange(spec.apps) * len(spec.tiers) // spec.apps).astype(np.int32)
+    apps = cluster.physics_of(spec).apps
+    return (np.arange(apps) * len(spec.tiers) // apps).astype(np.int32)
 
 
-def _best_effort(cluster: Cluster, spec: Domain) -> Mask:
+def _best_effort(cluster: SimCluster, spec: Domain) -> Mask:
     """Mostly the inner tiers: what faces people rarely comes without a promise."""
-    rng = generator(cluster.population.seed, f"best-effort/{spec.name}")
-    return pick(
-        rng, 1.0 + 4.0 * _tiers(spec).astype(np.float64), round(spec.best_effort_share * spec.apps)
-    )
+    rng = generator(cluster.physics.population.seed, f"best-effort/{spec.name}")
+    weight = 1.0 + 4.0 * _tiers(cluster, spec).astype(np.float64)
+    domain = cluster.physics_of(spec)
+    return pick(rng, weight, round(domain.best_effort_share * domain.apps))
 
 
-def _open(cluster: Cluster, spec: Domain) -> Mask:
+def _open(cluster: SimCluster, spec: Domain) -> Mask:
     """Most of the first tier, then apps of the others until the share is reached."""
-    rng = generator(cluster.population.seed, f"open/{spec.name}")
-    tier = _tiers(spec)
-    quota = max(1, int(_OPEN_SHARE * spec.apps))
+    rng = generator(cluster.physics.population.seed, f"open/{spec.name}")
+    tier = _tiers(cluster, spec)
+    quota = max(1, int(_OPEN_SHARE * tier.size))
     first = pick(rng, (tier == 0).astype(float), int(_OPEN_FIRST_TIER * np.sum(tier == 0)))
     first &= tier == 0
     inner = pick(rng, (tier > 0).astype(float), max(0, quota - int(first.sum())))
     return np.asarray(first | inner)
 
 
-def _callers_patience(cluster: Cluster) -> tuple[F64, F64, Mask]:
+def _callers_patience(cluster: SimCluster) -> tuple[F64, F64, Mask]:
     """Per domain: tightest target and time-out of itself and its callers; whether it is called."""
     targets = [spec.slo.latency_target_ms / 1000 for spec in cluster.domains]
-    timeouts = [spec.slo.timeout_ms / 1000 for spec in cluster.domains]
+    timeouts = [spec.timeout_ms / 1000 for spec in cluster.domain_physics]
     called = np.zeros(len(targets), dtype=np.bool_)
     names = cluster.domain_names
     for call in cluster.calls:
@@ -122,11 +124,11 @@ def _callers_patience(cluster: Cluster) -> tuple[F64, F64, Mask]:
         called[callee] = True
         # Half: the caller has work of its own to do in the same time.
         targets[callee] = min(targets[callee], 0.5 * caller.slo.latency_target_ms / 1000)
-        timeouts[callee] = min(timeouts[callee], caller.slo.timeout_ms / 1000)
+        timeouts[callee] = min(timeouts[callee], cluster.physics_of(caller).timeout_ms / 1000)
     return np.array(targets), np.array(timeouts), called
 
 
-def _popularity(cluster: Cluster) -> F64:
+def _popularity(cluster: SimCluster) -> F64:
     """Entry apps of a called domain are its busy ones, or they could not carry the calls."""
     called = np.zeros(len(cluster.domains))
     for call in cluster.calls:
@@ -134,7 +136,7 @@ def _popularity(cluster: Cluster) -> F64:
     return 1 + _CALLED_GROWTH * np.minimum(called, 1)
 
 
-def _pod_limits(cluster: Cluster, spec: Domain) -> tuple[float, float]:
+def _pod_limits(cluster: SimCluster, spec: Domain) -> tuple[float, float]:
     """Most cores and GiB of a pod, by the smallest node it may run on."""
     machines = [cluster.machine_of(pool) for pool in cluster.pools if pool.name in spec.pools]
     cpu = min(machine.cpu_cores - machine.reserved_cpu_cores for machine in machines)

@@ -6,7 +6,7 @@ import numpy as np
 
 from models.cluster.arrays import F64, I8, I32
 from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.population.draws import from_quantiles, generator, pick
 from models.sim.population.fitted import Fitted
 from models.sim.population.layout import Layout
@@ -42,9 +42,9 @@ class Pods(NamedTuple):
     min_replicas: I32
 
 
-def draw_pods(cluster: Cluster, fitted: Fitted, layout: Layout) -> Pods:
+def draw_pods(cluster: SimCluster, fitted: Fitted, layout: Layout) -> Pods:
     """Sizes from the joint distribution, kinds by their share, minima from real settings."""
-    seed, apps = cluster.population.seed, len(layout.domain)
+    seed, apps = cluster.physics.population.seed, len(layout.domain)
     sizes = fitted.pod_sizes
     row = _choice(generator(seed, "pod-size"), sizes.share, apps)
     cpu = np.minimum(np.array(sizes.cpu_cores)[row], layout.most_cpu)
@@ -68,26 +68,28 @@ def _kinds(rng: np.random.Generator, gib_per_core: F64) -> I8:
     return np.select([memory, io], [MEMORY_BOUND, IO_BOUND], CPU_BOUND).astype(np.int8)
 
 
-def _min_replicas(cluster: Cluster, fitted: Fitted, layout: Layout) -> I32:
+def _min_replicas(cluster: SimCluster, fitted: Fitted, layout: Layout) -> I32:
     """Configured minima; scale-to-zero is not offered here, and P0 and P1 keep two."""
-    rng = generator(cluster.population.seed, "min-replicas")
+    rng = generator(cluster.physics.population.seed, "min-replicas")
     row = _choice(rng, fitted.min_replicas.share, len(layout.domain))
     least = np.where(layout.priority <= 1, 2, 1)
     configured = np.array(fitted.min_replicas.replicas, np.int32)[row]
     return np.maximum(configured, least).astype(np.int32)
 
 
-def peak_replicas(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, shape: F64) -> I32:
+def peak_replicas(
+    cluster: SimCluster, fitted: Fitted, layout: Layout, pods: Pods, shape: F64
+) -> I32:
     """Replicas at each app's own daily peak, so that the cluster's peak has the wanted pods.
 
     `shape` is [apps, steps]: traffic over its daily peak. Apps do not peak together, so the
     own peaks of a domain add up to more than its share of the cluster's peak.
     """
-    rng = generator(cluster.population.seed, "replicas")
+    rng = generator(cluster.physics.population.seed, "replicas")
     relative = from_quantiles(rng, fitted.traffic.over_median, len(layout.domain))
     relative = relative * layout.popularity
-    shares = np.array([spec.pod_share for spec in cluster.domains])
-    wanted = shares * cluster.population.pods_at_peak
+    shares = np.array([spec.pod_share for spec in cluster.domain_physics])
+    wanted = shares * cluster.physics.population.pods_at_peak
     first = _fill_domains(cluster, layout, pods, relative, wanted)
     peak = int((first[:, None] * shape).sum(axis=0).argmax())
     present = np.bincount(layout.domain, first * shape[:, peak], len(shares))
@@ -97,9 +99,11 @@ def peak_replicas(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, 
     )
 
 
-def _fill_domains(cluster: Cluster, layout: Layout, pods: Pods, relative: F64, wanted: F64) -> I32:
+def _fill_domains(
+    cluster: SimCluster, layout: Layout, pods: Pods, relative: F64, wanted: F64
+) -> I32:
     replicas = np.zeros(len(relative), dtype=np.int32)
-    most = _LARGEST_APP * cluster.population.pods_at_peak
+    most = _LARGEST_APP * cluster.physics.population.pods_at_peak
     for domain, pods_wanted in enumerate(wanted.tolist()):
         own = layout.domain == domain
         cap = max(most, _LARGEST_OVER_MEAN * pods_wanted / max(int(own.sum()), 1))

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I8, I16, I32
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.population.draws import from_quantiles, generator, pick
 from models.sim.population.fitted import Fitted
 from models.sim.population.layout import Layout
@@ -50,9 +50,9 @@ class Rhythm(NamedTuple):
     burst_size: F64
 
 
-def draw_rhythm(cluster: Cluster, fit: Fitted, layout: Layout, curves: F64) -> Rhythm:
+def draw_rhythm(cluster: SimCluster, fit: Fitted, layout: Layout, curves: F64) -> Rhythm:
     """Daily shape, noise and bursts."""
-    rng = generator(cluster.population.seed, "rhythm")
+    rng = generator(cluster.physics.population.seed, "rhythm")
     apps = len(layout.domain)
     noise = from_quantiles(rng, fit.noise.app_std, apps) / _FUNCTIONS_PER_APP**0.5
     bursts = from_quantiles(rng, fit.bursts.per_day, apps)
@@ -67,9 +67,9 @@ def draw_rhythm(cluster: Cluster, fit: Fitted, layout: Layout, curves: F64) -> R
     )
 
 
-def _profiles(cluster: Cluster, fit: Fitted, layout: Layout, curves: F64) -> I16:
+def _profiles(cluster: SimCluster, fit: Fitted, layout: Layout, curves: F64) -> I16:
     """Shapes by their weight; apps with users in front swing neither little nor wildly."""
-    rng = generator(cluster.population.seed, "profile")
+    rng = generator(cluster.physics.population.seed, "profile")
     at = rng.random(len(layout.domain))
     weight = np.array([shape.weight for shape in fit.profiles.shapes])
     swing = curves.max(axis=1)
@@ -84,9 +84,9 @@ def _at(weight: F64, uniform: F64) -> I32:
     return np.searchsorted(edges[:-1], uniform, side="right").astype(np.int32)
 
 
-def _shifts(cluster: Cluster, layout: Layout) -> I16:
+def _shifts(cluster: SimCluster, layout: Layout) -> I16:
     """Apps with users follow the day together; queues spread, best-effort work runs at night."""
-    rng = generator(cluster.population.seed, "shift")
+    rng = generator(cluster.physics.population.seed, "shift")
     apps = len(layout.domain)
     together, spread = rng.normal(0, 45, apps), rng.normal(0, 180, apps)
     night = 720 + rng.normal(0, 120, apps)
@@ -102,19 +102,19 @@ def over_peak(curves: F64, rhythm: Rhythm, step_minutes: int) -> F64:
     return np.asarray(relative[rhythm.profile[:, None], at], dtype=np.float64)
 
 
-def pod_classes(cluster: Cluster, layout: Layout) -> I8:
+def pod_classes(cluster: SimCluster, layout: Layout) -> I8:
     """The domain's class, but for the wanted share of apps that carry another one."""
-    rng = generator(cluster.population.seed, "class")
-    wrong = round(cluster.population.wrong_class_share * len(layout.domain))
+    rng = generator(cluster.physics.population.seed, "class")
+    wrong = round(cluster.physics.population.wrong_class_share * len(layout.domain))
     drifted = pick(rng, np.array(_DRIFT_WEIGHT)[layout.priority], wrong)
     edges = np.cumsum(_DRIFT_TO, axis=1)[layout.priority]
     other = (rng.random(len(drifted))[:, None] >= edges[:, :-1]).sum(axis=1)
     return np.where(drifted, other, layout.priority).astype(np.int8)
 
 
-def request_mix(cluster: Cluster, layout: Layout) -> F64:
+def request_mix(cluster: SimCluster, layout: Layout) -> F64:
     """[apps, request types] drawn around the mean of the app's character."""
-    rng = generator(cluster.population.seed, "mix")
+    rng = generator(cluster.physics.population.seed, "mix")
     lowest = (layout.priority == 3)[:, None]
     mean = np.select(
         [layout.best_effort[:, None], layout.queued[:, None], lowest, layout.tier[:, None] == 0],
@@ -127,15 +127,15 @@ def request_mix(cluster: Cluster, layout: Layout) -> F64:
     return np.asarray(drawn / drawn.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def retry_shares(cluster: Cluster, layout: Layout) -> F64:
+def retry_shares(cluster: SimCluster, layout: Layout) -> F64:
     """Share of failures that callers send again; none where a request must not run twice."""
-    rng = generator(cluster.population.seed, "retry")
-    retryable = np.array([spec.retryable for spec in cluster.domains])[layout.domain]
+    rng = generator(cluster.physics.population.seed, "retry")
+    retryable = np.array([spec.retryable for spec in cluster.domain_physics])[layout.domain]
     return np.where(retryable, rng.uniform(0.4, 0.8, len(layout.domain)), 0.0)
 
 
-def relative_starts(cluster: Cluster, apps: int) -> tuple[F64, F64]:
+def relative_starts(cluster: SimCluster, apps: int) -> tuple[F64, F64]:
     """Image size and boot time over the cluster's median."""
-    rng = generator(cluster.population.seed, "start")
+    rng = generator(cluster.physics.population.seed, "start")
     image, boot = rng.lognormal(0, 0.5, apps), rng.lognormal(0, 0.35, apps)
     return np.clip(image, 0.25, 4), np.clip(boot, 0.4, 3)

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.cluster.arrays import F64, I32
 from models.sim.apps import IO_BOUND, MEMORY_BOUND
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.erlang import response_quantile
 from models.sim.population.draws import from_quantiles, generator, log_uniform, pick, truncated
 from models.sim.population.fitted import Fitted
@@ -60,9 +60,9 @@ class MemoryUse(NamedTuple):
     leak_per_hour: F64
 
 
-def draw_work(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, peak: I32) -> Work:
+def draw_work(cluster: SimCluster, fitted: Fitted, layout: Layout, pods: Pods, peak: I32) -> Work:
     """Occupation first, then service times short enough for the target at that occupation."""
-    rng = generator(cluster.population.seed, "work")
+    rng = generator(cluster.physics.population.seed, "work")
     apps, io_bound = len(peak), pods.bound == IO_BOUND
     io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
     full_use = np.where(io_bound, rng.uniform(0.45, 0.7, apps), 1.0)
@@ -86,21 +86,21 @@ def draw_work(cluster: Cluster, fitted: Fitted, layout: Layout, pods: Pods, peak
     )
 
 
-def _compensating_use(cluster: Cluster, pods: Pods, peak: I32, io_use: F64) -> float:
+def _compensating_use(cluster: SimCluster, pods: Pods, peak: I32, io_use: F64) -> float:
     """CPU over request of the apps that are not IO-bound, so that the cluster's mean is met.
 
     The cluster's figure is over allocatable cores; pools are full of requests but for headroom.
     """
-    packed = 1 - float(np.mean([pool.headroom for pool in cluster.pools]))
+    packed = 1 - float(np.mean([pool.headroom for pool in cluster.pool_physics]))
     cores = peak * pods.cpu
     busy = cores[pods.bound != IO_BOUND].sum()
-    wanted = cluster.population.cpu_use / packed * cores.sum() - (cores * io_use).sum()
+    wanted = cluster.physics.population.cpu_use / packed * cores.sum() - (cores * io_use).sum()
     return float(np.clip(wanted / max(busy, 1e-9), 0.3, 0.88))
 
 
-def _promises(cluster: Cluster, layout: Layout) -> tuple[F64, F64]:
+def _promises(cluster: SimCluster, layout: Layout) -> tuple[F64, F64]:
     """Targets and time-outs in seconds: looser outside, where callees' latency is included."""
-    rng = generator(cluster.population.seed, "target")
+    rng = generator(cluster.physics.population.seed, "target")
     depth = layout.tier / np.maximum(layout.tiers - 1, 1)
     factor = np.clip(1.45 - 0.65 * depth + rng.uniform(-0.2, 0.15, len(depth)), 0.6, 1.6)
     target, timeout = factor * layout.target, factor * layout.timeout
@@ -109,14 +109,14 @@ def _promises(cluster: Cluster, layout: Layout) -> tuple[F64, F64]:
 
 
 def _service_seconds(
-    cluster: Cluster,
+    cluster: SimCluster,
     fitted: Fitted,
     layout: Layout,
     target: F64,
     queue: tuple[F64, F64],
 ) -> F64:
     """Log-normal, cut where the target would not be honest."""
-    rng = generator(cluster.population.seed, "service-time")
+    rng = generator(cluster.physics.population.seed, "service-time")
     workers, occupation = queue
     slowest = response_quantile(np.minimum(workers, 512), occupation, 0.99)
     multiple = np.maximum(_LEAST_MULTIPLE, _SPARE * slowest)
@@ -131,9 +131,9 @@ def _service_seconds(
     return np.where(slow, queued, quick)
 
 
-def draw_memory(cluster: Cluster, fitted: Fitted, pods: Pods, work: Work) -> MemoryUse:
+def draw_memory(cluster: SimCluster, fitted: Fitted, pods: Pods, work: Work) -> MemoryUse:
     """Memory at full occupation as a share of the request, split by the fitted growth."""
-    rng = generator(cluster.population.seed, "memory")
+    rng = generator(cluster.physics.population.seed, "memory")
     apps, memory_bound = len(pods.cpu), pods.bound == MEMORY_BOUND
     tight, easy = rng.uniform(0.75, 0.92, apps), rng.uniform(0.4, 0.7, apps)
     full = np.where(memory_bound, tight, easy) * pods.memory

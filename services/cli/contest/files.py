@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from models.cluster.description import PRIORITIES
 from models.inputs.errors import InputError
-from models.sim.describe.config import PRIORITIES
 from models.sim.outcome.results import Result
 from services.cli.contest.outcome import Outcome
 

@@ -10,8 +10,8 @@ import models
 from models.control.catalogue import ENTRANTS, entrant_of
 from models.control.scheduling import Scheduling, with_scheduling
 from models.sim.describe.compile import compile_scenario
-from models.sim.describe.config import Cluster
 from models.sim.describe.overlays import script_of
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.fingerprint import world_hash
 from services.cli.contest.jobs import population_of
@@ -54,7 +54,7 @@ def combined(hashes: Iterable[str]) -> str:
     return hashlib.sha256(" ".join(sorted(set(hashes))).encode()).hexdigest()[:16]
 
 
-def _world_hash(cluster: Cluster, scenario: Scenario, order: Scheduling) -> str:
+def _world_hash(cluster: SimCluster, scenario: Scenario, order: Scheduling) -> str:
     """As `World.hash`, without building the world."""
     population, placed = population_of(cluster), with_scheduling(cluster, order)
     script = script_of(compile_scenario(scenario, placed, population.apps, [0]))

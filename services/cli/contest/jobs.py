@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from models.control.catalogue import Contest, enter
 from models.sim.apps import Population
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.recording import Recorder, Recording
 from models.sim.outcome.results import Result, summarise
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     """What one process does at a time; everything in it can be sent there."""
 
     controller: str
-    cluster: Cluster
+    cluster: SimCluster
     scenario: Scenario
     seeds: tuple[int, ...]
     recorded: bool
@@ -138,7 +138,7 @@ def finished(
     )
 
 
-def population_of(cluster: Cluster) -> Population:
+def population_of(cluster: SimCluster) -> Population:
     """Generated once per process: all jobs of a benchmark share the cluster."""
     return _generated(msgspec.json.encode(cluster))
 
@@ -146,7 +146,7 @@ def population_of(cluster: Cluster) -> Population:
 @lru_cache(maxsize=1)
 def _generated(text: bytes) -> Population:
     # A cluster cannot be a key; its text can.
-    return generate(msgspec.json.decode(text, type=Cluster))
+    return generate(msgspec.json.decode(text, type=SimCluster))
 
 
 def _chunks(seeds: tuple[int, ...]) -> Iterable[tuple[int, ...]]:

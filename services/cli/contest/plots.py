@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from models.sim.describe.config import PRIORITIES
+from models.cluster.description import PRIORITIES
 from services.cli.contest.compare import FrontierPoint, Standing
 from services.cli.contest.jobs import Timeline
 from services.cli.contest.tables import grouped

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from models.control.catalogue import ENTRANTS, entrant_of
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster, load_cluster
+from models.sim.describe.physics import SimCluster, load_sim_cluster
 from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
 from services.cli.contest.entrants import FRONTIER
 from services.cli.targets import described_cluster
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 class Request(NamedTuple):
     """What will be run."""
 
-    cluster: Cluster
+    cluster: SimCluster
     controllers: tuple[str, ...]
     """Compared with each other."""
     frontier: tuple[str, ...]
@@ -108,12 +108,12 @@ def _names(option: str, text: str | None, usual: Sequence[str]) -> tuple[str, ..
     return names
 
 
-def _cluster(asked: Asked) -> Cluster:
+def _cluster(asked: Asked) -> SimCluster:
     apps = QUICK_APPS if asked.apps is None and asked.quick else asked.apps
     return described_cluster(None, apps)
 
 
-def _scenarios(names: Iterable[str], cluster: Cluster) -> tuple[Scenario, ...]:
+def _scenarios(names: Iterable[str], cluster: SimCluster) -> tuple[Scenario, ...]:
     found: dict[str, Scenario] = {}
     for name in names:
         scenario = load_scenario(name, cluster)
@@ -133,7 +133,7 @@ def _reduced(asked: Asked) -> tuple[str, ...]:
     left_out = {
         f"seeds {QUICK_SEEDS} instead of {FULL_SEEDS}": asked.seeds is None,
         f"{len(QUICK_SCENARIOS)} of {len(scenario_names())} scenarios": asked.scenarios is None,
-        f"{QUICK_APPS} of {load_cluster().apps:,} apps": asked.apps is None,
+        f"{QUICK_APPS} of {load_sim_cluster().apps:,} apps": asked.apps is None,
         "no frontier of HPA's targets": not asked.frontier,
     }
     return tuple(words for words, applies in left_out.items() if applies)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.load import load
 from models.forecaster.data.series import Series
 from models.forecaster.learned import corrector as correction
@@ -13,7 +14,6 @@ from models.forecaster.learned.artefact import CORRECTOR, SHIPPED, load_artefact
 from models.forecaster.learned.corpus import LEARNED_SHARE
 from models.forecaster.learned.correcting import Made, make
 from models.inputs.errors import InputError
-from models.sim.describe.timeline import DAY_MINUTES
 from services.cli.output import progress, table
 
 EXAMPLES = (

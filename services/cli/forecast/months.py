@@ -11,7 +11,7 @@ from rich.console import Console
 from models.forecaster.data.axes import stamp
 from models.forecaster.data.months import FIRST_MONDAY, FIRST_SEED, months
 from models.forecaster.data.series import ALWAYS, Series
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from services.cli.targets import writable_file
 
 EXAMPLES = (
@@ -52,7 +52,7 @@ def months_command(
     the same Monday, so that one date divides them all.
     """
     chosen = [UNSEEN_SEED + seed for seed in range(seeds)]
-    found = months(with_apps(load_cluster(), apps), chosen, days, apps=singles)
+    found = months(with_apps(load_sim_cluster(), apps), chosen, days, apps=singles)
     made = [each._replace(origin_min=FIRST_MONDAY) for each in found]
     calendar = out.with_suffix(".calendar.csv")
     _write_traffic(out, made)

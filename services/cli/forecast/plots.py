@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from models.cluster.arrays import F64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.contest import Contest
 from models.forecaster.score.peers.floors import mean_of_last
-from models.sim.describe.timeline import DAY_MINUTES
 from services.cli.forecast.result import Result
 from services.cli.page import INK, PLOT_STYLE, drawing
 

@@ -14,7 +14,7 @@ from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import Card
 from models.forecaster.learned.corpus import RECORDED, Part, corpus
 from models.inputs.errors import InputError
-from models.sim.describe.config import load_cluster
+from models.sim.describe.physics import load_sim_cluster
 from services.cli.options import SeedOption
 from services.cli.output import progress, table
 from services.cli.targets import writable_file
@@ -100,7 +100,7 @@ def forecaster(
         _forget(CHECKPOINTS / str(seed))
     args = Args(seed=seed, epochs=epochs, threads=threads)
     order = Order(args, out, CHECKPOINTS / str(seed), _command(traces, seed, epochs, threads))
-    parts = corpus(load_cluster(), traces)
+    parts = corpus(load_sim_cluster(), traces)
     with progress("training", args.members * epochs * args.steps, console) as advance:
         card = produce(parts, order, Watching(console, advance, args), time.monotonic)
     _show(console, card, out, epochs)

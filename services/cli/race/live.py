@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from models.sim.describe.config import PRIORITIES
+from models.cluster.description import PRIORITIES
 from services.cli.live import Pace, clock, headline, sparkline
 from services.cli.output import flagged
 from services.cli.race.lanes import Begun, Race, Standing

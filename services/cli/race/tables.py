@@ -5,7 +5,7 @@ from typing import Final
 
 from rich.table import Table
 
-from models.sim.describe.config import PRIORITIES, Priority
+from models.cluster.description import PRIORITIES, Priority
 from models.sim.outcome.results import Result
 from services.cli.output import table
 

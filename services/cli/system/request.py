@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from models.inputs.errors import InputError
-from models.sim.describe.config import Cluster
+from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.describe.timeline import Timeline
 from services.cli.system.record import Scene
@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if not self.speed > 0:
             raise InputError("--speed: expected more than 0; as fast as it goes is --lock-step")
 
-    def described(self) -> tuple[Cluster, Scenario]:
+    def described(self) -> tuple[SimCluster, Scenario]:
         """The files that people wrote, read and checked."""
         cluster = described_cluster(self.cluster, self.apps)
         return cluster, load_scenario(self.scenario, cluster)
@@ -70,7 +70,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return min(2.0, max(0.5, 2.0 / self.speed))
 
 
-def scene_of(request: Request, cluster: Cluster, scenario: Scenario) -> Scene:
+def scene_of(request: Request, cluster: SimCluster, scenario: Scenario) -> Scene:
     """What will be simulated."""
     timeline = scenario.timeline(cluster.tick_seconds)
     return Scene(

@@ -4,7 +4,7 @@ import numpy as np
 
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
@@ -16,7 +16,7 @@ _HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring", "lo
 
 def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
     """What changed in the observation or in HPA's plan when only the truth was changed."""
-    cluster = with_apps(load_cluster(), apps)
+    cluster = with_apps(load_sim_cluster(), apps)
     run = Driven(World(cluster, load_scenario("cascade", cluster), [1, 2]))
     rng = np.random.default_rng(0)
     changes: list[str] = []

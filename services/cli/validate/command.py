@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from models.sim.describe.config import load_cluster
+from models.sim.describe.physics import load_sim_cluster
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services.cli.options import JsonOption, ReportOption, TracesOption
@@ -88,7 +88,7 @@ def _parts(effort: Effort, traces: Path | None) -> dict[str, Callable[[], Sectio
 
 def _world_hash() -> str:
     """Of the calm scenario in the example cluster: it changes when the world's rules do."""
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     return World(cluster, load_scenario("calm", cluster), [0]).hash
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.state import BACKLOG
 from models.sim.world import World
 from services.cli.bench_world import busy_world
@@ -22,7 +22,7 @@ _AUDIT_EVERY = 5
 
 def examine(effort: Effort) -> Section:
     """Run a world in which everything happens and recount it on the way."""
-    run = Driven(busy_world(with_apps(load_cluster(), effort.conservation_apps), 2))
+    run = Driven(busy_world(with_apps(load_sim_cluster(), effort.conservation_apps), 2))
     residuals, problems = _recount(run, effort.conservation_ticks)
     audits = 2 * effort.conservation_ticks // _AUDIT_EVERY
     worst = max(residuals)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from models.control.catalogue import hpa_of
 from models.control.hpa import Hpa, HpaState
-from models.sim.describe.config import load_cluster, with_apps
+from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 
@@ -46,7 +46,7 @@ def digest(world: World, environment: int | None = None) -> str:
 
 def digest_of_run(apps: int, seeds: list[int], ticks: int, scenario: str = "cascade") -> str:
     """The fingerprint after a run; what another process has to reproduce."""
-    cluster = with_apps(load_cluster(), apps)
+    cluster = with_apps(load_sim_cluster(), apps)
     driven = Driven(World(cluster, load_scenario(scenario, cluster), seeds))
     driven.run(ticks)
     return digest(driven.world)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from models.cluster.arrays import F64
 from models.sim.apps import Apps
-from models.sim.describe.config import Cluster, load_cluster
+from models.sim.describe.physics import SimCluster, load_sim_cluster
 from models.sim.population.fitted import Fitted, load_fitted
 from models.sim.population.generate import generate
 from services.cli.validate.section import Check, Draw, Effort, Listing, Plot, Section
@@ -26,7 +26,7 @@ _STANDARD_ERRORS = 4.0
 
 def examine(_effort: Effort, traces: Path | None) -> Section:
     """Compare shares and quantiles of the default population with the fit and the tables."""
-    fitted, cluster = load_fitted(), load_cluster()
+    fitted, cluster = load_fitted(), load_sim_cluster()
     apps = generate(cluster).apps
     sizes, times = _sizes(fitted, apps), _service_times(fitted, apps)
     checks = [
@@ -95,7 +95,7 @@ def _service_times(fitted: Fitted, apps: Apps) -> Check:
                  f"real 5 to 95 %: {low:.1f} to {high:,.0f} ms", low < made < high)  # fmt: skip
 
 
-def _profiles(cluster: Cluster, fitted: Fitted, apps: Apps) -> Check:
+def _profiles(cluster: SimCluster, fitted: Fitted, apps: Apps) -> Check:
     """Of apps that queues feed; apps with users in front leave out the extreme shapes."""
     weight = np.array([shape.weight for shape in fitted.profiles.shapes])
     fed = [d.slo.kind == "throughput" for d in cluster.domains]

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.cluster.arrays import I64
 from models.sim.accounting import WAIT_BINS
-from models.sim.describe.config import load_cluster
+from models.sim.describe.physics import load_sim_cluster
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.failures import FailureWatch, setting_of
 from models.sim.outcome.findings import FailureName, Finding
@@ -40,7 +40,7 @@ class _Waits(NamedTuple):
 def examine(effort: Effort) -> Section:
     """An idle provisioner, a domain's stampede and a cascade under HPA."""
     seeds = list(range(effort.seeds))
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     figures = measure(cluster, "hpa", seeds, lambda _steps: None)
     idle = _idle()
     found = (idle, _episode(STAMPEDE, "stampede", seeds), _episode(CASCADE, "cascade", seeds))
@@ -93,7 +93,7 @@ def _idle() -> _Waits:
 
 
 def _episode(scenario: str, name: FailureName, seeds: list[int]) -> _Waits:
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     run = Driven(World(cluster, load_scenario(scenario, cluster), seeds))
     recorders = [Recorder(run.world, e) for e in range(len(seeds))]
     watches = [FailureWatch(setting_of(run.world)) for _ in seeds]

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from models.sim.describe.config import load_cluster
+from models.sim.describe.physics import load_sim_cluster
 from models.sim.describe.scenario import load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
@@ -54,7 +54,7 @@ def _elsewhere() -> str:
 
 
 def _in_company(together: int) -> tuple[str, str]:
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     scenario, population = load_scenario("cascade", cluster), generate(cluster)
     seeds = list(range(together))
     many = Driven(World(cluster, scenario, seeds, population))
@@ -65,7 +65,7 @@ def _in_company(together: int) -> tuple[str, str]:
 
 
 def _forked() -> tuple[str, str]:
-    cluster = load_cluster()
+    cluster = load_sim_cluster()
     run = Driven(World(cluster, load_scenario("cascade", cluster), [1]))
     run.run(_TICKS)
     world, saved, memory = run.world, run.world.save(), copy_memory(run.memory)

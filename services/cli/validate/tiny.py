@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from models.sim.apps import CPU_BOUND, REQUEST_TYPES, Apps, Calls, Population
-from models.sim.describe.config import Churn, Cluster, Markets, load_cluster
+from models.cluster.description import Pool
+from models.cluster.inventory import REQUEST_TYPES
+from models.sim.apps import CPU_BOUND, Apps, Calls, Population
 from models.sim.describe.events import Event
+from models.sim.describe.physics import Churn, PoolPhysics, SimCluster, load_sim_cluster
 from models.sim.describe.scenario import Scenario
 
 STILL = Churn(
@@ -97,24 +99,21 @@ def one_call(caller: int, callee: int, per_request: float, guard: int, edges: in
     )
 
 
-def still_cluster(pods: int, headroom: float = 0.5, max_nodes: float = 1.0) -> Cluster:
+def still_cluster(pods: int, headroom: float = 0.5, max_nodes: float = 1.0) -> SimCluster:
     """The example cluster's rules for all its domains in one pool, without churn and noise."""
-    base = load_cluster()
-    pool = msgspec.structs.replace(
-        base.pools[0],
-        name="only",
-        headroom=headroom,
-        max_nodes=max_nodes,
-        markets=Markets(on_demand=1.0),
-    )
-    domains = tuple(msgspec.structs.replace(d, pools=("only",)) for d in base.domains)
-    return msgspec.structs.replace(
-        base,
-        domains=domains,
-        pools=(pool,),
+    base = load_sim_cluster()
+    physics = replace(
+        base.physics,
+        pools={"only": PoolPhysics(headroom=headroom, max_nodes=max_nodes)},
         churn=STILL,
-        metrics=msgspec.structs.replace(base.metrics, noise=0.0, missing_share=0.0),
-        population=msgspec.structs.replace(base.population, pods_at_peak=pods),
+        metrics=replace(base.physics.metrics, noise=0.0, missing_share=0.0),
+        population=replace(base.physics.population, pods_at_peak=pods),
+    )
+    return replace(
+        base,
+        domains=tuple(replace(domain, pools=("only",)) for domain in base.domains),
+        pools=(Pool(name="only", machine=base.pools[0].machine),),
+        physics=physics,
     )
 
 

@@ -7,17 +7,16 @@ a bystander that needs no pods cannot be starved.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64
-from models.cluster.inventory import declare
 from models.control.hpa import Hpa
 from models.sim.accounting import CPU_THERE, CPU_USED
-from models.sim.apps import Population
-from models.sim.describe.config import Cluster, load_cluster
+from models.sim.apps import Population, declare
 from models.sim.describe.events import Deploy, Target, Traffic
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_physics
 from models.sim.describe.scenario import Scenario
 from models.sim.population.generate import generate, reachable
 from models.sim.world import World
@@ -56,7 +55,7 @@ class _Level(NamedTuple):
 
 def examine(effort: Effort) -> Section:
     """Let each domain spike in turn in clusters of different size."""
-    population = _tightened(generate(load_cluster()))
+    population = _tightened(generate(load_sim_cluster()))
     levels = [_level(u, population, effort) for u in effort.utilisations]
     at = dict(zip(effort.utilisations, levels, strict=True))
     absorbed, cascading = 1 - at[0.70].cascading, at[0.85].cascading
@@ -99,7 +98,7 @@ def _tightened(population: Population) -> Population:
 
 
 def _level(utilisation: float, population: Population, effort: Effort) -> _Level:
-    cluster = _sized(load_cluster(), utilisation / _USE_OVER_PACKED)
+    cluster = _sized(load_sim_cluster(), utilisation / _USE_OVER_PACKED)
     seeds = list(range(effort.seeds))
     calm = _run(cluster, population, seeds, None)
     totals, without = calm.accounts.totals, calm.accounts.violation_minutes
@@ -115,16 +114,19 @@ def _level(utilisation: float, population: Population, effort: Effort) -> _Level
     )
 
 
-def _sized(cluster: Cluster, packed: float) -> Cluster:
+def _sized(cluster: SimCluster, packed: float) -> SimCluster:
     """Nodes for so many of the first requests, and no others ever."""
-    pools = tuple(
-        msgspec.structs.replace(pool, headroom=1 - packed, max_nodes=1.0) for pool in cluster.pools
-    )
-    provisioner = msgspec.structs.replace(cluster.provisioner, scale_down_after_s=1e6)
-    return msgspec.structs.replace(cluster, pools=pools, provisioner=provisioner)
+    pools = {
+        name: replace(pool, headroom=1 - packed, max_nodes=1.0)
+        for name, pool in cluster.physics.pools.items()
+    }
+    provisioner = replace(cluster.physics.provisioner, scale_down_after_s=1e6)
+    return with_physics(cluster, pools=pools, provisioner=provisioner)
 
 
-def _run(cluster: Cluster, population: Population, seeds: list[int], domain: str | None) -> World:
+def _run(
+    cluster: SimCluster, population: Population, seeds: list[int], domain: str | None
+) -> World:
     events: list[Traffic | Deploy] = [
         Deploy(
             name="releases",

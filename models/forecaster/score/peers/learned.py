@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.learned.conformal import Calibrated, replay
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.session import Session
 from models.forecaster.score.peers.port import Absent, Fitted, H, Peer, Q, Tell, untold
-from models.sim.describe.timeline import DAY_MINUTES
 
 WARM_UP_MIN: Final = DAY_MINUTES
 """Minutes before the first origin in which calibration already learns."""

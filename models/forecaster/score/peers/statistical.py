@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
+from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.score.peers.floors import last_seen
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
 from models.inputs.errors import InputError
-from models.sim.describe.timeline import DAY_MINUTES
 
 MOST_ORIGINS: Final = 200
 _BLOCK_MIN: Final = 5

@@ -1,0 +1,319 @@
+"""The physics of a simulated cluster: what a real cluster does by itself.
+
+How big the apps are, how pods start, nodes boot and metrics arrive, and what breaks. Only the
+simulator reads the physics file; domains, pools and prices come from the same cluster description
+that every service reads. Every field has its unit in its name or its docstring.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from models.cluster.description import (
+    EXAMPLE_CLUSTER,
+    Call,
+    Cluster,
+    Count,
+    Domain,
+    Name,
+    NotNegative,
+    Positive,
+    Section,
+    Share,
+    expect_one_of,
+)
+from models.inputs import yamlfile
+from models.inputs.errors import input_error
+
+EXAMPLE_PHYSICS: Final = Path(__file__).parents[1] / "physics.yaml"
+
+Guard = Literal["none", "fail-open", "queue"]
+LimitRatio = Annotated[float, Meta(ge=1, le=10)]
+
+LONGEST_LAG_TICKS: Final = 6
+"""Older samples are not kept."""
+LONGEST_RESTART_TICKS: Final = 15
+LONGEST_BACK_OFF_TICKS: Final = 30
+"""What a crash loop adds at most to a restart: the kubelet's 300 s in ticks of 10 s."""
+
+
+class Limits(Section, frozen=True, kw_only=True):
+    """How far pods may go above what they request and are packed by; 1 is no further."""
+
+    cpu_ratio: LimitRatio = 1.0
+    """CPU limit over request; what is above the request comes from cores that others leave idle."""
+    memory_ratio: LimitRatio = 1.0
+    """Memory over request at which a container is killed."""
+
+
+class DomainPhysics(Section, frozen=True, kw_only=True):
+    """The apps of a domain and how their traffic behaves."""
+
+    apps: Count
+    pod_share: Share
+    """Share of the cluster's pods at peak."""
+    timeout_ms: Positive
+    """The caller gives up; must be longer than the SLO's target."""
+    limits: Limits = Limits()
+    retryable: bool = True
+    """Whether callers try again; a payment must not be sent twice."""
+    best_effort_share: Share = 0.0
+    """Share of its apps without any latency target."""
+    weekend_factor: Positive = 1.0
+    """Weekend traffic over weekday traffic."""
+
+
+class PoolPhysics(Section, frozen=True, kw_only=True):
+    """How a pool starts and how far it may grow."""
+
+    headroom: Share
+    """Free allocatable CPU at the start, as a share of the pool."""
+    max_nodes: Annotated[float, Meta(ge=1)]
+    """Quota, as a multiple of the nodes at the daily peak."""
+    pod_share: Share = 0.0
+    """Share of every domain's pods that run here from the start (shared pools)."""
+
+
+class CallGuard(Section, frozen=True, kw_only=True):
+    """What a caller does when an inline call fails; without an entry the request fails too."""
+
+    caller: Name
+    callee: Name
+    guard: Guard
+
+
+class Scheduler(Section, frozen=True, kw_only=True):
+    """In which order pending pods are placed, and how fast."""
+
+    order: Literal["fifo", "priority"] = "fifo"
+    preemption: bool = False
+    """Whether a pod that does not fit evicts pods of a lower class."""
+    pods_per_second: Positive = 300.0
+
+
+class Provisioner(Section, frozen=True, kw_only=True):
+    """The node autoscaler and the cloud behind it."""
+
+    batch_window_s: NotNegative = 10.0
+    """How long unschedulable pods are collected before nodes are asked for."""
+    requests_per_second: Positive
+    """Independent requests (one per app and batch) worked off."""
+    launches_per_second: Positive
+    """Nodes the cloud starts, over all pools."""
+    boot_s: Positive
+    """From launch to a ready node when nothing else boots."""
+    boot_contention: NotNegative
+    """Longest relative slow-down of a boot by others booting."""
+    contention_half: Positive
+    """Booting nodes at which half of that slow-down is reached."""
+    scale_down_utilisation: Share = 0.5
+    scale_down_after_s: Positive = 600.0
+    scale_down_nodes_per_minute: Count = 10
+
+
+class PodStart(Section, frozen=True, kw_only=True):
+    """A pod's way from bound to ready, each part log-normal around its median."""
+
+    image_pull_s: NotNegative
+    image_cached_share: Share
+    boot_s: NotNegative
+    warm_up_s: NotNegative
+    sigma: NotNegative
+    readiness_period_s: NotNegative
+
+
+class Churn(Section, frozen=True, kw_only=True):
+    """What moves pods without any autoscaler."""
+
+    deploys_per_app_per_day: NotNegative
+    max_surge: Share = 0.25
+    max_unavailable: Share = 0.25
+    crashes_per_pod_per_day: NotNegative
+    restart_s: Positive = 20.0
+    node_evictions_per_day: NotNegative
+    """Drains per node, for maintenance."""
+    spot_reclaims_per_day: NotNegative
+    """Reclaims per spot node."""
+
+
+class Metrics(Section, frozen=True, kw_only=True):
+    """What stands between the truth and a controller."""
+
+    lag_s: NotNegative = 10.0
+    hpa_lag_s: NotNegative = 27.5
+    noise: NotNegative = 0.03
+    """Relative standard deviation of a sample."""
+    missing_share: Share = 0.004
+
+
+class RequestWork(Section, frozen=True, kw_only=True):
+    """CPU time of a request of each type, relative to the others.
+
+    Apps are calibrated by their mean request, so this matters only where a mix shifts.
+    """
+
+    api: Positive = 1.0
+    web: Positive = 1.5
+    batch: Positive = 6.0
+    stream: Positive = 0.5
+    event: Positive = 0.7
+
+
+class Population(Section, frozen=True, kw_only=True):
+    """How the apps are generated from the fitted tables."""
+
+    seed: Annotated[int, Meta(ge=0)] = 78
+    pods_at_peak: Count
+    cpu_use: Annotated[float, Meta(gt=0, lt=1)] = 0.675
+    """Average used over allocatable CPU that initial sizes aim at."""
+    wrong_class_share: Share = 0.07
+    request_work: RequestWork = RequestWork()
+
+
+class Physics(Section, frozen=True, kw_only=True):
+    """The whole file."""
+
+    zones: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    domains: dict[Name, DomainPhysics]
+    """One entry for each domain of the cluster."""
+    pools: dict[Name, PoolPhysics]
+    """One entry for each pool of the cluster."""
+    guards: tuple[CallGuard, ...] = ()
+    scheduler: Scheduler
+    provisioner: Provisioner
+    pod_start: PodStart
+    churn: Churn
+    metrics: Metrics
+    population: Population
+
+
+class SimCluster(Cluster, frozen=True, kw_only=True):
+    """A cluster with the physics to simulate it."""
+
+    physics: Physics
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_physics(self)
+
+    @property
+    def apps(self) -> int:
+        """Apps of all domains."""
+        return sum(domain.apps for domain in self.domain_physics)
+
+    @property
+    def domain_physics(self) -> tuple[DomainPhysics, ...]:
+        """In the order of the domains."""
+        return tuple(self.physics.domains[name] for name in self.domain_names)
+
+    @property
+    def pool_physics(self) -> tuple[PoolPhysics, ...]:
+        """In the order of the pools."""
+        return tuple(self.physics.pools[name] for name in self.pool_names)
+
+    def physics_of(self, domain: Domain) -> DomainPhysics:
+        """The entry of a domain."""
+        return self.physics.domains[domain.name]
+
+    def guard_of(self, call: Call) -> Guard:
+        """What the caller does when the call fails."""
+        pair = (call.caller, call.callee)
+        found = (entry.guard for entry in self.physics.guards if _pair(entry) == pair)
+        return next(found, "none")
+
+
+def load_sim_cluster(
+    cluster_file: Path | None = None, physics_file: Path | None = None
+) -> SimCluster:
+    """Read and validate both files; without a name, the file of the example cluster."""
+    cluster = yamlfile.load(cluster_file or EXAMPLE_CLUSTER, Cluster)
+    file = physics_file or EXAMPLE_PHYSICS
+    physics = yamlfile.load(file, Physics)
+    try:
+        return SimCluster(physics=physics, **msgspec.structs.asdict(cluster))
+    except ValueError as error:
+        # The cluster file was valid by itself, so the physics file is what doesn't fit.
+        hint = "" if physics_file else "; pass --physics FILE for a cluster of your own"
+        raise input_error(file, "", f"{error}{hint}") from None
+
+
+def with_physics(cluster: SimCluster, **changes: Any) -> SimCluster:
+    """The same cluster with some sections of its physics replaced."""
+    return replace(cluster, physics=replace(cluster.physics, **changes))
+
+
+def with_apps(cluster: SimCluster, apps: int) -> SimCluster:
+    """The same cluster with `apps` apps in all, domains and pods scaled alike."""
+    physics, factor = cluster.physics, apps / cluster.apps
+    counts = [max(1, round(domain.apps * factor)) for domain in cluster.domain_physics]
+    counts[0] += max(1 - counts[0], apps - sum(counts))
+    scaled = {
+        name: replace(physics.domains[name], apps=count)
+        for name, count in zip(cluster.domain_names, counts, strict=True)
+    }
+    # The cloud of a larger customer is as much larger: rates grow with size, so that a cluster of
+    # any size has the same need-to-ready times.
+    provisioner = replace(
+        physics.provisioner,
+        requests_per_second=physics.provisioner.requests_per_second * factor,
+        launches_per_second=physics.provisioner.launches_per_second * factor,
+        contention_half=physics.provisioner.contention_half * factor,
+    )
+    scheduler = replace(
+        physics.scheduler, pods_per_second=physics.scheduler.pods_per_second * factor
+    )
+    pods = max(1, round(physics.population.pods_at_peak * factor))
+    resized = with_physics(
+        cluster,
+        domains=scaled,
+        provisioner=provisioner,
+        scheduler=scheduler,
+        population=replace(physics.population, pods_at_peak=pods),
+    )
+    return replace(resized, spend_cap_per_hour=cluster.spend_cap_per_hour * factor)
+
+
+def _pair(entry: CallGuard | Call) -> tuple[str, str]:
+    return entry.caller, entry.callee
+
+
+def _check_physics(cluster: SimCluster) -> None:
+    physics = cluster.physics
+    _check_entries("domains", cluster.domain_names, physics.domains)
+    _check_entries("pools", cluster.pool_names, physics.pools)
+    for domain in cluster.domains:
+        if cluster.physics_of(domain).timeout_ms <= domain.slo.latency_target_ms:
+            raise ValueError(
+                f"domains.{domain.name}.timeout_ms: expected more than the latency target of "
+                f"{domain.slo.latency_target_ms:g}"
+            )
+    calls = {" -> ".join(_pair(call)) for call in cluster.calls}
+    for entry in physics.guards:
+        expect_one_of("guards", " -> ".join(_pair(entry)), calls)
+    pods = sum(domain.pod_share for domain in cluster.domain_physics)
+    if abs(pods - 1) > 1e-6:
+        raise ValueError(f"domains: expected pod_share to sum to 1, got {pods:g}")
+    _check_times(cluster)
+
+
+def _check_entries(section: str, expected: tuple[str, ...], found: dict[str, Any]) -> None:
+    missing = [name for name in expected if name not in found]
+    if missing:
+        raise ValueError(f"{section}: expected an entry for {missing[0]}, which is missing")
+    for name in found:
+        expect_one_of(section, name, set(expected))
+
+
+def _check_times(cluster: SimCluster) -> None:
+    """The simulator keeps a limited number of ticks; anything later would be lost."""
+    tick, physics = cluster.tick_seconds, cluster.physics
+    for path, seconds, ticks in (
+        ("metrics.lag_s", physics.metrics.lag_s, LONGEST_LAG_TICKS),
+        ("metrics.hpa_lag_s", physics.metrics.hpa_lag_s, LONGEST_LAG_TICKS - 2),
+        ("churn.restart_s", physics.churn.restart_s, LONGEST_RESTART_TICKS),
+    ):
+        if seconds > ticks * tick:
+            raise ValueError(f"{path}: expected at most {ticks} ticks of {tick} s, got {seconds:g}")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from models.cluster.observation import ACTIVE, DOMAIN
 from models.cluster.plan import Plan, Reason
-from models.control.catalogue import Contest, enter
+from models.compare.catalogue import Contest, enter
 from models.forecaster.port import Forecast
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from models.cluster.arrays import F32
-from models.control.scheduling import Scheduling
 from models.environments.app_seat import AppSeat, AppState
 from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.features.table import APP
 from models.forecaster.catalogue import NONE
-from models.sim.describe.physics import SimCluster
+from models.sim.describe.physics import Scheduling, SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result
 from models.sim.world import World

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.baselines.hpa.simulated import HpaState
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.observation import ACTIVE, CPU_REQUEST, REPLICAS, Observation, Pipeline
 from models.cluster.plan import Plan, Reason
-from models.control.catalogue import hpa_of
-from models.control.hpa.simulated import HpaState
+from models.compare.catalogue import hpa_of
 from models.environments.heuristic_seat import limits_of
 from models.environments.seat import Limits, bounded, factors, is_due
 from models.features.encode import Encoder

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from models.control.families import HEURISTIC, family_of
+from models.compare.families import HEURISTIC, family_of
 from models.environments.commander_seat import CommanderSeat
 from models.environments.environment import Environment
 from models.environments.heuristic_seat import SeatState

@@ -7,8 +7,8 @@ over, as in training.
 
 from functools import partial
 
-from models.control.catalogue import Entrant
-from models.control.families import HEURISTIC, family_of
+from models.compare.catalogue import Entrant
+from models.compare.families import HEURISTIC, family_of
 from models.environments.app_seat import AppSeat, AppState
 from models.environments.commander_seat import CommanderSeat
 from models.environments.seat import Policy

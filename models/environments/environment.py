@@ -15,13 +15,18 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 
 from models.cluster.arrays import F32
-from models.control.calibrate import tuning_scenarios
-from models.control.scheduling import Scheduling, with_scheduling
+from models.compare.calibrate import tuning_scenarios
 from models.environments.episode import Episode
 from models.environments.seat import Seat
 from models.forecaster.catalogue import NONE, forecaster_of
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.describe.physics import (
+    Scheduling,
+    SimCluster,
+    load_sim_cluster,
+    with_apps,
+    with_scheduling,
+)
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.outcome.results import Decisions, Result, summarise
 from models.sim.population.generate import generate

@@ -11,7 +11,7 @@ S = TypeVar("S")
 
 
 class Episode(Generic[S]):
-    """Drives the world as `models.control.run` does, one tick per call; the warm-up at once."""
+    """Drives the world as `models.compare.run` does, one tick per call; the warm-up at once."""
 
     seen: F32
     """[E, numbers] what the policy sees now."""

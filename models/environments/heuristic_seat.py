@@ -9,7 +9,7 @@ import numpy as np
 from models.cluster.arrays import F32, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
-from models.control.heuristic.ablation import NAME, heuristic_of
+from models.compare.ablation import NAME, heuristic_of
 from models.control.heuristic.controller import HeuristicState
 from models.control.heuristic.parameters import Parameters
 from models.control.heuristic.residual import Residual

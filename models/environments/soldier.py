@@ -16,7 +16,7 @@ from models.cluster.observation import (
     REPLICAS,
     STARTING,
 )
-from models.control.families import HEURISTIC, family_of
+from models.compare.families import HEURISTIC, family_of
 from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.environments.heuristic_seat import SeatState

@@ -40,7 +40,8 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
 
 @cache
 def _code_digest() -> str:
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(meaning(file).encode())
+    digest, models = hashlib.sha256(), Path(__file__).parents[1]
+    for package in ("cluster", "sim"):
+        for file in sorted((models / package).rglob("*.py")):
+            digest.update(meaning(file).encode())
     return digest.hexdigest()

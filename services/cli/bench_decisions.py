@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from models.control.catalogue import Contest, enter
+from models.compare.catalogue import Contest, enter
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from services.cli.options import JsonOption

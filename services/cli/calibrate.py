@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.control.calibrate import Setting, calibrate, in_processes, tuning_scenarios
-from models.control.families import FAMILIES, Family, family_of
-from models.control.journal import Journal
+from models.compare.calibrate import Setting, calibrate, in_processes, tuning_scenarios
+from models.compare.families import FAMILIES, Family, family_of
+from models.compare.journal import Journal
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
 from models.sim.describe.physics import load_sim_cluster, with_apps

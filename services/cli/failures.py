@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from models.control.catalogue import enter, entrant_of
+from models.compare.catalogue import enter, entrant_of
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
 from models.sim.apps import Calls
 from models.sim.describe.events import Deploy, Traffic

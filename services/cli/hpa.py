@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from models.control.hpa.golden import Case, Verdict, check, read_case
+from models.baselines.hpa.golden import Case, Verdict, check, read_case
 from models.inputs.errors import InputError
 from services.cli.options import JsonOption
 from services.cli.output import progress, write_json

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from models.control.catalogue import ENTRANTS
+from models.compare.catalogue import ENTRANTS
 from models.sim.describe.scenario import scenario_names
 
 ControllerOption = Annotated[

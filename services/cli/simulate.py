@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from models.control.catalogue import Contest, enter, entrant_of
+from models.compare.catalogue import Contest, enter, entrant_of
 from models.jit import is_compiled
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.failures import FailureWatch, setting_of

@@ -10,9 +10,14 @@ from typing import Any
 
 from aiohttp import web
 
-from models.control.scheduling import SCHEDULINGS, with_scheduling
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.describe.physics import (
+    SCHEDULINGS,
+    SimCluster,
+    load_sim_cluster,
+    with_apps,
+    with_scheduling,
+)
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
 from services._kit.settings import BadSettings, KitSettings

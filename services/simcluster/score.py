@@ -7,7 +7,7 @@ import numpy as np
 
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
-from models.control.run import blind_decreases, without_sample
+from models.compare.run import blind_decreases, without_sample
 from models.sim.outcome.failures import FailureWatch, setting_of
 from models.sim.outcome.findings import Finding
 from models.sim.outcome.recording import Recorder

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pytest
 
-from models.control import families
+from models.compare import families
 from models.control.tuned import tuned
 from models.sim.describe.physics import load_sim_cluster
 from schemas.budget_granted import BudgetGranted

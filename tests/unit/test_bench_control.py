@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from models.control.catalogue import ENTRANTS, entrant_of
-from models.control.scheduling import Scheduling
+from models.compare.catalogue import ENTRANTS, entrant_of
+from models.sim.describe.physics import Scheduling
 from services.cli import main
 from services.cli.contest import command, hashes, jobs, pool, request
 from services.cli.contest.request import Asked, parse_seeds, request_of
@@ -34,8 +34,8 @@ events:
     hold_minutes: 3
 """
 ENTRANTS_OF_OURS = """
-from models.control.catalogue import Entrant
-from models.control.hpa import Hpa
+from models.compare.catalogue import Entrant
+from models.baselines.hpa import Hpa
 from models.sim.apps import declare
 
 def _at(target):

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from models.control.calibrate import (
+from models.compare.calibrate import (
     Aggregate,
     Job,
     Setting,
@@ -15,9 +15,9 @@ from models.control.calibrate import (
     in_processes,
     tuning_scenarios,
 )
-from models.control.families import FAMILIES, calibrated, family_of
-from models.control.journal import Journal, code_digest
-from models.control.search import Tried, batches, from_unit, latin_hypercube, to_unit
+from models.compare.families import FAMILIES, calibrated, family_of
+from models.compare.journal import Journal, code_digest
+from models.compare.search import Tried, batches, from_unit, latin_hypercube, to_unit
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
 from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
@@ -187,8 +187,8 @@ def test_a_budget_is_used_to_the_point(budget: int) -> None:
 
 
 def test_a_changed_controller_has_another_fingerprint() -> None:
-    assert code_digest("models.control.pid") != code_digest("models.control.static")
-    assert code_digest("models.control.pid") == code_digest("models.control.pid")
+    assert code_digest("models.baselines.pid") != code_digest("models.baselines.static")
+    assert code_digest("models.baselines.pid") == code_digest("models.baselines.pid")
 
 
 def test_what_is_above_a_bound_is_worse_than_any_gain() -> None:

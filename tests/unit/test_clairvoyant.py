@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from models.baselines.clairvoyant import clairvoyant_of
+from models.baselines.clairvoyant.deploys import deploying
+from models.baselines.clairvoyant.nodes import due_nodes
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
-from models.control.catalogue import hpa_of
-from models.control.clairvoyant import clairvoyant_of
-from models.control.clairvoyant.deploys import deploying
-from models.control.clairvoyant.nodes import due_nodes
+from models.compare.catalogue import hpa_of
+from models.compare.run import run
 from models.control.controller import Controller
-from models.control.run import run
 from models.sim.describe.events import Deploy, Target, Traffic
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result, summarise

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from models.control.catalogue import enter
+from models.compare.catalogue import enter
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.results import summarise

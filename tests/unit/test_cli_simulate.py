@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from models.control.catalogue import hpa_of
-from models.control.run import run
+from models.compare.catalogue import hpa_of
+from models.compare.run import run
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.recording import Recorder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import CPU_REQUEST, REPLICAS
-from models.control.catalogue import Contest, Entrant, enter
+from models.compare.catalogue import Contest, Entrant, enter
 from models.control.heuristic.residual import neutral
 from models.environments.app_seat import AppSeat
 from models.environments.commander_seat import CommanderSeat

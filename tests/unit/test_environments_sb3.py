@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from models.control.catalogue import Entrant, enter
+from models.compare.catalogue import Entrant, enter
 from models.environments.entrants import app_entrant, commander_entrant, soldier_entrant
 from models.environments.seat import Policy
 from models.sim.outcome.results import summarise

@@ -5,8 +5,8 @@ from typing import Literal
 
 import pytest
 
-from models.control.heuristic.ablation import heuristic_of
-from models.control.run import run
+from models.compare.ablation import heuristic_of
+from models.compare.run import run
 from models.forecaster.catalogue import calendar_of
 from models.sim.describe.events import Inventory as Change
 from models.sim.describe.events import MetricsOutage, Target

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.hpa.replay import Moments, Spec, replay
-from models.control.hpa.settings import (
+from models.baselines.hpa.replay import Moments, Spec, replay
+from models.baselines.hpa.settings import (
     DOWN,
     KIND,
     PERIOD,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.hpa.pods import Group, Pod, Readiness, group_of, total
-from models.control.hpa.recommend import Failure, Recommendation, Target, recommend
-from models.control.hpa.replica_calculator import Totals, by_average, by_utilisation, percent_used
+from models.baselines.hpa.pods import Group, Pod, Readiness, group_of, total
+from models.baselines.hpa.recommend import Failure, Recommendation, Target, recommend
+from models.baselines.hpa.replica_calculator import Totals, by_average, by_utilisation, percent_used
 
 OLD = {
     "phase": "Running", "deletion_timestamp_set": False, "ready_condition": "True",

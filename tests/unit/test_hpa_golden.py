@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.control.hpa.golden import check
+from models.baselines.hpa.golden import check
 from services.cli.hpa import case_files, read_cases
 from services.cli.main import run
 

@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.baselines.hpa import Hpa, HpaState
+from models.baselines.hpa.replica_calculator import Totals, by_utilisation
+from models.baselines.hpa.settings import Behaviour, Policy, ScalingRules
+from models.baselines.hpa.simulated import sync_schedule
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     ACTIVE,
@@ -23,10 +27,6 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Plan, Reason
-from models.control.hpa import Hpa, HpaState
-from models.control.hpa.replica_calculator import Totals, by_utilisation
-from models.control.hpa.settings import Behaviour, Policy, ScalingRules
-from models.control.hpa.simulated import sync_schedule
 from models.sim.apps import declare
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.baselines.hpa import Hpa
+from models.baselines.hpa_vpa import HpaVpa, Parameters, hpa_vpa_of
+from models.baselines.vpa import Parameters as VpaParameters
+from models.baselines.vpa import Vpa
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Pipeline
-from models.control.hpa import Hpa
-from models.control.hpa_vpa import HpaVpa, Parameters, hpa_vpa_of
-from models.control.run import run
-from models.control.vpa import Parameters as VpaParameters
-from models.control.vpa import Vpa
+from models.compare.run import run
 from models.sim.apps import declare
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from models.baselines.pid import Parameters, Pid, PidState
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     CPU,
@@ -17,7 +18,6 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Reason
-from models.control.pid import Parameters, Pid, PidState
 from models.sim.apps import declare
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from models.baselines.hpa import Hpa
+from models.baselines.rules import Parameters, Rules, RulesState, overflow_pools
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     CPU,
@@ -19,8 +21,6 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.cluster.plan import Plan
-from models.control.hpa import Hpa
-from models.control.rules import Parameters, Rules, RulesState, overflow_pools
 from models.sim.apps import declare
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario

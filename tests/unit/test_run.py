@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import REPLICAS
-from models.control.catalogue import hpa_of
-from models.control.run import blind_decreases, run, without_sample
+from models.compare.catalogue import hpa_of
+from models.compare.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
 from models.sim.describe.events import Deploy, MetricsOutage, Target, Traffic
 from models.sim.describe.physics import load_sim_cluster, with_apps

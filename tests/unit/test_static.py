@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from models.baselines.static import Parameters, Static, daily_peak_replicas, static_of
 from models.cluster.observation import REPLICAS
-from models.control.run import run
-from models.control.static import Parameters, Static, daily_peak_replicas, static_of
+from models.compare.run import run
 from models.sim.apps import declare
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario

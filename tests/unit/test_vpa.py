@@ -3,6 +3,15 @@
 import numpy as np
 import pytest
 
+from models.baselines.decaying import (
+    CPU_FIRST,
+    add_samples,
+    bucket_of,
+    bucket_start,
+    empty_histograms,
+    percentiles,
+)
+from models.baselines.vpa import Parameters, Past, Vpa, VpaState, vpa_of
 from models.cluster.observation import (
     CPU,
     CPU_REQUEST,
@@ -16,16 +25,7 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Reason
-from models.control.decaying import (
-    CPU_FIRST,
-    add_samples,
-    bucket_of,
-    bucket_start,
-    empty_histograms,
-    percentiles,
-)
-from models.control.run import run
-from models.control.vpa import Parameters, Past, Vpa, VpaState, vpa_of
+from models.compare.run import run
 from models.sim.apps import declare
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.control.hpa import HpaState
+from models.baselines.hpa import HpaState
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.population.generate import generate

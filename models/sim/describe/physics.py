@@ -6,7 +6,7 @@ that every service reads. Every field has its unit in its name or its docstring.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -243,6 +243,28 @@ def load_sim_cluster(
 def with_physics(cluster: SimCluster, **changes: Any) -> SimCluster:
     """The same cluster with some sections of its physics replaced."""
     return replace(cluster, physics=replace(cluster.physics, **changes))
+
+
+class Scheduling(NamedTuple):
+    """How pods are placed under a controller: the scheduler is part of what is compared."""
+
+    order: Literal["fifo", "priority"] = "fifo"
+    preemption: bool = False
+    """Whether a pod that does not fit evicts pods of a lower class."""
+
+
+SCHEDULINGS: Final = {
+    "fifo": Scheduling("fifo"),
+    "priority": Scheduling("priority"),
+    "priority+preemption": Scheduling("priority", preemption=True),
+}
+
+
+def with_scheduling(cluster: SimCluster, scheduling: Scheduling) -> SimCluster:
+    """The same cluster with another way of placing pods."""
+    order, preemption = scheduling
+    scheduler = replace(cluster.physics.scheduler, order=order, preemption=preemption)
+    return with_physics(cluster, scheduler=scheduler)
 
 
 def with_apps(cluster: SimCluster, apps: int) -> SimCluster:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.control.catalogue import ENTRANTS
+from models.compare.catalogue import ENTRANTS
 from models.jit import is_compiled
 from models.sim.tick import advance as tick_kernel
 from services.cli.contest import pool, store

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Final
 
 import models
-from models.control.catalogue import ENTRANTS, entrant_of
-from models.control.scheduling import Scheduling, with_scheduling
+from models.compare.catalogue import ENTRANTS, entrant_of
 from models.sim.describe.compile import compile_scenario
 from models.sim.describe.overlays import script_of
-from models.sim.describe.physics import SimCluster
+from models.sim.describe.physics import Scheduling, SimCluster, with_scheduling
 from models.sim.describe.scenario import Scenario
 from models.sim.fingerprint import world_hash
 from services.cli.contest.jobs import population_of
 from services.cli.contest.request import Request
 
-_CONTROLLING: Final = ("control", "features", "forecaster", "policies", "environments")
+_CONTROLLING: Final = ("baselines", "control", "environments", "features", "forecaster", "policies")
 """Packages of models that decide; the simulator is part of the worlds' hashes."""
 
 

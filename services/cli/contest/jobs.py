@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from models.control.catalogue import Contest, enter
+from models.compare.catalogue import Contest, enter
 from models.sim.apps import Population
 from models.sim.describe.physics import SimCluster
 from models.sim.describe.scenario import Scenario

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from models.control.catalogue import enter
+from models.compare.catalogue import enter
 from models.inputs.errors import InputError
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from models.control.catalogue import ENTRANTS, entrant_of
+from models.compare.catalogue import ENTRANTS, entrant_of
 from models.inputs.errors import InputError
 from models.sim.describe.physics import SimCluster, load_sim_cluster
 from models.sim.describe.scenario import Scenario, load_scenario, scenario_names

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from models.control.catalogue import ENTRANTS, entrant_of
+from models.compare.catalogue import ENTRANTS, entrant_of
 from models.inputs.errors import InputError
 from models.jit import is_compiled
 from models.sim.describe.scenario import load_scenario

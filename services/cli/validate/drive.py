@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Callable
 
-from models.control.catalogue import hpa_of
-from models.control.hpa import Hpa, HpaState
+from models.baselines.hpa import Hpa, HpaState
+from models.compare.catalogue import hpa_of
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World

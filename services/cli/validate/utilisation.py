@@ -11,8 +11,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from models.baselines.hpa import Hpa
 from models.cluster.arrays import F64
-from models.control.hpa import Hpa
 from models.sim.accounting import CPU_THERE, CPU_USED
 from models.sim.apps import Population, declare
 from models.sim.describe.events import Deploy, Target, Traffic

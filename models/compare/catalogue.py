@@ -13,18 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from models.control.clairvoyant import clairvoyant_of
+from models.baselines.clairvoyant import clairvoyant_of
+from models.baselines.hpa import Hpa
+from models.compare.ablation import ABLATIONS, ablated_of
+from models.compare.families import FAMILIES, HEURISTIC, calibrated, family_of
+from models.compare.run import Run, run
 from models.control.controller import Controller
-from models.control.families import FAMILIES, HEURISTIC, calibrated, family_of
-from models.control.heuristic.ablation import ABLATIONS, ablated_of
-from models.control.hpa import Hpa
-from models.control.run import Run, run
-from models.control.scheduling import SCHEDULINGS, Scheduling, with_scheduling
 from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Population, declare
-from models.sim.describe.physics import SimCluster
+from models.sim.describe.physics import SCHEDULINGS, Scheduling, SimCluster, with_scheduling
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Decisions
 from models.sim.world import World
@@ -155,7 +154,7 @@ def _import(name: str) -> Entrant:
         raise InputError(f"controller: {name}: cannot be imported: {error}") from error
     if not isinstance(found, Entrant):
         raise InputError(
-            f"controller: {name}: expected an Entrant of models.control.catalogue, "
+            f"controller: {name}: expected an Entrant of models.compare.catalogue, "
             f"got {type(found).__name__}"
         )
     return found

@@ -5,11 +5,13 @@ import hashlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from models.inputs.errors import InputError
+
+_CONTROLLERS: Final = ("models.baselines", "models.control")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -62,8 +64,8 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:24]
 
 
-def code_digest(module: str, within: str = "models.control") -> str:
-    """Fingerprint of a module and of all that it imports from the same package.
+def code_digest(module: str) -> str:
+    """Fingerprint of a module and of the controllers that it imports.
 
     The world has a fingerprint of its own; a controller that changed has to be evaluated again.
     """
@@ -72,7 +74,7 @@ def code_digest(module: str, within: str = "models.control") -> str:
     for name in found:
         tree = ast.parse(_source(name))
         digest.update(ast.dump(tree).encode())
-        fresh = [one for one in _imports(tree) if one.startswith(within) and one not in found]
+        fresh = [one for one in _imports(tree) if one.startswith(_CONTROLLERS) and one not in found]
         found.extend(dict.fromkeys(fresh))
     return digest.hexdigest()[:16]
 

@@ -5,8 +5,8 @@ from enum import Enum
 
 import msgspec
 
-from models.control.hpa.pods import Pod, Readiness, total
-from models.control.hpa.replica_calculator import Totals, by_average, by_utilisation
+from models.baselines.hpa.pods import Pod, Readiness, total
+from models.baselines.hpa.replica_calculator import Totals, by_average, by_utilisation
 
 
 class Failure(Enum):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from models.control.hpa.replica_calculator import Totals
+from models.baselines.hpa.replica_calculator import Totals
 
 
 class Group(Enum):

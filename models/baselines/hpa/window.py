@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.baselines.hpa.gate import OUTSIDE, bounded, is_sync
 from models.cluster.arrays import I32, I64
-from models.control.hpa.gate import OUTSIDE, bounded, is_sync
 from models.jit import kernel
 
 NOTHING: Final = np.int32(-1)

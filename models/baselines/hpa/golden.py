@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from models.control.hpa.pods import Pod, Readiness
-from models.control.hpa.recommend import Failure, Target, recommend
-from models.control.hpa.replay import Moments, Spec, replay
-from models.control.hpa.settings import Behaviour
+from models.baselines.hpa.pods import Pod, Readiness
+from models.baselines.hpa.recommend import Failure, Target, recommend
+from models.baselines.hpa.replay import Moments, Spec, replay
+from models.baselines.hpa.settings import Behaviour
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.baselines.hpa import Hpa, HpaState
+from models.baselines.vpa import Parameters as VpaParameters
+from models.baselines.vpa import Vpa, VpaState
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason
-from models.control.hpa import Hpa, HpaState
-from models.control.vpa import Parameters as VpaParameters
-from models.control.vpa import Vpa, VpaState
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.world import World

@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from models.control import hpa_calibrated, hpa_vpa, pid, rules, static, vpa
+from models.baselines import hpa_calibrated, hpa_vpa, pid, rules, static, vpa
+from models.compare import ablation
 from models.control.controller import Controller
-from models.control.heuristic import ablation, parameters
-from models.control.scheduling import SCHEDULINGS, Scheduling
+from models.control.heuristic import parameters
 from models.control.tuned import tuned
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecaster
 from models.inputs.errors import InputError, did_you_mean
+from models.sim.describe.physics import SCHEDULINGS, Scheduling
 from models.sim.world import World
 
 

@@ -4,5 +4,5 @@ The rules stand once, as kernels: `replica_calculator` and `window` or `behaviou
 `simulated` runs them over all apps of a world, `recommend` and `replay` over one app at a time.
 """
 
-from models.control.hpa.simulated import Hpa as Hpa
-from models.control.hpa.simulated import HpaState as HpaState
+from models.baselines.hpa.simulated import Hpa as Hpa
+from models.baselines.hpa.simulated import HpaState as HpaState

@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import I64
-from models.control.hpa.gate import ABSENT, OUTSIDE, bounded, is_sync
-from models.control.hpa.settings import (
+from models.baselines.hpa.gate import ABSENT, OUTSIDE, bounded, is_sync
+from models.baselines.hpa.settings import (
     DISABLED,
     DOWN,
     KIND,
@@ -22,6 +21,7 @@ from models.control.hpa.settings import (
     VALUE,
     Rules,
 )
+from models.cluster.arrays import I64
 from models.jit import kernel
 
 _AMOUNT, _TIME = range(2)

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.baselines.hpa.behaviour import Memory, behave, empty_memory, store_change
+from models.baselines.hpa.gate import NO_METRIC, gate
+from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Rules, rules_of
+from models.baselines.hpa.window import Window, empty_window, limit, open_step, stabilise
 from models.cluster.arrays import I32, I64
-from models.control.hpa.behaviour import Memory, behave, empty_memory, store_change
-from models.control.hpa.gate import NO_METRIC, gate
-from models.control.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Rules, rules_of
-from models.control.hpa.window import Window, empty_window, limit, open_step, stabilise
 from models.jit import kernel
 
 

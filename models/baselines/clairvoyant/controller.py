@@ -9,6 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from models.baselines.clairvoyant.deploys import deploying
+from models.baselines.clairvoyant.losses import Loss, losses_of, lost_share
+from models.baselines.clairvoyant.need import needed_pods, pods_for, prices_of
+from models.baselines.clairvoyant.nodes import due_nodes, short_nodes, supply_of
 from models.cluster.arrays import I32
 from models.cluster.observation import (
     CPU_REQUEST,
@@ -19,10 +23,6 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.cluster.plan import Plan, Reason, empty_plan
-from models.control.clairvoyant.deploys import deploying
-from models.control.clairvoyant.losses import Loss, losses_of, lost_share
-from models.control.clairvoyant.need import needed_pods, pods_for, prices_of
-from models.control.clairvoyant.nodes import due_nodes, short_nodes, supply_of
 from models.forecaster.future import future_of
 from models.forecaster.port import Forecast
 from models.sim.state import RETRY, SAMPLE_RING

@@ -1,6 +1,6 @@
 """An estimate of how good a controller could be that knew the future."""
 
-from models.control.clairvoyant.controller import Clairvoyant
+from models.baselines.clairvoyant.controller import Clairvoyant
 from models.sim.world import World
 
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.baselines.hpa import Hpa, HpaState
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
@@ -33,7 +34,6 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.cluster.plan import Plan, Reason
-from models.control.hpa import Hpa, HpaState
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.world import World

@@ -16,14 +16,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from models.control.families import Family
-from models.control.journal import Entry, Journal, code_digest, key_of
-from models.control.run import run
-from models.control.scheduling import with_scheduling
-from models.control.search import Point, Tried, batches, best
+from models.compare.families import Family
+from models.compare.journal import Entry, Journal, code_digest, key_of
+from models.compare.run import run
+from models.compare.search import Point, Tried, batches, best
 from models.control.tuned import Tuned
 from models.sim.apps import Population
-from models.sim.describe.physics import SimCluster
+from models.sim.describe.physics import SimCluster, with_scheduling
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.outcome.results import summarise
 from models.sim.population.generate import generate

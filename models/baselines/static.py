@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.baselines.hold import hold
 from models.cluster.arrays import F32, I32
 from models.cluster.calendar import DAY_MINUTES
 from models.cluster.inventory import Inventory
 from models.cluster.observation import REPLICAS, Observation, Pipeline
 from models.cluster.plan import Plan, Reason
-from models.control.hold import hold
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.history import app_history

@@ -18,6 +18,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.baselines.hpa.behaviour import Memory, behave, empty_memory, store_change
+from models.baselines.hpa.gate import ABSENT, NO_METRIC, NOT_DUE
+from models.baselines.hpa.observed import FORGET, REFILL, Seen, look, look_again
+from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Bounds, Rules, rules_of
+from models.baselines.hpa.window import (
+    Window,
+    empty_window,
+    forget,
+    limit,
+    open_step,
+    stabilise,
+)
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
@@ -34,18 +46,6 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.cluster.plan import Plan, Reason, empty_plan
-from models.control.hpa.behaviour import Memory, behave, empty_memory, store_change
-from models.control.hpa.gate import ABSENT, NO_METRIC, NOT_DUE
-from models.control.hpa.observed import FORGET, REFILL, Seen, look, look_again
-from models.control.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Bounds, Rules, rules_of
-from models.control.hpa.window import (
-    Window,
-    empty_window,
-    forget,
-    limit,
-    open_step,
-    stabilise,
-)
 from models.forecaster.port import Forecast
 from models.jit import copy_row, kernel
 from models.sim.draws import Purpose, uniform

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, I8, I32
-from models.control.hpa.gate import ABSENT, NO_METRIC, NOT_DUE, gate
-from models.control.hpa.replica_calculator import (
+from models.baselines.hpa.gate import ABSENT, NO_METRIC, NOT_DUE, gate
+from models.baselines.hpa.replica_calculator import (
     Totals,
     careful_replicas,
     needs_refill,
@@ -20,8 +19,9 @@ from models.control.hpa.replica_calculator import (
     plain_replicas,
     refilled_percent,
 )
-from models.control.hpa.settings import Bounds
-from models.control.hpa.window import FRESH
+from models.baselines.hpa.settings import Bounds
+from models.baselines.hpa.window import FRESH
+from models.cluster.arrays import F32, I8, I32
 from models.jit import kernel
 from models.sim.state import NONE
 

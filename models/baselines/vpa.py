@@ -22,6 +22,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.baselines.decaying import (
+    CPU_FIRST,
+    MEMORY_FIRST,
+    Histograms,
+    add_past,
+    add_samples,
+    empty_histograms,
+    percentiles,
+)
+from models.baselines.hold import hold
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.inventory import Inventory
@@ -39,16 +49,6 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.cluster.plan import Plan, Reason
-from models.control.decaying import (
-    CPU_FIRST,
-    MEMORY_FIRST,
-    Histograms,
-    add_past,
-    add_samples,
-    empty_histograms,
-    percentiles,
-)
-from models.control.hold import hold
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.history import app_history

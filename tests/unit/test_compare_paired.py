@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.compare.frontier import at_equal_cost
-from models.compare.paired import gap_closed, mean, ratio, relative_difference
+from models.statistics import gap_closed, mean, ratio, relative_difference
 
 WILD = np.array([1.0, 4000.0, 30.0, 900.0, 7.0, 12000.0, 250.0, 3.0, 610.0, 88.0])
 """Seeds that differ by orders of magnitude."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.compare.paired import DRAWS, NOTHING, Interval
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
 from models.forecaster.score.outcome import Outcome
+from models.statistics import DRAWS, NOTHING, Interval
 
 _SEED: Final = 2024
 _TAILS: Final = (0.025, 0.975)

@@ -6,7 +6,7 @@ import msgspec
 
 from models.cluster.description import PRIORITIES, Priority
 from models.compare.frontier import at_equal_cost
-from models.compare.paired import Interval, gap_closed, mean, ratio, relative_difference
+from models.statistics import Interval, gap_closed, mean, ratio, relative_difference
 from services.cli.contest.request import Request
 from services.cli.contest.tally import (
     ACTIONS,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from models.compare.paired import Interval
+from models.statistics import Interval
 from services.cli.contest.compare import BEST, Standing
 
 UNKNOWN: Final = "-"

@@ -1,4 +1,4 @@
-"""An app of the inventory: without it, "missing" has no meaning."""
+"""One app of the inventory. An app can only be missing from samples if it was declared first."""
 
 from typing import Annotated, Literal
 
@@ -8,31 +8,38 @@ from schemas.fields import Count, Event, Mode, Name, Ratio, Seconds, Share, Smal
 
 
 class RequestMix(msgspec.Struct, frozen=True, kw_only=True):
-    """Declared shares of the request types in an app's traffic; they sum to 1."""
+    """Declared share of each request type in an app's traffic; the shares sum to 1."""
 
-    api: Annotated[Share, about("calls by programs")] = 0.0
-    web: Annotated[Share, about("pages for people")] = 0.0
-    batch: Annotated[Share, about("bulk work")] = 0.0
-    stream: Annotated[Share, about("long-lived connections")] = 0.0
-    event: Annotated[Share, about("messages of a queue")] = 0.0
+    api: Annotated[Share, about("Share of calls by other programs.")] = 0.0
+    web: Annotated[Share, about("Share of page views by people.")] = 0.0
+    batch: Annotated[Share, about("Share of bulk requests.")] = 0.0
+    stream: Annotated[Share, about("Share of long-lived connections.")] = 0.0
+    event: Annotated[Share, about("Share of messages consumed from a queue.")] = 0.0
 
 
 class AppDeclared(Event, frozen=True, kw_only=True):
-    """Bounds, targets and mode as the owner of the app declared them. The newest counts."""
+    """Bounds, targets and mode of one app, as its owner declares them. The newest record wins."""
 
-    app: Annotated[Name, about("namespace and name of a Deployment, or any unique name")]
-    domain: Annotated[Name, about("that the app belongs to, and whose budget it is paid from")]
-    ordinal: Annotated[Count, about("order within the cluster: ties are settled by it")]
-    tier: Annotated[Small, about("tier group within the domain")] = 0
-    min_replicas: Annotated[Count, about("never fewer")] = 1
-    max_replicas: Annotated[Count, about("never more")] = 1
-    latency_target_s: Annotated[Seconds | None, about("p99 to keep; null for best effort")] = None
+    app: Annotated[
+        Name, about("Unique name of the app, for example `namespace/name` of a Deployment.")
+    ]
+    domain: Annotated[Name, about("Domain of the app; its budget pays for the app.")]
+    ordinal: Annotated[Count, about("Position of the app in the cluster; breaks ties.")]
+    tier: Annotated[Small, about("Index of the app's tier group within the domain.")] = 0
+    min_replicas: Annotated[Count, about("Lowest number of replicas.")] = 1
+    max_replicas: Annotated[Count, about("Highest number of replicas.")] = 1
+    latency_target_s: Annotated[
+        Seconds | None, about("Target for the p99 latency in seconds; null means best effort.")
+    ] = None
     saturation: Annotated[
-        Ratio, about("CPU use over request at which a load test found a pod full")
+        Ratio, about("CPU use over CPU request at which a load test found a pod saturated.")
     ] = 1.0
     request_mix: RequestMix = RequestMix(api=1.0)
-    mode: Annotated[Mode | None, about("null: the mode of its domain")] = None
+    mode: Annotated[Mode | None, about("Mode of the app; null means the mode of its domain.")] = (
+        None
+    )
     pause: Annotated[
-        Literal["none", "all", "scale-in", "scale-out"], about("what is not to be done to it")
+        Literal["none", "all", "scale-in", "scale-out"],
+        about("Changes that must not be applied to the app."),
     ] = "none"
-    removed: Annotated[bool, about("the app is gone; a tombstone says the same")] = False
+    removed: Annotated[bool, about("True if the app is gone; a tombstone means the same.")] = False

@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document: who sends and receives what on which topic.
+"""The AsyncAPI 3.0 document: topics, their messages, and which services send and receive them.
 
 https://www.asyncapi.com/docs/reference/specification/v3.0.0, with the Kafka binding 0.5.0.
 """
@@ -11,19 +11,19 @@ from schemas.codec import LIMIT_BYTES
 from schemas.topics import ANY, Topic
 
 VERSION: Final = "0.1.0"
-"""Of the contract: the newest folder in `released/`."""
+"""Version of the contract: the newest folder in `released/`."""
 _BINDING: Final = "0.5.0"
 _DESCRIPTION: Final = (
     "Events of HiRL-Scale on Kafka: JSON with CloudEvents attributes in the headers (binary mode). "
-    "Changes are FULL_TRANSITIVE compatible; readers ignore fields they do not know. "
-    "An event too large for one record comes in numbered parts."
+    "Changes are FULL_TRANSITIVE compatible; readers ignore unknown fields. "
+    "An event that is too large for one record is split into numbered parts."
 )
 
 Document = dict[str, Any]
 
 
 def document(topics: Sequence[Topic]) -> Document:
-    """The whole document, in the order in which data flows."""
+    """Build the document, in the order in which data flows."""
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "HiRL-Scale", "version": VERSION, "description": _DESCRIPTION},
@@ -42,7 +42,7 @@ def _server() -> Document:
     return {
         "host": "{bootstrap}",
         "protocol": "kafka-secure",
-        "description": "The user's own cluster; a local one for trying things out has no TLS.",
+        "description": "Your own cluster. The local development cluster has no TLS.",
         "variables": {"bootstrap": {"default": "localhost:9092"}},
     }
 
@@ -71,9 +71,12 @@ def _configuration(topic: Topic) -> Document:
 
 
 def _operations(topic: Topic) -> dict[str, Document]:
-    sends = {f"{_named(who)}.send.{topic.event.__name__}": "send" for who in topic.producers}
+    sends = {
+        f"{_named(service)}.send.{topic.event.__name__}": "send" for service in topic.producers
+    }
     receives = {
-        f"{_named(who)}.receive.{topic.event.__name__}": "receive" for who in topic.consumers
+        f"{_named(service)}.receive.{topic.event.__name__}": "receive"
+        for service in topic.consumers
     }
     return {name: _operation(topic, name, action) for name, action in (sends | receives).items()}
 
@@ -96,7 +99,7 @@ def _message(topic: Topic) -> Document:
     key = f"`{topic.key}` of the event" if topic.key else "none"
     return {
         "name": topic.event.__name__,
-        "title": topic.about,
+        "title": topic.about.rstrip("."),
         "contentType": JSON_TYPE,
         "headers": _reference("components", "schemas", "Headers"),
         "payload": {"$ref": f"./json/{topic.name}.json"},
@@ -112,15 +115,15 @@ def _message(topic: Topic) -> Document:
 
 def _headers() -> Document:
     texts = {
-        "ce_type": "name of the topic",
-        "ce_source": "`/hirl/` and the service",
-        "ce_id": "the same when the same is sent again",
-        "ce_time": "event time, RFC 3339",
-        "ce_partitionkey": "the record's key",
+        "ce_type": "Name of the topic.",
+        "ce_source": "`/hirl/` and the name of the service.",
+        "ce_id": "Id of the event; the same if the event is sent again.",
+        "ce_time": "Event time, RFC 3339.",
+        "ce_partitionkey": "Key of the record.",
     }
     return {
         "type": "object",
-        "description": f"CloudEvents {SPECVERSION}; values have at most {LIMIT_BYTES} bytes",
+        "description": f"CloudEvents {SPECVERSION}. A value has at most {LIMIT_BYTES} bytes.",
         "properties": {
             "ce_specversion": {"type": "string", "const": SPECVERSION},
             **{name: {"type": "string", "description": text} for name, text in texts.items()},

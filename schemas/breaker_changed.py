@@ -1,4 +1,4 @@
-"""The safety circuit breaker: whether changes may be applied. Each change, and a heartbeat."""
+"""The circuit breaker: whether changes may be applied. Sent on each change, and as a heartbeat."""
 
 from typing import Annotated, Literal
 
@@ -8,13 +8,17 @@ State = Literal["closed", "open", "half-open"]
 
 
 class BreakerChanged(TickEvent, frozen=True, kw_only=True):
-    """The newest of a scope counts; a heartbeat that stops is as good as an open breaker."""
+    """The breaker of a scope. The newest record wins; a stale heartbeat counts as open."""
 
-    scope: Annotated[Name, about("a domain, or `cluster`")]
+    scope: Annotated[Name, about("A domain, or `cluster`.")]
     state: Annotated[
-        State, about("closed: changes pass. half-open: a few do, as a trial. open: none does")
+        State,
+        about("`closed`: changes pass. `half-open`: only increases pass. `open`: none pass."),
     ]
-    since_tick: Annotated[Tick, about("at which the state began")]
-    reason: Annotated[str, about("why it is not closed; empty when it is")] = ""
-    heartbeat: Annotated[bool, about("nothing changed")] = False
-    readings: Annotated[dict[str, float], about("what it goes by, beside its thresholds")] = {}
+    since_tick: Annotated[Tick, about("Tick at which the state began.")]
+    reason: Annotated[str, about("Why the breaker is not closed; empty if it is.")] = ""
+    heartbeat: Annotated[bool, about("True if the state did not change.")] = False
+    readings: Annotated[
+        dict[str, float],
+        about("Measured values by name, and each threshold as `NAME_threshold`."),
+    ] = {}

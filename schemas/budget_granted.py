@@ -1,6 +1,6 @@
-"""The capacity a domain may hold until the next budget: the contract others subscribe to."""
+"""The capacity a domain may hold until its next budget: the contract other systems subscribe to."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from schemas.fields import (
     Cores,
@@ -17,36 +17,56 @@ from schemas.fields import (
 
 
 class BudgetGranted(TickEvent, frozen=True, kw_only=True):
-    """The newest epoch counts; an older one is ignored. Shares and reserve sum to 1."""
+    """The budget of one domain. The highest epoch wins; ignore older ones.
 
-    domain: Annotated[Name, about("that may hold it")]
-    epoch: Annotated[Epoch, about("rises with each budget, over restarts too: a fencing number")]
-    valid_until_tick: Annotated[
-        Tick, about("the last tick; then increases above the floor wait, decreases do not begin")
+    The shares of all domains in an epoch and `reserve_share` sum to 1.
+    """
+
+    domain: Annotated[Name, about("Domain that may hold the capacity.")]
+    epoch: Annotated[
+        Epoch, about("Fencing number; rises with each budget, across restarts of the Commander.")
     ]
-    share: Annotated[Share, about("of all cores of the cluster's ready nodes")]
-    reserve: Annotated[Share, about("of all cores, that belongs to no domain")]
-    cores: Annotated[Cores, about("the share in cores: what the domain may hold")]
-    memory: Annotated[GiB, about("that goes with the cores")]
-    pool_cores: Annotated[dict[Name, Cores], about("the same by pool")] = {}
-    overdraft: Annotated[
-        Cores, about("beyond the budget, out of the reserve; at most a tenth of the budget")
+    valid_until_tick: Annotated[
+        Tick,
+        about(
+            "Last tick at which the budget is valid. An expired budget blocks increases above "
+            "`floor_cores`; it never causes a decrease."
+        ),
+    ]
+    share: Annotated[Share, about("Budget as a share of the cores of all ready nodes, 0 to 1.")]
+    reserve_share: Annotated[
+        Share, about("Share of the cores of all ready nodes that no domain is granted, 0 to 1.")
+    ]
+    cores: Annotated[Cores, about("Budget in cores.")]
+    memory_gib: Annotated[GiB, about("Memory that goes with the cores, in GiB.")]
+    pool_cores: Annotated[dict[Name, Cores], about("Budget in cores, by pool.")] = {}
+    overdraft_cores: Annotated[
+        Cores,
+        about("Cores the domain may draw from the reserve on top; at most 10 % of `cores`."),
     ] = 0.0
-    floor: Annotated[Cores, about("what an expired budget still allows")] = 0.0
-    urgency: Annotated[Share, about("how soon the domain needs what it has not")] = 0.0
+    floor_cores: Annotated[
+        Cores, about("Cores the domain may hold even if the budget has expired.")
+    ] = 0.0
+    urgency: Annotated[
+        Share, about("How urgently the domain needs capacity it lacks: 0 not at all, 1 at once.")
+    ] = 0.0
     headroom: Annotated[
-        Ratio, about("to add to every need, as a share: how unsure the forecast is")
+        Ratio, about("Share to add to every app's need, because the forecast is uncertain.")
     ] = 0.0
     growth: Annotated[
-        Ratio, about("forecast load over the present one, within the time that pods take to start")
+        Ratio, about("Forecast load over current load within the time a pod takes to start.")
     ] = 1.0
-    release: Annotated[Cores, about("to give back now, because others cannot do without")] = 0.0
-    held: Annotated[Cores, about("what the domain held when this was granted")] = 0.0
-    spend_left: Annotated[Money | None, about("of the spend cap, in this hour")] = None
-    reasons: Annotated[list[str], about("in words, the weightiest first")] = []
-    versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}
-    decision_id: Annotated[str, about("the same when the tick is decided again")] = ""
-    status: Annotated[
-        Literal["granted", "held"],
-        about("held: inputs were missing, so this repeats the last budget"),
-    ] = "granted"
+    release_cores: Annotated[
+        Cores, about("Cores to release now to domains with a higher need.")
+    ] = 0.0
+    held_cores: Annotated[Cores, about("Cores the domain held when the budget was granted.")] = 0.0
+    spend_left: Annotated[
+        Money | None, about("Money left under the spend cap this hour; null if not tracked.")
+    ] = None
+    reasons: Annotated[list[str], about("Reasons in plain words, the most important first.")] = []
+    versions: Annotated[
+        dict[str, str], about("Version of each model and rule set behind the decision.")
+    ] = {}
+    decision_id: Annotated[
+        str, about("Id of the decision; deciding the same tick again yields the same id.")
+    ] = ""

@@ -1,4 +1,4 @@
-"""One coordinated request for nodes of a pool, which the provisioner obeys in order of priority."""
+"""One coordinated node request per pool, which the provisioner fulfils in order of urgency."""
 
 from typing import Annotated
 
@@ -8,21 +8,27 @@ from schemas.fields import Count, Epoch, Name, Tick, TickEvent, about
 
 
 class NodesByUrgency(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes wanted beyond those ready, booting and queued, the most urgent first."""
+    """Nodes to add beyond those ready, booting and requested, the most urgent first."""
 
-    critical: Annotated[Count, about("the highest priority cannot do its work without")] = 0
-    essential: Annotated[Count, about("others cannot do their work without")] = 0
-    comfort: Annotated[Count, about("room for the highest priority")] = 0
-    spare: Annotated[Count, about("room for others")] = 0
+    critical: Annotated[Count, about("Nodes the highest priority needs for the work it has.")] = 0
+    essential: Annotated[Count, about("Nodes other priorities need for the work they have.")] = 0
+    comfort: Annotated[Count, about("Headroom for the highest priority.")] = 0
+    spare: Annotated[Count, about("Headroom for other priorities.")] = 0
 
 
 class CapacityRequested(TickEvent, frozen=True, kw_only=True):
-    """While it is valid, pending pods of the pool do not ask for nodes on their own."""
+    """The nodes a pool needs. While it is valid, the pool's pending pods don't request nodes."""
 
-    pool: Annotated[Name, about("whose nodes these are")]
-    epoch: Annotated[Epoch, about("of the budgets that were granted with it")]
-    valid_until_tick: Annotated[Tick, about("the last tick at which the provisioner obeys it")]
+    pool: Annotated[Name, about("Pool whose nodes are requested.")]
+    epoch: Annotated[Epoch, about("Epoch of the budgets granted with the request.")]
+    valid_until_tick: Annotated[Tick, about("Last tick at which the provisioner obeys it.")]
     nodes: NodesByUrgency
-    keep: Annotated[Count, about("nodes that are not scaled down below, however idle")] = 0
-    decision_id: Annotated[str, about("the same when the tick is decided again")] = ""
-    versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}
+    min_nodes: Annotated[
+        Count, about("Don't scale the pool down below this many nodes, even if they are idle.")
+    ] = 0
+    decision_id: Annotated[
+        str, about("Id of the decision; deciding the same tick again yields the same id.")
+    ] = ""
+    versions: Annotated[
+        dict[str, str], about("Version of each model and rule set behind the decision.")
+    ] = {}

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 on Kafka: attributes in headers (binary mode), or around the data (structured).
+"""CloudEvents 1.0 on Kafka: attributes in headers (binary mode) or around the data (structured).
 
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 """
@@ -18,7 +18,7 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in structured mode, as far as a reader needs it."""
+    """The attributes of structured mode that a reader needs."""
 
     specversion: str
     type: str
@@ -30,20 +30,20 @@ _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 
 
 def data_of(topic: str, value: bytes, headers: Headers) -> bytes:
-    """The event's JSON, in whichever mode it came; plain JSON without headers will do too."""
+    """Extract the event's JSON from a record in either mode, or from plain JSON without headers."""
     attributes = _attributes(headers) if headers else {}
     content_type = _media_type(attributes.get("content-type", JSON_TYPE))
     if content_type == STRUCTURED_TYPE:
         return _unwrapped(topic, value)
     _check_content(content_type, f"{JSON_TYPE} or {STRUCTURED_TYPE}")
-    # A producer that says nothing about CloudEvents is believed; one that says half is not.
+    # Accept a producer without any CloudEvents attribute; refuse one that sends only some.
     if "ce_specversion" in attributes or "ce_type" in attributes:
         _check(topic, attributes.get("ce_specversion"), attributes.get("ce_type"))
     return value
 
 
 def _attributes(headers: Headers) -> Mapping[str, str]:
-    # Other headers, of tracing for example, may hold what they like.
+    # Other headers, for example of tracing, may hold any bytes.
     return {
         name: _text(name, value)
         for name, value in headers
@@ -71,8 +71,8 @@ def _unwrapped(topic: str, value: bytes) -> bytes:
 def _check(topic: str, specversion: str | None, kind: str | None) -> None:
     for name, expected, got in (("specversion", SPECVERSION, specversion), ("type", topic, kind)):
         if got != expected:
-            came = "none" if got is None else f"`{got:.80}`"
-            raise Malformed("envelope", f"expected CloudEvents {name} `{expected}`, got {came}")
+            received = "none" if got is None else f"`{got:.80}`"
+            raise Malformed("envelope", f"expected CloudEvents {name} `{expected}`, got {received}")
 
 
 def _check_content(content_type: str, expected: str) -> None:
@@ -81,5 +81,5 @@ def _check_content(content_type: str, expected: str) -> None:
 
 
 def _media_type(content_type: str) -> str:
-    """Without parameters such as the character set."""
+    """Drop parameters such as the character set."""
     return content_type.partition(";")[0].strip().lower()

@@ -1,7 +1,7 @@
-"""Events to records and back: the only way on to the bus and off it.
+"""Encode events to Kafka records and decode them: every service uses this, and nothing else.
 
-JSON with CloudEvents attributes in the headers. Readers ignore unknown fields and refuse what is
-out of range; no reader needs to check again what `decode` returned.
+A value is JSON, with CloudEvents attributes in the headers. Decoding ignores unknown fields and
+refuses values out of range, so no reader has to check a decoded event again.
 """
 
 import re
@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from schemas import cloudevents, columns, moments
+from schemas import cloudevents, columns
 from schemas.breaker_changed import BreakerChanged
 from schemas.errors import Malformed, Oversized
-from schemas.fields import Event, TickEvent
+from schemas.fields import Event, TickEvent, time_problem
 from schemas.metrics_sampled import MetricsSampled
-from schemas.parts import Assembler, join_parts, part_of, places_to_split, split
+from schemas.parts import Assembler, join_parts, most_parts, part_of, split
 from schemas.topics import BY_NAME, TOPICS, Topic, key_of, topic_of
 
 __all__ = [
@@ -31,19 +31,19 @@ __all__ = [
 ]
 
 LIMIT_BYTES: Final = 512 * 1024
-"""Of a value. Half of what a broker takes by default, so that headers and batching have room."""
+"""Largest value: half of a broker's default limit, to leave room for headers and batching."""
 
 _TIMES: Final = ("time", "promoted_at", "rejected_at")
-"""Fields that say when an event happened."""
+"""Fields that hold the time of an event."""
 _MANY_PER_TICK: Final = (MetricsSampled, BreakerChanged)
-"""Events of which one key can have several in a tick."""
+"""Events that one key may send several times in a tick."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODERS: Final = {topic.name: msgspec.json.Decoder(topic.event) for topic in TOPICS}
 
 
 class Record(NamedTuple):
-    """What a producer hands to Kafka."""
+    """A record as a producer passes it to Kafka."""
 
     topic: str
     key: bytes
@@ -52,9 +52,10 @@ class Record(NamedTuple):
 
 
 def encode(event: Event, source: str) -> list[Record]:
-    """An event as the records that carry it: one, or several parts when it is large.
+    """Encode an event as one record, or as several parts if it is large.
 
-    NaN and infinity become null, as JSON has neither: where null is not allowed, readers refuse it.
+    JSON has no NaN and no infinity, so they become null; readers refuse a null that the schema
+    doesn't allow.
     """
     topic = topic_of(event)
     _check(event)
@@ -67,9 +68,10 @@ def encode(event: Event, source: str) -> list[Record]:
 def decode(
     topic: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()
 ) -> Event | None:
-    """The event of a record, or None for a tombstone: the key of a compacted topic is gone.
+    """Decode a record; None for a tombstone, which removes its key from a compacted topic.
 
-    Whatever else is wrong raises Malformed. A part of a large event comes as a part: Assembler.
+    Raises Malformed if the record cannot be used. Parts of a large event are returned one by one:
+    pass them to an Assembler.
     """
     decoder = _DECODERS.get(topic)
     if decoder is None:
@@ -81,7 +83,7 @@ def decode(
     try:
         event = decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise Malformed("schema", _with_what_came(str(error), data)) from None
+        raise Malformed("schema", _with_received(str(error), data)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("json", f"expected JSON, got {data[:60]!r} ({error})") from None
     _check(event)
@@ -89,14 +91,14 @@ def decode(
 
 
 def _fitting_parts(event: Event, value: bytes) -> list[tuple[Event, bytes]]:
-    """Parts that are small enough, as few as possible; places differ in size, so try."""
-    most = places_to_split(event)
+    """Split into as few parts as fit the limit. Entries differ in size, so this is a search."""
+    most = most_parts(event)
     count = -(-len(value) // LIMIT_BYTES)
     while count <= most:
         parts = [(part, _ENCODER.encode(part)) for part in split(event, count)]
         if all(len(encoded) <= LIMIT_BYTES for _, encoded in parts):
             return parts
-        # A quarter more at a time, and at last a part for each place.
+        # Try 25 % more parts each time, up to one part per app.
         count = max(count + 1, min(most, count * 5 // 4))
     raise Oversized(topic_of(event).name, key_of(event), len(value), LIMIT_BYTES)
 
@@ -120,7 +122,7 @@ def _record(topic: Topic, event: Event, value: bytes, source: str) -> Record:
 
 
 def _identity(event: Event, key: str, value: bytes) -> str:
-    """The same whenever the same is said again, so that readers can drop duplicates by it."""
+    """An id that stays the same when an event is sent again, so readers can drop duplicates."""
     words = [key] if key else []
     words += [str(getattr(event, name)) for name in ("tick", "epoch") if hasattr(event, name)]
     part = part_of(event)
@@ -137,30 +139,30 @@ def _check_tombstone(topic: Topic) -> None:
 
 
 def _check(event: Event) -> None:
-    """What types and ranges of single fields do not say."""
-    if problem := columns.misfit(event):
+    """Check what the types and ranges of single fields don't cover."""
+    if problem := columns.length_problem(event):
         raise Malformed("columns", problem)
-    if problem := moments.misfit(event):
+    if problem := time_problem(event):
         raise Malformed("schema", problem)
     part = part_of(event)
     if part.number > part.of:
         raise Malformed("part", f"expected a number up to {part.of}, got {part.number}")
 
 
-def _with_what_came(message: str, data: bytes) -> str:
-    """Messages on ranges and patterns say what was expected; look up what came instead."""
+def _with_received(message: str, data: bytes) -> str:
+    """Add the received value to a message of msgspec that only names the expected one."""
     path = re.search(r"at `\$([^`]*)`$", message)
     if path is None or ", got " in message:
         return message
     try:
         found = _found(msgspec.json.decode(data), path[1])
     except (LookupError, TypeError, ValueError, RecursionError):
-        # In a dict the path names no key, or it is a key that is wrong.
+        # For a dict, the path doesn't name the key, or the key itself is wrong.
         return message
     return f"{message}, got {found!r:.80}"
 
 
 def _found(document: Any, path: str) -> Any:
-    for name, place in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
-        document = document[name] if name else document[int(place)]
+    for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
+        document = document[name] if name else document[int(index)]
     return document

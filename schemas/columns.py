@@ -1,4 +1,4 @@
-"""Which lists of an event belong together place by place; checked, cut and joined here only."""
+"""Parallel lists of an event: which belong together, and how to check, slice and join them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -16,19 +16,19 @@ E = TypeVar("E", bound=Event)
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Lists with a place for each entry of a leading list.
+    """Columns with one entry per entry of a leading list.
 
     A column is a list, or a dict or struct of lists.
     """
 
     leader: str = "apps"
-    whole: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    """May be empty instead."""
+    """Columns that may also be empty."""
     nested: tuple[tuple[str, int], ...] = ()
-    """Lists so many levels down in a field."""
+    """Field and nesting depth of lists inside lists."""
     once: tuple[str, ...] = ()
-    """Fields about all places together: of several parts, only the first has them."""
+    """Fields about all entries together: only the first of several parts has them."""
 
 
 MEASURED: Final = (
@@ -41,7 +41,7 @@ MEASURED: Final = (
     "memory_gib",
     "measured_pods",
 )
-"""What is measured of an app, by the columns of samples."""
+"""Columns of measurements, in the order of the rows of an observation."""
 PODS: Final = (
     "replicas",
     "cpu_request",
@@ -51,13 +51,13 @@ PODS: Final = (
     "pending",
     "restarts",
 )
-"""What the API server answers about an app, by the columns of samples and frames."""
+"""Columns from the API server, in the order of the rows of an observation."""
 _BEFORE: Final = ("replicas_before", "cpu_request_before", "memory_request_before")
 
 RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
     MetricsSampled: (
         Columns(
-            whole=("request_mix",),
+            required=("request_mix",),
             optional=(
                 "pods",
                 *MEASURED,
@@ -69,29 +69,29 @@ RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
     ),
     DomainObserved: (
         Columns(
-            whole=("pods", "measured", "features", "load", "usual"),
+            required=("pods", "measured", "features", "load_pods", "usual_load_pods"),
             once=("missing", "aggregates", "calls"),
         ),
     ),
     DemandForecast: (
         Columns(optional=("app_rps", "app_peak_rps")),
         Columns(
-            leader="horizons_min",
-            whole=("rps", "peak_rps"),
+            leader="horizons_minutes",
+            required=("rps", "peak_rps"),
             nested=(("app_rps", 1), ("app_peak_rps", 1)),
         ),
         Columns(leader="quantiles", nested=(("rps", 1), ("app_rps", 2))),
     ),
     ScalePlanned: (
         Columns(
-            whole=("replicas", "cpu_request", "memory_request", "reasons"),
+            required=("replicas", "cpu_request", "memory_request", "reasons"),
             optional=("need", *_BEFORE),
             once=("sums",),
         ),
     ),
     ScaleApplied: (
         Columns(
-            whole=(
+            required=(
                 "outcomes",
                 "reasons",
                 "replicas",
@@ -105,22 +105,22 @@ RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
 }
 
 
-def misfit(event: Event) -> str:
-    """What is wrong with the lengths of an event's columns; empty when nothing is."""
+def length_problem(event: Event) -> str:
+    """Describe the first column of the wrong length; empty if all are right."""
     for rule in RULES.get(type(event), ()):
-        places = len(getattr(event, rule.leader))
+        expected = len(getattr(event, rule.leader))
         for name, column in _columns(event, rule):
             length = len(column)
-            if length != places and (length or name not in rule.optional):
+            if length != expected and (length or name not in rule.optional):
                 return (
-                    f"expected {places} places in `{name}`, one for each of `{rule.leader}`, "
+                    f"expected {expected} entries in `{name}`, one per entry of `{rule.leader}`, "
                     f"got {length}"
                 )
     return ""
 
 
 def cut(event: E, start: int, stop: int) -> E:
-    """The same event with some of its places; what is said once goes with the first place."""
+    """Slice all columns of an event; the fields of `once` go with its first entry."""
     (rule,) = RULES[type(event)]
     changes = {
         name: _map(getattr(event, name), lambda column: column[start:stop]) for name in _names(rule)
@@ -131,7 +131,7 @@ def cut(event: E, start: int, stop: int) -> E:
 
 
 def concatenate(events: Sequence[E]) -> E:
-    """The first event, with the places of all of them in order."""
+    """Join the columns of several events; other fields are those of the first event."""
     first = events[0]
     (rule,) = RULES[type(first)]
     changes = {name: _append([getattr(event, name) for event in events]) for name in _names(rule)}
@@ -139,11 +139,11 @@ def concatenate(events: Sequence[E]) -> E:
 
 
 def _names(rule: Columns) -> tuple[str, ...]:
-    return (rule.leader, *rule.whole, *rule.optional)
+    return (rule.leader, *rule.required, *rule.optional)
 
 
 def _columns(event: Event, rule: Columns) -> Iterator[tuple[str, Sequence[Any]]]:
-    for name in rule.whole:
+    for name in rule.required:
         yield from _lists(name, getattr(event, name))
     for name in rule.optional:
         yield name, getattr(event, name)
@@ -160,7 +160,7 @@ def _lists(name: str, value: Any) -> Iterator[tuple[str, Sequence[Any]]]:
 
 
 def _items(value: Any) -> Iterator[tuple[str, list[Any]]]:
-    """The lists of a dict or a struct, by name."""
+    """Name and list of each column of a dict or a struct."""
     if isinstance(value, dict):
         yield from value.items()
     else:
@@ -185,8 +185,8 @@ def _map(value: Any, change: Any) -> Any:
 def _append(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, list):
-        return [place for value in values for place in value]
-    # A name that only some of them have makes a column too short, which the check then reports.
+        return [entry for value in values for entry in value]
+    # A key that only some events have yields a short column, which `length_problem` reports.
     together: dict[str, list[Any]] = {}
     for value in values:
         for name, column in _items(value):

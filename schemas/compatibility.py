@@ -1,7 +1,8 @@
-"""FULL_TRANSITIVE: old readers read what is written now, and new ones what was ever written.
+"""FULL_TRANSITIVE: readers of any release can read current data, current readers all old data.
 
-Both ways at once leaves little: a new field with a default, and words. A range that is narrower
-refuses old data, a wider one is refused by old readers, so any change to what is accepted breaks.
+Compatibility in both directions allows only new fields with a default, and changed descriptions. A
+narrower range rejects old data and a wider one is rejected by old readers, so any change to the
+accepted values is a breaking change.
 """
 
 import json
@@ -15,12 +16,12 @@ from schemas.generate import FOLDER, Document, json_schema
 from schemas.topics import TOPICS
 
 _WORDS: Final = {"title", "description", "$comment", "examples", "$schema", "$id", "$defs"}
-"""Of a schema, what is there for people only, or is followed by reference."""
+"""Keywords that are documentation only, or are resolved by reference."""
 _WALKED: Final = {"properties", "required", "items", "additionalProperties", "anyOf", "$ref"}
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that readers or data of a release do not survive."""
+    """A change that breaks readers or data of a release."""
 
     release: str
     topic: str
@@ -32,7 +33,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def breaking_changes(folder: Path = FOLDER) -> list[Change]:
-    """What breaks between any release and the present schemas."""
+    """Breaking changes between any release and the current schemas."""
     current = {topic.name: json_schema(topic) for topic in TOPICS}
     return [
         change
@@ -55,10 +56,10 @@ def released(folder: Path = FOLDER) -> dict[str, dict[str, Document]]:
 def compare_all(
     release: str, old: Mapping[str, Document], new: Mapping[str, Document]
 ) -> Iterator[Change]:
-    """Compare the topics of a release with those of now; a topic that is new breaks nobody."""
+    """Compare the topics of a release with the current ones; a new topic is compatible."""
     for topic, schema in old.items():
         if topic not in new:
-            yield Change(release=release, topic=topic, path="$", problem="the topic is gone")
+            yield Change(release=release, topic=topic, path="$", problem="the topic was removed")
             continue
         for path, problem in compare(schema, new[topic]):
             yield Change(release=release, topic=topic, path=path, problem=problem)
@@ -85,17 +86,17 @@ def _compare_fields(old: Document, new: Document, path: str) -> Iterator[tuple[s
     needed_before, needed_after = set(old.get("required", ())), set(new.get("required", ()))
     for name in before:
         if name not in after:
-            # Even with a default: a reader that uses the field would never see it change again.
-            yield f"{path}.{name}", "the field is gone; keep it, and say that it is deprecated"
+            # Even if it has a default: its readers would silently get the default for ever.
+            yield f"{path}.{name}", "the field was removed; keep it and mark it as deprecated"
             continue
         if name in needed_before - needed_after:
-            yield f"{path}.{name}", "was required, is optional: old readers cannot do without"
+            yield f"{path}.{name}", "was required, is optional: old readers need it"
         if name in needed_after - needed_before:
-            yield f"{path}.{name}", "was optional, is required: old data may not have it"
+            yield f"{path}.{name}", "was optional, is required: old data may lack it"
         yield from _compare(before[name], after[name], f"{path}.{name}")
     for name in after:
         if name not in before and name in needed_after:
-            yield f"{path}.{name}", "a new field is required: old data does not have it"
+            yield f"{path}.{name}", "the new field is required: old data lacks it"
 
 
 def _compare_inner(old: Any, new: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -121,7 +122,7 @@ def _by_type(alternatives: list[Document]) -> dict[str, Document]:
 
 
 def _resolved(schema: Any, root: Document) -> Any:
-    """The same with definitions put where they are referred to; what stands beside stays."""
+    """Replace references by their definitions; keywords beside a reference take precedence."""
     if isinstance(schema, list):
         return [_resolved(entry, root) for entry in schema]
     if not isinstance(schema, dict):
@@ -133,7 +134,7 @@ def _resolved(schema: Any, root: Document) -> Any:
 
 
 def _shown(schema: Document, keyword: str) -> str:
-    return _brief(schema[keyword]) if keyword in schema else "not there"
+    return _brief(schema[keyword]) if keyword in schema else "absent"
 
 
 def _brief(value: Any) -> str:

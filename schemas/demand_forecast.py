@@ -1,4 +1,4 @@
-"""What a domain's traffic will be in 5, 15 and 30 minutes."""
+"""The traffic forecast of a domain for the next 5, 15 and 30 minutes."""
 
 from typing import Annotated
 
@@ -6,27 +6,41 @@ from schemas.fields import Count, Name, PerSecond, Share, Tick, TickEvent, about
 
 
 class DemandForecast(TickEvent, frozen=True, kw_only=True):
-    """A value is the mean of the minute that ends a horizon from now; a peak the highest until."""
+    """Traffic by horizon: the mean of the minute that ends at the horizon, and the peak until it.
 
-    domain: Annotated[Name, about("whose traffic it is")]
-    model: Annotated[str, about("name and version of the model that served")]
-    valid_until_tick: Annotated[Tick, about("the last tick at which it may be used")]
-    horizons_min: Annotated[list[Count], about("how far ahead", "min")]
-    quantiles: Annotated[list[Share], about("that are forecast, rising")]
-    rps: Annotated[list[list[PerSecond]], about("by horizon and quantile")]
-    peak_rps: Annotated[list[PerSecond], about("by horizon: .9 quantile of the highest minute")]
-    apps: Annotated[list[Name], about("for which the app_ columns hold; mostly none")] = []
-    app_rps: Annotated[list[list[list[PerSecond]]], about("by app, horizon and quantile")] = []
-    app_peak_rps: Annotated[list[list[PerSecond]], about("by app and horizon")] = []
-    trained_until: Annotated[str, about("the last data the model learned from; empty: none")] = ""
+    Calibration keys end in the horizon in minutes: `width_5` is the factor on the model's interval
+    width, `shift_5` the shift of the median, `coverage_5` the share of recent outcomes inside the
+    interval. `skill` is the share by which the model errs less than the simpler one.
+    """
+
+    domain: Annotated[Name, about("Domain whose traffic is forecast.")]
+    model: Annotated[str, about("Name and version of the model that made the forecast.")]
+    valid_until_tick: Annotated[Tick, about("Last tick at which the forecast may be used.")]
+    horizons_minutes: Annotated[list[Count], about("Horizons in minutes.", "min")]
+    quantiles: Annotated[list[Share], about("Forecast quantiles in ascending order.")]
+    rps: Annotated[list[list[PerSecond]], about("Requests per second, by horizon and quantile.")]
+    peak_rps: Annotated[
+        list[PerSecond],
+        about("By horizon, the 0.9 quantile of the busiest minute until then, in requests/s."),
+    ]
+    apps: Annotated[
+        list[Name], about("Apps with a forecast of their own in the `app_` columns.")
+    ] = []
+    app_rps: Annotated[
+        list[list[list[PerSecond]]], about("Requests per second, by app, horizon and quantile.")
+    ] = []
+    app_peak_rps: Annotated[
+        list[list[PerSecond]], about("Like `peak_rps`, by app and horizon.")
+    ] = []
+    trained_until: Annotated[
+        str, about("Time of the newest training data; empty if the model isn't trained.")
+    ] = ""
     calibration: Annotated[
-        dict[str, float],
-        about(
-            "by horizon in minutes: width_H of the interval over what the model said, shift_H of "
-            "the median, coverage_H of the last intervals; and skill against the simpler model"
-        ),
+        dict[str, float], about("How the model's intervals were adjusted; see the event.")
     ] = {}
     fallback_reason: Annotated[
-        str, about("why a simpler model serves; empty when the chosen one does")
+        str, about("Why a simpler model serves; empty if the configured model does.")
     ] = ""
-    review: Annotated[str, about("what somebody should look at; mostly empty")] = ""
+    review_reason: Annotated[
+        str, about("Why an operator should check this forecast; empty if there is no need.")
+    ] = ""

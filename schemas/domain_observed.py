@@ -1,4 +1,4 @@
-"""The frame of a domain: all that is seen of it in one tick."""
+"""The frame of a domain: everything observed of it in one tick."""
 
 from typing import Annotated
 
@@ -8,46 +8,55 @@ from schemas.fields import Count, MiB, Millicores, Name, Part, Sample, TickEvent
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server answers, a place per app."""
+    """Pods of each app according to the API server, one entry per app."""
 
-    replicas: Annotated[list[Count], about("pods wanted")]
-    cpu_request: Annotated[list[Millicores], about("per pod")]
-    memory_request: Annotated[list[MiB], about("per pod")]
-    ready: Annotated[list[Count], about("ready pods")]
-    starting: Annotated[list[Count], about("pods on a node that are not ready")]
-    pending: Annotated[list[Count], about("pods without a node")]
-    restarts: Annotated[list[Count], about("container restarts since the app began")]
+    replicas: Annotated[list[Count], about("Desired number of pods.")]
+    cpu_request: Annotated[list[Millicores], about("CPU request per pod in millicores.")]
+    memory_request: Annotated[list[MiB], about("Memory request per pod in MiB.")]
+    ready: Annotated[list[Count], about("Number of ready pods.")]
+    starting: Annotated[list[Count], about("Number of pods on a node that are not ready.")]
+    pending: Annotated[list[Count], about("Number of pods without a node.")]
+    restarts: Annotated[list[Count], about("Container restarts since the app was created.")]
 
 
 class DomainObserved(TickEvent, frozen=True, kw_only=True):
-    """Columns have a place per declared app of the domain, in the order of `apps`."""
+    """Parallel columns with one entry per declared app of the domain, in the order of `apps`."""
 
-    domain: Annotated[Name, about("that is seen")]
+    domain: Annotated[Name, about("Observed domain.")]
     part: Part = Part()
-    apps: Annotated[list[Name], about("declared apps of the domain, by `ordinal`, then name")]
+    apps: Annotated[list[Name], about("Declared apps of the domain, by `ordinal`, then name.")]
     pods: Pods
     measured: Annotated[
         dict[str, list[Sample]],
-        about("samples of this tick as they came, by the names of MetricsSampled; null: missing"),
+        about("Samples of this tick by column of MetricsSampled; null means missing."),
     ]
     features: Annotated[
         dict[str, list[float]],
-        about("what a controller sees, by feature; names and units: docs/reference/features.md"),
+        about("Controller inputs by feature name; see docs/reference/features.md for units."),
     ]
-    load: Annotated[list[float], about("pods of the app that its traffic would fill", "pods")]
-    usual: Annotated[list[float], about("slow mean of `load`; what is above it is a surge", "pods")]
-    missing: Annotated[list[Name], about("apps without a valid sample in this tick")] = []
+    load_pods: Annotated[
+        list[float], about("Pods that the app's current traffic would fully use.", "pods")
+    ]
+    usual_load_pods: Annotated[
+        list[float], about("Slow mean of `load_pods`; load above it is a surge.", "pods")
+    ]
+    missing: Annotated[list[Name], about("Apps without a valid sample in this tick.")] = []
     aggregates: Annotated[
         dict[str, float],
-        about("of the domain, by feature: sums, quantiles, variances, in flight by age"),
+        about("Sums, quantiles and variances over the domain, by feature name."),
     ] = {}
     calls: Annotated[
-        dict[str, float], about("inline calls to other domains per request", "ratio")
+        dict[str, float],
+        about("Synchronous calls to each other domain per incoming request.", "ratio"),
     ] = {}
     latency_exposure: Annotated[
         float | None,
-        about("part of the latency target that inline callees use; null where they are not seen"),
+        about("Share of the latency target used by called domains; null if unknown."),
     ] = None
     closed_by: Annotated[
-        str, about("complete: every app reported. final: the source said so. grace: time was up")
+        str,
+        about(
+            "Why the tick closed: `complete` (every app reported), `final` (the source sends no "
+            "more) or `grace` (the grace period ended)."
+        ),
     ] = "complete"

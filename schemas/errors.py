@@ -1,21 +1,21 @@
-"""What can be wrong with a record, sorted by who has to act."""
+"""Errors of the codec, by who has to act: the reader of a record, or its producer."""
 
 from typing import Literal
 
 Kind = Literal["topic", "tombstone", "envelope", "json", "schema", "columns", "part"]
-"""topic: nobody defined it. tombstone: empty where that says nothing. envelope: CloudEvents
-attributes or the content type. json: no JSON. schema: a type, a range, a missing field. columns:
-lists of unequal length. part: parts that cannot belong together."""
+"""topic: unknown topic. tombstone: empty value on a topic that isn't compacted. envelope: wrong
+CloudEvents attributes or content type. json: not JSON. schema: wrong type or range, or a missing
+field. columns: lists of unequal length. part: parts that don't belong together."""
 
 
-class Malformed(ValueError):  # noqa: N818  (it names the record, as `Rejected` does)
-    """A record that cannot be used, now or later: dead-letter it, do not try again."""
+class Malformed(ValueError):  # noqa: N818  (it names the record, like `Rejected`)
+    """A record that can never be used: send it to the dead-letter topic, don't retry."""
 
     def __init__(self, kind: Kind, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind: Kind = kind
         self.detail = detail
-        """What was expected and what came."""
+        """What was expected, and what was received."""
 
 
 class Oversized(ValueError):  # noqa: N818  (as above)

@@ -1,4 +1,4 @@
-"""What was announced: a campaign, a batch. What happens may differ."""
+"""One entry of the calendar: an announced campaign or batch. Reality may differ from it."""
 
 from typing import Annotated
 
@@ -8,11 +8,15 @@ from schemas.fields import Event, Name, Ratio, Time, about
 
 
 class EventScheduled(Event, frozen=True, kw_only=True):
-    """An entry of the calendar. The newest of a name counts."""
+    """An announced event. The newest record of a name wins."""
 
-    name: Annotated[Name, about("of the campaign or batch")]
-    domains: Annotated[list[Name], Meta(min_length=1, description="it is announced for")]
-    starts_at: Annotated[Time, about("announced beginning")]
-    ends_at: Annotated[Time, about("announced end")]
-    expected_factor: Annotated[Ratio, about("announced traffic over what is usual at that time")]
-    cancelled: Annotated[bool, about("it will not happen")] = False
+    name: Annotated[Name, about("Unique name of the campaign or batch.")]
+    domains: Annotated[
+        list[Name], Meta(min_length=1, description="Domains whose traffic the event changes.")
+    ]
+    starts_at: Annotated[Time, about("Announced start, UTC.")]
+    ends_at: Annotated[Time, about("Announced end, UTC.")]
+    expected_factor: Annotated[
+        Ratio, about("Expected traffic over the usual traffic at that time of the week.")
+    ]
+    cancelled: Annotated[bool, about("True if the event will not take place.")] = False

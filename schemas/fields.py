@@ -1,36 +1,37 @@
-"""Kinds of numbers and names that several events use: each with its unit and range.
+"""Field types that several events share, each with its unit and range, and the event base classes.
 
-The field of an event adds what the number means there.
+The field of an event adds what the value means there.
 """
 
-from typing import Annotated, Literal
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-_LARGEST = 2**31 - 1
-"""Of integers: readers keep them in arrays of 32 bits."""
+# Readers keep integers in 32-bit arrays.
+_LARGEST: Final = 2**31 - 1
 
 
-def _whole(least: int, unit: str = "") -> Meta:
+def _integer(least: int, unit: str = "") -> Meta:
     return Meta(ge=least, le=_LARGEST, extra_json_schema={"x-unit": unit} if unit else None)
 
 
-# In Python `$` also matches before a final newline and `\d` any script's digits, elsewhere not:
-# these patterns mean the same to every reader of the schemas.
+# In Python, `$` also matches before a final newline and `\d` matches the digits of any script; in
+# other languages they don't. These patterns mean the same to every reader of the schemas.
 Name = Annotated[
     str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$(?!\n)")
 ]
-"""Of a domain, an app, a pool: what Kubernetes would accept, namespace and all."""
-Tick = Annotated[int, _whole(0, "10 s ticks of event time")]
-Epoch = Annotated[int, _whole(-1, "budgets granted")]
-Count = Annotated[int, _whole(0)]
+"""Name of a domain, app or pool, in the characters Kubernetes accepts, plus `/` for namespaces."""
+Tick = Annotated[int, _integer(0, "10 s ticks of event time")]
+Epoch = Annotated[int, _integer(-1, "budgets granted")]
+Count = Annotated[int, _integer(0)]
 Small = Annotated[int, Meta(ge=0, le=2**15 - 1)]
-"""A number of a short list, kept in 16 bits."""
-Millicores = Annotated[int, _whole(0, "millicores")]
-MiB = Annotated[int, _whole(0, "MiB")]
+"""An index into a short list, stored in 16 bits."""
+Millicores = Annotated[int, _integer(0, "millicores")]
+MiB = Annotated[int, _integer(0, "MiB")]
 Cores = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "cores"})]
-Bytes = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "bytes"})]
 GiB = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "GiB"})]
 Money = Annotated[float, Meta(extra_json_schema={"x-unit": "money"})]
 Share = Annotated[float, Meta(ge=0, le=1, extra_json_schema={"x-unit": "share"})]
@@ -38,41 +39,67 @@ Ratio = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "ratio"})]
 Seconds = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "s"})]
 PerSecond = Annotated[float, Meta(ge=0, extra_json_schema={"x-unit": "1/s"})]
 Sample = Annotated[float | None, Meta(extra_json_schema={"x-missing": "null"})]
-"""A measured number, not yet believed: null where no sample arrived."""
-IS_TIME = Meta(
+"""A measured value, not yet checked for plausibility; null if no sample arrived."""
+_TIME: Final = Meta(
     pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$(?!\n)"
 )
-Time = Annotated[str, IS_TIME]
-"""UTC, as RFC 3339 writes it; `moments.py` refuses days that no calendar has."""
-Priority = Literal["P0", "P1", "P2", "P3"]
+Time = Annotated[str, _TIME]
+"""RFC 3339 in UTC. The pattern accepts dates such as 02-31, so `time_problem` checks them."""
 Mode = Literal["off", "preview", "canary", "auto"]
-"""off: nothing is decided. preview: decided and published, nothing is changed. canary: changed for
-a named share. auto: changed."""
+"""off: decide nothing. preview: decide and publish, but change nothing. canary: change a named
+share of apps. auto: change all apps."""
 
 
-def about(meaning: str, unit: str = "") -> Meta:
-    """What a field means, for readers of the code and of the generated schemas alike."""
-    return Meta(description=meaning, extra_json_schema={"x-unit": unit} if unit else None)
+def about(description: str, unit: str = "") -> Meta:
+    """Describe a field, for readers of the code and of the generated schemas."""
+    return Meta(description=description, extra_json_schema={"x-unit": unit} if unit else None)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What every event carries. Unknown fields are ignored, so that readers outlive writers."""
+    """Base of every event. Decoding ignores unknown fields: readers can be older than writers."""
 
-    trace_id: Annotated[str, about("follows one tick through all services; empty when unknown")] = (
-        ""
-    )
+    trace_id: Annotated[
+        str, about("Correlates the events of one tick across services; empty if unknown.")
+    ] = ""
 
 
 class TickEvent(Event, frozen=True, kw_only=True):
-    """An event of one tick."""
+    """Base of an event that belongs to one tick."""
 
-    tick: Annotated[Tick, about("event time in ticks since the cluster's origin")]
-    time: Annotated[Time, about("event time at which the tick ends")]
+    tick: Annotated[Tick, about("Event time in ticks since the cluster's origin.")]
+    time: Annotated[Time, about("Event time at which the tick ends, UTC.")]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Records stay below 512 KiB: what is larger comes in numbered parts."""
+    """Position of a part. An event above 512 KiB is split into numbered parts."""
 
-    number: Annotated[int, _whole(1), about("of this part")] = 1
-    of: Annotated[int, _whole(1), about("parts in all")] = 1
+    number: Annotated[int, _integer(1), about("Number of this part, from 1.")] = 1
+    of: Annotated[int, _integer(1), about("Total number of parts.")] = 1
+
+
+def time_problem(event: Event) -> str:
+    """Describe the first time field that names no real date, such as 2026-02-31; else empty."""
+    for name in _time_fields(type(event)):
+        time = getattr(event, name)
+        if time is not None and not _is_real(time):
+            return f"expected a time that exists in `{name}`, got {time!r:.80}"
+    return ""
+
+
+@cache
+def _time_fields(event: type[Event]) -> tuple[str, ...]:
+    hints = get_type_hints(event, include_extras=True)
+    return tuple(name for name, hint in hints.items() if _is_time(hint))
+
+
+def _is_time(hint: Any) -> bool:
+    return hint is _TIME or any(map(_is_time, get_args(hint)))
+
+
+def _is_real(time: str) -> bool:
+    try:
+        datetime.fromisoformat(time)
+    except ValueError:
+        return False
+    return True

@@ -1,7 +1,7 @@
-"""What others read instead of Python: a JSON Schema per topic, and one AsyncAPI document.
+"""Generate the contract for readers in other languages: a JSON Schema per topic, and AsyncAPI.
 
-Both are generated from the events and from `topics.py`, and committed, so that a review shows what
-a change does to readers.
+Both come from the events and from `topics.py`. They are committed, so that a review shows what a
+change does to readers.
 """
 
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ Document = dict[str, Any]
 
 
 def json_schema(topic: Topic) -> Document:
-    """The JSON Schema of a topic's event, with what Kafka's side of the contract adds to it."""
+    """JSON Schema of a topic's event, with the topic, its key and its cleanup policy."""
     generated = msgspec.json.schema(topic.event)
     definitions = generated["$defs"]
     event = definitions.pop(topic.event.__name__)
     for column, leader in _leaders(topic.event):
-        event["properties"][column]["x-place-per"] = leader
+        event["properties"][column]["x-aligned-with"] = leader
     schema = {
         "$schema": DIALECT,
         "$id": f"urn:hirl:{topic.name}",
@@ -44,14 +44,14 @@ def json_schema(topic: Topic) -> Document:
 
 @cache
 def files() -> dict[str, str]:
-    """Every generated file: its path below `schemas/`, and its content."""
+    """Content of every generated file, by its path below `schemas/`."""
     generated = {f"json/{topic.name}.json": _pretty(json_schema(topic)) for topic in TOPICS}
     text = yaml.safe_dump(document(TOPICS), sort_keys=False, width=100, allow_unicode=True)
     return generated | {"asyncapi.yaml": _NOTE + text}
 
 
 def write(folder: Path = FOLDER) -> list[str]:
-    """Write what differs, remove schemas of topics that are gone; the paths of both."""
+    """Write files that differ and remove schemas of removed topics; return the paths of both."""
     changed = differing(folder)
     content = files()
     for path in changed:
@@ -65,7 +65,7 @@ def write(folder: Path = FOLDER) -> list[str]:
 
 
 def differing(folder: Path = FOLDER) -> list[str]:
-    """Paths of the generated files that are not what would be generated now."""
+    """Paths of generated files that are out of date."""
     content = files()
     present = {f"json/{file.name}" for file in (folder / "json").glob("*.json")}
     stale = sorted(present - content.keys())
@@ -73,7 +73,7 @@ def differing(folder: Path = FOLDER) -> list[str]:
 
 
 def release(version: str, folder: Path = FOLDER) -> Path:
-    """Keep the present schemas as those of a release, for all later ones to be compared with."""
+    """Store the current schemas as those of a release, to compare later ones with."""
     target = folder / "released" / version
     target.mkdir(parents=True)
     for topic in TOPICS:
@@ -82,9 +82,9 @@ def release(version: str, folder: Path = FOLDER) -> Path:
 
 
 def _leaders(event: type[Event]) -> Iterator[tuple[str, str]]:
-    """JSON Schema cannot say that lists are of equal length; readers are told in a word."""
+    """Columns and their leaders: JSON Schema cannot express that lists are equally long."""
     for rule in RULES.get(event, ()):
-        yield from ((name, rule.leader) for name in (*rule.whole, *rule.optional))
+        yield from ((name, rule.leader) for name in (*rule.required, *rule.optional))
 
 
 def _pretty(value: Document) -> str:

@@ -1,4 +1,4 @@
-"""A batch of samples of one domain: some or all of its apps, or single pods of them."""
+"""A batch of samples of one domain: of some or all of its apps, or of single pods."""
 
 from typing import Annotated
 
@@ -6,38 +6,46 @@ from schemas.fields import Count, MiB, Millicores, Name, Sample, TickEvent, abou
 
 
 class MetricsSampled(TickEvent, frozen=True, kw_only=True):
-    """Columns of equal length, one place per app or, with `pods`, per pod.
+    """Parallel columns with one entry per app or, if `pods` is given, one entry per pod.
 
-    Null says that the metric did not arrive. Columns of the API server's answers are whole where
-    they are given at all; a source that does not know them leaves them empty.
+    Null means that the metric did not arrive. A source that doesn't measure a column leaves it
+    empty. The columns from the API server (`replicas` and below) have no nulls: send apps without
+    them in a batch of their own.
     """
 
-    domain: Annotated[Name, about("that the apps belong to")]
-    source: Annotated[str, about("which collector or agent measured")] = ""
+    domain: Annotated[Name, about("Domain of the sampled apps.")]
+    source: Annotated[str, about("Collector or agent that took the samples.")] = ""
     final: Annotated[
-        bool, about("the source has nothing more for this tick: what is not here is missing")
+        bool, about("True if the source sends no more for this tick; other apps are missing.")
     ] = False
-    apps: Annotated[list[Name], about("per place; with `pods`, the app of the pod")]
-    pods: Annotated[list[str], about("name per place; empty when a place stands for an app")] = []
-    rps: Annotated[list[Sample], about("requests that arrived", "1/s")] = []
-    throughput: Annotated[list[Sample], about("answers", "1/s")] = []
-    errors: Annotated[list[Sample], about("of the requests that fail", "share")] = []
-    latency_p50_s: Annotated[list[Sample], about("median", "s")] = []
-    latency_p99_s: Annotated[list[Sample], about("99 of 100 are faster", "s")] = []
+    apps: Annotated[list[Name], about("App of each entry.")]
+    pods: Annotated[list[str], about("Pod of each entry; empty if entries are whole apps.")] = []
+    rps: Annotated[list[Sample], about("Requests that arrived per second.", "1/s")] = []
+    throughput: Annotated[list[Sample], about("Requests answered per second.", "1/s")] = []
+    errors: Annotated[list[Sample], about("Share of requests that failed, 0 to 1.", "share")] = []
+    latency_p50_s: Annotated[list[Sample], about("Median latency in seconds.", "s")] = []
+    latency_p99_s: Annotated[list[Sample], about("99th percentile latency in seconds.", "s")] = []
     cpu_cores: Annotated[
-        list[Sample], about("used by all measured pods of the place", "cores")
+        list[Sample], about("CPU used by all measured pods of the entry, in cores.", "cores")
     ] = []
-    memory_gib: Annotated[list[Sample], about("used by all measured pods of the place", "GiB")] = []
-    measured_pods: Annotated[list[Sample], about("that were measured", "pods")] = []
-    io_bytes_per_s: Annotated[list[Sample], about("read and written on disks", "bytes/s")] = []
-    network_bytes_per_s: Annotated[list[Sample], about("sent and received", "bytes/s")] = []
+    memory_gib: Annotated[
+        list[Sample], about("Memory used by all measured pods of the entry, in GiB.", "GiB")
+    ] = []
+    measured_pods: Annotated[list[Sample], about("Number of pods measured.", "pods")] = []
+    io_bytes_per_s: Annotated[
+        list[Sample], about("Bytes read from and written to disks per second.", "bytes/s")
+    ] = []
+    network_bytes_per_s: Annotated[
+        list[Sample], about("Bytes sent and received per second.", "bytes/s")
+    ] = []
     request_mix: Annotated[
-        dict[str, list[Sample]], about("of what arrived, by request type", "share")
+        dict[str, list[Sample]],
+        about("Share of each request type in the requests that arrived, 0 to 1.", "share"),
     ] = {}
-    replicas: Annotated[list[Count], about("pods wanted, as the API server answers")] = []
-    cpu_request: Annotated[list[Millicores], about("per pod")] = []
-    memory_request: Annotated[list[MiB], about("per pod")] = []
-    ready: Annotated[list[Count], about("ready pods")] = []
-    starting: Annotated[list[Count], about("pods on a node that are not ready")] = []
-    pending: Annotated[list[Count], about("pods without a node")] = []
-    restarts: Annotated[list[Count], about("container restarts since the app began")] = []
+    replicas: Annotated[list[Count], about("Desired number of pods.")] = []
+    cpu_request: Annotated[list[Millicores], about("CPU request per pod in millicores.")] = []
+    memory_request: Annotated[list[MiB], about("Memory request per pod in MiB.")] = []
+    ready: Annotated[list[Count], about("Number of ready pods.")] = []
+    starting: Annotated[list[Count], about("Number of pods on a node that are not ready.")] = []
+    pending: Annotated[list[Count], about("Number of pods without a node.")] = []
+    restarts: Annotated[list[Count], about("Container restarts since the app was created.")] = []

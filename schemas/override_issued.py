@@ -1,4 +1,4 @@
-"""What an operator ordered; it always wins."""
+"""An operator's order; it takes precedence over every plan."""
 
 from typing import Annotated, Literal
 
@@ -6,16 +6,19 @@ from schemas.fields import Count, Event, Mode, Name, Time, about
 
 
 class OverrideIssued(Event, frozen=True, kw_only=True):
-    """The newest of a scope counts, until it ends."""
+    """An order for one scope. The newest record of a scope wins, until it ends or is lifted."""
 
-    scope: Annotated[Name, about("an app, a domain, or `cluster`")]
-    kind: Annotated[Literal["app", "domain", "cluster"], about("what the scope names")]
-    mode: Annotated[Mode | None, about("to be in; null leaves it")] = None
-    replicas: Annotated[Count | None, about("of an app, exactly; null leaves them")] = None
+    scope: Annotated[Name, about("Name of an app or a domain, or `cluster`.")]
+    kind: Annotated[Literal["app", "domain", "cluster"], about("What `scope` names.")]
+    mode: Annotated[Mode | None, about("Mode to use; null leaves the mode as it is.")] = None
+    replicas: Annotated[
+        Count | None, about("Exact number of replicas of an app; null leaves it to the plan.")
+    ] = None
     pause: Annotated[
-        Literal["none", "all", "scale-in", "scale-out"], about("what is not to be done")
+        Literal["none", "all", "scale-in", "scale-out"],
+        about("Changes that must not be applied."),
     ] = "none"
-    until: Annotated[Time | None, about("null: until lifted")] = None
-    lifted: Annotated[bool, about("the order no longer holds")] = False
-    reason: Annotated[str, about("why, in words")] = ""
-    issued_by: Annotated[str, about("who ordered it")] = ""
+    until: Annotated[Time | None, about("End of the order, UTC; null means until lifted.")] = None
+    lifted: Annotated[bool, about("True if the order no longer holds.")] = False
+    reason: Annotated[str, about("Why the order was issued, in plain words.")] = ""
+    issued_by: Annotated[str, about("Person or system that issued the order.")] = ""

@@ -1,4 +1,4 @@
-"""Events too large for one record: cut into numbered parts, and put together again."""
+"""Split an event that is too large for one record into numbered parts, and join them again."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
@@ -17,28 +17,28 @@ _WHOLE: Final = Part()
 
 
 def part_of(event: Event) -> Part:
-    """Which part an event is; every event without parts is whole."""
+    """Position of an event among its parts; an event type without parts is always whole."""
     return getattr(event, "part", _WHOLE)
 
 
-def places_to_split(event: Event) -> int:
-    """Into how many parts an event could be cut at most; 1 where it cannot be."""
-    # A part is not cut again: readers know the number of parts from any one of them.
+def most_parts(event: Event) -> int:
+    """Highest number of parts an event can be split into; 1 if it cannot be split."""
+    # Don't split a part again: readers learn the number of parts from any one of them.
     if part_of(event) != _WHOLE or not _splits(event):
         return 1
     return max(1, len(cast(Any, event).apps))
 
 
 def split(event: E, count: int) -> list[E]:
-    """Cut an event into parts of nearly equal numbers of places."""
-    places = len(cast(Any, event).apps)
-    bounds = [number * places // count for number in range(count + 1)]
+    """Split an event into parts with nearly equal numbers of apps."""
+    apps = len(cast(Any, event).apps)
+    bounds = [number * apps // count for number in range(count + 1)]
     pieces = [columns.cut(event, *bounds[number : number + 2]) for number in range(count)]
     return [_numbered(piece, number, count) for number, piece in enumerate(pieces, 1)]
 
 
 def join_parts(parts: Sequence[E]) -> E:
-    """The event whose parts these are, all of them, in any order."""
+    """Join all parts of an event, given in any order."""
     ordered = sorted(parts, key=lambda event: part_of(event).number)
     of = part_of(ordered[0]).of
     numbers = [part_of(event).number for event in ordered]
@@ -47,42 +47,42 @@ def join_parts(parts: Sequence[E]) -> E:
     if of == 1:
         return ordered[0]
     whole = msgspec.structs.replace(columns.concatenate(ordered), part=_WHOLE)
-    if problem := columns.misfit(whole):
+    if problem := columns.length_problem(whole):
         raise Malformed("columns", f"{of} parts together: {problem}")
     return whole
 
 
 class Assembler:
-    """Collects parts until their event is whole. One per process; not for several threads.
+    """Collects parts until their event is complete. One per process; not thread-safe.
 
-    Records of a key arrive in order of their ticks, so of each key only one event is under way:
-    when a newer tick begins, parts of an older one that are still missing will not come.
+    Records of a key arrive in the order of their ticks. So each key has at most one incomplete
+    event: when parts of a newer tick arrive, the missing parts of the older one won't.
     """
 
     def __init__(self) -> None:
-        self._under_way: dict[tuple[str, str], dict[int, Event]] = {}
+        self._incomplete: dict[tuple[str, str], dict[int, Event]] = {}
 
     def add(self, event: E) -> E | None:
-        """The whole event when this was its last missing part, else None."""
-        place = (topic_of(event).name, key_of(event))
+        """Return the event if this was its last missing part, else None."""
+        thread = (topic_of(event).name, key_of(event))
         number, of = part_of(event).number, part_of(event).of
         if number > of:
             raise Malformed("part", f"expected a number up to {of}, got {number}")
-        parts = self._under_way.get(place, {})
-        known = next(iter(parts.values()), None)
-        if known is not None and _tick(event) < _tick(known):
+        parts = self._incomplete.get(thread, {})
+        first = next(iter(parts.values()), None)
+        if first is not None and _tick(event) < _tick(first):
             return event if of == 1 else None
-        if known is None or _identity(event) != _identity(known):
-            parts = self._under_way[place] = {}
+        if first is None or _identity(event) != _identity(first):
+            parts = self._incomplete[thread] = {}
         parts[number] = event
         if len(parts) < of:
             return None
-        del self._under_way[place]
+        del self._incomplete[thread]
         return join_parts(cast(list[E], list(parts.values())))
 
     def clear(self) -> None:
-        """Forget what is under way: after a rebalance, records are read again from the commit."""
-        self._under_way.clear()
+        """Drop incomplete events: after a rebalance, records are read again from the commit."""
+        self._incomplete.clear()
 
 
 def _splits(event: Event) -> bool:
@@ -91,7 +91,7 @@ def _splits(event: Event) -> bool:
 
 def _numbered(piece: E, number: int, count: int) -> E:
     if isinstance(piece, MetricsSampled):
-        # Batches need no numbers: each stands for itself, and only the last one closes the tick.
+        # Each batch is complete on its own; only the last one may close the tick.
         return msgspec.structs.replace(piece, final=piece.final and number == count)
     return msgspec.structs.replace(piece, part=Part(number=number, of=count))
 
@@ -101,5 +101,5 @@ def _tick(event: Event) -> int:
 
 
 def _identity(event: Event) -> tuple[int, int, int]:
-    """What all parts of an event share; a tick that was decided again may be cut otherwise."""
+    """What all parts of an event share; a tick decided again may have other parts."""
     return _tick(event), part_of(event).of, getattr(event, "epoch", 0)

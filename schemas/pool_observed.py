@@ -1,4 +1,4 @@
-"""A node pool as it is: nodes, room, price."""
+"""One node pool: its nodes, its free capacity and its cost."""
 
 from typing import Annotated
 
@@ -6,16 +6,22 @@ from schemas.fields import Cores, Count, GiB, Money, Name, TickEvent, about
 
 
 class PoolObserved(TickEvent, frozen=True, kw_only=True):
-    """The newest of a pool counts."""
+    """The state of a node pool. The newest record of a pool wins."""
 
-    pool: Annotated[Name, about("whose nodes these are")]
-    ready: Annotated[Count, about("nodes that take pods")]
-    coming: Annotated[Count, about("nodes that boot or wait for the cloud")]
-    requested: Annotated[Count, about("of the coming ones, those the cloud has not started")] = 0
-    quota: Annotated[Count, about("nodes that the pool may have")]
-    free_cpu: Annotated[Cores, about("allocatable on ready nodes and requested by no pod")]
-    free_memory: Annotated[GiB, about("allocatable on ready nodes and requested by no pod")]
-    node_cpu: Annotated[Cores, about("allocatable of one node")] = 0.0
-    node_memory: Annotated[GiB, about("allocatable of one node")] = 0.0
-    price_per_hour: Annotated[Money, about("of one node, in the pool's mix of markets")] = 0.0
-    spent: Annotated[Money, about("since the cluster's origin; 0 where nobody counts")] = 0.0
+    pool: Annotated[Name, about("Name of the pool.")]
+    ready: Annotated[Count, about("Nodes that accept pods.")]
+    booting: Annotated[Count, about("Nodes that the cloud has started and that are not ready.")]
+    requested: Annotated[Count, about("Nodes requested that the cloud has not started.")] = 0
+    quota: Annotated[Count, about("Highest number of nodes the pool may have.")]
+    free_cores: Annotated[Cores, about("Allocatable cores of ready nodes that no pod requests.")]
+    free_memory_gib: Annotated[
+        GiB, about("Allocatable memory of ready nodes that no pod requests, in GiB.")
+    ]
+    node_cores: Annotated[Cores, about("Allocatable cores of one node; 0 if unknown.")] = 0.0
+    node_memory_gib: Annotated[
+        GiB, about("Allocatable memory of one node in GiB; 0 if unknown.")
+    ] = 0.0
+    price_per_hour: Annotated[
+        Money, about("Mean price of one node per hour, over the pool's purchase options.")
+    ] = 0.0
+    spent: Annotated[Money, about("Money spent on the pool since tick 0; 0 if unknown.")] = 0.0

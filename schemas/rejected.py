@@ -1,4 +1,4 @@
-"""A record that could not be used, as it came, with what was wrong."""
+"""A dead letter: a record that a service could not use, and what was wrong with it."""
 
 from typing import Annotated
 
@@ -6,15 +6,15 @@ from schemas.fields import Event, Time, about
 
 
 class Rejected(Event, frozen=True, kw_only=True):
-    """A dead letter. Its origin finds the record again as long as the topic keeps it."""
+    """A rejected record with its origin, which locates it for as long as its topic retains it."""
 
-    service: Annotated[str, about("that refused it")]
-    topic: Annotated[str, about("it came from")]
-    partition: Annotated[int, about("-1 where the bus has none")] = -1
-    offset: Annotated[int, about("-1 where the bus has none")] = -1
-    key: Annotated[str, about("of the record; what is no UTF-8 is replaced")] = ""
-    error: Annotated[str, about("kind of error")]
-    detail: Annotated[str, about("what was expected and what came")]
-    rejected_at: Annotated[Time, about("by the clock of the service")]
-    value_base64: Annotated[str, about("the record's value, cut at 64 KiB")] = ""
-    headers: Annotated[dict[str, str], about("of the record")] = {}
+    service: Annotated[str, about("Service that rejected the record.")]
+    topic: Annotated[str, about("Topic of the record.")]
+    partition: Annotated[int, about("Partition of the record; -1 if the bus has none.")] = -1
+    offset: Annotated[int, about("Offset of the record; -1 if the bus has none.")] = -1
+    key: Annotated[str, about("Key of the record; bytes that are not UTF-8 are replaced.")] = ""
+    error: Annotated[str, about("Kind of the error.")]
+    detail: Annotated[str, about("What was expected, and what was received.")]
+    rejected_at: Annotated[Time, about("Time of the rejection by the service's clock, UTC.")]
+    value_base64: Annotated[str, about("Value of the record, truncated to 64 KiB.")] = ""
+    headers: Annotated[dict[str, str], about("Headers of the record.")] = {}

@@ -1,4 +1,4 @@
-"""What the actuator did with each change of a plan, and why."""
+"""The audit of a plan: what the actuator did with each change, and why."""
 
 from typing import Annotated, Literal
 
@@ -8,23 +8,36 @@ Outcome = Literal["applied", "held", "superseded"]
 
 
 class ScaleApplied(TickEvent, frozen=True, kw_only=True):
-    """A place per app whose numbers were to change; a tick without changes has none, and closes."""
+    """Parallel columns with one entry per app to change; a tick without changes has no entries."""
 
-    domain: Annotated[Name, about("that the apps belong to")]
+    domain: Annotated[Name, about("Domain of the apps.")]
     part: Part = Part()
-    decision_id: Annotated[str, about("of the plan")]
-    epoch: Annotated[Epoch, about("of the budget that the actuator went by; -1 without one")]
-    mode: Annotated[Mode, about("that the domain was in")] = "auto"
-    apps: Annotated[list[Name], about("whose numbers were to change")]
+    decision_id: Annotated[str, about("Id of the plan's decision.")]
+    epoch: Annotated[Epoch, about("Epoch of the budget the actuator used; -1 without a budget.")]
+    mode: Annotated[Mode, about("Mode of the domain.")] = "auto"
+    apps: Annotated[list[Name], about("Apps that the plan or an override was to change.")]
     outcomes: Annotated[
-        list[Outcome], about("superseded: a newer plan came before this one was carried out")
+        list[Outcome],
+        about("`superseded` means that a newer plan arrived before this one was applied."),
     ]
-    reasons: Annotated[list[str], about("of the plan where applied, of the hold where held")]
-    replicas: Annotated[list[Count], about("asked of the cluster; what it was, where held")]
-    cpu_request: Annotated[list[Millicores], about("per pod, likewise")]
-    memory_request: Annotated[list[MiB], about("per pod, likewise")]
-    replicas_before: Annotated[list[Count], about("what they were")]
-    cpu_request_before: Annotated[list[Millicores], about("what it was")] = []
-    memory_request_before: Annotated[list[MiB], about("what it was")] = []
-    breaker: Annotated[str, about("state of the breaker that it went by")] = "closed"
-    versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}
+    reasons: Annotated[
+        list[str], about("The plan's reason if applied, the reason of the hold if held.")
+    ]
+    replicas: Annotated[
+        list[Count], about("Replicas requested from the cluster; unchanged if held.")
+    ]
+    cpu_request: Annotated[
+        list[Millicores], about("CPU request per pod in millicores; unchanged if held.")
+    ]
+    memory_request: Annotated[list[MiB], about("Memory request per pod in MiB; unchanged if held.")]
+    replicas_before: Annotated[list[Count], about("Replicas before the change.")]
+    cpu_request_before: Annotated[
+        list[Millicores], about("CPU request per pod before the change, in millicores.")
+    ] = []
+    memory_request_before: Annotated[
+        list[MiB], about("Memory request per pod before the change, in MiB.")
+    ] = []
+    breaker: Annotated[str, about("State of the breaker the actuator used.")] = "closed"
+    versions: Annotated[
+        dict[str, str], about("Version of each model and rule set behind the decision.")
+    ] = {}

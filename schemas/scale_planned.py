@@ -1,4 +1,4 @@
-"""What a Soldier wants for its domain in one tick."""
+"""The plan of a Soldier: what it wants for each app of its domain in one tick."""
 
 from typing import Annotated
 
@@ -20,39 +20,53 @@ from schemas.fields import (
 
 
 class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """What a domain reports to the Commander: sums over its apps, and nothing of single ones."""
+    """Sums over the apps of a domain: all that the Commander gets to know about the domain."""
 
-    apps: Annotated[Count, about("of the domain")]
-    work: Annotated[Cores, about("for the work that is there, fully used")]
-    essential: Annotated[Cores, about("for it at the highest bearable utilisation")]
-    kept: Annotated[Cores, about("the same, and what pods on nodes are sized for")]
-    wanted: Annotated[Cores, about("what the Soldier would hold, if there were no limits")]
-    held: Annotated[Cores, about("requests of bound and pending pods")]
-    held_memory: Annotated[GiB, about("of the same")]
-    pending: Annotated[Cores, about("of the pending ones")]
-    distress: Annotated[Cores, about("missing for the essential work of single apps")]
-    rps: Annotated[PerSecond, about("requests that arrive at all apps")]
-    at_risk: Annotated[Count, about("of the apps")]
+    apps: Annotated[Count, about("Apps that ever had a valid sample.")]
+    work: Annotated[Cores, about("Cores for the current work at 100 % utilisation.")]
+    essential: Annotated[
+        Cores, about("Cores for the current work at the highest tolerable utilisation.")
+    ]
+    kept: Annotated[
+        Cores, about("Like `essential`, but not below what running pods are sized for.")
+    ]
+    wanted: Annotated[Cores, about("Cores the Soldier would hold without any limit.")]
+    held: Annotated[Cores, about("Cores requested by bound and pending pods.")]
+    held_memory_gib: Annotated[GiB, about("Memory requested by bound and pending pods, in GiB.")]
+    pending: Annotated[Cores, about("Cores requested by pending pods.")]
+    distress: Annotated[Cores, about("Cores that single apps lack for their essential work.")]
+    rps: Annotated[PerSecond, about("Requests per second that arrive at all apps.")]
+    at_risk: Annotated[Count, about("Apps at risk of missing their SLO.")]
 
 
 class ScalePlanned(TickEvent, frozen=True, kw_only=True):
-    """A place per app of the domain, in the order of `apps`; holding is a decision too."""
+    """Parallel columns with one entry per app of the domain. An unchanged app is a decision too."""
 
-    domain: Annotated[Name, about("that is planned for")]
+    domain: Annotated[Name, about("Planned domain.")]
     part: Part = Part()
-    decision_id: Annotated[str, about("the same when the tick is decided again")]
-    epoch: Annotated[Epoch, about("of the budget it was planned under; -1 without one")]
-    policy: Annotated[str, about("name and version of what decided")]
-    apps: Annotated[list[Name], about("all of the domain, by `ordinal`, then name")]
-    replicas: Annotated[list[Count], about("wanted")]
-    cpu_request: Annotated[list[Millicores], about("wanted per pod")]
-    memory_request: Annotated[list[MiB], about("wanted per pod")]
-    reasons: Annotated[list[str], about("why the numbers of each app are what they are")]
-    need: Annotated[list[float], about("that the app would have without limits", "pods")] = []
-    replicas_before: Annotated[list[Count], about("what they are")] = []
-    cpu_request_before: Annotated[list[Millicores], about("what it is")] = []
-    memory_request_before: Annotated[list[MiB], about("what it is")] = []
-    changes: Annotated[Count, about("apps with a number that differs from before")] = 0
-    sums: Annotated[Sums | None, about("of the whole domain; with the first part")] = None
-    overruns: Annotated[Count, about("increases beyond the budget since the start: none")] = 0
-    versions: Annotated[dict[str, str], about("of every model and rule behind it")] = {}
+    decision_id: Annotated[
+        str, about("Id of the decision; deciding the same tick again yields the same id.")
+    ]
+    epoch: Annotated[Epoch, about("Epoch of the budget behind the plan; -1 without a budget.")]
+    policy: Annotated[str, about("Name and version of the policy that decided.")]
+    apps: Annotated[list[Name], about("All apps of the domain, by `ordinal`, then name.")]
+    replicas: Annotated[list[Count], about("Planned number of replicas.")]
+    cpu_request: Annotated[list[Millicores], about("Planned CPU request per pod in millicores.")]
+    memory_request: Annotated[list[MiB], about("Planned memory request per pod in MiB.")]
+    reasons: Annotated[list[str], about("Reason code for each app.")]
+    need: Annotated[list[float], about("Pods each app would have without any limit.", "pods")] = []
+    replicas_before: Annotated[list[Count], about("Observed number of replicas.")] = []
+    cpu_request_before: Annotated[
+        list[Millicores], about("Observed CPU request per pod in millicores.")
+    ] = []
+    memory_request_before: Annotated[
+        list[MiB], about("Observed memory request per pod in MiB.")
+    ] = []
+    changes: Annotated[Count, about("Number of apps that the plan changes.")] = 0
+    sums: Annotated[Sums | None, about("Sums over the domain; only in the first part.")] = None
+    overruns: Annotated[
+        Count, about("Increases beyond the budget since the Soldier started; expected to be 0.")
+    ] = 0
+    versions: Annotated[
+        dict[str, str], about("Version of each model and rule set behind the decision.")
+    ] = {}

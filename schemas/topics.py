@@ -1,7 +1,7 @@
-"""The map to read first: every topic, in the order in which data flows.
+"""Every topic, in the order in which data flows. Read this module first.
 
 A topic's name, its event's class and that class's file share one stem. Everything measured or
-decided about a domain is keyed by the domain, so one consumer sees all of it, in order.
+decided about a domain is keyed by the domain, so one consumer reads all of it, in order.
 """
 
 from typing import Final, Literal
@@ -29,27 +29,27 @@ from schemas.transition_recorded import TransitionRecorded
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 DOMAIN_PARTITIONS: Final = 8
-"""Enough for eight processes of a service; the order of a domain is kept within its partition."""
+"""Up to eight processes of a service; a domain stays in one partition, so its order is kept."""
 
 Cleanup = Literal["delete", "compact"]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic and who may do what with it."""
+    """One topic, and which services may write and read it."""
 
     name: str
     event: type[Event]
     key: str
-    """Field of the event that is the record's key; empty where there is none."""
+    """Field of the event that is the record's key; empty if records have no key."""
     about: str
     producers: tuple[str, ...]
-    """Services that may write."""
+    """Services that may write; ACLs are made from this."""
     consumers: tuple[str, ...]
-    """Services that may read, as brokers are told: those of ModelPromoted do not read it yet."""
+    """Services that may read; ACLs are made from this. Those of ModelPromoted don't read it yet."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS
-    """Of a topic that is not compacted."""
+    """Unused if the topic is compacted."""
 
 
 ANY: Final = "*"
@@ -60,7 +60,7 @@ TOPICS: Final = (
         name="hirl.app-declared.v1",
         event=AppDeclared,
         key="app",
-        about="the inventory",
+        about="The inventory: declared apps.",
         producers=("collector", "operator"),
         consumers=("aggregator", "forecaster", "soldier", "actuator"),
         partitions=1,
@@ -70,7 +70,7 @@ TOPICS: Final = (
         name="hirl.event-scheduled.v1",
         event=EventScheduled,
         key="name",
-        about="the calendar: what was announced",
+        about="The calendar: announced campaigns and batches.",
         producers=("collector", "operator"),
         consumers=("forecaster",),
         partitions=1,
@@ -80,7 +80,7 @@ TOPICS: Final = (
         name="hirl.demand-backfilled.v1",
         event=DemandBackfilled,
         key="domain",
-        about="traffic before the first tick, for forecasters",
+        about="Traffic before the first tick, for forecasters.",
         producers=("collector",),
         consumers=("forecaster",),
         partitions=1,
@@ -90,7 +90,7 @@ TOPICS: Final = (
         name="hirl.metrics-sampled.v1",
         event=MetricsSampled,
         key="domain",
-        about="samples as they were measured",
+        about="Raw samples of apps or pods.",
         producers=("collector", "agent"),
         consumers=("aggregator",),
         retention_ms=6 * HOUR_MS,
@@ -99,7 +99,7 @@ TOPICS: Final = (
         name="hirl.pool-observed.v1",
         event=PoolObserved,
         key="pool",
-        about="node pools as they are",
+        about="Nodes, free capacity and cost of each pool.",
         producers=("collector",),
         consumers=("aggregator", "commander"),
         partitions=1,
@@ -109,7 +109,7 @@ TOPICS: Final = (
         name="hirl.domain-observed.v1",
         event=DomainObserved,
         key="domain",
-        about="the frame of a domain: all that is seen of it in a tick",
+        about="The frame of a domain: everything observed of it in a tick.",
         producers=("aggregator",),
         consumers=("forecaster", "soldier", "actuator", "breaker"),
     ),
@@ -117,7 +117,7 @@ TOPICS: Final = (
         name="hirl.demand-forecast.v1",
         event=DemandForecast,
         key="domain",
-        about="what traffic will be",
+        about="Traffic forecasts.",
         producers=("forecaster",),
         consumers=("commander",),
     ),
@@ -125,7 +125,7 @@ TOPICS: Final = (
         name="hirl.budget-granted.v1",
         event=BudgetGranted,
         key="domain",
-        about="capacity per domain: the contract other systems subscribe to",
+        about="Capacity per domain: the contract other systems subscribe to.",
         producers=("commander",),
         consumers=("soldier", "actuator"),
         cleanup="compact",
@@ -134,7 +134,7 @@ TOPICS: Final = (
         name="hirl.capacity-requested.v1",
         event=CapacityRequested,
         key="pool",
-        about="one coordinated request for nodes per pool",
+        about="One coordinated node request per pool.",
         producers=("commander",),
         consumers=("provisioner",),
         partitions=1,
@@ -143,7 +143,7 @@ TOPICS: Final = (
         name="hirl.scale-planned.v1",
         event=ScalePlanned,
         key="domain",
-        about="what a Soldier wants in a tick, and what its domain reports to the Commander",
+        about="The plan of a Soldier for a tick, and the sums it reports to the Commander.",
         producers=("soldier",),
         consumers=("commander", "actuator"),
     ),
@@ -151,7 +151,7 @@ TOPICS: Final = (
         name="hirl.scale-applied.v1",
         event=ScaleApplied,
         key="domain",
-        about="audit: each change applied, held or superseded, with its reason",
+        about="The audit: each change applied, held or superseded, with its reason.",
         producers=("actuator",),
         consumers=("breaker",),
         retention_ms=30 * DAY_MS,
@@ -160,7 +160,7 @@ TOPICS: Final = (
         name="hirl.breaker-changed.v1",
         event=BreakerChanged,
         key="scope",
-        about="whether changes may be applied, with a heartbeat",
+        about="Whether changes may be applied, with a heartbeat.",
         producers=("breaker",),
         consumers=("actuator",),
         partitions=1,
@@ -170,7 +170,7 @@ TOPICS: Final = (
         name="hirl.override-issued.v1",
         event=OverrideIssued,
         key="scope",
-        about="what operators ordered",
+        about="Orders of operators.",
         producers=("operator",),
         consumers=("actuator",),
         partitions=1,
@@ -180,7 +180,7 @@ TOPICS: Final = (
         name="hirl.model-promoted.v1",
         event=ModelPromoted,
         key="model",
-        about="models that services are to run",
+        about="Model versions that services switch to.",
         producers=("registry",),
         consumers=("forecaster", "commander", "soldier"),
         partitions=1,
@@ -190,7 +190,7 @@ TOPICS: Final = (
         name="hirl.transition-recorded.v1",
         event=TransitionRecorded,
         key="agent",
-        about="steps of the agents, for retraining",
+        about="Transitions of the agents, for retraining.",
         producers=("commander", "soldier"),
         consumers=("trainer",),
         retention_ms=7 * DAY_MS,
@@ -199,7 +199,7 @@ TOPICS: Final = (
         name="hirl.rejected.v1",
         event=Rejected,
         key="",
-        about="dead letters",
+        about="Dead letters.",
         producers=(ANY,),
         consumers=("operator",),
         partitions=1,
@@ -212,16 +212,16 @@ _BY_EVENT: Final = {topic.event: topic for topic in TOPICS}
 
 
 def topic_of(event: Event | type[Event]) -> Topic:
-    """Where an event belongs."""
+    """The topic of an event."""
     return _BY_EVENT[event if isinstance(event, type) else type(event)]
 
 
 def key_of(event: Event) -> str:
-    """The record's key: what keeps events of one thing in order."""
+    """The record's key, which keeps the events of one domain, app or pool in order."""
     field = topic_of(event).key
     return str(getattr(event, field)) if field else ""
 
 
 def state_topic(service: str) -> str:
-    """The compacted topic in which a service keeps what it remembers, by domain or `cluster`."""
+    """The compacted topic of a service's saved state, keyed by domain or `cluster`."""
     return f"hirl.state-{service}.v1"

@@ -1,4 +1,4 @@
-"""One step of an agent, for retraining: what it saw, did, got, and saw next."""
+"""One step of an agent for retraining: state, action, reward and next state."""
 
 from typing import Annotated, Literal
 
@@ -6,13 +6,13 @@ from schemas.fields import Name, Tick, TickEvent, about
 
 
 class TransitionRecorded(TickEvent, frozen=True, kw_only=True):
-    """Names are in the schema of the agent, so that old records can be read by new trainers."""
+    """A transition. States and actions are named, so that new trainers can read old records."""
 
-    agent: Annotated[Name, about("`commander`, or `soldier/` and its domain")]
-    kind: Annotated[Literal["commander", "soldier"], about("whose schema the names follow")]
-    next_tick: Annotated[Tick, about("at which the next state was seen")]
-    state: Annotated[dict[str, float], about("what the agent saw, by feature")]
-    action: Annotated[dict[str, float], about("what it did")]
-    reward: Annotated[float, about("minus what the step cost", "objective J")]
-    next_state: Annotated[dict[str, float], about("what it saw next")]
-    policy: Annotated[str, about("name and version of what decided")] = ""
+    agent: Annotated[Name, about("`commander`, or `soldier/` and its domain.")]
+    kind: Annotated[Literal["commander", "soldier"], about("Kind of the agent.")]
+    next_tick: Annotated[Tick, about("Tick of `next_state`.")]
+    state: Annotated[dict[str, float], about("State the agent decided on, by feature name.")]
+    action: Annotated[dict[str, float], about("Action of the agent, by name.")]
+    reward: Annotated[float, about("Negative cost of the step.", "objective J")]
+    next_state: Annotated[dict[str, float], about("State after the step, by feature name.")]
+    policy: Annotated[str, about("Name and version of the policy that decided.")] = ""

@@ -172,9 +172,9 @@ def granted(domain: str, tick: int) -> BudgetGranted:
         epoch=tick,
         valid_until_tick=tick + 6,
         share=0.5,
-        reserve=0.5,
+        reserve_share=0.5,
         cores=1.0,
-        memory=1.0,
+        memory_gib=1.0,
     )
 
 

@@ -79,10 +79,10 @@ def pools(tick: int) -> list[Event]:
             time=time_of(tick),
             pool=name,
             ready=100,
-            coming=0,
+            booting=0,
             quota=200,
-            free_cpu=500.0,
-            free_memory=2000.0,
+            free_cores=500.0,
+            free_memory_gib=2000.0,
         )
         for name in CLUSTER.pool_names
     ]
@@ -97,10 +97,10 @@ def granted(tick: int, cores: float = 1000.0, **changes: Any) -> BudgetGranted:
         epoch=tick // 6,
         valid_until_tick=tick + 18,
         share=0.2,
-        reserve=0.05,
+        reserve_share=0.05,
         cores=cores,
-        memory=4 * cores,
-        floor=30.0,
+        memory_gib=4 * cores,
+        floor_cores=30.0,
     )
     return msgspec.structs.replace(plain, **changes)
 

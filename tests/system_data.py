@@ -19,7 +19,16 @@ from services.simcluster import events
 SCENARIO = "flash-sale-20-min-early"
 CONTROLLER = "heuristic:calendar"
 _PLAN = ("replicas", "cpu", "memory")
-_BUDGET = ("share", "cores", "memory", "overdraft", "floor", "urgency", "headroom")
+_BUDGET = {
+    "share": "share",
+    "cores": "cores",
+    "memory_gib": "memory",
+    "overdraft_cores": "overdraft",
+    "floor_cores": "floor",
+    "urgency": "urgency",
+    "headroom": "headroom",
+}
+"""Fields of the event that differ by domain, and those of the budget."""
 
 Values = dict[str, Any]
 
@@ -72,15 +81,15 @@ def decided_by_events(found: list[Event]) -> dict[int, dict[str, Values]]:
                     "reasons": event.reasons,
                 }
             case BudgetGranted():
-                fields = (*_BUDGET, "epoch", "reserve", "growth", "release", "valid_until_tick")
-                own: Values = {name: getattr(event, name) for name in fields}
+                once = ("epoch", "reserve_share", "growth", "release_cores", "valid_until_tick")
+                own: Values = {name: getattr(event, name) for name in (*_BUDGET, *once)}
                 own["pool_cores"] = event.pool_cores
                 ticks.setdefault(event.tick, {})[f"budget/{event.domain}"] = own
             case CapacityRequested():
                 nodes = event.nodes
                 ticks.setdefault(event.tick, {})[f"nodes/{event.pool}"] = {
                     "nodes": [nodes.critical, nodes.essential, nodes.comfort, nodes.spare],
-                    "keep": event.keep,
+                    "min_nodes": event.min_nodes,
                 }
             case DemandForecast():
                 ticks.setdefault(event.tick, {})[f"forecast/{event.domain}"] = {
@@ -123,17 +132,17 @@ def _ordered(contest: Contest, orders: Any) -> dict[str, Values]:
     for place, domain in enumerate(cluster.domain_names):
         cores = zip(cluster.pool_names, budget.pool_cores[0, place].tolist(), strict=True)
         found[f"budget/{domain}"] = {
-            **{name: float(getattr(budget, name)[0, place]) for name in _BUDGET},
+            **{name: float(getattr(budget, of)[0, place]) for name, of in _BUDGET.items()},
             "epoch": int(budget.epoch[0]),
-            "reserve": float(budget.reserve[0]),
+            "reserve_share": float(budget.reserve[0]),
             "growth": float(orders.briefing.growth[0, place]),
-            "release": float(orders.briefing.release[0, place]),
+            "release_cores": float(orders.briefing.release[0, place]),
             "valid_until_tick": int(budget.valid_until_tick[0]),
             "pool_cores": {name: value for name, value in cores if value > 0},
         }
     for place, pool in enumerate(cluster.pool_names):
         asked, keep = orders.nodes[0, place].tolist(), int(orders.keep[0, place])
-        found[f"nodes/{pool}"] = {"nodes": asked, "keep": keep}
+        found[f"nodes/{pool}"] = {"nodes": asked, "min_nodes": keep}
     return found
 
 

@@ -22,9 +22,9 @@ def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
     own: dict[str, float] = {
         "share": granted.share,
         "cores": granted.cores,
-        "memory": granted.memory,
-        "overdraft": granted.overdraft,
-        "floor": granted.floor,
+        "memory": granted.memory_gib,
+        "overdraft": granted.overdraft_cores,
+        "floor": granted.floor_cores,
         "urgency": granted.urgency,
         "headroom": granted.headroom,
     }
@@ -34,7 +34,7 @@ def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
     return Briefing(
         budget._replace(**columns),
         _column(briefing.growth, place, granted.growth),
-        _column(briefing.release, place, granted.release),
+        _column(briefing.release, place, granted.release_cores),
     )
 
 

@@ -39,9 +39,9 @@ def pool_records(names: Sequence[str], seen: Mapping[str, PoolObserved]) -> Reco
         if pool is not None:
             records[0, place] = (
                 pool.ready,
-                pool.coming,
+                pool.booting + pool.requested,
                 pool.quota,
-                pool.free_cpu,
-                pool.free_memory,
+                pool.free_cores,
+                pool.free_memory_gib,
             )
     return records

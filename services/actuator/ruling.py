@@ -68,8 +68,8 @@ def rule(
     objections = _objections(plan, frame, roster, permissions, breaker)
     numbers = _numbers(plan, frame, objections, len(roster.pools))
     rules.step(
-        np.array([plan.tick], np.int32), status, row(frame.features["missing"]), row(frame.load),
-        briefing_of(budget, roster).budget, restraint, numbers,
+        np.array([plan.tick], np.int32), status, row(frame.features["missing"]),
+        row(frame.load_pods), briefing_of(budget, roster).budget, restraint, numbers,
     )  # fmt: skip
     reasons = [REASONS[code] for code in numbers.reason[0].tolist()]
     for place, why in objections.items():

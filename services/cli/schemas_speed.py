@@ -51,8 +51,8 @@ def frame(apps: int) -> DomainObserved:
         pods=Pods(**{name: counts() for name in Pods.__struct_fields__}),
         measured={f"measured_{number}": list(numbers()) for number in range(_MEASURED)},
         features={f"feature_{number}": numbers() for number in range(_FEATURES)},
-        load=numbers(),
-        usual=numbers(),
+        load_pods=numbers(),
+        usual_load_pods=numbers(),
     )
 
 

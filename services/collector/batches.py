@@ -16,7 +16,7 @@ from services.collector.queries import POOL_EXTRAS, POOL_FIELDS, SAMPLES
 Found = Mapping[tuple[str, str], float | None]
 """Numbers by domain and app; the domain is empty where the answer did not say it."""
 _LARGEST_COUNT: Final = 2**31 - 1
-_COUNTS: Final = ("ready", "coming", "quota", "requested")
+_COUNTS: Final = ("ready", "booting", "quota", "requested")
 
 
 class Stamp(NamedTuple):

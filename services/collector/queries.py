@@ -7,17 +7,17 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from schemas import moments
 from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED, PODS
 from schemas.event_scheduled import EventScheduled
+from schemas.fields import time_problem
 from services._kit.settings import BadSettings
 
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
 SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")
-POOL_FIELDS: Final = ("ready", "coming", "quota", "free_cpu", "free_memory")
+POOL_FIELDS: Final = ("ready", "booting", "quota", "free_cores", "free_memory_gib")
 """Without one of them nothing is said about a pool."""
-POOL_EXTRAS: Final = ("requested", "node_cpu", "node_memory", "price_per_hour", "spent")
+POOL_EXTRAS: Final = ("requested", "node_cores", "node_memory_gib", "price_per_hour", "spent")
 
 T = TypeVar("T")
 Seconds = Annotated[float, Meta(gt=0)]
@@ -75,7 +75,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         for event in self.calendar:
-            if problem := moments.misfit(event):
+            if problem := time_problem(event):
                 raise ValueError(f"calendar: {event.name}: {problem}")
 
 

@@ -33,8 +33,16 @@ from services._kit.snapshot import pack, unpack
 from services.commander.reasons import reasons_of
 from services.commander.transition import Moment, moment_of, transition
 
-_PER_DOMAIN: Final = ("share", "cores", "memory", "overdraft", "floor", "urgency", "headroom")
-"""What a budget says to one domain alone."""
+_PER_DOMAIN: Final = {
+    "share": "share",
+    "cores": "cores",
+    "memory_gib": "memory",
+    "overdraft_cores": "overdraft",
+    "floor_cores": "floor",
+    "urgency": "urgency",
+    "headroom": "headroom",
+}
+"""Fields of the event that differ by domain, and those of the budget."""
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
 
 
@@ -213,7 +221,7 @@ class CommanderHandler(Handler[CommanderState]):
         budget, domain = orders.briefing.budget, self._roster.domains[place]
         epoch = int(budget.epoch[0])
         columns: dict[str, Any] = {
-            name: float(getattr(budget, name)[0, place]) for name in _PER_DOMAIN
+            name: float(getattr(budget, of)[0, place]) for name, of in _PER_DOMAIN.items()
         }
         pools = zip(self._roster.pools, budget.pool_cores[0, place].tolist(), strict=True)
         return BudgetGranted(
@@ -223,11 +231,11 @@ class CommanderHandler(Handler[CommanderState]):
             domain=domain,
             epoch=epoch,
             valid_until_tick=int(budget.valid_until_tick[0]),
-            reserve=_share(float(budget.reserve[0])),
+            reserve_share=_share(float(budget.reserve[0])),
             pool_cores={name: cores for name, cores in pools if cores > 0},
             growth=float(orders.briefing.growth[0, place]),
-            release=float(orders.briefing.release[0, place]),
-            held=float(report.held[0, place]),
+            release_cores=float(orders.briefing.release[0, place]),
+            held_cores=float(report.held[0, place]),
             reasons=reasons_of(place, orders, report),
             versions={"policy": POLICY},
             decision_id=decision_id(domain, tick, epoch),
@@ -247,7 +255,7 @@ class CommanderHandler(Handler[CommanderState]):
             epoch=epoch,
             valid_until_tick=tick + VALID_MIN * self._every,
             nodes=NodesByUrgency(**dict(asked)),
-            keep=int(orders.keep[0, place]),
+            min_nodes=int(orders.keep[0, place]),
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )

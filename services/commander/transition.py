@@ -43,12 +43,13 @@ def moment_of(
         for name in _ACTIONS:
             done[f"{domain}.{name}"] = float(getattr(budget, name)[0, place])
     for name, pool in pools.items():
-        seen[f"pool.{name}.ready"], seen[f"pool.{name}.coming"] = pool.ready, pool.coming
+        seen[f"pool.{name}.ready"] = pool.ready
+        seen[f"pool.{name}.coming"] = pool.booting + pool.requested
     return Moment(
         tick=tick,
         state=seen,
         action=done,
-        nodes=sum(pool.ready + pool.coming for pool in pools.values()),
+        nodes=sum(pool.ready + pool.booting + pool.requested for pool in pools.values()),
         at_risk=[int(count) for count in report.at_risk[0]],
     )
 

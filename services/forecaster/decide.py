@@ -276,7 +276,7 @@ class ForecasterHandler(Handler[ForecasterState]):
             domain=self._roster.domains[place],
             model=versioned(forecast.model),
             valid_until_tick=int(forecast.valid_until_tick[0]) + course.origin,
-            horizons_min=list(HORIZONS_MIN),
+            horizons_minutes=list(HORIZONS_MIN),
             quantiles=list(QUANTILES),
             rps=forecast.domain[0, place].tolist(),
             peak_rps=forecast.domain_peak[0, place].tolist(),

@@ -49,10 +49,10 @@ class Metrics:
         if not isinstance(event, DemandForecast):
             return
         self._served.labels(event.domain, event.model, event.fallback_reason).inc()
-        self._reviews.labels(event.domain).inc(bool(event.review))
+        self._reviews.labels(event.domain).inc(bool(event.review_reason))
         if "skill" in event.calibration:
             self._skill.labels(event.domain).set(event.calibration["skill"])
-        for minutes, values in zip(event.horizons_min, event.rps, strict=True):
+        for minutes, values in zip(event.horizons_minutes, event.rps, strict=True):
             if values[MEDIAN] > 0:
                 width = (values[HIGH] - values[LOW]) / values[MEDIAN]
                 self._width.labels(event.domain, minutes).set(width)

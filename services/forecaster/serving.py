@@ -22,7 +22,7 @@ def told_of(serving: Serving, place: int) -> dict[str, Any]:
         "trained_until": serving.trained_until,
         "calibration": _calibration(serving, place),
         "fallback_reason": str(serving.reason[0, place]),
-        "review": str(serving.review[0, place]),
+        "review_reason": str(serving.review[0, place]),
     }
 
 

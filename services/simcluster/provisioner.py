@@ -55,7 +55,7 @@ class Provisioner:
             # A coordinator that has fallen silent must not keep pending pods from asking.
             if tick <= request.valid_until_tick:
                 plan.coordinated[0, place] = 1
-                plan.keep[0, place] = request.keep
+                plan.keep[0, place] = request.min_nodes
 
 
 def _by_urgency(nodes: NodesByUrgency) -> list[int]:

@@ -185,7 +185,7 @@ class SoldierHandler(Handler[SoldierState]):
         status = status_rows(frame.pods, place)
         squad = self._squad(names, status, state)
         plan = empty_plan(1, len(names), len(self._roster.pools))
-        sensed = Sensed(feature_rows(frame), row(frame.load), row(frame.usual))
+        sensed = Sensed(feature_rows(frame), row(frame.load_pods), row(frame.usual_load_pods))
         tick = np.array([frame.tick], np.int32)
         budget = binding(frame.tick, state.budgets)
         report = self._soldiers.of(frame.domain, names).step(

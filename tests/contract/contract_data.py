@@ -62,7 +62,7 @@ def _sizes(draw: st.DrawFn, event: type[Event]) -> dict[str, list[int]]:
     sizes: dict[str, dict[int, int]] = {}
     for rule in RULES.get(event, ()):
         places = draw(st.integers(0, MOST_PLACES))
-        for name, depth in _depths(rule.leader, rule.whole, rule.nested):
+        for name, depth in _depths(rule.leader, rule.required, rule.nested):
             sizes.setdefault(name, {})[depth] = places
         for name in rule.optional:
             given = draw(st.booleans())

@@ -49,7 +49,7 @@ def test_check_prints_a_line_per_breaking_change_and_exits_2(tmp_path: Path) -> 
     assert code == schemas.EXIT_BROKEN
     assert len(lines) == 2
     assert lines[0] == "hirl.budget-granted.v1: $.share: `maximum` was 100, is 1 (since 0.1.0)"
-    assert lines[1].startswith("hirl.budget-granted.v1: $.quota: the field is gone")
+    assert lines[1].startswith("hirl.budget-granted.v1: $.quota: the field was removed")
     assert len(json.loads(figures.read_text())) == 2
     assert "2 breaking changes" in str(run("release", "0.2.0", *folder)[2])
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from schemas.codec import Assembler, Malformed, decode, encode
 from schemas.fields import Event
-from schemas.parts import places_to_split, split
+from schemas.parts import most_parts, split
 from schemas.topics import BY_NAME, key_of, topic_of
 from tests.contract.contract_data import IN_PARTS, events, structured
 
@@ -27,7 +27,7 @@ def test_what_is_encoded_is_decoded_in_both_modes(event: Event) -> None:
 @SOME
 @given(events(IN_PARTS), st.data())
 def test_parts_in_any_order_and_twice_make_an_event(event: Event, data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, places_to_split(event)))
+    count = data.draw(st.integers(1, most_parts(event)))
     records = [record for part in split(event, count) for record in encode(part, "test")]
     assert len({dict(record.headers)["ce_id"] for record in records}) == len(records) == count
     arrived = data.draw(st.permutations(records))

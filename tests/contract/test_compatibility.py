@@ -42,11 +42,16 @@ def require_new(schema: Schema) -> None:
 
 
 BREAKING: list[tuple[Schema, Edit, str, str]] = [
-    (BUDGET, lambda s: s["properties"].pop("share"), "$.share", "the field is gone"),
-    (BUDGET, lambda s: s["properties"].pop("urgency"), "$.urgency", "the field is gone"),
-    (BUDGET, lambda s: rename(s, "share", "part"), "$.part", "a new field is required"),
-    (BUDGET, require_new, "$.region", "a new field is required"),
-    (BUDGET, lambda s: s["required"].append("floor"), "$.floor", "was optional, is required"),
+    (BUDGET, lambda s: s["properties"].pop("share"), "$.share", "the field was removed"),
+    (BUDGET, lambda s: s["properties"].pop("urgency"), "$.urgency", "the field was removed"),
+    (BUDGET, lambda s: rename(s, "share", "part"), "$.part", "the new field is required"),
+    (BUDGET, require_new, "$.region", "the new field is required"),
+    (
+        BUDGET,
+        lambda s: s["required"].append("floor_cores"),
+        "$.floor_cores",
+        "was optional, is required",
+    ),
     (BUDGET, lambda s: s["required"].remove("share"), "$.share", "was required, is optional"),
     (
         BUDGET,
@@ -56,10 +61,10 @@ BREAKING: list[tuple[Schema, Edit, str, str]] = [
     ),
     (BUDGET, lambda s: field(s, "share").update(maximum=0.5), "$.share", "`maximum` was 1, is 0.5"),
     (BUDGET, lambda s: field(s, "share").update(maximum=2), "$.share", "`maximum` was 1, is 2"),
-    (BUDGET, lambda s: field(s, "cores").pop("minimum"), "$.cores", "was 0, is not there"),
+    (BUDGET, lambda s: field(s, "cores").pop("minimum"), "$.cores", "was 0, is absent"),
     (BUDGET, lambda s: field(s, "domain").update(pattern="^x$"), "$.domain", "`pattern` was"),
-    (BUDGET, lambda s: field(s, "status")["enum"].append("lent"), "$.status", "`enum` was"),
-    (BUDGET, lambda s: field(s, "status")["enum"].pop(), "$.status", "`enum` was"),
+    (DECLARED, lambda s: field(s, "pause")["enum"].append("in"), "$.pause", "`enum` was"),
+    (DECLARED, lambda s: field(s, "pause")["enum"].pop(), "$.pause", "`enum` was"),
     (
         BUDGET,
         lambda s: field(s, "cores").update({"x-unit": "millicores"}),
@@ -133,7 +138,7 @@ def test_a_topic_may_come_but_not_go() -> None:
     one, two = {"a.v1": BUDGET}, {"a.v1": BUDGET, "b.v1": PLAN}
     assert list(compare_all("0.1.0", one, two)) == []
     (change,) = compare_all("0.1.0", two, one)
-    assert str(change) == "b.v1: $: the topic is gone (since 0.1.0)"
+    assert str(change) == "b.v1: $: the topic was removed (since 0.1.0)"
 
 
 def test_every_release_is_compared_not_only_the_last(tmp_path: Path) -> None:

@@ -48,7 +48,14 @@ def test_every_event_that_is_sent_fulfils_its_schema(event: Event) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"epoch": -2}, {"share": 1.1}, {"domain": ""}, {"domain": 5}, {"status": "x"}, {"tick": None}],
+    [
+        {"epoch": -2},
+        {"share": 1.1},
+        {"domain": ""},
+        {"domain": 5},
+        {"memory_gib": -1},
+        {"tick": None},
+    ],
 )
 def test_schema_and_codec_refuse_the_same(change: dict[str, Any]) -> None:
     example = json.loads((generate.FOLDER / f"examples/{BUDGET}.json").read_text()) | change
@@ -61,7 +68,7 @@ def test_units_and_columns_stand_in_the_schema() -> None:
     assert SCHEMAS[BUDGET]["properties"]["cores"]["x-unit"] == "cores"
     planned = SCHEMAS["hirl.scale-planned.v1"]["properties"]
     assert planned["cpu_request"]["items"]["x-unit"] == "millicores"
-    assert planned["cpu_request"]["x-place-per"] == "apps"
+    assert planned["cpu_request"]["x-aligned-with"] == "apps"
 
 
 # The AsyncAPI document, by hand: no validator is among our dependencies.

@@ -19,7 +19,7 @@ SUMS = Sums(
     kept=1,
     wanted=1,
     held=1,
-    held_memory=1,
+    held_memory_gib=1,
     pending=0,
     distress=0,
     rps=5,
@@ -34,7 +34,7 @@ def plan(tick: int = 7, epoch: int = 3, reason: str = "held", apps: int = 4) -> 
         domain="data",
         decision_id="d",
         epoch=epoch,
-        policy="heuristic@1",
+        policy="heuristic/1",
         apps=[f"app-{number}" for number in range(apps)],
         replicas=list(range(apps)),
         cpu_request=[100] * apps,
@@ -129,7 +129,7 @@ def test_parts_that_do_not_belong_together_are_malformed() -> None:
     with pytest.raises(Malformed, match=r"^part: expected the parts 1 to 2, got \[1\]"):
         join_parts([first])
     longer = msgspec.structs.replace(second, need=[1.0, 2.0])
-    with pytest.raises(Malformed, match=r"2 parts together: expected 4 places in `need`"):
+    with pytest.raises(Malformed, match=r"2 parts together: expected 4 entries in `need`"):
         join_parts([first, longer])
     beyond = msgspec.json.encode(msgspec.structs.replace(first, part=Part(number=3, of=2)))
     with pytest.raises(Malformed, match=r"^part: expected a number up to 2, got 3"):
@@ -143,7 +143,7 @@ def test_every_list_of_an_event_with_apps_is_a_column_or_said_once(event: type[E
     named = {
         name
         for rule in RULES[event]
-        for name in (rule.leader, *rule.whole, *rule.optional, *rule.once)
+        for name in (rule.leader, *rule.required, *rule.optional, *rule.once)
     }
     lists = {
         field.name

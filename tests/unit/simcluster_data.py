@@ -42,7 +42,7 @@ def request(
         epoch=epoch,
         valid_until_tick=until,
         nodes=NodesByUrgency(critical=critical),
-        keep=keep,
+        min_nodes=keep,
     )
 
 

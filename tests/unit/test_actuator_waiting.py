@@ -118,8 +118,8 @@ def test_all_frames_that_may_wait_of_a_large_domain_fit_into_a_record() -> None:
             pods=Pods(**dict.fromkeys(Pods.__struct_fields__, zeros)),
             measured={name: noise() for name in frame.measured},
             features={name: noise() for name in frame.features},
-            load=noise(),
-            usual=noise(),
+            load_pods=noise(),
+            usual_load_pods=noise(),
         )
         state = handler.handle(large, state, clock).state
     assert len(zlib.compress(pack({"frames": [large] * 6}), level=1)) > LARGEST_STATE_BYTES

@@ -77,7 +77,7 @@ def test_what_did_not_arrive_is_missing_and_never_zero(bus: MemoryBus) -> None:
     assert frame.measured["rps"][0] is None
     # The last valid sample goes on, and so does the load that was read off it.
     assert frame.features["rps"][0] == pytest.approx(100, rel=0.01)
-    assert frame.load[0] > 0
+    assert frame.load_pods[0] > 0
 
 
 def test_zeros_of_an_exporter_on_error_are_missing(bus: MemoryBus) -> None:
@@ -124,7 +124,7 @@ def test_an_app_that_comes_later_joins_the_next_frame(bus: MemoryBus) -> None:
     after = frames(bus)[-1]
     assert after.apps == ["payments-0000", *APPS]
     assert after.features["sample_age"] == [0.0] * 4
-    assert np.allclose(after.load[1:], before.load, rtol=0.3)
+    assert np.allclose(after.load_pods[1:], before.load_pods, rtol=0.3)
 
 
 def test_a_restart_remembers_the_demand(bus: MemoryBus) -> None:
@@ -136,7 +136,7 @@ def test_a_restart_remembers_the_demand(bus: MemoryBus) -> None:
     bus.publish(sampled(5, rps=[None] * 3))
     frame = frames(bus)[-1]
     assert frame.tick == 5
-    assert all(load > 5 for load in frame.load)
+    assert all(load > 5 for load in frame.load_pods)
 
 
 def test_a_domain_that_nobody_knows_is_a_dead_letter(bus: MemoryBus) -> None:

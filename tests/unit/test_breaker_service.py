@@ -42,8 +42,8 @@ def frame(tick: int, errors: float | None = 0.0, replicas: int = 4, **other: Any
     }
     return DomainObserved(
         tick=tick, time=TIME, trace_id=f"t-{tick}", domain=DOMAIN, apps=APPS, pods=Pods(**pods),
-        features={"headroom": [0.5] * count}, load=[1.0] * count, usual=[1.0] * count,
-        **(fields | other),
+        features={"headroom": [0.5] * count}, load_pods=[1.0] * count,
+        usual_load_pods=[1.0] * count, **(fields | other),
     )  # fmt: skip
 
 
@@ -332,7 +332,13 @@ def test_a_faster_world_is_silent_sooner_and_one_in_lock_step_never() -> None:
 def test_a_frame_of_a_domain_without_apps_is_no_reason_to_fail() -> None:
     none: dict[str, Any] = {name: [] for name in Pods.__struct_fields__}
     empty = msgspec.structs.replace(
-        frame(0), apps=[], pods=Pods(**none), measured={}, features={}, load=[], usual=[]
+        frame(0),
+        apps=[],
+        pods=Pods(**none),
+        measured={},
+        features={},
+        load_pods=[],
+        usual_load_pods=[],
     )
     assert states(answers(bus_of(), empty)) == ["closed"]
     assert np.isfinite(list(answers(bus_of(), empty)[0].readings.values())).all()

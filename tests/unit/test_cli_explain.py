@@ -46,7 +46,7 @@ def test_a_change_is_explained_from_the_sample_to_what_was_done() -> None:
     assert account.outcome == "applied"
     assert "36 of 36 pods ready" in section(account, "observed")
     assert "25.40 pods, usually 24.80" in section(account, "demand")
-    assert "epoch 1441" in section(account, "budget")
+    assert "epoch 1440" in section(account, "budget")
     assert "38.60 pods" in section(account, "need")
     assert "36 -> 39 replicas" in section(account, "planned")
     assert "applied: 36 -> 39 replicas" in section(account, "done")

@@ -38,7 +38,13 @@ def way(domain: str, tick: int, *times: float) -> list[Stamp]:
     events: list[TickEvent] = [
         MetricsSampled(**own, apps=[]),
         DomainObserved(
-            **own, apps=[], pods=EMPTY_PODS, measured={}, features={}, load=[], usual=[]
+            **own,
+            apps=[],
+            pods=EMPTY_PODS,
+            measured={},
+            features={},
+            load_pods=[],
+            usual_load_pods=[],
         ),
         ScalePlanned(**own, **decided, **numbers, policy="p"),
         ScaleApplied(**own, **decided, **numbers, outcomes=[], replicas_before=[]),

@@ -109,7 +109,7 @@ def test_a_terminal_gets_a_repainted_view() -> None:
 
 def test_a_line_of_changes_tells_the_largest_step() -> None:
     assert change_line(example(ScaleApplied)) == (
-        "08:00:00 payments: 1 applied; payments/card-authorise 36 -> 39 (need above the dead band)"
+        "08:00:00 payments: 1 applied; payments/card-authorise 36 -> 39 (scale-out)"
     )
 
 

@@ -71,8 +71,8 @@ def frame(tick: int) -> DomainObserved:
         pods=Pods(**dict.fromkeys(Pods.__struct_fields__, zeros)),
         measured={},
         features={},
-        load=[0.123456789] * MANY,
-        usual=[0.123456789] * MANY,
+        load_pods=[0.123456789] * MANY,
+        usual_load_pods=[0.123456789] * MANY,
     )
 
 

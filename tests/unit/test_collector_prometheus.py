@@ -203,13 +203,13 @@ def test_without_an_inventory_apps_are_found_once_and_nothing_is_changed_about_t
 
 
 def test_a_pool_is_told_of_when_all_of_it_is_known() -> None:
-    names = ("ready", "coming", "quota", "free_cpu", "free_memory")
+    names = ("ready", "booting", "quota", "free_cores", "free_memory_gib")
     queries = Queries(queries={}, pools={name: name for name in names})
     answers = {name: [series("3", pool="a"), series("3", pool="b")] for name in names}
     answers["quota"] = [series("9", pool="a")]
     observed = FakePrometheus(**answers).use(once, queries)
     (pool,) = [event for event in observed.events if isinstance(event, PoolObserved)]
-    assert (pool.pool, pool.ready, pool.quota, pool.free_cpu) == ("a", 3, 9, 3.0)
+    assert (pool.pool, pool.ready, pool.quota, pool.free_cores) == ("a", 3, 9, 3.0)
 
 
 def test_the_past_is_what_was_kept_and_null_before() -> None:

@@ -33,7 +33,7 @@ def planned(domain: str, tick: int, held: float = 100.0, distress: float = 0.0) 
         kept=0.8 * held + distress,
         wanted=held + distress,
         held=held,
-        held_memory=4 * held,
+        held_memory_gib=4 * held,
         pending=0.0,
         distress=distress,
         rps=1000.0,
@@ -63,7 +63,7 @@ def forecast(domain: str, tick: int, growth: float = 1.0) -> DemandForecast:
         domain=domain,
         model="test/1",
         valid_until_tick=tick + 30,
-        horizons_min=[5, 15, 30],
+        horizons_minutes=[5, 15, 30],
         quantiles=[0.1, 0.5, 0.9],
         rps=[[rps] * 3] * 3,
         peak_rps=[rps] * 3,
@@ -85,7 +85,7 @@ def test_shares_and_reserve_sum_to_one(bus: MemoryBus) -> None:
     publish_minute(bus, 6)
     found = budgets(bus)
     assert [budget.domain for budget in found] == list(CLUSTER.domain_names)
-    assert sum(b.share for b in found) + found[0].reserve == pytest.approx(1.0, abs=1e-12)
+    assert sum(b.share for b in found) + found[0].reserve_share == pytest.approx(1.0, abs=1e-12)
     assert {budget.epoch for budget in found} == {1}
     assert all(budget.reasons for budget in found)
 
@@ -165,7 +165,7 @@ def test_a_domain_that_fell_silent_gets_no_new_budget_and_keeps_its_part(bus: Me
     assert max(budget.tick for budget in found if budget.domain == silent) == last - 6
     at_last = [budget for budget in found if budget.tick == last]
     assert [budget.domain for budget in at_last] == rest
-    assert sum(budget.share for budget in at_last) + at_last[0].reserve < 1.0
+    assert sum(budget.share for budget in at_last) + at_last[0].reserve_share < 1.0
 
 
 def test_epochs_go_on_after_a_restart_and_never_twice(bus: MemoryBus) -> None:

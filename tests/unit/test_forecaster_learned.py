@@ -77,7 +77,7 @@ def test_a_forecast_says_what_it_is_and_how_its_interval_was_made(network: FakeN
     play(bus, 0, 12)
     event = said(bus)[12, "payments"]
     assert (event.model, event.trained_until) == ("tft/fake", "2026-01-01T00:00:00Z")
-    assert (event.fallback_reason, event.review) == ("", "")
+    assert (event.fallback_reason, event.review_reason) == ("", "")
     assert {"width_5", "shift_30", "coverage_15"} <= event.calibration.keys()
     assert all(np.isfinite(list(event.calibration.values())))
     assert network.rows[-1] == len(DOMAINS), "one call for all domains"
@@ -247,13 +247,13 @@ def test_metrics_show_which_model_serves_and_how_well() -> None:
         domain="data",
         model="calendar/1",
         valid_until_tick=36,
-        horizons_min=[5, 15, 30],
+        horizons_minutes=[5, 15, 30],
         quantiles=[0.1, 0.5, 0.9],
         rps=[[50.0, 100.0, 150.0]] * 3,
         peak_rps=[150.0] * 3,
         calibration={"coverage_15": 0.75, "skill": -0.1},
         fallback_reason="simple-better",
-        review="look at it",
+        review_reason="look at it",
     )
     Metrics(telemetry)(event)
     shown = generate_latest(telemetry.registry).decode()

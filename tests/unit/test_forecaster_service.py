@@ -63,8 +63,8 @@ def frame(domain: str, tick: int, rps: float | None = 100.0) -> DomainObserved:
         ),
         measured=measured,
         features={},
-        load=[1.0],
-        usual=[1.0],
+        load_pods=[1.0],
+        usual_load_pods=[1.0],
     )
 
 

@@ -214,7 +214,7 @@ def test_a_tick_is_settled_when_every_domain_and_at_the_minute_every_pool_has_de
 
 def launched(cluster: SimulatedCluster) -> int:
     """Nodes that boot or wait for the cloud."""
-    return sum(pool.coming for pool in cluster.observation().pools)
+    return sum(pool.booting + pool.requested for pool in cluster.observation().pools)
 
 
 def test_nodes_are_asked_for_once_per_epoch_and_pool() -> None:

@@ -10,7 +10,6 @@ from models.cluster.observation import (
     ACTIVE,
     DOMAIN,
     MEMORY_REQUEST,
-    POOL_STATUS,
     REPLICAS,
     STATUS,
     Observation,
@@ -22,6 +21,7 @@ from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.columns import MEASURED, PODS
+from services._kit.pools import pool_records
 from services.simcluster.cluster import Observed, SimulatedCluster
 from services.simcluster.target import Change
 
@@ -61,10 +61,7 @@ def arrays_of(observed: Observed, cluster: SimulatedCluster) -> Observation:
             column = np.array(getattr(batch, name), np.float32)
             missing[0, apps] = np.isnan(column)
             measured[0, row, apps] = np.nan_to_num(column)
-    pool = np.zeros((1, world.layout.pools), POOL_STATUS)
-    for at, event in enumerate(observed.pools):
-        for field in POOL_STATUS.names or ():
-            pool[field][0, at] = getattr(event, field)
+    pool = pool_records(world.cluster.pool_names, {event.pool: event for event in observed.pools})
     return Observation(np.array([observed.tick], np.int32), measured, missing, status, pool)
 
 
@@ -93,7 +90,7 @@ def request_of(plan: Plan, pool: int, name: str, tick: int, time: str) -> Capaci
         epoch=tick // PER_MINUTE,
         valid_until_tick=tick + PER_MINUTE,
         nodes=NodesByUrgency(critical=critical, essential=essential, comfort=comfort, spare=spare),
-        keep=int(plan.keep[0, pool]),
+        min_nodes=int(plan.keep[0, pool]),
     )
 
 

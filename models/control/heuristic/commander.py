@@ -176,7 +176,7 @@ class Commander:
 
     def _heaviness(self, report: Report) -> F64:
         """[E, D] times its cores that a domain claims, where its memory takes up more of a pool."""
-        per_core = report.held_memory / np.maximum(report.held, _LEAST)
+        per_core = report.held_memory_gib / np.maximum(report.held, _LEAST)
         heavy: F64 = np.maximum(1.0, per_core / self._memory_per_core)
         return heavy
 
@@ -185,7 +185,7 @@ class Commander:
 
         Memory binds where pods are heavy for their CPU.
         """
-        per_core = report.held_memory / np.maximum(report.held, _LEAST)
+        per_core = report.held_memory_gib / np.maximum(report.held, _LEAST)
         by_memory = self._inventory.pool_memory / np.maximum(per_core, _LEAST)[..., None]
         cores: F64 = np.minimum(self._inventory.pool_cpu.astype(np.float64), by_memory)
         return cores

@@ -41,7 +41,7 @@ class Report(NamedTuple):
     """[E, D] what its Soldier would hold, if there were no limits."""
     held: F64
     """[E, D] requests of bound and pending pods."""
-    held_memory: F64
+    held_memory_gib: F64
     """[E, D] GiB of the same."""
     pending: F64
     """[E, D] of the pending ones."""

@@ -107,7 +107,7 @@ def _demand(found: Evidence) -> str:
     if found.frame is None:
         return _GONE
     place = found.frame.apps.index(found.app.app)
-    load, usual = found.frame.load[place], found.frame.usual[place]
+    load, usual = found.frame.load_pods[place], found.frame.usual_load_pods[place]
     surge = f"; a surge of {load - usual:.2f}" if load > usual * 1.1 else ""
     return f"its traffic would fill {load:.2f} pods, usually {usual:.2f}{surge}"
 

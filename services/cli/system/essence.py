@@ -67,8 +67,8 @@ def _sampled(e: MetricsSampled) -> str:
 
 def _pool(e: PoolObserved) -> str:
     return (
-        f"{e.ready:,} nodes ready, {e.coming:,} coming, quota {e.quota:,}; "
-        f"free {e.free_cpu:,.0f} cores, {e.free_memory:,.0f} GiB"
+        f"{e.ready:,} nodes ready, {e.booting:,} booting, {e.requested:,} requested, "
+        f"quota {e.quota:,}; free {e.free_cores:,.0f} cores, {e.free_memory_gib:,.0f} GiB"
     )
 
 
@@ -87,16 +87,15 @@ def _forecast(e: DemandForecast) -> str:
     middle = len(e.quantiles) // 2
     ahead = ", ".join(
         f"+{h} min {row[middle]:,.0f} ({row[0]:,.0f} to {row[-1]:,.0f})"
-        for h, row in zip(e.horizons_min, e.rps, strict=True)
+        for h, row in zip(e.horizons_minutes, e.rps, strict=True)
     )
     why = f"; fallback: {e.fallback_reason}" if e.fallback_reason else ""
     return f"rps {ahead}; {e.model}{why}"
 
 
 def _budget(e: BudgetGranted) -> str:
-    held = " (held)" if e.status == "held" else ""
     return (
-        f"epoch {e.epoch}{held}: {e.share:.1%} = {e.cores:,.0f} cores (+{e.overdraft:,.0f}), "
+        f"epoch {e.epoch}: {e.share:.1%} = {e.cores:,.0f} cores (+{e.overdraft_cores:,.0f}), "
         f"urgency {e.urgency:.2f}, headroom {e.headroom:.0%}, growth {e.growth:.2f}; "
         f"{e.reasons[0] if e.reasons else 'no reason given'}"
     )
@@ -106,7 +105,7 @@ def _nodes(e: CapacityRequested) -> str:
     n = e.nodes
     return (
         f"epoch {e.epoch}: {n.critical} critical, {n.essential} essential, {n.comfort} comfort, "
-        f"{n.spare} spare nodes; keep {e.keep}"
+        f"{n.spare} spare nodes; at least {e.min_nodes} stay"
     )
 
 

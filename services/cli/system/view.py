@@ -180,7 +180,9 @@ def _breaker(domain: Domain) -> str:
 def nodes_line(picture: Picture) -> str:
     """Nodes by pool."""
     pools = picture.pools.values()
-    return "nodes: " + ", ".join(f"{p.pool} {p.ready:,} (+{p.coming:,})" for p in pools)
+    return "nodes: " + ", ".join(
+        f"{p.pool} {p.ready:,} (+{p.booting + p.requested:,})" for p in pools
+    )
 
 
 def outcome_line(picture: Picture) -> str:

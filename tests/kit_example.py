@@ -6,6 +6,7 @@
 import asyncio
 import os
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -18,25 +19,28 @@ from schemas.budget_granted import BudgetGranted
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from services._kit.clock import Clock
-from services._kit.handler import Handler, Refused, Service, Step
+from services._kit.errors import Refused
+from services._kit.handler import Handler, Service, Step
 from services._kit.main import run
 from services._kit.settings import KitSettings
+from services._kit.state_codec import Transient
 
 TIME = "2026-01-05T00:00:00Z"
 BALLAST = Random(0).randbytes(1_100_000)
 """What cannot be packed, and is more than a record takes."""
 
 
-class ExampleState(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ExampleState:
     """Of one domain."""
 
     domain: str
     closed: int = -1
     count: int = 0
     budget: int = -1
-    waiting: tuple[int, ...] = ()
-    """Ticks of samples that have no budget yet, in order; not saved."""
-    since: float = 0.0
+    waiting: Transient[tuple[int, ...]] = ()
+    """Ticks of samples that have no budget yet, in order."""
+    since: Transient[float] = 0.0
     ballast: bytes = b""
 
 
@@ -80,11 +84,13 @@ class Example(Handler[ExampleState]):
         self._settings = settings
         self._apps: dict[str, str] = {}
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Event, clock: Clock) -> None:
+        del clock
         assert isinstance(event, AppDeclared)
         self._apps[event.app] = event.domain
 
-    def forget(self, kind: type[Event], key: str) -> None:
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
+        del clock
         assert kind is AppDeclared
         self._apps.pop(key, None)
 
@@ -96,20 +102,20 @@ class Example(Handler[ExampleState]):
             return Step(state)
         if isinstance(event, BudgetGranted):
             budget = max(state.budget, event.tick)
-            return self._close(msgspec.structs.replace(state, budget=budget), state)
+            return self._close(replace(state, budget=budget), state)
         assert isinstance(event, MetricsSampled)
         if event.source == "bad":
             raise Refused("nonsense", "expected sense")
         if event.source == "poison":
             raise ZeroDivisionError("poison")
         if event.source == "large":
-            return self._heavy(msgspec.structs.replace(state, ballast=BALLAST))
+            return self._heavy(replace(state, ballast=BALLAST))
         if event.source == "write":
             return Step(state, writes=[f"{event.domain} {event.tick}"])
         if event.tick <= state.closed or event.tick in state.waiting:
             return Step(state, settled=not state.waiting)
         ticks = tuple(sorted((*state.waiting, event.tick)))
-        return self._close(msgspec.structs.replace(state, waiting=ticks, since=clock.now()), state)
+        return self._close(replace(state, waiting=ticks, since=clock.now()), state)
 
     def written(self, result: Any, state: ExampleState, clock: Clock) -> Step[ExampleState]:
         del clock
@@ -122,22 +128,15 @@ class Example(Handler[ExampleState]):
         due = self.due(state)
         if due is None or clock.now() < due:
             return Step(state, settled=not state.waiting)
-        late = msgspec.structs.replace(state, closed=state.waiting[-1], waiting=())
+        late = replace(state, closed=state.waiting[-1], waiting=())
         return Step(late, [self._answer(late, reason="late")])
-
-    def save(self, state: ExampleState) -> bytes:
-        return msgspec.msgpack.encode(msgspec.structs.replace(state, waiting=(), since=0.0))
-
-    def load(self, key: str, data: bytes) -> ExampleState:
-        del key
-        return msgspec.msgpack.decode(data, type=ExampleState)
 
     def _close(self, state: ExampleState, before: ExampleState) -> Step[ExampleState]:
         if state == before:
             return Step(before, settled=not before.waiting)
         answers = []
         while state.waiting and state.waiting[0] <= state.budget:
-            state = msgspec.structs.replace(
+            state = replace(
                 state, closed=state.waiting[0], count=state.count + 1, waiting=state.waiting[1:]
             )
             answers.append(self._answer(state, reason="joined"))

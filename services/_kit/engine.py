@@ -16,12 +16,14 @@ from schemas.fields import Event
 from schemas.topics import BY_NAME
 from services._kit.clock import Clock
 from services._kit.consume import Arrival, Delivery, Intake
+from services._kit.errors import Refused
 from services._kit.giving_up import POISON, GivingUp
-from services._kit.handler import CLUSTER, Refused, S, Service, Step
+from services._kit.handler import CLUSTER, S, Service, Step
 from services._kit.keep import Keep
 from services._kit.logs import tracing
 from services._kit.outbox import Outbox, Outlet
 from services._kit.parcel import Parcel, parcel_of
+from services._kit.state_codec import saved_alike
 from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ class _Ready(NamedTuple, Generic[S]):
     step: Step[S]
     records: Sequence[Record]
     data: bytes | None = None
-    """Of the state; None: it is the one before."""
+    """Of the state; None where nothing that is saved has changed."""
     parcel: Parcel | None = None
     """The same as they are sent."""
 
@@ -104,7 +106,7 @@ class Engine(Generic[S]):
                 return  # the partition went elsewhere, and the record with it
             self._keep.locate(key, delivery.partition)
             self._resting.discard(key)
-            before = self._keep.get(key)
+            before = self._keep.last_saved(key)
             settled = await self._answer(arrival, key)
             self._settle(key, before, settled, deliveries)
         self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
@@ -130,9 +132,10 @@ class Engine(Generic[S]):
 
     def _learn(self, arrival: Arrival) -> None:
         if arrival.event is None:
-            self.handler.forget(BY_NAME[arrival.last.topic].event, arrival.last.key.decode())
+            kind, key = BY_NAME[arrival.last.topic].event, arrival.last.key.decode()
+            self.handler.forget(kind, key, self._clock)
         else:
-            self.handler.learn(arrival.event)
+            self.handler.learn(arrival.event, self._clock)
 
     def recall(self, key: str, data: bytes | None) -> None:
         """A record of the state topic, before `study`: of use if it counts failures to learn."""
@@ -197,16 +200,15 @@ class Engine(Generic[S]):
             self._called.discard(key)
             if key not in self._keep:
                 return False  # it was dropped, and has not begun anew
-            state = self._keep.of(key)
+            state, before = self._keep.of(key), self._keep.last_saved(key)
             try:
                 ready = await self._decide(key, WAKE, lambda: self._woken(state))
                 settled = await self._carry(key, ready)
             except _Over:
                 self._resting.add(key)
                 return True
-            self._settle(key, state, settled)
-            step = ready.step
-            return step.state is not state or bool(step.events or step.writes)
+            self._settle(key, before, settled)
+            return ready.data is not None or bool(ready.step.events or ready.step.writes)
 
     def _idle_states(self) -> dict[str, S]:
         """By key: those that can be woken."""
@@ -282,7 +284,7 @@ class Engine(Generic[S]):
     def _prepared(self, key: str, step: Step[S]) -> _Ready[S]:
         """Everything that can go wrong without a bus does so here, before anything is said."""
         records = self._outbox.encode(step.events)
-        if step.state is self._keep.get(key):
+        if saved_alike(step.state, self._keep.get(key)):
             return _Ready(step, records)
         data = self.handler.save(step.state)
         return _Ready(step, records, data, parcel_of(key, data))
@@ -293,8 +295,8 @@ class Engine(Generic[S]):
         await self._outbox.publish(step.events, records)
         if data is not None:
             await self._outlet.save(key, parcel, self._keep.partition(key))
-            self._keep.put(key, step.state, data)
             self._telemetry.state_bytes.labels(key).set(len(data))
+        self._keep.put(key, step.state, data)
         settled = step.settled
         for write in step.writes:
             settled = await self._write(key, write)
@@ -322,13 +324,13 @@ class Engine(Generic[S]):
             raise _Over from error
 
     def _settle(
-        self, key: str, before: S | None, settled: bool, deliveries: Sequence[Delivery] = ()
+        self, key: str, before: bytes | None, settled: bool, deliveries: Sequence[Delivery] = ()
     ) -> None:
         """Acknowledge what led to a settled state; keep the rest for a restart."""
         if not settled:
             self._keep.hold(key, deliveries)
-        elif self._keep.get(key) is before:
-            # Nothing came of it, so it settles nothing that was there before.
+        elif self._keep.last_saved(key) is before:
+            # Nothing was saved, so inputs that waited before are still only in memory.
             self._outlet.acknowledge(deliveries)
         else:
             self._outlet.acknowledge([*self._keep.let_go(key), *deliveries])

@@ -21,7 +21,7 @@ from models.cluster.records import Records
 from models.features.table import APP
 from schemas.columns import MEASURED
 from schemas.domain_observed import DomainObserved, Pods
-from services._kit.handler import Refused
+from services._kit.errors import Refused
 
 REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
 """How events spell why a plan's numbers are what they are."""

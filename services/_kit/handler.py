@@ -1,18 +1,26 @@
-"""What a service is, whatever bus carries it: events in, events out, and a state per key.
+"""The port every service implements: events in, events out, and one state per key.
 
-A handler does no IO and asks no clock of its own. Adapters (`memory.py`, `faust_app.py`) bring it
-events one at a time per key and carry out what it answers, in this order:
+A handler does no IO and reads no clock of its own. It keeps two kinds of data:
 
-1. `events` are published, and acknowledged by the bus;
-2. `state` is saved, and acknowledged, if it is another object than before;
-3. `writes` are carried out one after another; each result comes back through `written`, whose
-   step is treated the same way;
-4. the input is acknowledged, unless the step is not `settled`.
+- The *state* of each key is a frozen value. `handle`, `wake` and `written` never change the state
+  they are given; they return a new one. Copy arrays before kernels update them in place.
+- *Reference data* (declared apps, pools, overrides, ...) belongs to the process, not to a key.
+  Every process reads it whole, so it is never saved, and handlers may keep it in mutable members.
+  Only `learn` and `forget` change it.
+
+Adapters (`memory.py`, `faust_app.py`) deliver events one at a time per key and carry out the
+returned `Step` in this order:
+
+1. publish `events` and wait for their acknowledgement;
+2. save `state`, if anything that is saved changed, and wait for the acknowledgement;
+3. carry out `writes` one after another; each result goes to `written`, and the step that it
+   returns is treated the same way;
+4. acknowledge the input, unless the step is not `settled`.
 
 A crash in between delivers the input again. So the same event in the same state must give the
-same events (with the same ids), and one that the state says is done must change nothing. A write
-that the state says is not finished is asked for again: by the event that is delivered again or,
-where `wake` asked for it, because `due` still names a time.
+same events with the same ids, and an event that the state has already covered must change nothing.
+An unfinished write is requested again: by the redelivered event or, where `wake` requested it,
+because `due` still returns a time.
 """
 
 from abc import ABC, abstractmethod
@@ -22,131 +30,117 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVa
 
 from schemas.fields import Event
 from schemas.topics import key_of
+from services._kit import state_codec
 from services._kit.clock import Clock
 from services._kit.telemetry import Telemetry
 
 S = TypeVar("S")
 
 CLUSTER = "cluster"
-"""Key of the one state of a service that sees the whole cluster."""
+"""Key of the only state of a service that works for the whole cluster."""
 
 
 class Step(NamedTuple, Generic[S]):
-    """What a handler answers. Returning the very state it was given saves nothing."""
+    """What a handler returns. The state it was given means: nothing changed, save nothing."""
 
     state: S
     events: Sequence[Event] = ()
     writes: Sequence[Any] = ()
-    """Effects to carry out on what is no bus, e.g. HTTP writes; the executor knows them."""
+    """Effects outside the bus, such as HTTP writes, for the service's executor."""
     settled: bool = True
-    """False while the state holds what `save` leaves out, e.g. frames of a tick that is not whole:
-    such inputs are acknowledged by the next settled step of the key that changes the state, so
-    that a restart gets them again. No later offset is committed before: settle soon."""
-
-
-class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong with the service
-    """An event that can be read but makes no sense: it goes to the dead letters, nothing changes.
-
-    A handler raises it from `start`, `handle` or `learn`. Any other exception is a mistake of ours
-    and stops the service. A record that does so three times in `key`, `handle` or `learn` is
-    dead-lettered too. What goes wrong in `start`, `load`, `due`, `wake` or `written`, or with what
-    is to be saved or published, is the key's: from the third time on it does without its state.
-    """
-
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(f"{kind}: {detail}")
-        self.kind = kind
-        self.detail = detail
+    """False while transient fields hold input that a restart would lose, such as frames of an
+    incomplete tick. Such inputs are acknowledged by the key's next settled step that saves, so a
+    restart gets them again. No later offset is committed before that: settle soon."""
 
 
 class Handler(ABC, Generic[S]):
-    """A service. `S` is its state, best an immutable value.
+    """A service. `S`, its state, is a frozen dataclass; see `state_codec.py` for what it may hold.
 
-    One that is changed in place must not be left half changed by `Refused`, and must be returned
-    as another object whenever it is to be saved. After any other exception nobody sees it again.
+    `errors.Refused` dead-letters an event. Any other exception is a bug and stops the service:
+    `failures.py` says what happens when it occurs again and again.
     """
 
     name: ClassVar[str]
-    """Of the service, as `schemas/topics.py` writes it."""
+    """Service name as in `schemas/topics.py`."""
     inputs: ClassVar[tuple[type[Event], ...]] = ()
-    """Consumed in the service's group, in order per key."""
+    """Topics consumed in the service's group, in order per key."""
     reference: ClassVar[tuple[type[Event], ...]] = ()
-    """Small topics, read whole by every process before it handles anything, then followed."""
+    """Small topics that every process reads whole before it handles anything, then follows."""
     scope: ClassVar[Literal["domain", "cluster"]] = "domain"
-    """Of a state. By domain, processes share the domains; with one state for the cluster, one
-    process has all the work and the others stand by. A cluster's state exists from the start."""
+    """What a state is for. Per domain: processes share the domains. For the cluster: one process
+    works and the others stand by; its only state exists from the start."""
 
     def key(self, event: Event) -> str:
-        """Of the state to which an event belongs."""
+        """Key of the state that handles the event."""
         return CLUSTER if self.scope == "cluster" else key_of(event)
 
-    def learn(self, event: Event) -> None:
-        """Take in reference data. Every state is woken afterwards, as it may have waited for it."""
+    def learn(self, event: Event, clock: Clock) -> None:
+        """Take in reference data. All states are woken afterwards: they may have waited for it."""
 
-    def forget(self, kind: type[Event], key: str) -> None:
-        """Reference data was removed: a tombstone."""
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
+        """Remove reference data after a tombstone."""
 
     def prepare(self) -> None:
-        """Do what takes long and needs no input, before the service says that it is ready."""
+        """Do slow work that needs no input, such as compiling, before the service is ready."""
 
     @abstractmethod
     def start(self, key: str) -> S:
-        """State of a key of which nothing is known."""
+        """State of a new key. The axes of apps of its arrays are empty."""
 
     @abstractmethod
     def handle(self, event: Event, state: S, clock: Clock) -> Step[S]:
-        """Answer one event."""
+        """React to one event."""
 
     def written(self, result: Any, state: S, clock: Clock) -> Step[S]:
-        """Answer the result of a write."""
-        raise NotImplementedError(f"{self.name} asks for writes and does not take their results")
+        """React to the result of a write."""
+        raise NotImplementedError(f"{self.name} requests writes but does not handle their results")
 
-    def due(self, state: S) -> float | None:  # noqa: ARG002  for those who wait
-        """When `wake` is to be called, by `Clock.now`; None: nothing is waited for."""
+    def due(self, state: S) -> float | None:  # noqa: ARG002  for handlers that wait
+        """When to call `wake`, by `Clock.now`; None while nothing is waited for."""
         return None
 
     def wake(self, state: S, clock: Clock) -> Step[S]:  # noqa: ARG002  as above
-        """Do what time or new reference data allow. It may come at any time: look at the clock."""
+        """Do what time or new reference data allow. Called at any time: check the clock."""
         return Step(state)
 
-    @abstractmethod
     def save(self, state: S) -> bytes:
-        """State as bytes; equal states give equal bytes."""
+        """State as bytes, without its transient fields."""
+        return state_codec.encode(state)
 
-    @abstractmethod
     def load(self, key: str, data: bytes) -> S:
-        """What `save` wrote; reference data is there already.
+        """The reverse of `save`. Raises Refused on a wrong form: then the key starts anew."""
+        return self.accept(key, state_codec.decode(type(self.start(key)), data))
 
-        A form that is no longer understood raises `Refused`, or what looking for a name or a type
-        raises that is not there: then the key starts anew.
-        """
+    def accept(self, key: str, state: S) -> S:
+        """Check a loaded state against the present configuration; override to adapt it."""
+        state_codec.check_form(state, self.start(key))
+        return state
 
 
 class Executor(Protocol):
-    """Carries out the writes of a handler. It retries what may be retried, then answers."""
+    """Carries out the writes of a handler, with the retries that make sense."""
 
     async def carry_out(self, write: Any) -> Any:
-        """Result of one write; a failed one is a result too. An exception stops the service."""
+        """Result of one write; a failed write is a result too. An exception stops the service."""
 
 
-def _look_away(telemetry: Telemetry) -> Callable[[Event], None]:  # noqa: ARG001
-    """Observe nothing."""
+def _observe_nothing(telemetry: Telemetry) -> Callable[[Event], None]:  # noqa: ARG001
     return lambda event: None  # noqa: ARG005
 
 
-async def _nothing() -> None:
-    """Close nothing."""
+async def _close_nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True)
 class Service(Generic[S]):
-    """A handler with what surrounds it; made once per process, by one function."""
+    """A handler and what its process needs besides; built once per process."""
 
     handler: Handler[S]
     executor: Executor | None = None
-    """Where the handler asks for writes."""
-    observe: Callable[[Telemetry], Callable[[Event], None]] = _look_away
-    """Metrics of the service's own: makes them in the registry of the telemetry, and gives what is
-    to see each published event. A class with `__init__(telemetry)` and `__call__(event)` fits."""
-    close: Callable[[], Awaitable[None]] = _nothing
+    """Required where the handler requests writes."""
+    observe: Callable[[Telemetry], Callable[[Event], None]] = _observe_nothing
+    """Creates the service's own metrics in the telemetry's registry and returns a callback for
+    each published event. A class with `__init__(telemetry)` and `__call__(event)` fits."""
+    close: Callable[[], Awaitable[None]] = _close_nothing
     """Awaited once, at the end of the process."""

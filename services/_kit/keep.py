@@ -8,7 +8,8 @@ from typing import Final, Generic
 import msgspec
 
 from services._kit.consume import Delivery
-from services._kit.handler import Handler, Refused, S
+from services._kit.errors import Refused
+from services._kit.handler import Handler, S
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +77,15 @@ class Keep(Generic[S]):
                 self._handler.name, key, error, exc_info=surprise,
             )  # fmt: skip
 
-    def put(self, key: str, state: S, data: bytes) -> None:
-        """A newer state, which was saved as these bytes."""
-        self._states[key], self._saved[key] = state, data
+    def put(self, key: str, state: S, data: bytes | None) -> None:
+        """A newer state, and its bytes if it was saved."""
+        self._states[key] = state
+        if data is not None:
+            self._saved[key] = data
+
+    def last_saved(self, key: str) -> bytes | None:
+        """What a restart would find."""
+        return self._saved.get(key)
 
     def resume(self, key: str) -> None:
         """Let go of a state, and go on from what was saved last or, without it, from the start."""

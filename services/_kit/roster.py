@@ -8,7 +8,7 @@ import numpy as np
 from models.cluster.description import Cluster
 from models.cluster.inventory import REQUEST_TYPES, Inventory, declare_cluster
 from schemas.app_declared import AppDeclared
-from services._kit.handler import Refused
+from services._kit.errors import Refused
 
 _GONE_KEPT: Final = 10_000
 """Apps that are gone and still known. A frame names them until its domain's next tick closes, so

@@ -1,6 +1,5 @@
 """The process: the handler and its target, with what the settings say."""
 
-from services._kit.clock import SystemClock
 from services._kit.cluster_file import cluster_of
 from services._kit.handler import Service
 from services._kit.settings import KitSettings
@@ -16,7 +15,6 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
     handler = ActuatorHandler(
         cluster_of(own.cluster),
         own.modes,
-        SystemClock(),
         kit.patience_seconds,
         stale,
         own.breaker_stale_ticks,

@@ -4,12 +4,13 @@ A plan waits for the frame of its tick and the budget it was made under. Then it
 (`ruling.py`) and the target is asked for what is left. What is asked is remembered first, so that
 a restart asks again, and the target, which knows the decision, changes nothing twice.
 
-Frames may be ahead of plans: they are kept until their plan comes, in memory as long as nothing
-else is saved, for nearly always the plan comes next.
+Frames may be ahead of plans: they wait for their plan, in memory until something else is saved,
+because nearly always the plan comes next.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ from services._kit.clock import Clock
 from services._kit.frames import abridged
 from services._kit.handler import Handler, Step
 from services._kit.roster import PerDomain, Roster
-from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
+from services._kit.state_codec import Transient, copied, refit
 from services.actuator.permission import STALE_TICKS, Modes, Permissions
 from services.actuator.ruling import COLUMNS, Grounds, Ruling, applied_of, hold_all, rule
 from services.actuator.target import Change, Write, Written
@@ -41,7 +42,6 @@ _RULED_BY: Final = ("missing",)
 """Features that the rules look at."""
 _FRAMES: Final = 6
 """So far may plans be behind; what they were made from a minute ago is not to be acted on."""
-_WHOLE: Final = frozenset({"decreased"})
 _OUTCOMES: Final[dict[str, Outcome]] = {
     "applied": "applied",
     "repeat": "applied",
@@ -58,23 +58,33 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     applied: ScaleApplied
 
 
-@dataclass
+@dataclass(frozen=True)
 class ActuatorState:
     """Of one domain."""
 
     domain: str
+    restraint: Restraint
     closed: int = -1
     """The last tick of which the target was asked."""
     names: tuple[str, ...] = ()
-    restraint: Restraint | None = None
     budgets: Budgets = ()
     plan: ScalePlanned | None = None
     """That waits for its frame or its budget."""
-    frames: dict[int, DomainObserved] = field(default_factory=dict)
-    """By tick: those that are not closed."""
-    since: float | None = None
+    saved_frames: tuple[DomainObserved, ...] = ()
+    new_frames: Transient[tuple[DomainObserved, ...]] = ()
+    """Frames that are not saved yet; delivered again after a restart."""
+    since: Transient[float | None] = None
     """Since when the plan waits, by `Clock.now`; None until this process has looked at it."""
     pending: Pending | None = None
+
+    @property
+    def frames(self) -> dict[int, DomainObserved]:
+        """By tick: those that are not closed."""
+        return {frame.tick: frame for frame in (*self.saved_frames, *self.new_frames)}
+
+    def with_frames(self, frames: Mapping[int, DomainObserved]) -> Self:
+        """Keep these frames, and save them."""
+        return replace(self, saved_frames=tuple(frames.values()), new_frames=())
 
 
 class ActuatorHandler(Handler[ActuatorState]):
@@ -88,23 +98,22 @@ class ActuatorHandler(Handler[ActuatorState]):
         self,
         cluster: Cluster,
         modes: Modes,
-        clock: Clock,
         grace_s: float | None,
         breaker_stale_s: float | None,
         breaker_stale_ticks: int = STALE_TICKS,
     ) -> None:
-        self._roster, self._grace, self._clock = Roster(cluster), grace_s, clock
+        self._roster, self._grace = Roster(cluster), grace_s
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
         self._rules = PerDomain(self._roster, Actuator)
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Event, clock: Clock) -> None:
         """Apps, orders and heartbeats."""
         if isinstance(event, AppDeclared):
             self._roster.learn(event)
         elif isinstance(event, BreakerChanged | OverrideIssued):
-            self._permissions.learn(event, self._clock.now())
+            self._permissions.learn(event, clock.now())
 
-    def forget(self, kind: type[Event], key: str) -> None:
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  needs no time
         """An app, an order or a heartbeat that was removed."""
         if kind is AppDeclared:
             self._roster.forget(key)
@@ -121,7 +130,7 @@ class ActuatorHandler(Handler[ActuatorState]):
 
     def start(self, key: str) -> ActuatorState:
         """Nothing was changed yet."""
-        return ActuatorState(domain=key)
+        return ActuatorState(key, self._rules.without_apps().start(1))
 
     def handle(self, event: Event, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
         """Take in a frame, a budget or a plan, and apply the plan when all are there."""
@@ -130,6 +139,7 @@ class ActuatorHandler(Handler[ActuatorState]):
                 budgets = keep(state.budgets, event)
                 if budgets is state.budgets:
                     return Step(state)
+                state = state.with_frames(state.frames)
                 return self._proceed(replace(state, budgets=budgets), clock)
             case DomainObserved() if event.tick > state.closed:
                 return self._see(event, state, clock)
@@ -143,6 +153,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         pending = state.pending
         if not isinstance(result, Written) or pending is None or pending.write.tick != result.tick:
             return Step(state)
+        state = state.with_frames(state.frames)
         step = self._proceed(replace(state, pending=None), clock)
         return step._replace(events=[_said(pending.applied, result), *step.events])
 
@@ -160,51 +171,17 @@ class ActuatorHandler(Handler[ActuatorState]):
             return Step(state, writes=[state.pending.write])
         return self._proceed(state, clock)
 
-    def save(self, state: ActuatorState) -> bytes:
-        """All but what `Clock.now` said."""
-        values: dict[str, Any] = {
-            "closed": state.closed,
-            "names": state.names,
-            "budgets": state.budgets,
-            "plan": state.plan,
-            "frames": list(state.frames.values()),
-            "pending": state.pending,
-        }
-        if state.restraint is not None:
-            values["restraint"] = flatten(state.restraint)
-        return pack(values)
-
-    def load(self, key: str, data: bytes) -> ActuatorState:
-        """What `save` wrote; a plan begins to wait anew, as its frame may come again."""
-        values = unpack(data)
-        restraint = None
-        if "restraint" in values:
-            # Only the form counts: the inventory is not read yet.
-            restraint = rebuild(self._rules.without_apps().start(1), values["restraint"], _WHOLE)
-        frames = msgspec.convert(values["frames"], list[DomainObserved])
-        return ActuatorState(
-            domain=key,
-            closed=values["closed"],
-            names=tuple(values["names"]),
-            restraint=restraint,
-            budgets=msgspec.convert(values["budgets"], Budgets),
-            plan=msgspec.convert(values["plan"], ScalePlanned | None),
-            frames={frame.tick: frame for frame in frames},
-            pending=msgspec.convert(values["pending"], Pending | None),
-        )
-
     def _see(
         self, frame: DomainObserved, state: ActuatorState, clock: Clock
     ) -> Step[ActuatorState]:
         """Keep a frame for its plan."""
         if frame.tick in state.frames:
-            return Step(state, settled=False)  # perhaps the one that is there is not saved yet
+            return Step(state, settled=frame.tick not in {one.tick for one in state.new_frames})
         frame = abridged(frame, _RULED_BY)
         if state.plan is None and len(state.frames) < _FRAMES:
-            state.frames[frame.tick] = frame
-            return Step(state, settled=False)
+            return Step(replace(state, new_frames=(*state.new_frames, frame)), settled=False)
         # A plan waits for it; or there are no plans, and frames must not wait for them for ever.
-        return self._proceed(replace(state, frames=_with_frame(frame, state)), clock)
+        return self._proceed(state.with_frames(_with_frame(frame, state)), clock)
 
     def _arrive(
         self, plan: ScalePlanned, state: ActuatorState, clock: Clock
@@ -214,7 +191,8 @@ class ActuatorHandler(Handler[ActuatorState]):
         waits = state.plan
         if waits is not None and waits.tick >= plan.tick:
             return Step(state)
-        step = self._proceed(replace(state, plan=plan, since=clock.now()), clock)
+        arrived = replace(state.with_frames(state.frames), plan=plan, since=clock.now())
+        step = self._proceed(arrived, clock)
         if waits is None:
             return step
         ruling = hold_all(waits, "newer-plan")
@@ -230,6 +208,9 @@ class ActuatorHandler(Handler[ActuatorState]):
         plan = state.plan
         if plan is None or state.pending is not None:
             return Step(state)
+        if state.since is None:
+            # Loaded from a save: the clock of the process before means nothing here.
+            state = replace(state, since=clock.now())
         frame, late = state.frames.get(plan.tick), self._is_late(state, clock)
         if not late and (frame is None or not self._is_ready(plan, state)):
             return Step(state)
@@ -249,8 +230,6 @@ class ActuatorHandler(Handler[ActuatorState]):
 
     def _is_late(self, state: ActuatorState, clock: Clock) -> bool:
         """Whether the plan has waited long enough."""
-        if state.since is None:
-            state.since = clock.now()  # what it was in the process before says nothing here
         due = self.due(state)
         return due is not None and clock.now() >= due
 
@@ -272,13 +251,8 @@ class ActuatorHandler(Handler[ActuatorState]):
         applied = self._answer(plan, frame, ruling, breaker, state)
         write = Write(domain=plan.domain, tick=plan.tick, changes=_changes(applied))
         ahead = {tick: seen for tick, seen in state.frames.items() if tick > plan.tick}
-        asked = replace(
-            state,
-            closed=plan.tick,
-            plan=None,
-            frames=ahead,
-            pending=Pending(write=write, applied=applied),
-        )
+        pending = Pending(write=write, applied=applied)
+        asked = replace(state.with_frames(ahead), closed=plan.tick, plan=None, pending=pending)
         return Step(asked, writes=[write])
 
     def _answer(
@@ -298,12 +272,12 @@ class ActuatorHandler(Handler[ActuatorState]):
         return applied_of(plan, _before(plan, frame), ruling, grounds, outcome)
 
     def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> Restraint:
-        if state.restraint is not None and names == state.names:
-            return state.restraint
+        """A copy for the kernels to update, with the apps of the plan."""
+        if names == state.names:
+            return copied(state.restraint)
         fresh = self._rules.of(state.domain, names).start(1)
-        if state.restraint is None:
-            return fresh
-        return refit(state.restraint, fresh, state.names, names, _WHOLE)
+        form = self.start(state.domain).restraint
+        return copied(refit(state.restraint, fresh, form, state.names, names))
 
 
 def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, DomainObserved]:

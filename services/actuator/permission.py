@@ -10,7 +10,7 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event, Mode
 from schemas.override_issued import OverrideIssued
 from services._kit.handler import CLUSTER
-from services._kit.times import parse
+from services._kit.ticks import parse
 
 STALE_TICKS: Final = 6
 """A minute of event time."""

@@ -1,16 +1,17 @@
 """The aggregator: samples of a domain in, one frame per tick out.
 
-A tick closes when every declared app has reported, when its source said that nothing more comes,
-or when the grace period is over. What did not report is missing, and said so; so is an app whose
-pods nobody has told of lately.
+A tick closes when every declared app has reported, when its source announced that nothing more
+comes, or when the grace period is over. Apps that did not report are listed as missing; so are
+apps whose pods the API server has not reported recently.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from models.cluster.arrays import I8, I32
+from models.cluster.arrays import F32, I8, I32
 from models.cluster.description import Cluster
 from models.cluster.observation import ACTIVE, DOMAIN, STATUS
 from models.control.heuristic.parameters import Parameters, Parts
@@ -24,43 +25,43 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import Clock
+from services._kit.errors import Refused
 from services._kit.frames import measured_columns, observation_of, pods_of, silence, unheard
-from services._kit.handler import Handler, Refused, Step
+from services._kit.handler import Handler, Step
 from services._kit.pools import PoolBook
 from services._kit.roster import PerDomain, Roster
-from services._kit.snapshot import fit_apps, flatten, pack, rebuild, refit, unpack
-from services.aggregator.intake import Draft
+from services._kit.state_codec import Transient, copied, fit_apps, refit
+from services.aggregator.samples import TickSamples, no_samples, with_batch
 
-_WHOLE: Final = frozenset({"features.tick", "features.spent", "features.lasted"})
-"""What is remembered of a domain as a whole."""
 _MISSING: Final = APP.at("missing")
 _PODS_LAST_TICKS: Final = 3
-"""What the API server said of an app's pods is believed so long: no decision is made on pods that
-nobody has seen, however fresh the metrics are."""
+"""How long a report of an app's pods is valid. Without a newer one the app is missing, however
+fresh its metrics are: decisions need to know the pods they are about."""
 _AHEAD_TICKS: Final = 360
-"""An hour. A tick farther ahead of a domain that is alive is a mistake of its source: closing it
-would make every tick of the hour before it too late."""
+"""An hour. A tick further ahead of a live domain is an error of its source: closing it would make
+every tick of the hour before it too late."""
 _ALIVE_S: Final = 60.0
-"""A domain that closed nothing for so long had a real pause, however long: believe what comes."""
+"""After this long without a closed tick the domain had a real pause: accept any later tick."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class AggregatorState:
-    """Of one domain."""
+    """Of one domain, with A apps."""
 
     domain: str
+    sensing: SensingState
     closed: int = -1
     """The last tick that closed."""
     names: tuple[str, ...] = ()
-    status: I32 = field(default_factory=lambda: np.zeros((1, STATUS, 0), np.int32))
-    """[1, STATUS, A] what the API server answered last."""
-    told: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """[A] tick of that answer; -1: never."""
-    sensing: SensingState | None = None
-    drafts: dict[int, Draft] = field(default_factory=dict)
-    """Ticks that are not closed; not saved, but delivered again after a restart."""
-    closed_at: float | None = None
-    """When the last tick closed, by `Clock.now`; not saved."""
+    """[A] app names, in the order of every axis of apps."""
+    pods: I32 = field(default_factory=lambda: np.zeros((1, STATUS, 0), np.int32))
+    """[1, STATUS, A] pods as the API server last reported them."""
+    pods_tick: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """[A] tick of that report; -1: never."""
+    open_ticks: Transient[Mapping[int, TickSamples]] = field(default_factory=dict)
+    """Samples of ticks that are not closed; delivered again after a restart."""
+    closed_at: Transient[float | None] = None
+    """When the last tick closed, by `Clock.now`."""
 
 
 class AggregatorHandler(Handler[AggregatorState]):
@@ -79,177 +80,161 @@ class AggregatorHandler(Handler[AggregatorState]):
         self._grace = grace_s
         self._made = PerDomain(self._roster, lambda apps: Sensing(apps, parameters, Parts()))
 
-    def learn(self, event: Event) -> None:
-        """Apps and pools."""
+    def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
+        """Take in apps and pools."""
         if isinstance(event, AppDeclared):
             self._roster.learn(event)
         elif isinstance(event, PoolObserved):
             self._pools.learn(event)
 
-    def forget(self, kind: type[Event], key: str) -> None:
-        """Apps and pools that are gone."""
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
+        """Remove apps and pools."""
         if kind is AppDeclared:
             self._roster.forget(key)
         elif kind is PoolObserved:
             self._pools.forget(key)
 
     def prepare(self) -> None:
-        """Let the kernels be compiled: without apps it takes as long as with them."""
+        """Compile the kernels: no apps are needed for that."""
         sensing = self._made.without_apps()
         nothing = silence(0)._replace(pool=self._pools.records())
         sensing.survey(nothing, sensing.start(nothing))
 
     def start(self, key: str) -> AggregatorState:
-        """Nothing seen yet."""
-        return AggregatorState(domain=key)
+        """No apps, no samples yet."""
+        return AggregatorState(key, self._made.without_apps().start(silence(0)))
 
     def handle(self, event: Event, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
-        """Take in a batch; close what is whole."""
+        """Add a batch of samples, then close the ticks that are complete."""
         if not isinstance(event, MetricsSampled):
             return Step(state)
         self._roster.check(event.domain)
         if event.tick <= state.closed:
             return Step(state)
-        _check_ahead(event, state, clock.now())
-        self._fit(state)
-        draft = state.drafts.get(event.tick)
-        if draft is None:
-            draft = state.drafts[event.tick] = Draft(state.names, clock.now())
-        draft.add(event)
-        return self.wake(state, clock)
+        _check_not_ahead(event, state, clock.now())
+        state = self._with_declared_apps(state)
+        samples = state.open_ticks.get(event.tick) or no_samples(state.names, clock.now())
+        open_ticks = {**state.open_ticks, event.tick: with_batch(samples, event)}
+        return self.wake(replace(state, open_ticks=open_ticks), clock)
 
     def due(self, state: AggregatorState) -> float | None:
-        """When the earliest tick has waited long enough."""
-        if not state.drafts or self._grace is None:
+        """When the grace period of the earliest open tick ends."""
+        if not state.open_ticks or self._grace is None:
             return None
-        return state.drafts[min(state.drafts)].since + self._grace
+        return state.open_ticks[min(state.open_ticks)].since + self._grace
 
     def wake(self, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
-        """Close, in order, what is whole or has waited long enough."""
+        """Close, in order, the ticks that are complete or late."""
         events: list[Event] = []
-        while state.drafts:
-            tick = min(state.drafts)
-            how = self._closes(state.drafts[tick], state, clock.now())
-            if how is None:
+        while state.open_ticks:
+            tick = min(state.open_ticks)
+            closed_by = self._closed_by(state.open_ticks[tick], state, clock.now())
+            if closed_by is None:
                 break
-            events.append(self._close(tick, how, state))
-            state.closed_at = clock.now()
-        return Step(replace(state) if events else state, events, settled=not state.drafts)
+            state, frame = self._close(tick, closed_by, state, clock.now())
+            events.append(frame)
+        return Step(state, events, settled=not state.open_ticks)
 
-    def save(self, state: AggregatorState) -> bytes:
-        """Samples of open ticks are not kept: they are delivered again."""
-        values: dict[str, Any] = {
-            "closed": state.closed,
-            "names": state.names,
-            "known": state.status,
-            "told": state.told,
-        }
-        if state.sensing is not None:
-            values["sensing"] = flatten(state.sensing)
-        return pack(values)
-
-    def load(self, key: str, data: bytes) -> AggregatorState:
-        """What `save` wrote."""
-        values = unpack(data)
-        state = AggregatorState(
-            key, values["closed"], tuple(values["names"]), values["known"], values["told"]
-        )
-        if "sensing" in values:
-            # Only the form counts: the inventory is not read yet.
-            form = self._made.without_apps().start(silence(0))
-            state.sensing = rebuild(form, values["sensing"], _WHOLE)
-        return state
-
-    def _closes(self, draft: Draft, state: AggregatorState, now: float) -> str | None:
-        """Why a tick closes; None when it does not."""
-        if draft.final:
+    def _closed_by(self, samples: TickSamples, state: AggregatorState, now: float) -> str | None:
+        """Why a tick closes now; None if it stays open."""
+        if samples.final:
             return "final"
-        if draft.complete(state.status):
+        if samples.complete(state.pods):
             return "complete"
-        late = self._grace is not None and now >= draft.since + self._grace
+        late = self._grace is not None and now >= samples.since + self._grace
         return "grace" if late else None
 
-    def _fit(self, state: AggregatorState) -> None:
-        """Follow the inventory, between ticks: a tick that is open keeps its apps."""
+    def _with_declared_apps(self, state: AggregatorState) -> AggregatorState:
+        """Follow the inventory between ticks: an open tick keeps its apps."""
         names = self._roster.names(state.domain)
-        if names == state.names and state.sensing is not None:
-            return
-        if state.drafts:
-            return
-        fresh = np.zeros((1, STATUS, len(names)), np.int32)
-        fresh[0, ACTIVE], fresh[0, DOMAIN] = 1, self._roster.place(state.domain)
-        state.status = fit_apps(state.status, state.names, names, fresh)
+        if names == state.names or state.open_ticks:
+            return state
+        fresh_pods = np.zeros((1, STATUS, len(names)), np.int32)
+        fresh_pods[0, ACTIVE], fresh_pods[0, DOMAIN] = 1, self._roster.place(state.domain)
         never = np.full(len(names), -1, np.int32)
-        state.told = fit_apps(state.told, state.names, names, never)
-        if state.sensing is not None:
-            start = self._made.of(state.domain, names).start(silence(len(names)))
-            state.sensing = refit(state.sensing, start, state.names, names, _WHOLE)
-        state.names = names
+        fresh = self._made.of(state.domain, names).start(silence(len(names)))
+        form = self.start(state.domain).sensing
+        return replace(
+            state,
+            names=names,
+            pods=fit_apps(state.pods, fresh_pods, state.names, names),
+            pods_tick=fit_apps(state.pods_tick, never, state.names, names),
+            sensing=refit(state.sensing, fresh, form, state.names, names),
+        )
 
-    def _close(self, tick: int, how: str, state: AggregatorState) -> DomainObserved:
-        draft = state.drafts.pop(tick)
-        state.status = draft.status(state.status)
-        state.told[draft.told()] = tick
-        sensing, rows = self._made.of(state.domain, state.names), draft.measured()
-        missing = unheard(rows) | _untold(state.told, tick)
-        seen = observation_of(tick, state.status, rows, missing, self._pools.records())
-        if state.sensing is None:
-            state.sensing = sensing.start(seen)
-        sensed, features, state.sensing = sensing.survey(seen, state.sensing)
-        state.closed = tick
-        measured = measured_columns(rows, missing)
-        aggregates = self._aggregates(state.domain, features)
-        return self._frame(how, draft.time, state, measured, sensed, aggregates)
+    def _close(
+        self, tick: int, closed_by: str, state: AggregatorState, now: float
+    ) -> tuple[AggregatorState, DomainObserved]:
+        samples = state.open_ticks[tick]
+        rows, pods = samples.measured(), samples.pods_after(state.pods)
+        pods_tick = np.where(samples.all_pods_reported(), np.int32(tick), state.pods_tick)
+        missing = unheard(rows) | _pods_outdated(pods_tick, tick)
+        seen = observation_of(tick, pods, rows, missing, self._pools.records())
+        sensing = self._made.of(state.domain, state.names)
+        # The first tick starts from the sizes that it reports, not from those of no pods.
+        before = sensing.start(seen) if state.closed < 0 else copied(state.sensing)
+        sensed, features, after = sensing.survey(seen, before)
+        state = replace(
+            state,
+            sensing=after,
+            closed=tick,
+            pods=pods,
+            pods_tick=pods_tick,
+            open_ticks={other: s for other, s in state.open_ticks.items() if other != tick},
+            closed_at=now,
+        )
+        return state, self._frame(closed_by, samples.time, state, rows, missing, sensed, features)
 
     def _frame(
         self,
-        how: str,
+        closed_by: str,
         time: str,
         state: AggregatorState,
-        measured: dict[str, list[float | None]],
+        rows: F32,
+        missing: I8,
         sensed: Sensed,
-        aggregates: dict[str, float],
+        features: Features,
     ) -> DomainObserved:
-        """Of the tick that closed last."""
-        silent = np.flatnonzero(sensed.seen[0, _MISSING] == 1).tolist()
+        """The frame of the tick that closed last."""
+        missing_apps = np.flatnonzero(sensed.seen[0, _MISSING] == 1).tolist()
         return DomainObserved(
             tick=state.closed,
             time=time,
             trace_id=f"{state.domain}/{state.closed}",
             domain=state.domain,
             apps=list(state.names),
-            pods=pods_of(state.status),
-            measured=measured,
+            pods=pods_of(state.pods),
+            measured=measured_columns(rows, missing),
             features={name: sensed.seen[0, row].tolist() for row, name in enumerate(APP.names)},
             load_pods=sensed.load[0].tolist(),
             usual_load_pods=sensed.usual[0].tolist(),
-            missing=[state.names[place] for place in silent],
-            aggregates=aggregates,
+            missing=[state.names[index] for index in missing_apps],
+            aggregates=self._aggregates(state.domain, features),
             calls=self._calls[state.domain],
-            # Who calls nobody is exposed to nobody; callees are not seen from here.
+            # A domain without callees has no exposure; the latency of callees is unknown here.
             latency_exposure=None if self._calls[state.domain] else 0.0,
-            closed_by=how,
+            closed_by=closed_by,
         )
 
     def _aggregates(self, domain: str, features: Features) -> dict[str, float]:
         """Sums and quantiles of the domain."""
         row = features.domain[0, self._roster.place(domain)]
         named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
-        # Callees are other domains. Their frames may be made by another process, and earlier or
-        # later than this one: what is said of a tick would differ when it is said again.
+        # Callees are other domains. Another process may close their frames, earlier or later than
+        # this one, so a replay of this tick could give another value.
         del named["latency_exposure"]
         return named
 
 
-def _check_ahead(batch: MetricsSampled, state: AggregatorState, now: float) -> None:
-    """Refuse a tick that a living domain cannot have come to."""
+def _check_not_ahead(batch: MetricsSampled, state: AggregatorState, now: float) -> None:
+    """Refuse a tick that a live domain cannot have reached yet."""
     alive = state.closed_at is not None and now < state.closed_at + _ALIVE_S
-    if alive and batch.tick > state.closed + _AHEAD_TICKS:
-        last = state.closed + _AHEAD_TICKS
+    last = state.closed + _AHEAD_TICKS
+    if alive and batch.tick > last:
         raise Refused("tick-from-the-future", f"expected a tick up to {last}, got {batch.tick}")
 
 
-def _untold(told: I32, tick: int) -> I8:
-    """[1, A] 1 where nobody knows which pods there are now."""
-    unknown: I8 = ((told < 0) | (tick - told > _PODS_LAST_TICKS))[None].astype(np.int8)
-    return unknown
+def _pods_outdated(pods_tick: I32, tick: int) -> I8:
+    """[1, A] 1 where the last report of the pods is missing or too old."""
+    outdated: I8 = ((pods_tick < 0) | (tick - pods_tick > _PODS_LAST_TICKS))[None].astype(np.int8)
+    return outdated

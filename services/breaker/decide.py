@@ -30,7 +30,7 @@ from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
-from services._kit.snapshot import flatten, pack, rebuild, unpack
+from services._kit.state_codec import Transient
 from services.breaker.watch import Asked, accepted, forget, note
 
 _STATES: Final[dict[int, State]] = {
@@ -38,8 +38,6 @@ _STATES: Final[dict[int, State]] = {
     Phase.OPEN: "open",
     Phase.HALF_OPEN: "half-open",
 }
-_WHOLE: Final = frozenset(Memory._fields) - {"risk"}
-"""What is as long as it was, whatever the windows are."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class BreakerState:
     asked: Asked = field(default_factory=dict)
     silent: bool = False
     """Frames have stopped, and it has opened for that."""
-    heard: float | None = None
+    heard: Transient[float | None] = None
     """When the last frame came, by `Clock.now`; not saved: after a restart silence begins anew."""
 
 
@@ -104,34 +102,11 @@ class BreakerHandler(Handler[BreakerState]):
         # Where it was open already: a heartbeat without a frame would say that somebody looked.
         return Step(opened, [_event(opened, said, False, "")] if turned else [])
 
-    def save(self, state: BreakerState) -> bytes:
-        """All but what `Clock.now` said."""
-        return pack({
-            "tick": state.tick,
-            "time": state.time,
-            "reason": state.reason,
-            "silent": state.silent,
-            "asked": dict(sorted(state.asked.items())),
-            "memory": flatten(state.memory),
-        })  # fmt: skip
-
-    def load(self, key: str, data: bytes) -> BreakerState:
-        """What `save` wrote, with windows of the length that is set now.
-
-        To refuse other windows would close a breaker that is open.
-        """
-        values = unpack(data)
-        fresh = start(0, 1, 1, self._limits)
-        memory = rebuild(fresh, values["memory"], _WHOLE)
-        return BreakerState(
-            domain=key,
-            memory=memory._replace(risk=_fit(memory.risk, fresh.risk.shape[-1])),
-            tick=values["tick"],
-            time=values["time"],
-            reason=values["reason"],
-            asked={app: tuple(map(tuple, found)) for app, found in values["asked"].items()},
-            silent=values["silent"],
-        )
+    def accept(self, key: str, state: BreakerState) -> BreakerState:
+        """Fit the windows to the configured length: refusing them would close an open breaker."""
+        length = start(0, 1, 1, self._limits).risk.shape[-1]
+        memory = state.memory._replace(risk=_fit(state.memory.risk, length))
+        return super().accept(key, replace(state, memory=memory))
 
     def _judge(self, frame: DomainObserved, state: BreakerState) -> Step[BreakerState]:
         first = state.tick < 0

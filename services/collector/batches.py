@@ -9,7 +9,7 @@ from schemas.app_declared import AppDeclared
 from schemas.columns import PODS
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
-from services._kit.times import spell
+from services._kit.ticks import spell
 from services.collector.promql import Series, number
 from services.collector.queries import POOL_EXTRAS, POOL_FIELDS, SAMPLES
 

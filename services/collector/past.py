@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from schemas.demand_backfilled import DemandBackfilled
-from services._kit.times import spell
+from services._kit.ticks import spell
 from services.collector.promql import Prometheus, Series, number
 from services.collector.queries import Queries
 

@@ -4,10 +4,10 @@ It sees domain aggregates only. A minute waits until all of it is there, or unti
 is over; then it goes by the last that it knows, and a forecast that is not there foretells nothing.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from models.cluster.description import Cluster
@@ -24,12 +24,10 @@ from schemas.fields import Event, TickEvent
 from schemas.pool_observed import PoolObserved
 from schemas.scale_planned import ScalePlanned, Sums
 from services._kit.clock import Clock
-from services._kit.gathering import Gathering
 from services._kit.handler import Handler, Step
-from services._kit.identity import POLICY, decision_id
 from services._kit.pools import pool_records
 from services._kit.roster import Roster
-from services._kit.snapshot import pack, unpack
+from services._kit.ticks import POLICY, TickBuffer, decision_id
 from services.commander.reasons import reasons_of
 from services.commander.transition import Moment, moment_of, transition
 
@@ -46,19 +44,20 @@ _PER_DOMAIN: Final = {
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
 
 
-@dataclass
+@dataclass(frozen=True)
 class CommanderState:
     """Of the whole cluster."""
 
-    gathering: Gathering[TickEvent] = field(default_factory=Gathering)
+    minutes: TickBuffer[TickEvent] = field(default_factory=TickBuffer)
+    """Events of minutes that are not decided."""
     epoch: int = -1
     """Of the last budget; it only rises."""
-    sums: dict[str, Sums] = field(default_factory=dict)
+    sums: Mapping[str, Sums] = field(default_factory=dict)
     """The last known of each domain."""
-    reported: dict[str, int] = field(default_factory=dict)
+    reported: Mapping[str, int] = field(default_factory=dict)
     """The tick that they are of."""
-    pools: dict[str, PoolObserved] = field(default_factory=dict)
-    forecasts: dict[str, DemandForecast] = field(default_factory=dict)
+    pools: Mapping[str, PoolObserved] = field(default_factory=dict)
+    forecasts: Mapping[str, DemandForecast] = field(default_factory=dict)
     moment: Moment | None = None
     """What it saw and did in the last minute."""
 
@@ -96,54 +95,27 @@ class CommanderHandler(Handler[CommanderState]):
     def handle(self, event: Event, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Gather what belongs to the first tick of a minute."""
         if isinstance(event, TickEvent) and event.tick % self._every == 0:
-            state.gathering.add(event.tick, _piece(event), event, clock.now())
+            minutes = state.minutes.with_event(event.tick, _piece(event), event, clock.now())
+            state = replace(state, minutes=minutes)
         return self.wake(state, clock)
 
     def due(self, state: CommanderState) -> float | None:
         """When the earliest minute has waited long enough."""
-        return state.gathering.due(self._grace)
+        return state.minutes.due(self._grace)
 
     def wake(self, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Decide every minute that is whole."""
         events: list[Event] = []
         while (tick := self._ready(state, clock)) is not None:
-            pieces = state.gathering.close(tick)
-            _take_in(pieces, state)
-            state = replace(state)  # saved even if nothing comes of it: the minute is closed
+            pieces, minutes = state.minutes.close(tick)
+            state = _with_events(replace(state, minutes=minutes), pieces.values())
             if self._knows(state):
                 state, decided = self._decide(tick, next(iter(pieces.values())), state)
                 events += decided
-        return Step(state, events, settled=state.gathering.empty)
-
-    def save(self, state: CommanderState) -> bytes:
-        """Pieces of a minute that is not whole are not kept: they are delivered again."""
-        return pack(
-            {
-                "closed": state.gathering.closed,
-                "epoch": state.epoch,
-                "sums": state.sums,
-                "reported": state.reported,
-                "pools": state.pools,
-                "forecasts": state.forecasts,
-                "moment": state.moment,
-            }
-        )
-
-    def load(self, key: str, data: bytes) -> CommanderState:  # noqa: ARG002  there is one
-        """What `save` wrote."""
-        values = unpack(data)
-        return CommanderState(
-            gathering=Gathering(values["closed"]),
-            epoch=values["epoch"],
-            sums=msgspec.convert(values["sums"], dict[str, Sums]),
-            reported=values["reported"],
-            pools=msgspec.convert(values["pools"], dict[str, PoolObserved]),
-            forecasts=msgspec.convert(values["forecasts"], dict[str, DemandForecast]),
-            moment=msgspec.convert(values["moment"], Moment | None),
-        )
+        return Step(state, events, settled=state.minutes.empty)
 
     def _ready(self, state: CommanderState, clock: Clock) -> int | None:
-        return state.gathering.ready(self._needed, clock.now(), self._grace)
+        return state.minutes.ready(self._needed, clock.now(), self._grace)
 
     def _knows(self, state: CommanderState) -> bool:
         """Whether there was ever a word of each pool and each domain.
@@ -273,17 +245,21 @@ def _piece(event: TickEvent) -> str:
             raise TypeError(f"expected a plan, a forecast or a pool, got {type(event).__name__}")
 
 
-def _take_in(pieces: dict[str, TickEvent], state: CommanderState) -> None:
-    for piece in pieces.values():
+def _with_events(state: CommanderState, pieces: Iterable[TickEvent]) -> CommanderState:
+    """Remember the newest of each domain and pool."""
+    sums, reported = dict(state.sums), dict(state.reported)
+    forecasts, pools = dict(state.forecasts), dict(state.pools)
+    for piece in pieces:
         match piece:
             case ScalePlanned() if piece.sums is not None:
-                state.sums[piece.domain], state.reported[piece.domain] = piece.sums, piece.tick
+                sums[piece.domain], reported[piece.domain] = piece.sums, piece.tick
             case DemandForecast():
-                state.forecasts[piece.domain] = piece
+                forecasts[piece.domain] = piece
             case PoolObserved():
-                state.pools[piece.pool] = piece
+                pools[piece.pool] = piece
             case _:
                 pass
+    return replace(state, sums=sums, reported=reported, forecasts=forecasts, pools=pools)
 
 
 def _share(value: float) -> float:

@@ -1,12 +1,13 @@
-"""The forecaster: frames of all domains in, at each minute a forecast per domain out.
+"""The forecaster: frames of all domains in, one forecast per domain and minute out.
 
-The rule of a model is made for a stretch of time from what is recorded, and made anew when the
-stretch ends or the calendar changes. Where there is no record it says nothing: a Commander
-without a forecast goes by what it sees. The trained network goes on from stretch to stretch.
+A rule is built from the recorded history for a stretch of time, and built again when the stretch
+ends or the calendar changes. The trained network continues from stretch to stretch. Without a
+recorded history there is no forecast: the Commander then goes by what it observes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
 from models.forecaster.minutes import start_minutes, take_in
-from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster, Serving
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
@@ -25,29 +26,54 @@ from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from services._kit.clock import Clock
+from services._kit.errors import Refused
 from services._kit.frames import measured_rows, observation_of, silence, status_rows, unheard
-from services._kit.gathering import Gathering
-from services._kit.handler import Handler, Refused, Step
+from services._kit.handler import Handler, Step
 from services._kit.roster import Roster
-from services._kit.snapshot import pack, unpack
-from services._kit.times import Axis, axis_of
-from services.forecaster.course import Course, fitted, memory_of, moved, resumed
-from services.forecaster.lately import Lately, loaded, nothing_lately, saved, with_minute
-from services.forecaster.learned import SHIPPED, Learning, compile_kernels, fits, opened, unfilled
-from services.forecaster.model import LEARNED, announced, build, recorded
-from services.forecaster.serving import told_of, versioned
+from services._kit.state_codec import Transient
+from services._kit.ticks import Axis, TickBuffer, axis_of
+from services.forecaster.model import (
+    LEARNED,
+    SHIPPED,
+    Learning,
+    announced,
+    build_rule,
+    compile_network_kernels,
+    filled_history,
+    history_with_gaps,
+    open_network,
+)
+from services.forecaster.progress import (
+    Progress,
+    RecentMinutes,
+    Running,
+    check_progress,
+    compact,
+    expanded,
+    fitted,
+    moved,
+    no_minutes,
+    progress_of,
+    resumed,
+    unshared,
+    with_minute,
+)
+
+_RULE_VERSION: Final = "1"
+"""Of the rules; a trained model has its own version."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class ForecasterState:
     """Of the whole cluster."""
 
-    lately: Lately
-    gathering: Gathering[DomainObserved] = field(default_factory=Gathering)
-    course: Course | None = None
-    """None before the first tick, or without a record."""
-    saved: dict[str, Any] | None = None
-    """What a restart has to take up again, once the inventory and the calendar are read."""
+    recent: RecentMinutes
+    ticks: TickBuffer[DomainObserved] = field(default_factory=TickBuffer)
+    """Frames of incomplete ticks, by domain."""
+    progress: Progress | None = None
+    """None before the first tick, or without a recorded history."""
+    running: Transient[Running | None] = None
+    """None after a restart too, until inventory and calendar are there to build the model."""
 
 
 class ForecasterHandler(Handler[ForecasterState]):
@@ -68,16 +94,17 @@ class ForecasterHandler(Handler[ForecasterState]):
     ) -> None:
         self._cluster, self._roster = cluster, Roster(cluster)
         self._learning = learning
-        self._network = opened(learning) if model == LEARNED else None
+        self._network = open_network(learning) if model == LEARNED else None
         self._model, self._minutes, self._grace = model, rule_minutes, grace_s
         self._tick_s = cluster.tick_seconds
         self._per_minute = max(1, 60 // cluster.tick_seconds)
         self._events: dict[str, EventScheduled] = {}
         self._calendar = 0
-        self._past: dict[str, DemandBackfilled] = {}
+        """Version of the calendar: rises with each change."""
+        self._history: dict[str, DemandBackfilled] = {}
 
-    def learn(self, event: Event) -> None:
-        """Apps, announcements and what was recorded before."""
+    def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
+        """Take in apps, announced events and recorded histories."""
         match event:
             case AppDeclared():
                 self._roster.learn(event)
@@ -85,200 +112,233 @@ class ForecasterHandler(Handler[ForecasterState]):
                 self._events[event.name] = event
                 self._calendar += 1
             case DemandBackfilled():
-                self._past[event.domain] = event
+                self._history[event.domain] = event
             case _:
                 pass
 
-    def forget(self, kind: type[Event], key: str) -> None:
-        """Apps that are gone, announcements that were withdrawn, records that nobody believes."""
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
+        """Remove apps, announced events and recorded histories."""
         if kind is AppDeclared:
             self._roster.forget(key)
         elif kind is EventScheduled and self._events.pop(key, None) is not None:
             self._calendar += 1
         elif kind is DemandBackfilled:
-            self._past.pop(key, None)
+            self._history.pop(key, None)
 
     def prepare(self) -> None:
-        """Let the kernels be compiled: without apps it takes as long as with them."""
+        """Compile the kernels: no apps are needed for that."""
         minutes = start_minutes(silence(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
         take_in(silence(0), minutes, self._per_minute)
         if self._network is not None:
-            compile_kernels()
+            compile_network_kernels()
 
-    def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is one
-        """Nothing seen yet."""
-        return ForecasterState(nothing_lately(len(self._roster.domains)))
+    def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is only one
+        """Nothing observed yet."""
+        return ForecasterState(no_minutes(len(self._roster.domains)))
 
     def handle(self, event: Event, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
-        """Gather the frames of a tick, then look at it."""
+        """Add a frame, then take in the ticks that are complete."""
         if not isinstance(event, DomainObserved):
             return Step(state)
         self._roster.check(event.domain)
-        state.gathering.add(event.tick, event.domain, event, clock.now())
-        return self.wake(state, clock)
+        ticks = state.ticks.with_event(event.tick, event.domain, event, clock.now())
+        return self.wake(replace(state, ticks=ticks), clock)
 
     def due(self, state: ForecasterState) -> float | None:
-        """When the earliest tick has waited long enough."""
-        return state.gathering.due(self._grace)
+        """When the grace period of the earliest open tick ends."""
+        return state.ticks.due(self._grace)
 
     def wake(self, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
-        """Look at every tick that is whole."""
-        everybody, events, now = frozenset(self._roster.domains), [], clock.now()
-        before = state.gathering.closed
-        while (tick := state.gathering.ready(everybody, now, self._grace)) is not None:
-            events += self._look(tick, state.gathering.close(tick), state)
-        changed = state.gathering.closed != before
-        waits = not state.gathering.empty
-        return Step(replace(state) if changed else state, events, settled=not waits)
+        """Take in, in order, the ticks that are complete or late."""
+        domains, events = frozenset(self._roster.domains), list[Event]()
+        while (tick := state.ticks.ready(domains, clock.now(), self._grace)) is not None:
+            frames, ticks = state.ticks.close(tick)
+            state, forecasts = self._take_in(tick, frames, replace(state, ticks=ticks))
+            events += forecasts
+        return Step(state, events, settled=state.ticks.empty)
 
     def save(self, state: ForecasterState) -> bytes:
-        """Frames that wait are not kept: they are delivered again."""
-        values: dict[str, Any] = {
-            "closed": state.gathering.closed,
-            "lately": saved(state.lately),
-        }
-        if state.course is not None:
-            values |= memory_of(state.course)
-        return pack(values)
+        """Leave out what can be computed again: the state of many domains is large."""
+        if state.progress is not None:
+            state = replace(state, progress=compact(state.progress))
+        return super().save(state)
 
-    def load(self, key: str, data: bytes) -> ForecasterState:  # noqa: ARG002  there is one
-        """The model is built again at the next tick, when the calendar is known."""
-        values = unpack(data)
-        lately, domains = loaded(values["lately"]), len(self._roster.domains)
-        if len(lately.rps) != domains:
-            raise Refused("domains", f"expected {domains} domains, got {len(lately.rps)}")
-        goes_on = "origin" in values and self._goes_on(values)
-        course = values if goes_on else None
-        return ForecasterState(lately, Gathering(values["closed"]), saved=course)
+    def accept(self, key: str, state: ForecasterState) -> ForecasterState:
+        """Drop the progress of another model: the configured one starts from the history."""
+        state = super().accept(key, state)
+        progress = state.progress
+        if progress is None or (progress.learned is None) != (self._network is None):
+            return replace(state, progress=None)
+        try:
+            check_progress(progress, len(self._roster.domains))
+        except Refused:
+            return replace(state, progress=None)
+        return replace(state, progress=expanded(progress))
 
-    def _goes_on(self, values: dict[str, Any]) -> bool:
-        """Whether the model was at work that is now; another one begins from the record."""
-        if self._network is None:
-            return "learned" not in values
-        return fits(values.get("learned"), len(self._roster.domains))
+    # One tick.
 
-    def _look(
-        self, tick: int, frames: dict[str, DomainObserved], state: ForecasterState
-    ) -> list[Event]:
-        """Take in a tick; at the end of a minute say what is to come."""
+    def _take_in(
+        self, tick: int, frames: Mapping[str, DomainObserved], state: ForecasterState
+    ) -> tuple[ForecasterState, list[Event]]:
+        """Step the model; at the end of a minute publish its forecasts."""
         first = next(iter(frames.values()))
-        axis = axis_of(tick, first.time, self._tick_s)
-        course = self._course(tick, axis, state)
-        if course is None:
-            return []
-        names = tuple(app.app for app in self._roster.everybody())
-        seen = self._whole(tick - course.origin, frames)
-        if names != course.names:
-            course.state = fitted(course.state, course.names, names, seen)
-            course.names = names
-        forecast, course.state = course.model.step(seen, course.state)
+        progress, running = self._running(tick, first.time, state)
+        if progress is None or running is None:
+            return state, []
+        origin, names = progress.origin, self._app_names()
+        observed = self._observation(tick - origin, frames)
+        before = unshared(running.state)
+        if names != progress.names:
+            before = fitted(before, progress.names, names, observed)
+        forecast, after = running.model.step(observed, before)
+        state = replace(
+            state,
+            progress=progress_of(origin, names, after),
+            running=replace(running, state=after),
+        )
         if tick % self._per_minute:
-            return []
-        minutes = course.state.minutes
+            return state, []
+        minutes = after.minutes
         newest = np.where(minutes.heard[0] == 1, minutes.domain[0, :, -1], np.nan).tolist()
         recorded_min = min(map(self._recorded_min, self._roster.domains))
-        state.lately = with_minute(state.lately, tick // self._per_minute, newest, recorded_min)
-        return [self._said(place, tick, first, forecast, course) for place in self._places()]
+        recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
+        forecasts: list[Event] = [
+            self._forecast(index, tick, first, forecast, origin)
+            for index in range(len(self._roster.domains))
+        ]
+        return replace(state, recent=recent), forecasts
 
-    def _places(self) -> range:
-        return range(len(self._roster.domains))
-
-    def _course(self, tick: int, axis: Axis, state: ForecasterState) -> Course | None:
-        """The model at work, made anew where its time is over or the calendar has changed."""
-        if any(domain not in self._past for domain in self._roster.domains):
-            return None
-        course = state.course
-        # From the beginning of a minute: those of the model are those of everybody.
+    def _running(
+        self, tick: int, time: str, state: ForecasterState
+    ) -> tuple[Progress | None, Running | None]:
+        """The model at work, built again where its stretch is over or the calendar changed."""
+        if any(domain not in self._history for domain in self._roster.domains):
+            return None, None
+        progress, running = state.progress, state.running
+        axis = axis_of(tick, time, self._tick_s)
+        # Stretches begin with a minute: the model's minutes are those of the events.
         origin = tick - tick % self._per_minute
-        if course is None and state.saved is not None:
-            course = self._resume(axis, state, state.saved)
-        elif course is None:
-            course = self._begin(origin, axis, state)
-        elif tick - course.origin >= self._minutes * self._per_minute:
-            course = self._resume(axis, state, moved(memory_of(course), origin))
-        elif course.calendar != self._calendar:
-            course = self._resume(axis, state, memory_of(course))
-        state.course, state.saved = course, None
-        return course
+        if progress is None:
+            return self._begin(origin, axis, state.recent)
+        if running is None:
+            return self._resume(progress, axis, state.recent)
+        if tick - progress.origin >= self._minutes * self._per_minute:
+            return self._resume(moved(progress, origin), axis, state.recent)
+        if running.calendar != self._calendar:
+            return self._resume(progress, axis, state.recent)
+        return progress, running
 
-    def _begin(self, origin: int, axis: Axis, state: ForecasterState) -> Course:
-        model = self._built(origin, axis, state)
-        names = tuple(app.app for app in self._roster.everybody())
-        blank = self._whole(0, {})
-        return Course(origin, model, model.start(blank), names, self._calendar)
+    def _begin(self, origin: int, axis: Axis, recent: RecentMinutes) -> tuple[Progress, Running]:
+        model = self._build(origin, axis, recent)
+        started = model.start(self._observation(0, {}))
+        running = Running(model, started, self._calendar)
+        return progress_of(origin, self._app_names(), started), running
 
-    def _resume(self, axis: Axis, state: ForecasterState, before: dict[str, Any]) -> Course:
-        """A stretch with what was remembered."""
-        origin, names = before["origin"], tuple(before["names"])
-        model = self._built(origin, axis, state)
-        newest = before.get("newest", origin // self._per_minute)
-        record = record_of(unfilled(self._rows(newest, state)), newest)
-        return Course(origin, model, resumed(model, before, record), names, self._calendar)
+    def _resume(
+        self, progress: Progress, axis: Axis, recent: RecentMinutes
+    ) -> tuple[Progress, Running]:
+        """A newly built model that continues from earlier progress."""
+        model = self._build(progress.origin, axis, recent)
+        newest = progress.newest
+        if newest is None:
+            newest = progress.origin // self._per_minute
+        record = record_of(history_with_gaps(self._rows(newest, recent)), newest)
+        return progress, Running(model, resumed(model, progress, record), self._calendar)
 
-    def _built(self, origin: int, axis: Axis, state: ForecasterState) -> Forecaster[Any]:
-        """From the record, and what was seen from its end to the origin."""
-        rows = self._rows(origin // self._per_minute, state)
+    def _build(self, origin: int, axis: Axis, recent: RecentMinutes) -> Forecaster[Any]:
+        """From the recorded history, and from what was observed between its end and `origin`."""
+        rows = self._rows(origin // self._per_minute, recent)
         events, domains = self._events.values(), self._roster.domains
-        rule = build(self._model, recorded(rows), self._minutes, axis, origin, events, domains)
+        history = filled_history(rows)
+        rule = build_rule(self._model, history, self._minutes, axis, origin, events, domains)
         if self._network is None or not isinstance(rule, Calendar):
             return rule
-        told = announced(events, axis, origin, domains)
+        calendar = announced(events, axis, origin, domains)
         given = Given(
-            history=unfilled(rows)[None],
+            history=history_with_gaps(rows)[None],
             first_minute=origin // self._per_minute,
             start_minute_of_week=axis.minute_of_week(origin),
-            rows=rows_of(self._cluster, told, self._per_minute),
+            rows=rows_of(self._cluster, calendar, self._per_minute),
             tick_s=self._tick_s,
         )
         return Learned(self._network, rule, given, self._learning.settings)
 
-    def _rows(self, last: int, state: ForecasterState) -> list[list[float | None]]:
-        """What is known of each domain up to a minute, the newest last."""
+    def _rows(self, last: int, recent: RecentMinutes) -> list[list[float | None]]:
+        """Recorded and observed minutes of each domain up to minute `last`, the newest last."""
         rows = []
-        for place, domain in enumerate(self._roster.domains):
-            rps, until = self._past[domain].rps, self._recorded_min(domain)
-            # A record that came later goes beyond that minute: that is not past there.
+        for index, domain in enumerate(self._roster.domains):
+            rps, until = self._history[domain].rps, self._recorded_min(domain)
+            # A history that arrived later extends beyond that minute: leave out its future.
             before = rps[: max(0, len(rps) - max(0, until - last))]
-            rows.append([*before, *state.lately.between(place, until, last).tolist()])
+            rows.append([*before, *recent.between(index, until, last).tolist()])
         return rows
 
     def _recorded_min(self, domain: str) -> int:
-        """The last minute of which there is a record."""
-        return self._past[domain].until_tick // self._per_minute
+        """The last minute of a domain's recorded history."""
+        return self._history[domain].until_tick // self._per_minute
 
-    def _whole(self, tick: int, frames: dict[str, DomainObserved]) -> Observation:
+    def _app_names(self) -> tuple[str, ...]:
+        return tuple(app.app for app in self._roster.everybody())
+
+    def _observation(self, tick: int, frames: Mapping[str, DomainObserved]) -> Observation:
         """The frames of all domains as one observation; an app without a frame is missing.
 
-        One that a frame names before its declaration came here is left out until it has come.
+        Apps whose frame overtook their declaration are left out until it arrives.
         """
         apps = self._roster.everybody()
-        places = {app.app: place for place, app in enumerate(apps)}
+        index = {app.app: column for column, app in enumerate(apps)}
         status = np.zeros((1, STATUS, len(apps)), np.int32)
         rows = np.full((1, SAMPLES, len(apps)), np.nan, np.float32)
         status[0, ACTIVE] = 1
         status[0, DOMAIN] = [self._roster.place(app.domain) for app in apps]
         for domain, frame in frames.items():
-            held = [(at, places[name]) for at, name in enumerate(frame.apps) if name in places]
-            source, target = ([pair[side] for pair in held] for side in (0, 1))
+            declared = [(at, index[name]) for at, name in enumerate(frame.apps) if name in index]
+            source, target = ([pair[side] for pair in declared] for side in (0, 1))
             pods = status_rows(frame.pods, self._roster.place(domain))
             status[:, :, target] = pods[:, :, source]
             rows[:, :, target] = measured_rows(frame.measured, len(frame.apps))[:, :, source]
         return observation_of(tick, status, rows, unheard(rows), np.zeros((1, 0), POOL_STATUS))
 
-    def _said(
-        self, place: int, tick: int, frame: DomainObserved, forecast: Forecast, course: Course
+    def _forecast(
+        self, index: int, tick: int, frame: DomainObserved, forecast: Forecast, origin: int
     ) -> DemandForecast:
-        served = told_of(forecast.serving, place) if forecast.serving is not None else {}
-        said = DemandForecast(
+        event = DemandForecast(
             tick=tick,
             time=frame.time,
             trace_id=frame.trace_id,
-            domain=self._roster.domains[place],
-            model=versioned(forecast.model),
-            valid_until_tick=int(forecast.valid_until_tick[0]) + course.origin,
+            domain=self._roster.domains[index],
+            model=_versioned(forecast.model),
+            valid_until_tick=int(forecast.valid_until_tick[0]) + origin,
             horizons_minutes=list(HORIZONS_MIN),
             quantiles=list(QUANTILES),
-            rps=forecast.domain[0, place].tolist(),
-            peak_rps=forecast.domain_peak[0, place].tolist(),
+            rps=forecast.domain[0, index].tolist(),
+            peak_rps=forecast.domain_peak[0, index].tolist(),
         )
-        return msgspec.structs.replace(said, **served)
+        if forecast.serving is None:
+            return event
+        return msgspec.structs.replace(event, **_serving_fields(forecast.serving, index))
+
+
+def _versioned(model: str) -> str:
+    return model if "/" in model else f"{model}/{_RULE_VERSION}"
+
+
+def _serving_fields(serving: Serving, domain: int) -> dict[str, Any]:
+    """How a domain's forecast was made: which model served it, why, and its calibration."""
+    by_horizon = {
+        name: getattr(serving, name)[0, domain] for name in ("width", "shift", "coverage")
+    }
+    calibration = {
+        f"{name}_{minutes}": float(value)
+        for name, values in by_horizon.items()
+        for minutes, value in zip(HORIZONS_MIN, values, strict=True)
+    }
+    calibration["skill"] = float(serving.skill[0, domain])
+    return {
+        "model": _versioned(str(serving.model[0, domain])),
+        "trained_until": serving.trained_until,
+        # Unknown values are left out: JSON has no NaN.
+        "calibration": {n: value for n, value in calibration.items() if np.isfinite(value)},
+        "fallback_reason": str(serving.reason[0, domain]),
+        "review_reason": str(serving.review[0, domain]),
+    }

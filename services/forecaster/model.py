@@ -1,35 +1,68 @@
-"""The model of the forecaster as it is built from what the bus has told."""
+"""Builds the forecaster's model from the recorded history and the announced events."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES, Announcement
 from models.forecaster.calendar import Calendar
+from models.forecaster.learned import conformal, memory, scores
+from models.forecaster.learned.answer import Model
 from models.forecaster.learned.forecaster import NAME
+from models.forecaster.learned.record import WIDTH
 from models.forecaster.past import Past, past_from
 from models.forecaster.persistence import persistence
-from models.forecaster.port import Forecaster
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecaster
 from models.forecaster.seasonal import seasonal
+from models.inputs.errors import InputError
 from schemas.event_scheduled import EventScheduled
-from services._kit.times import Axis
+from services._kit.ticks import Axis
 
 Build = Callable[[Past, Sequence[Announcement], int], Forecaster[Any]]
 LEARNED: Final = NAME
-"""Under which the trained network serves."""
+"""Name of the trained network."""
 MODELS: Final[dict[str, Build]] = {
     "calendar": Calendar,
     "seasonal": lambda past, _, tick_s: seasonal(past, tick_s),
     "persistence": lambda past, _, tick_s: persistence(past, tick_s),
     LEARNED: Calendar,
 }
-"""The rule of each name; the trained network is put on top of the one that stands in for it."""
+"""Rule by model name; the trained network runs on top of the rule that is its fallback."""
 _FAR_TICKS: Final = 2**30
 
 
-def build(
+class Learning(NamedTuple):
+    """How a trained network is served."""
+
+    folder: Path | None = None
+    """None: the shipped one."""
+    settings: memory.Settings = memory.DEFAULTS
+
+
+SHIPPED: Final = Learning()
+
+
+def open_network(learning: Learning) -> Model:
+    """Load the network; raises InputError with what to do if there is none."""
+    try:
+        # Imported here because it loads onnxruntime, which the rules do not need.
+        from models.forecaster.learned.shipped import model_of  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(f"model: tft: {error}; install the extra `serve`") from error
+    return model_of() if learning.folder is None else model_of(learning.folder)
+
+
+def compile_network_kernels() -> None:
+    """Compile the calibration's kernels: no rows are needed for that."""
+    horizons = len(HORIZONS_MIN)
+    values, peak = np.zeros((0, horizons, len(QUANTILES))), np.zeros((0, horizons))
+    conformal.step(scores.start(0), values, peak, np.zeros(0), 0)
+
+
+def build_rule(
     name: str,
     history: F32,
     minutes: int,
@@ -38,7 +71,7 @@ def build(
     events: Iterable[EventScheduled],
     domains: Sequence[str],
 ) -> Forecaster[Any]:
-    """A model for `minutes` from the tick `origin` on, at which the recorded history ends."""
+    """A rule for `minutes` from the tick `origin` on, at which the recorded history ends."""
     past = past_from(history, minutes, axis.minute_of_week(origin))
     return MODELS[name](past, announced(events, axis, origin, domains), axis.tick_s)
 
@@ -46,8 +79,8 @@ def build(
 def announced(
     events: Iterable[EventScheduled], axis: Axis, origin: int, domains: Sequence[str]
 ) -> tuple[Announcement, ...]:
-    """The calendar in ticks since `origin`, the earliest first, without what was called off."""
-    placed = [
+    """Events that are not cancelled, in ticks since `origin`, the earliest first."""
+    announcements = [
         Announcement(
             name=event.name,
             domains=tuple(domains.index(name) for name in event.domains if name in domains),
@@ -58,24 +91,33 @@ def announced(
         for event in events
         if not event.cancelled
     ]
-    return tuple(sorted(placed, key=lambda announcement: announcement.start_tick))
+    return tuple(sorted(announcements, key=lambda announcement: announcement.start_tick))
 
 
 def _bounded(tick: int) -> int:
-    """What is announced for centuries from now never comes; the models count in 32 bits."""
+    """Models count ticks in 32 bits; an event centuries away never comes."""
     return max(-_FAR_TICKS, min(_FAR_TICKS, tick))
 
 
-def recorded(rows: Sequence[Sequence[float | None]]) -> F32:
-    """[1, D, HISTORY_MINUTES] minutes per domain; a gap keeps the minute before it.
+def filled_history(rows: Sequence[Sequence[float | None]]) -> F32:
+    """[1, D, HISTORY_MINUTES] recorded minutes; a gap repeats the minute before it.
 
-    What is older than the record is taken for its first minute.
+    Minutes before the first recorded one repeat it.
     """
     history = np.empty((1, len(rows), HISTORY_MINUTES), np.float32)
-    for place, row in enumerate(rows):
+    for domain, row in enumerate(rows):
         values = np.array(row[-HISTORY_MINUTES:] or [0.0], np.float32)
-        seen = np.where(np.isfinite(values), np.arange(values.size), -1)
-        last = np.maximum.accumulate(seen)
+        known = np.where(np.isfinite(values), np.arange(values.size), -1)
+        last = np.maximum.accumulate(known)
         filled = np.where(last >= 0, values[np.maximum(last, 0)], np.float32(0))
-        history[0, place] = np.pad(filled, (HISTORY_MINUTES - filled.size, 0), mode="edge")
+        history[0, domain] = np.pad(filled, (HISTORY_MINUTES - filled.size, 0), mode="edge")
+    return history
+
+
+def history_with_gaps(rows: Sequence[Sequence[float | None]]) -> F32:
+    """[D, WIDTH] recorded minutes, the newest last; NaN where there are gaps."""
+    history = np.full((len(rows), WIDTH), np.nan, np.float32)
+    for domain, row in enumerate(rows):
+        values = np.array(row[-WIDTH:], np.float32)
+        history[domain, WIDTH - values.size :] = values
     return history

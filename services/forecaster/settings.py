@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from models.forecaster.learned import choice, conformal, memory
-from services.forecaster.learned import Learning
-from services.forecaster.model import MODELS
+from services.forecaster.model import MODELS, Learning
 
 SERVICE: Final = "forecaster"
 

@@ -27,7 +27,7 @@ from schemas.event_scheduled import EventScheduled
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.frames import measured_columns
-from services._kit.times import Axis
+from services._kit.ticks import Axis
 
 MONDAY: Final = datetime(2026, 1, 5, tzinfo=UTC)
 """Scenarios begin at a weekday and a time; the date is of no consequence, so it is always one."""

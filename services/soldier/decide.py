@@ -8,7 +8,6 @@ stands still because the Commander does.
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from models.cluster.arrays import I32
@@ -31,28 +30,25 @@ from services._kit.budgets import Budgets, binding, briefing_of, keep
 from services._kit.clock import Clock
 from services._kit.frames import REASONS, abridged, feature_rows, row, status_rows
 from services._kit.handler import Handler, Step
-from services._kit.identity import POLICY, decision_id
 from services._kit.roster import PerDomain, Roster
-from services._kit.snapshot import flatten, pack, rebuild, refit, unpack
+from services._kit.state_codec import Transient, copied, refit
+from services._kit.ticks import POLICY, decision_id
 from services.soldier.transition import Moment, moment_of, transition
 
-_WHOLE: Final = frozenset({"memory.minute", "restraint.decreased", "epoch", "release", "overruns"})
-"""What is remembered of a domain as a whole."""
 
-
-@dataclass
+@dataclass(frozen=True)
 class SoldierState:
     """Of one domain."""
 
     domain: str
+    memory: SoldiersState
     closed: int = -1
     """The last tick that was planned."""
     names: tuple[str, ...] = ()
-    squad: SoldiersState | None = None
     budgets: Budgets = ()
     waiting: DomainObserved | None = None
     """A frame whose budget is not there yet."""
-    since: float | None = None
+    since: Transient[float | None] = None
     """Since when it waits, by `Clock.now`; None until this process has looked at it."""
     moment: Moment | None = None
     """What it saw and did when the minute began."""
@@ -70,12 +66,12 @@ class SoldierHandler(Handler[SoldierState]):
         self._every = max(1, 60 // cluster.tick_seconds)
         self._soldiers = PerDomain(self._roster, lambda apps: Soldiers(apps, parameters, Parts()))
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
         """Apps."""
         if isinstance(event, AppDeclared):
             self._roster.learn(event)
 
-    def forget(self, kind: type[Event], key: str) -> None:
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
         """An app whose declaration was removed."""
         if kind is AppDeclared:
             self._roster.forget(key)
@@ -91,7 +87,8 @@ class SoldierHandler(Handler[SoldierState]):
 
     def start(self, key: str) -> SoldierState:
         """Nothing seen, nothing granted yet."""
-        return SoldierState(domain=key)
+        no_apps = np.zeros((1, STATUS, 0), np.int32)
+        return SoldierState(key, self._soldiers.without_apps().start(no_apps))
 
     def handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:
         """Take in a frame or a budget, and plan if both are there."""
@@ -121,44 +118,14 @@ class SoldierHandler(Handler[SoldierState]):
         """Plan what has waited long enough."""
         return self._proceed(state, clock) if state.waiting is not None else Step(state)
 
-    def save(self, state: SoldierState) -> bytes:
-        """All of it, a frame that waits included."""
-        values: dict[str, Any] = {
-            "closed": state.closed,
-            "names": state.names,
-            "budgets": state.budgets,
-            "waiting": state.waiting,
-            "moment": state.moment,
-        }
-        if state.squad is not None:
-            values["squad"] = flatten(state.squad)
-        return pack(values)
-
-    def load(self, key: str, data: bytes) -> SoldierState:
-        """What `save` wrote; a frame that waited begins to wait anew."""
-        values = unpack(data)
-        squad = None
-        if "squad" in values:
-            # Only the form counts: the inventory is not read yet.
-            like = self._soldiers.without_apps().start(np.zeros((1, STATUS, 0), np.int32))
-            squad = rebuild(like, values["squad"], _WHOLE)
-        return SoldierState(
-            domain=key,
-            closed=values["closed"],
-            names=tuple(values["names"]),
-            squad=squad,
-            budgets=msgspec.convert(values["budgets"], Budgets),
-            waiting=msgspec.convert(values["waiting"], DomainObserved | None),
-            moment=msgspec.convert(values["moment"], Moment | None),
-        )
-
     def _proceed(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
         """Plan the waiting frame if its budget is there, or if it has waited long enough."""
         frame = state.waiting
         if frame is None:
             return Step(state)
         if state.since is None:
-            state.since = clock.now()  # what it was in the process before says nothing here
+            # Loaded from a save: the clock of the process before means nothing here.
+            state = replace(state, since=clock.now())
         due = self.due(state)
         there = self._need_not_wait(frame, state) and self._roster.knows(frame.apps)
         if not there and (due is None or clock.now() < due):
@@ -183,25 +150,25 @@ class SoldierHandler(Handler[SoldierState]):
             # Declared later than it is measured, or never: without bounds nothing can be planned.
             return replace(state, closed=frame.tick, waiting=None, since=None), []
         status = status_rows(frame.pods, place)
-        squad = self._squad(names, status, state)
+        memory = self._memory(names, status, state)
         plan = empty_plan(1, len(names), len(self._roster.pools))
         sensed = Sensed(feature_rows(frame), row(frame.load_pods), row(frame.usual_load_pods))
         tick = np.array([frame.tick], np.int32)
         budget = binding(frame.tick, state.budgets)
         report = self._soldiers.of(frame.domain, names).step(
-            tick, status, sensed, briefing_of(budget, self._roster), squad, plan
+            tick, status, sensed, briefing_of(budget, self._roster), memory, plan
         )
-        planned = _planned(frame, status, plan, report, squad, place, budget)
-        state = replace(state, closed=frame.tick, names=names, squad=squad, waiting=None)
+        planned = _planned(frame, status, plan, report, memory, place, budget)
+        state = replace(state, closed=frame.tick, names=names, memory=memory, waiting=None)
         return self._record(planned, frame, state)
 
-    def _squad(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:
-        if state.squad is not None and names == state.names:
-            return state.squad
+    def _memory(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:
+        """A copy for the kernels to update, with the apps of the frame."""
+        if names == state.names:
+            return copied(state.memory)
         fresh = self._soldiers.of(state.domain, names).start(status)
-        if state.squad is None:
-            return fresh
-        return refit(state.squad, fresh, state.names, names, _WHOLE)
+        form = self.start(state.domain).memory
+        return copied(refit(state.memory, fresh, form, state.names, names))
 
     def _record(
         self, planned: ScalePlanned, frame: DomainObserved, state: SoldierState
@@ -221,7 +188,7 @@ def _planned(
     status: I32,
     plan: Plan,
     report: Report,
-    squad: SoldiersState,
+    memory: SoldiersState,
     place: int,
     budget: BudgetGranted | None,
 ) -> ScalePlanned:
@@ -240,10 +207,10 @@ def _planned(
         policy=POLICY,
         apps=frame.apps,
         reasons=[REASONS[code] for code in plan.reason[0].tolist()],
-        need=squad.memory.need[0].tolist(),
+        need=memory.memory.need[0].tolist(),
         changes=int(changed.sum()),
         sums=_sums(report, place),
-        overruns=int(squad.overruns[0]),
+        overruns=int(memory.overruns[0]),
         versions={"policy": POLICY},
         **{name: values.tolist() for name, values in after.items()},
         **{f"{name}_before": values.tolist() for name, values in before.items()},

@@ -60,7 +60,7 @@ class System:
         self.bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
         self.bus.add(
             lambda: Service(
-                ActuatorHandler(CLUSTER, modes or Modes(), self.clock, GRACE_S, stale_s),
+                ActuatorHandler(CLUSTER, modes or Modes(), GRACE_S, stale_s),
                 self.target,
             )
         )
@@ -84,9 +84,9 @@ class Alone:
         self.frames = {frame.tick: frame for frame in others.bus.events(DomainObserved)}
         self.plans = {plan.tick: plan for plan in others.bus.events(ScalePlanned)}
         self.clock = ManualClock(1000.0)
-        self.handler = ActuatorHandler(CLUSTER, Modes(), self.clock, grace_s, None)
+        self.handler = ActuatorHandler(CLUSTER, Modes(), grace_s, None)
         for event in (*inventory(), heartbeat(0)):
-            self.handler.learn(event)
+            self.handler.learn(event, self.clock)
         self.state = self.handler.start(DOMAIN)
 
     def take(self, *events: Event) -> list[Write]:

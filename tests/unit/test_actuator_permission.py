@@ -74,11 +74,11 @@ def test_a_breaker_that_fell_silent_is_as_good_as_open() -> None:
 def test_without_a_breaker_ever_heard_nothing_is_changed() -> None:
     system = System()
     system.bus = MemoryBus(system.clock)
-    clock, target = system.clock, system.target
+    target = system.target
     for build in (
         lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)),
         lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)),
-        lambda: Service(ActuatorHandler(CLUSTER, Modes(), clock, GRACE_S, STALE_S), target),
+        lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S), target),
     ):
         system.bus.add(build)
     system.bus.publish(*inventory(), sampled(0, use=HOT), granted(0), sampled(1, use=HOT))

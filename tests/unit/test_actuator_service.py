@@ -155,11 +155,7 @@ def test_increases_beyond_the_budget_are_cut_whoever_planned_them() -> None:
     )
     bus = MemoryBus(system.clock)
     bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
-    bus.add(
-        lambda: Service(
-            ActuatorHandler(CLUSTER, Modes(), system.clock, GRACE_S, STALE_S), system.target
-        )
-    )
+    bus.add(lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S), system.target))
     bus.publish(*inventory(), *pools(0), heartbeat(0), granted(0, cores=36.0), sampled(2, use=HOT))
     bus.publish(greedy)
     bus.run()

@@ -13,11 +13,13 @@ from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
-from services._kit.handler import Refused, Service
+from services._kit.errors import Refused
+from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services._kit.roster import Roster
+from services.aggregator import decide
 from services.aggregator.decide import AggregatorHandler
-from services.aggregator.intake import Draft
+from services.aggregator.samples import TickSamples, no_samples, with_batch
 from tests.services_data import APPS, CLUSTER, declared, inventory, pools, sampled
 
 GRACE_S = 2.0
@@ -273,18 +275,17 @@ def test_single_pods_add_up_alike_however_they_are_batched() -> None:
     }
     columns["cpu_cores"][7] = None
 
-    def drafted(*edges: int) -> Draft:
-        draft = Draft(APPS, 0.0)
+    def drafted(*edges: int) -> TickSamples:
+        draft = no_samples(APPS, 0.0)
         for first, end in pairwise((0, *edges, many)):
             part = slice(first, end)
-            draft.add(
-                sampled(
-                    1,
-                    apps=apps[part],
-                    pods=[f"pod-{place}" for place in range(many)[part]],
-                    **{name: column[part] for name, column in columns.items()},
-                )
+            batch = sampled(
+                1,
+                apps=apps[part],
+                pods=[f"pod-{place}" for place in range(many)[part]],
+                **{name: column[part] for name, column in columns.items()},
             )
+            draft = with_batch(draft, batch)
         return draft
 
     whole, parts = drafted().measured(), drafted(1, 60, 61, 150).measured()
@@ -320,11 +321,10 @@ def of_pods(*pods: dict[str, float | None], without: tuple[str, ...] = ()) -> di
         name: [] if name in without else [pod.get(name, usual) for pod in pods]
         for name, usual in PER_POD.items()
     }
-    draft = Draft(APPS[:1], 0.0)
     names = [f"pod-{number}" for number in range(len(pods))]
-    draft.add(
-        sampled(1, apps=[APPS[0]] * len(pods), pods=names, measured_pods=[], **SILENT, **columns)
-    )
+    apps = [APPS[0]] * len(pods)
+    batch = sampled(1, apps=apps, pods=names, measured_pods=[], **SILENT, **columns)
+    draft = with_batch(no_samples(APPS[:1], 0.0), batch)
     return dict(zip(MEASURED, draft.measured()[0, :, 0].tolist(), strict=True))
 
 
@@ -375,14 +375,12 @@ def test_an_app_whose_source_does_not_measure_how_it_fares_is_missing(
 def test_a_batch_that_is_given_up_costs_no_other_tick(
     bus: MemoryBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add = Draft.add
-
-    def fail(draft: Draft, batch: MetricsSampled) -> None:
-        add(draft, batch)
+    def fail(samples: TickSamples, batch: MetricsSampled) -> TickSamples:
         if batch.source == "bad":
             raise ZeroDivisionError
+        return with_batch(samples, batch)
 
-    monkeypatch.setattr(Draft, "add", fail)
+    monkeypatch.setattr(decide, "with_batch", fail)
     half = sampled(1, apps=list(APPS[:1]), final=False)
     bus.publish(sampled(0), half, sampled(1, source="bad"), sampled(1), sampled(2))
     for _ in range(2):

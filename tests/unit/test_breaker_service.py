@@ -16,7 +16,8 @@ from schemas.domain_observed import DomainObserved, Pods
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
-from services._kit.handler import Refused, Service
+from services._kit.errors import Refused
+from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services._kit.settings import BadSettings, KitSettings, load
 from services.breaker.app import build

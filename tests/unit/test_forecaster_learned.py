@@ -12,22 +12,24 @@ from models.cluster.calendar import HISTORY_MINUTES
 from models.forecaster.learned import memory
 from models.forecaster.learned.answer import SHORT
 from models.forecaster.learned.artefact import CARD
+from models.forecaster.minutes import start_minutes
+from models.forecaster.past import LEAD_MIN
 from models.inputs.errors import InputError
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.event_scheduled import EventScheduled
 from services._kit.clock import ManualClock
-from services._kit.handler import Refused, Service
+from services._kit.errors import Refused
+from services._kit.frames import silence
+from services._kit.handler import Service
 from services._kit.kafka import LARGEST_STATE_BYTES
 from services._kit.memory import MemoryBus
 from services._kit.settings import KitSettings
-from services._kit.snapshot import pack, unpack
 from services._kit.telemetry import Telemetry
 from services.forecaster.app import build as build_app
-from services.forecaster.decide import ForecasterHandler
-from services.forecaster.lately import Lately, loaded, saved
-from services.forecaster.learned import fits, kept, restored
+from services.forecaster.decide import ForecasterHandler, ForecasterState
 from services.forecaster.metrics import Metrics
+from services.forecaster.progress import Progress, RecentMinutes, check_progress, compact, expanded
 from services.forecaster.settings import Settings
 from tests.services_data import CLUSTER, declared, time_of
 from tests.unit.served_data import FakeNetwork, model_of
@@ -39,7 +41,7 @@ DOMAINS = CLUSTER.domain_names
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
     fake = FakeNetwork()
-    monkeypatch.setattr("services.forecaster.decide.opened", lambda _: model_of(fake))
+    monkeypatch.setattr("services.forecaster.decide.open_network", lambda _: model_of(fake))
     return fake
 
 
@@ -175,39 +177,39 @@ def remembered(rows: int) -> memory.Memory:
     return found
 
 
+def progress(learned: memory.Memory) -> Progress:
+    """Of a forecaster without apps."""
+    recorded = np.zeros((1, len(learned.covered), LEAD_MIN), np.float32)
+    return Progress(0, (), start_minutes(silence(0), recorded), newest=0, learned=learned)
+
+
 def test_what_is_remembered_comes_back_bit_for_bit() -> None:
     before = remembered(3)
     before.calibration.kept[0, 0, 0] = 10
     before.calibration.ordered[0, 0, 0, 10:] = 0.0
     before.calibration.ordered[0, 0, 0, :10] = np.sort(before.calibration.recent[0, 0, 0, :10])
-    after = restored(kept(before), 3)
+    after = expanded(compact(progress(before))).learned
+    assert after is not None
     np.testing.assert_equal(after.calibration._asdict(), before.calibration._asdict())
     np.testing.assert_equal(after._asdict(), before._asdict())
 
 
 def test_what_was_remembered_of_other_domains_is_not_taken_up() -> None:
-    saved = kept(remembered(3))
-    assert fits(saved, 3)
-    assert not fits(saved, 4)
-    assert not fits(None, 3)
-    with pytest.raises(Refused, match="waiting"):
-        restored(saved | {"waiting": np.zeros(1)}, 3)
+    saved = compact(progress(remembered(3)))
+    check_progress(saved, 3)
+    with pytest.raises(Refused, match="`domain`"):
+        check_progress(saved, 4)
+    other = remembered(3)._replace(waiting=np.zeros(1))
+    with pytest.raises(Refused, match="`waiting`"):
+        check_progress(compact(progress(other)), 3)
 
 
 def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> None:
     noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
-    lately = Lately(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
-    data = pack({"lately": saved(lately), "learned": kept(remembered(12))})
+    recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
+    state = ForecasterState(recent, progress=progress(remembered(12)))
+    data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(state)
     assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES
-
-
-@pytest.mark.parametrize("minutes", [0, 3])
-def test_minutes_come_back_bit_for_bit(minutes: int) -> None:
-    rps = np.random.default_rng(0).standard_normal((2, minutes)).astype(np.float32)
-    rps[:, :1] = np.nan
-    back = loaded(unpack(pack(saved(Lately(7, rps)))))
-    assert back.first == 7
-    np.testing.assert_array_equal(back.rps, rps)
 
 
 def test_without_a_model_the_service_says_what_to_do(tmp_path: Any) -> None:

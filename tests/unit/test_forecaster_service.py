@@ -20,7 +20,7 @@ from services._kit.kafka import LARGEST_STATE_BYTES
 from services._kit.memory import MemoryBus
 from services.forecaster import model
 from services.forecaster.decide import ForecasterHandler, ForecasterState
-from services.forecaster.lately import Lately, nothing_lately, with_minute
+from services.forecaster.progress import RecentMinutes, no_minutes, with_minute
 from tests.services_data import CLUSTER, declared, time_of
 
 GRACE_S = 2.0
@@ -214,39 +214,39 @@ def test_an_app_whose_frame_comes_before_its_declaration_counts_when_it_is_decla
     assert said(bus)[-1].rps[0][1] == pytest.approx(150, rel=0.05)
 
 
-def seen_lately(first: int, last: int, recorded: int) -> Lately:
+def observed(first: int, last: int, recorded: int) -> RecentMinutes:
     """Of each minute its number."""
-    lately = nothing_lately(1)
+    recent = no_minutes(1)
     for minute in range(first, last + 1):
-        lately = with_minute(lately, minute, [float(minute)], recorded)
-    return lately
+        recent = with_minute(recent, minute, [float(minute)], recorded)
+    return recent
 
 
 def test_minutes_are_found_by_their_number_after_a_newer_record_came() -> None:
-    lately = seen_lately(0, 719, recorded=0)
-    assert lately.between(0, 600, 719).tolist() == list(range(601, 720))
-    later = with_minute(lately, 720, [720.0], 600)
+    recent = observed(0, 719, recorded=0)
+    assert recent.between(0, 600, 719).tolist() == list(range(601, 720))
+    later = with_minute(recent, 720, [720.0], 600)
     assert (later.first, later.end) == (601, 721), "what is recorded is not kept"
     assert later.between(0, 600, 720).tolist() == list(range(601, 721))
 
 
 def test_minutes_that_were_not_seen_are_gaps() -> None:
-    lately = with_minute(seen_lately(1, 2, recorded=0), 5, [5.0], 0)
+    recent = with_minute(observed(1, 2, recorded=0), 5, [5.0], 0)
     np.testing.assert_array_equal(
-        lately.between(0, 0, 6), np.array([1, 2, np.nan, np.nan, 5, np.nan], np.float32)
+        recent.between(0, 0, 6), np.array([1, 2, np.nan, np.nan, 5, np.nan], np.float32)
     )
 
 
 def test_a_record_that_reaches_beyond_the_present_leaves_no_minute_to_keep() -> None:
-    lately = with_minute(seen_lately(0, 5, recorded=-1), 6, [6.0], 10)
-    assert lately.rps.shape == (1, 0)
-    assert with_minute(lately, 11, [11.0], 10).rps.tolist() == [[11.0]]
+    recent = with_minute(observed(0, 5, recorded=-1), 6, [6.0], 10)
+    assert recent.rps.shape == (1, 0)
+    assert with_minute(recent, 11, [11.0], 10).rps.tolist() == [[11.0]]
 
 
 def test_minutes_are_kept_as_long_as_a_rule_looks_back_and_a_pause_takes_no_room() -> None:
-    lately = with_minute(seen_lately(0, 5, recorded=-1), 10**8, [7.0], -1)
-    assert lately.rps.shape == (1, HISTORY_MINUTES)
-    assert np.isfinite(lately.rps).sum() == 1
+    recent = with_minute(observed(0, 5, recorded=-1), 10**8, [7.0], -1)
+    assert recent.rps.shape == (1, HISTORY_MINUTES)
+    assert np.isfinite(recent.rps).sum() == 1
 
 
 def test_a_newer_record_of_a_restarted_collector_takes_the_place_of_what_was_seen(
@@ -256,9 +256,9 @@ def test_a_newer_record_of_a_restarted_collector_takes_the_place_of_what_was_see
 
     def building(name: str, history: F32, *others: Any) -> Forecaster[Any]:
         histories.append(history)
-        return model.build(name, history, *others)
+        return model.build_rule(name, history, *others)
 
-    monkeypatch.setattr("services.forecaster.decide.build", building)
+    monkeypatch.setattr("services.forecaster.decide.build_rule", building)
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 12, GRACE_S)))
     for place, domain in enumerate(CLUSTER.domain_names):
@@ -274,6 +274,6 @@ def test_a_newer_record_of_a_restarted_collector_takes_the_place_of_what_was_see
 
 def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> None:
     noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
-    lately = Lately(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
-    data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(ForecasterState(lately))
+    recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
+    data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(ForecasterState(recent))
     assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES

@@ -6,7 +6,7 @@ from models.control.heuristic.parameters import Parameters, Parts
 from models.control.heuristic.sensing import Sensing
 from models.features.encode import Encoder
 from models.sim.apps import declare
-from services._kit.snapshot import flatten
+from services._kit.state_codec import flatten
 from tests.unit.heuristic_data import SPIKE, world_of
 
 
@@ -21,8 +21,8 @@ def test_a_survey_senses_as_a_step_does_and_sees_as_the_encoder_does() -> None:
         sensed, one = stepping.step(seen, one)
         surveyed, features, other = surveying.survey(seen, other)
         expected, memory = encoder.encode(seen, memory)
-        for found, status in zip((*surveyed, *features), (*sensed, *expected), strict=True):
-            assert np.array_equal(found, status)
+        for found, known in zip((*surveyed, *features), (*sensed, *expected), strict=True):
+            assert np.array_equal(found, known)
         for name, kept in flatten(other).items():
             assert np.array_equal(kept, flatten(one)[name])
         world.step(world.hold())

@@ -7,7 +7,7 @@ from schemas.codec import Malformed, encode
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
 from services._kit.consume import Arrival, Delivery, Intake, rejection
-from services._kit.handler import Refused
+from services._kit.errors import Refused
 from tests.kit_example import TIME, sampled
 
 

@@ -10,7 +10,8 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
 from services._kit.clock import Clock, ManualClock
-from services._kit.handler import Handler, Refused, Service, Step
+from services._kit.errors import Refused
+from services._kit.handler import Handler, Service, Step
 from services._kit.memory import Killed, MemoryBus, Moment
 from services._kit.telemetry import Telemetry
 from tests.kit_example import (
@@ -292,7 +293,8 @@ def test_a_state_that_is_no_longer_understood_starts_anew() -> None:
 
 def test_reference_data_that_makes_no_sense_is_dead_lettered() -> None:
     class Picky(Example):
-        def learn(self, event: Event) -> None:
+        def learn(self, event: Event, clock: Clock) -> None:
+            del clock
             raise Refused("app", f"{event} is not of ours")
 
     bus = MemoryBus()

@@ -97,7 +97,7 @@ class FailsInPlace(Example):
 
     def handle(self, event: Event, state: ExampleState, clock: Clock) -> Step[ExampleState]:
         if event == sampled("a", 3):
-            msgspec.structs.force_setattr(state, "waiting", (*state.waiting, 99))
+            object.__setattr__(state, "waiting", (*state.waiting, 99))
             raise ZeroDivisionError("handle")
         return super().handle(event, state, clock)
 
@@ -132,10 +132,10 @@ class FailsToWait(Example):
 class FailsToLearn(Example):
     """Does not know one app."""
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Event, clock: Clock) -> None:
         if event == declared("bad", "a"):
             raise ZeroDivisionError("learn")
-        super().learn(event)
+        super().learn(event, clock)
 
 
 def bus_with(kind: type[Example], journal: Path | None = None) -> MemoryBus:

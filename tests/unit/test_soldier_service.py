@@ -147,7 +147,7 @@ def test_a_minutes_first_tick_decided_again_under_its_own_budget_is_the_same(
     frames = bus.events(DomainObserved)
     handler, clock = SoldierHandler(CLUSTER, parameters_of(), GRACE_S), ManualClock(1000.0)
     for app in inventory():
-        handler.learn(app)
+        handler.learn(app, clock)
     state = handler.start(DOMAIN)
     for event in (frames[0], granted(0), *frames[1:6]):
         state = handler.handle(event, state, clock).state

@@ -121,7 +121,7 @@ class Watcher(Handler[None]):
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002
         """Take it into the picture."""
         self._picture.take(event)
 
@@ -131,10 +131,3 @@ class Watcher(Handler[None]):
     def handle(self, event: Event, state: None, clock: Clock) -> Step[None]:  # noqa: ARG002
         """Nothing is consumed."""
         return Step(state)
-
-    def save(self, state: None) -> bytes:  # noqa: ARG002
-        """Nothing."""
-        return b""
-
-    def load(self, key: str, data: bytes) -> None:
-        """Nothing."""

@@ -12,7 +12,7 @@ import msgspec
 from models.control.breaker import Thresholds
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested
-from services._kit.clock import Clock, ManualClock
+from services._kit.clock import ManualClock
 from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
@@ -52,7 +52,7 @@ class MemorySystem:
         self.cluster = SimulatedCluster(world)
         self.clock = ManualClock()
         self.bus = MemoryBus(self.clock)
-        for build in _builders(self.cluster, forecast, modes or Modes(), self.clock):
+        for build in _builders(self.cluster, forecast, modes or Modes()):
             self.bus.add(build)
         self._asked = 0
 
@@ -80,7 +80,7 @@ class MemorySystem:
 
 
 def _builders(
-    simulated: SimulatedCluster, forecast: str, modes: Modes, clock: Clock
+    simulated: SimulatedCluster, forecast: str, modes: Modes
 ) -> list[Callable[[], Service[Any]]]:
     """What makes each service, anew at each start. In lock-step nothing is ever late."""
     world = simulated.world
@@ -91,6 +91,6 @@ def _builders(
         lambda: Service(ForecasterHandler(cluster, forecast, minutes, None)),
         lambda: Service(CommanderHandler(cluster, parameters, None)),
         lambda: Service(SoldierHandler(cluster, parameters, None)),
-        lambda: Service(ActuatorHandler(cluster, modes, clock, None, None), target),
+        lambda: Service(ActuatorHandler(cluster, modes, None, None), target),
         lambda: Service(BreakerHandler(Thresholds(), None)),
     ]

@@ -1,0 +1,14 @@
+"""Errors of the services, sorted by what happens next."""
+
+
+class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong with the service
+    """Dead-letter the event: it can be decoded but makes no sense. The state stays as it is.
+
+    A handler raises it from `start`, `handle` or `learn`; from `load` it means that the saved
+    state has a wrong form, and the key starts anew.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail

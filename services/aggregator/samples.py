@@ -1,0 +1,213 @@
+"""The samples of one tick of a domain, summed up as they arrive."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
+    CPU,
+    ERRORS,
+    MEMORY,
+    P50,
+    P99,
+    PODS,
+    READY,
+    RPS,
+    SAMPLES,
+    STATUS,
+    STATUS_COLUMNS,
+    THROUGHPUT,
+)
+from schemas.columns import MEASURED
+from schemas.metrics_sampled import MetricsSampled
+
+Mask = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+
+_WEIGHTED: Final = (ERRORS, P50)
+"""Averaged over the pods of an app, weighted by their requests."""
+_ADDED: Final = (RPS, THROUGHPUT, CPU, MEMORY, PODS, *_WEIGHTED)
+_PER_REQUEST: Final = (ERRORS, P50, P99)
+"""Undefined without requests: Prometheus divides by zero there."""
+_LIVE_ROWS: Final = [RPS, P99, CPU, MEMORY]
+"""A running pod has some of these. All zeros means the exporter is broken."""
+_LEAST_WEIGHT: Final = 1e-9
+_REPORTED_ROWS: Final = [row for row, _ in STATUS_COLUMNS]
+
+
+@dataclass(frozen=True)
+class TickSamples:
+    """What has arrived of one open tick. A apps, in the order of `index`."""
+
+    index: Mapping[str, int]
+    """Column of each declared app."""
+    since: float
+    """When the first sample arrived, by `Clock.now`."""
+    rows: F32
+    """[SAMPLES, A] samples of whole apps; NaN where none arrived."""
+    received: Mask
+    """[A] whether `rows` has the app."""
+    pod_sums: F64
+    """[SAMPLES + 1, A] sums over single pods in order of arrival; the last row sums the weights,
+    the row PODS counts them."""
+    counted: Mapping[int, frozenset[str]]
+    """Pods in these sums, by column: a batch that arrives twice counts once."""
+    pods: I32
+    """[STATUS, A] pods as the API server reported them, rows as in `Observation.status`."""
+    pods_reported: Mask
+    """[STATUS, A] where it did."""
+    time: str = ""
+    final: bool = False
+    """Whether the source announced that nothing more comes."""
+
+    def complete(self, pods: I32) -> bool:
+        """Whether every app has reported, by itself or through all of its ready `pods`."""
+        by_pods = self.pod_sums[PODS] >= np.maximum(1, pods[0, READY])
+        return bool((self.received | by_pods).all())
+
+    def all_pods_reported(self) -> Mask:
+        """[A] where the API server reported every column."""
+        return np.asarray(self.pods_reported[_REPORTED_ROWS].all(axis=0))
+
+    def pods_after(self, before: I32) -> I32:
+        """[1, STATUS, A] pods as reported now or, where they were not, before."""
+        return np.where(self.pods_reported, self.pods, before)
+
+    def measured(self) -> F32:
+        """[1, SAMPLES, A] samples by app; NaN where nothing arrived."""
+        rows = self.rows.copy()
+        by_pods = ~self.received & (self.pod_sums[PODS] > 0)
+        rows[:, by_pods] = _average_pods(self.pod_sums[:, by_pods])
+        return rows[None]
+
+
+def no_samples(names: tuple[str, ...], since: float) -> TickSamples:
+    """An open tick before its first batch."""
+    count = len(names)
+    return TickSamples(
+        index={name: index for index, name in enumerate(names)},
+        since=since,
+        rows=np.full((SAMPLES, count), np.nan, np.float32),
+        received=np.zeros(count, np.bool_),
+        pod_sums=np.zeros((SAMPLES + 1, count)),
+        counted={},
+        pods=np.zeros((STATUS, count), np.int32),
+        pods_reported=np.zeros((STATUS, count), np.bool_),
+    )
+
+
+def with_batch(samples: TickSamples, batch: MetricsSampled) -> TickSamples:
+    """Add a batch; apps that are not declared are skipped."""
+    declared = [at for at, app in enumerate(batch.apps) if app in samples.index]
+    at = np.array(declared, np.intp)
+    columns = np.array([samples.index[batch.apps[one]] for one in declared], np.intp)
+    samples = replace(samples, time=batch.time, final=samples.final or batch.final)
+    if batch.pods:
+        rows = _rows_of(batch)
+        valid = _valid_pods(rows, np.array([not getattr(batch, name) for name in MEASURED]))
+        names = [batch.pods[one] for one in declared]
+        samples = _with_pods(samples, rows[:, at], valid[at], columns, names)
+    elif any(getattr(batch, name) for name in MEASURED):
+        app_rows, received = samples.rows.copy(), samples.received.copy()
+        app_rows[:, columns] = _rows_of(batch)[:, at]
+        received[columns] = True
+        samples = replace(samples, rows=app_rows, received=received)
+    return _with_reports(samples, batch, at, columns)
+
+
+def _with_pods(
+    samples: TickSamples, rows: F32, valid: Mask, columns: Indices, pods: list[str]
+) -> TickSamples:
+    """Sum up valid pods by app; what a source does not measure stays NaN."""
+    fresh, counted = _fresh_pods(samples.counted, columns.tolist(), pods, valid.tolist())
+    values, columns = rows[:, fresh].astype(np.float64), columns[fresh]
+    sums = samples.pod_sums.copy()
+    weight = np.maximum(values[RPS], _LEAST_WEIGHT)
+    # The 99th percentile of an app is not far below that of its slowest pod.
+    with np.errstate(invalid="ignore"):
+        np.maximum.at(sums[P99], columns, values[P99])
+    values[list(_WEIGHTED)] *= weight
+    values[PODS] = 1.0
+    for row in _ADDED:
+        np.add.at(sums[row], columns, values[row])
+    np.add.at(sums[SAMPLES], columns, weight)
+    return replace(samples, pod_sums=sums, counted=counted)
+
+
+def _fresh_pods(
+    counted: Mapping[int, frozenset[str]], columns: list[int], pods: list[str], valid: list[bool]
+) -> tuple[Mask, Mapping[int, frozenset[str]]]:
+    """[batch] pods that are new in this tick, and all counted ones with them.
+
+    An invalid pod does not count: it may report properly later in the tick.
+    """
+    added: dict[int, set[str]] = {}
+    fresh = np.zeros(len(pods), np.bool_)
+    for place, (column, pod, is_valid) in enumerate(zip(columns, pods, valid, strict=True)):
+        known = column in counted and pod in counted[column]
+        if is_valid and not known and pod not in added.get(column, ()):
+            added.setdefault(column, set()).add(pod)
+            fresh[place] = True
+    merged = {column: counted.get(column, frozenset()) | pods for column, pods in added.items()}
+    return fresh, {**counted, **merged}
+
+
+def _with_reports(
+    samples: TickSamples, batch: MetricsSampled, at: Indices, columns: Indices
+) -> TickSamples:
+    """Note what the API server reported of pods."""
+    reported = [(row, name) for row, name in STATUS_COLUMNS if getattr(batch, name)]
+    if not reported:
+        return samples
+    pods, noted = samples.pods.copy(), samples.pods_reported.copy()
+    for row, name in reported:
+        pods[row, columns] = np.array(getattr(batch, name), np.int32)[at]
+        noted[row, columns] = True
+    return replace(samples, pods=pods, pods_reported=noted)
+
+
+def _valid_pods(rows: F32, absent: Mask) -> Mask:
+    """[batch] pods whose samples are valid, by the rules of `models/features/memory.py`.
+
+    In a sum the gap of a single pod is invisible, and as a zero it would lower what the app uses.
+    So an invalid pod is not counted, and the others represent it. A column that the source does
+    not have at all (`absent`) does not invalidate a pod: the pod counts, the app has a gap there,
+    so it is missing and held. Without requests or CPU there is nothing to decide on.
+    """
+    valid = np.isfinite(rows) & (rows >= 0)
+    whole = (valid | absent[:, None]).all(axis=0) & valid[RPS] & valid[CPU]
+    return np.asarray(whole & (np.nansum(rows[_LIVE_ROWS], axis=0) > 0))
+
+
+def _rows_of(batch: MetricsSampled) -> F32:
+    """[SAMPLES, batch]; NaN where nothing arrived.
+
+    Columns that the source does not measure at all get pessimistic substitutes only: throughput
+    equal to requests, a median as slow as p99. Errors and latency have no substitute: a zero would
+    claim that the app is fine, and allow lowering it.
+    """
+    rows = np.full((SAMPLES, len(batch.apps)), np.nan, np.float32)
+    for row, name in enumerate(MEASURED):
+        column = getattr(batch, name)
+        if column:
+            rows[row] = np.array(column, np.float32)
+    substitutes = ((THROUGHPUT, rows[RPS]), (P50, rows[P99]), (PODS, 1.0))
+    for row, value in substitutes:
+        if not getattr(batch, MEASURED[row]):
+            rows[row] = value
+    # Without requests there are no errors and no latency: that is no gap.
+    idle = rows[RPS] == 0
+    for row in _PER_REQUEST:
+        rows[row, idle & np.isnan(rows[row])] = 0.0
+    return rows
+
+
+def _average_pods(sums: F64) -> F64:
+    """[SAMPLES, A] samples of apps from the sums over their pods."""
+    rows = sums[:SAMPLES].copy()
+    rows[list(_WEIGHTED)] /= np.maximum(sums[SAMPLES], _LEAST_WEIGHT)
+    return rows

@@ -1,0 +1,209 @@
+"""What the forecaster remembers: the minutes it observed, and the progress of its model.
+
+A model runs for a stretch of time from its origin on. `Progress` is what the next stretch, or the
+same one after a restart, continues from; `Running` is the model that works on it, in memory only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from models.cluster.arrays import F32, I32
+from models.cluster.calendar import HISTORY_MINUTES
+from models.cluster.observation import Observation
+from models.forecaster.calendar import CalendarState
+from models.forecaster.learned import memory as learned_memory
+from models.forecaster.learned import scores
+from models.forecaster.learned.forecaster import Learned, LearnedState
+from models.forecaster.learned.memory import Memory
+from models.forecaster.learned.record import Record
+from models.forecaster.minutes import Minutes, start_minutes
+from models.forecaster.past import LEAD_MIN
+from models.forecaster.port import Forecaster
+from models.forecaster.scaled import ScaledState
+from services._kit.frames import silence
+from services._kit.state_codec import check_form, copied, fit_apps
+
+ModelState = CalendarState | ScaledState | LearnedState
+_PER_APP: Final = ("total", "samples", "app")
+"""Fields of `Minutes` with an axis of apps."""
+
+
+class RecentMinutes(NamedTuple):
+    """Consecutive minutes that were observed after the recorded history ends. D domains.
+
+    A minute has a number: the tick at its end over the ticks per minute. Values are float32
+    because twelve domains have to fit into one state record.
+    """
+
+    first: int
+    """Number of the first minute."""
+    rps: F32
+    """[D, minutes] requests per second; NaN where the minute was not observed."""
+
+    @property
+    def end(self) -> int:
+        """Number of the minute after the last one."""
+        return self.first + len(self.rps[0])
+
+    def between(self, domain: int, after: int, last: int) -> F32:
+        """Minutes `after` + 1 to `last` of a domain; NaN where they were not observed."""
+        minutes = np.arange(max(after, last - HISTORY_MINUTES), last) + 1
+        found = np.full(minutes.size, np.float32(np.nan))
+        observed = (minutes >= self.first) & (minutes < self.end)
+        found[observed] = self.rps[domain, minutes[observed] - self.first]
+        return found
+
+
+def no_minutes(domains: int) -> RecentMinutes:
+    """Before the first minute."""
+    return RecentMinutes(0, np.empty((domains, 0), np.float32))
+
+
+def with_minute(
+    recent: RecentMinutes, minute: int, rps: Sequence[float], recorded: int
+) -> RecentMinutes:
+    """Append a minute; drop what is recorded by now and what no model looks back to."""
+    if minute < recent.end:
+        return recent
+    before = max(recorded, minute - HISTORY_MINUTES)
+    columns = np.stack([recent.between(domain, before, minute) for domain in range(len(rps))])
+    columns[:, -1:] = np.array(rps, np.float32)[:, None]
+    return RecentMinutes(before + 1, columns)
+
+
+class EventProgress(NamedTuple):
+    """What the calendar model observed of announced events, in minutes since the origin."""
+
+    begun: I32
+    over: I32
+    quiet: F32
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a model has to remember, whichever model it is."""
+
+    origin: int
+    """Tick that is the model's tick 0."""
+    names: tuple[str, ...]
+    """Apps on the model's app axis."""
+    minutes: Minutes
+    events: EventProgress | None = None
+    """Of the calendar model."""
+    newest: int | None = None
+    """Number of the last minute that the network's record has."""
+    learned: Memory | None = None
+    """Of the trained network."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A model at work."""
+
+    model: Forecaster[Any]
+    state: ModelState
+    calendar: int
+    """Version of the calendar that the model was built with."""
+
+
+def progress_of(origin: int, names: tuple[str, ...], state: ModelState) -> Progress:
+    """The part of a model's state that has to survive it."""
+    progress = Progress(origin, names, state.minutes)
+    if isinstance(state, LearnedState):
+        progress = replace(progress, newest=state.record.newest, learned=state.memory)
+    rule = state.simple if isinstance(state, LearnedState) else state
+    if isinstance(rule, CalendarState):
+        progress = replace(progress, events=EventProgress(rule.begun, rule.over, rule.quiet))
+    return progress
+
+
+def moved(progress: Progress, origin: int) -> Progress:
+    """Continue from a later origin: minutes go on, announced events have to show again."""
+    minutes = progress.minutes
+    tick = minutes.tick + (progress.origin - origin)
+    return replace(progress, origin=origin, minutes=minutes._replace(tick=tick), events=None)
+
+
+def resumed(model: Forecaster[Any], progress: Progress, record: Record) -> ModelState:
+    """State of a new model that continues; the network also needs its record until then."""
+    blank = silence(len(progress.names))
+    if isinstance(model, Learned):
+        assert progress.learned is not None  # noqa: S101  `is_of_model` made sure
+        learned = model.resume(blank, record, progress.learned)
+        return learned._replace(simple=_with_progress(learned.simple, progress))
+    started: CalendarState | ScaledState = model.start(blank)
+    if isinstance(started, CalendarState):
+        return _with_progress(started, progress)
+    return started._replace(minutes=progress.minutes)
+
+
+def _with_progress(started: CalendarState, progress: Progress) -> CalendarState:
+    events = progress.events
+    # With another calendar the columns are other events: those have to show again.
+    if events is None or events.begun.shape != started.begun.shape:
+        return started._replace(minutes=progress.minutes)
+    return started._replace(minutes=progress.minutes, **events._asdict())
+
+
+def fitted(
+    state: ModelState, old: tuple[str, ...], new: tuple[str, ...], observed: Observation
+) -> ModelState:
+    """Follow a changed inventory: apps that stay keep their means."""
+    minutes = state.minutes
+    start = start_minutes(observed, minutes.domain)
+    per_app: dict[str, Any] = {
+        name: fit_apps(getattr(minutes, name), getattr(start, name), old, new) for name in _PER_APP
+    }
+    fit = minutes._replace(**per_app)
+    if isinstance(state, LearnedState):
+        return state._replace(simple=state.simple._replace(minutes=fit))
+    return state._replace(minutes=fit)
+
+
+def unshared(state: ModelState) -> ModelState:
+    """A copy of every array that `step` of a model updates in place."""
+    if isinstance(state, LearnedState):
+        simple = unshared(state.simple)
+        assert isinstance(simple, CalendarState)  # noqa: S101  as it was
+        return state._replace(simple=simple, memory=copied(state.memory))
+    if isinstance(state, CalendarState):
+        begun, over, quiet = state.begun.copy(), state.over.copy(), state.quiet.copy()
+        state = state._replace(begun=begun, over=over, quiet=quiet)
+    return state._replace(minutes=copied(state.minutes))
+
+
+# Saving.
+
+
+def compact(progress: Progress) -> Progress:
+    """Without the sorted scores: a third of the network's memory, and quickly sorted again."""
+    learned = progress.learned
+    return progress if learned is None else replace(progress, learned=_without_sorted(learned))
+
+
+def expanded(progress: Progress) -> Progress:
+    """The reverse of `compact`."""
+    if progress.learned is None:
+        return progress
+    calibration = progress.learned.calibration
+    ordered = np.zeros_like(calibration.recent)
+    for index in np.ndindex(calibration.kept.shape):
+        count = min(int(calibration.kept[index]), scores.SCORES)
+        ordered[index][:count] = np.sort(calibration.recent[index][:count])
+    calibration = calibration._replace(ordered=ordered)
+    return replace(progress, learned=progress.learned._replace(calibration=calibration))
+
+
+def check_progress(progress: Progress, domains: int) -> None:
+    """Raise Refused unless a compact progress has arrays of the present models."""
+    recorded = np.zeros((1, domains, LEAD_MIN), np.float32)
+    check_form(progress.minutes, start_minutes(silence(0), recorded), "minutes")
+    check_form(progress.learned, _without_sorted(learned_memory.start(domains)), "learned")
+
+
+def _without_sorted(learned: Memory) -> Memory:
+    calibration = learned.calibration
+    return learned._replace(calibration=calibration._replace(ordered=calibration.ordered[..., :0]))

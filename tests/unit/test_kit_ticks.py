@@ -1,0 +1,41 @@
+from services._kit.ticks import TickBuffer
+
+BOTH = frozenset({"a", "b"})
+GRACE_S = 2.0
+
+
+def buffer(*events: tuple[int, str, float], closed: int = -1) -> TickBuffer[str]:
+    """A buffer with an event of each tick and name, received at a moment."""
+    filled: TickBuffer[str] = TickBuffer(closed)
+    for tick, name, now in events:
+        filled = filled.with_event(tick, name, f"{tick}{name}", now)
+    return filled
+
+
+def test_a_tick_is_ready_when_all_of_its_events_are_there() -> None:
+    assert buffer((1, "a", 0.0)).ready(BOTH, 0.0, None) is None
+    complete = buffer((1, "a", 0.0), (1, "b", 0.0))
+    assert complete.ready(BOTH, 0.0, None) == 1
+    events, rest = complete.close(1)
+    assert events == {"a": "1a", "b": "1b"}
+    assert (rest.closed, rest.empty) == (1, True)
+
+
+def test_a_tick_waits_no_longer_than_the_grace_period() -> None:
+    waiting = buffer((1, "a", 10.0), (1, "c", 11.0))
+    assert waiting.due(GRACE_S) == 12.0
+    assert waiting.ready(BOTH, 11.9, GRACE_S) is None
+    assert waiting.ready(BOTH, 12.0, GRACE_S) == 1
+
+
+def test_without_a_grace_period_a_tick_waits_for_ever_and_later_ones_for_it() -> None:
+    waiting = buffer((1, "a", 0.0), (2, "a", 0.0), (2, "b", 0.0))
+    assert waiting.ready(BOTH, 1e9, None) is None
+    assert waiting.due(None) is None
+
+
+def test_late_and_duplicate_events_change_nothing() -> None:
+    waiting = buffer((6, "a", 0.0), closed=5)
+    assert waiting.with_event(5, "a", "late", 1.0) is waiting
+    assert waiting.with_event(6, "a", "again", 1.0) is waiting
+    assert waiting.close(6)[0] == {"a": "6a"}

@@ -34,49 +34,49 @@ def _not_loaded() -> None:
 
 
 def _simulate(app: typer.Typer) -> None:
-    from services.cli import simulate
+    from services.cli.simulation import simulate
 
     app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 
 
 def _race(app: typer.Typer) -> None:
-    from services.cli.race import command
+    from services.cli.comparison import race as command
 
     app.command(epilog=command.EXAMPLES)(command.race)
 
 
 def _up(app: typer.Typer) -> None:
-    from services.cli.system import command
+    from services.cli.system import up as command
 
     app.command(epilog=command.EXAMPLES)(command.up)
 
 
 def _status(app: typer.Typer) -> None:
-    from services.cli.system import running
+    from services.cli.system import status as running
 
     app.command(epilog=running.STATUS_EXAMPLES)(running.status)
 
 
 def _down(app: typer.Typer) -> None:
-    from services.cli.system import running
+    from services.cli.system import status as running
 
     app.command(epilog=running.DOWN_EXAMPLES)(running.down)
 
 
 def _tail(app: typer.Typer) -> None:
-    from services.cli import tail
+    from services.cli.bus import tail
 
     app.command(epilog=tail.EXAMPLES)(tail.tail)
 
 
 def _explain(app: typer.Typer) -> None:
-    from services.cli import explain
+    from services.cli.bus import explain
 
     app.command(epilog=explain.EXAMPLES)(explain.explain)
 
 
 def _calibrate(app: typer.Typer) -> None:
-    from services.cli import calibrate
+    from services.cli.comparison import calibrate
 
     app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
 
@@ -95,37 +95,37 @@ def _train(app: typer.Typer) -> None:
 
 
 def _world(app: typer.Typer) -> None:
-    from services.cli import world
+    from services.cli.simulation import world
 
     app.add_typer(world.app, name="world")
 
 
 def _bench(app: typer.Typer) -> None:
-    from services.cli import bench
+    from services.cli.benchmarks import speed as bench
 
     app.add_typer(bench.app, name="bench")
 
 
 def _hpa(app: typer.Typer) -> None:
-    from services.cli import hpa
+    from services.cli.comparison import hpa
 
     app.add_typer(hpa.app, name="hpa")
 
 
 def _schemas(app: typer.Typer) -> None:
-    from services.cli import schemas
+    from services.cli.bus import schemas
 
     app.add_typer(schemas.app, name="schemas")
 
 
 def _kafka(app: typer.Typer) -> None:
-    from services.cli.kafka import command
+    from services.cli.bus import kafka as command
 
     app.add_typer(command.app, name="kafka")
 
 
 def _topics(app: typer.Typer) -> None:
-    from services.cli import topics
+    from services.cli.bus import topics
 
     app.add_typer(topics.app, name="topics")
 

@@ -3,26 +3,8 @@
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from models.inputs.errors import InputError
-
-if TYPE_CHECKING:
-    from models.sim.describe.physics import SimCluster
-
-
-def described_cluster(path: Path | None, apps: int | None) -> "SimCluster":
-    """The cluster of a file, or the example, scaled to so many apps where a number is given."""
-    # The models are slow to import, and most commands only check a path.
-    from models.sim.describe.physics import load_sim_cluster, with_apps  # noqa: PLC0415
-
-    cluster = load_sim_cluster(path)
-    if apps is None:
-        return cluster
-    domains = len(cluster.domains)
-    if apps < domains:
-        raise InputError(f"apps: expected at least {domains}, one per domain, got {apps}")
-    return with_apps(cluster, apps)
 
 
 def writable_file(path: Path | None) -> Path | None:

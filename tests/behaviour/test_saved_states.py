@@ -7,8 +7,8 @@ import pytest
 from services._kit.clock import ManualClock
 from services._kit.memory import _Seat
 from services._kit.parcel import Parcel
-from services.cli.system import memory
-from services.cli.system.memory import MemorySystem
+from services.devcluster import memory
+from services.devcluster.memory import MemorySystem
 from tests.system_data import contest
 
 TICKS = 8

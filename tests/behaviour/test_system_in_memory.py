@@ -20,9 +20,9 @@ from services.actuator.decide import ActuatorHandler
 from services.actuator.permission import Modes
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
-from services.cli.system import memory
-from services.cli.system.memory import MemorySystem
 from services.commander.decide import CommanderHandler
+from services.devcluster import memory
+from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
 from tests.system_data import contest, decided_by_events, decided_in_process, first_difference

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
 from schemas import generate
-from services.cli import schemas
-from services.cli.schemas_speed import frame
+from services.cli.bus import schemas
+from services.measure.frame_speed import frame
 
 BUDGET = "hirl.budget-granted.v1.json"
 

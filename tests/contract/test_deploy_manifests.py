@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from services._kit.settings import KitSettings
+from services.admin.acls import services as principals
 from services.cli.commands import COMMANDS
-from services.cli.kafka.acls import services as principals
 from tests.unit.deploy_data import (
     IMAGE,
     PORT,

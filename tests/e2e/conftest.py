@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from models.inputs.errors import InputError
-from services.cli.kafka import provision
+from services.devcluster.kafka import provision
 
 
 def pytest_unconfigure() -> None:

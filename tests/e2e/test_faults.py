@@ -19,15 +19,14 @@ from kafka import KafkaProducer
 from schemas.rejected import Rejected
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import TOPICS
-from services.cli.system import record
-from services.cli.system.decisions import Decisions, record_decisions
-from services.cli.system.follow import has_ended
-from services.cli.system.lineup import COLLECTOR, DECIDING
-from services.cli.system.probe import journal_of, progress_of, vitals_of
-from services.cli.system.reading import options_for_home
-from services.cli.system.record import Run
-from services.cli.system.request import Request
-from services.cli.system.session import system, wait
+from services.admin.decisions import Decisions, record_decisions
+from services.devcluster import record
+from services.devcluster.connect import options_for_home
+from services.devcluster.probe import journal_of, progress_of, vitals_of
+from services.devcluster.record import Run
+from services.devcluster.request import Request
+from services.devcluster.session import has_ended, system, wait
+from services.devcluster.specs import COLLECTOR, DECIDING
 from services.simcluster.target import Entry
 from tests.system_data import SCENARIO
 

@@ -26,10 +26,11 @@ from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
 from services._kit.cluster_file import parameters_of
-from services.cli.system import record
-from services.cli.system.reading import Onlooker, options_for_home
-from services.cli.system.request import Request
-from services.cli.system.session import system, wait
+from services.admin.reader import Onlooker
+from services.devcluster import record
+from services.devcluster.connect import options_for_home
+from services.devcluster.request import Request
+from services.devcluster.session import system, wait
 from tests.system_data import (
     SCENARIO,
     contest,

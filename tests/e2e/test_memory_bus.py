@@ -5,9 +5,9 @@ from io import StringIO
 from rich.console import Console
 
 from services.cli.system.follow import follow_memory
-from services.cli.system.in_process import memory_system
-from services.cli.system.request import Request
 from services.cli.system.view import PlainView
+from services.devcluster.in_process import memory_system
+from services.devcluster.request import Request
 from tests.e2e.scenarios import FIVE_MINUTES, TICKS, written
 
 

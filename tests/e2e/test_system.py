@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import pytest
 
-from services.cli.system import record
-from services.cli.system.decisions import Decisions, decisions_from_topics, record_decisions
-from services.cli.system.follow import has_ended
-from services.cli.system.probe import journal_of, results_of
-from services.cli.system.reading import options_for_home
-from services.cli.system.record import Run
-from services.cli.system.request import Request
-from services.cli.system.session import system, wait
+from services.admin import credentials
+from services.admin.decisions import Decisions, read_decisions, record_decisions
+from services.devcluster import record
+from services.devcluster.connect import options_for_home
+from services.devcluster.probe import journal_of, results_of
+from services.devcluster.record import Run
+from services.devcluster.request import Request
+from services.devcluster.session import has_ended, system, wait
 from services.simcluster.score import Results
 from services.simcluster.target import Entry
 from tests.e2e.scenarios import FIVE_MINUTES, TICKS, written
@@ -40,7 +40,7 @@ def finished(workplace: Path) -> Iterator[Finished]:
         wait(root, patience_s=60)
         results = results_of(run)
         assert results is not None
-        kept = decisions_from_topics(run.bootstrap)
+        kept = read_decisions(credentials.options(run.bootstrap))
         yield Finished(record.running(root), decisions, kept, journal_of(run), results)
     assert record.read(root) is None
 

@@ -12,9 +12,11 @@ import pytest
 from rich.console import Console
 
 from models.inputs.errors import InputError
-from services.cli import prometheus_server
-from services.cli.kafka import client, cluster, processes, provision, reconcile
-from services.cli.kafka.client import Running
+from services.admin import client, reconcile
+from services.devcluster import processes
+from services.devcluster import prometheus as prometheus_server
+from services.devcluster.connect import Running
+from services.devcluster.kafka import cluster, provision
 
 _HERE = Path(__file__).parent
 _STARTED = pytest.StashKey[list[str]]()

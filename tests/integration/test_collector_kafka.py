@@ -24,11 +24,11 @@ from schemas.pool_observed import PoolObserved
 from schemas.topics import state_topic, topic_of
 from services._kit.kafka import KafkaOutlet, Reader
 from services._kit.settings import KitSettings
-from services.cli.kafka import client
-from services.cli.kafka.client import Running
+from services.admin import client
 from services.collector.app import collect, last_tick
 from services.collector.outlet import ProducerOutlet
 from services.collector.settings import Settings
+from services.devcluster.connect import Running
 from services.simcluster import events
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.feed import KafkaFeed

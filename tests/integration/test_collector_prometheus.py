@@ -20,12 +20,12 @@ from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED
 from schemas.metrics_sampled import MetricsSampled
 from services._kit.clock import SystemClock
-from services.cli import prometheus_server
-from services.cli.prometheus_server import Server
 from services.collector.prometheus import PrometheusSource, Timing
 from services.collector.promql import Prometheus
 from services.collector.queries import Declared, load_queries
 from services.collector.source import Observed
+from services.devcluster import prometheus as prometheus_server
+from services.devcluster.prometheus import Server
 from services.simcluster.app import compile_kernels
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.http import Api

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.kafka.client import Running
-from services.cli.kafka.security import ADMIN, credentials_file, read_credentials
+from services.admin.credentials import read_credentials
+from services.devcluster.connect import Running
+from services.devcluster.kafka.security import ADMIN, credentials_file
 from tests.kit_conformance import Conformance
 from tests.kit_example import granted, sampled
 from tests.kit_kafka import OnKafka

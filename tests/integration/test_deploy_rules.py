@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.inputs.errors import InputError
-from services.cli import prometheus_server
+from services.devcluster import prometheus as prometheus_server
 
 FOLDER = Path(__file__).parents[2] / "infra/prometheus"
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from services.cli.kafka import cluster
-from services.cli.kafka.client import Running
+from services.devcluster.connect import Running
+from services.devcluster.kafka import cluster
 
 TOPIC = "hirl.scale-planned.v1"
 RECORDS = 300

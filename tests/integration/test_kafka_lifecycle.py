@@ -8,8 +8,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
-from services.cli.kafka import cluster, command, provision
-from services.cli.kafka.client import Running
+from services.cli.bus import kafka as command
+from services.devcluster.connect import Running
+from services.devcluster.kafka import cluster, provision
 
 TOPIC = "hirl.transition-recorded.v1"
 

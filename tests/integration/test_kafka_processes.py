@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from services.cli.kafka import processes
+from services.devcluster import processes
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)", "our-mark"]
 

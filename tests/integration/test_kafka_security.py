@@ -7,10 +7,12 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from models.inputs.errors import InputError
-from services.cli.kafka import administration, client, reconcile, security
-from services.cli.kafka.acls import Permission, app_id
-from services.cli.kafka.client import Running
-from services.cli.kafka.properties import log_of
+from services.admin import broker as administration
+from services.admin import client, credentials, reconcile
+from services.admin.acls import Permission, app_id
+from services.devcluster.connect import Running
+from services.devcluster.kafka import security
+from services.devcluster.kafka.properties import log_of
 
 BUDGETS = "hirl.budget-granted.v1"
 APPLIED = "hirl.scale-applied.v1"
@@ -75,7 +77,7 @@ def test_a_wrong_password_is_refused(secure_kafka: Running) -> None:
 
 def test_without_tls_nothing_is_answered(secure_kafka: Running) -> None:
     with pytest.raises(InputError):
-        client.admin(client.options(secure_kafka.bootstrap), patience_ms=1_000)
+        client.admin(credentials.options(secure_kafka.bootstrap), patience_ms=1_000)
 
 
 def test_secrets_are_readable_by_their_owner_only(secure_kafka: Running) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from models.inputs.errors import InputError
-from services.cli import prometheus_server
-from services.cli.kafka import processes
-from services.cli.prometheus_server import Server
+from services.devcluster import processes
+from services.devcluster import prometheus as prometheus_server
+from services.devcluster.prometheus import Server
 
 CONFIG = """
 global: {scrape_interval: 1s}

@@ -10,12 +10,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from typer.testing import CliRunner
 
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS
-from services.cli import topics
-from services.cli.kafka import administration, client, reconcile
-from services.cli.kafka.acls import Permission, permissions
-from services.cli.kafka.catalogue import STATEFUL, wanted_topics
-from services.cli.kafka.client import Running
-from services.cli.kafka.differences import permission_differences
+from services.admin import broker as administration
+from services.admin import client, reconcile
+from services.admin.acls import Permission, permissions
+from services.admin.desired import STATEFUL, wanted_topics
+from services.admin.differences import permission_differences
+from services.cli.bus import topics
+from services.devcluster.connect import Running
 
 
 @pytest.fixture

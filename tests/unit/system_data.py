@@ -6,7 +6,7 @@ from typing import TypeVar
 from schemas.codec import decode
 from schemas.fields import Event
 from schemas.topics import topic_of
-from services.cli.system.record import Run, Scene, Spec
+from services.devcluster.record import Run, Scene, Spec
 
 E = TypeVar("E", bound=Event)
 EXAMPLES = Path("schemas/examples")

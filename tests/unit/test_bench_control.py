@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from models.compare import hashes, jobs, pool, request
 from models.compare.catalogue import ENTRANTS, entrant_of
+from models.compare.request import Asked, parse_seeds, request_of
 from models.sim.describe.physics import Scheduling
 from services.cli import main
-from services.cli.contest import command, hashes, jobs, pool, request
-from services.cli.contest.request import Asked, parse_seeds, request_of
+from services.cli.comparison import control as command
 
 Capture = pytest.CaptureFixture[str]
 Bench = Callable[..., dict[str, Any]]

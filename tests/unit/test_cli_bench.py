@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli import bench, main
+from services.cli import main
+from services.cli.benchmarks import speed as bench
 
 Capture = pytest.CaptureFixture[str]
 

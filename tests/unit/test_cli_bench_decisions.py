@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.cli import bench_decisions
+from services.cli.benchmarks import decisions as bench_decisions
 from services.cli.main import run
 
 

@@ -12,9 +12,9 @@ from schemas.domain_observed import DomainObserved
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services.cli.system.account import Account, account_of
-from services.cli.system.evidence import Evidence
-from services.cli.system.reasons import in_words
+from services.admin.evidence import Evidence
+from services.cli.bus.account import Account, account_of
+from services.cli.bus.reasons import in_words
 from tests.unit.system_data import example
 
 CHANGED, HELD, MISSING = (

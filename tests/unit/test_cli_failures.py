@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from models.compare.failure_modes import measure, spiking_apps, without_spikes
 from models.sim.describe.events import Traffic
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.world import World
-from services.cli.failures import measure, spiking_apps, without_spikes
 
 CLUSTER = with_apps(load_sim_cluster(), 60)
 

@@ -21,10 +21,13 @@ from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
-from services.cli.path import codec_cost, command, growth, samples, stamps, tables, usage
-from services.cli.path.feeding import Pods as PodsToSample
-from services.cli.path.stamps import Stamp
-from services.cli.system.request import Request
+from services.cli.benchmarks import path as command
+from services.cli.benchmarks import path_tables as tables
+from services.devcluster.request import Request
+from services.measure import codec as codec_cost
+from services.measure import growth, samples, stamps, usage
+from services.measure.feeding import Pods as PodsToSample
+from services.measure.stamps import Stamp
 
 TIME = "2026-11-27T00:00:00Z"
 EMPTY_PODS = Pods(**{name: [] for name in Pods.__struct_fields__})
@@ -213,7 +216,7 @@ def test_the_command_writes_what_it_measured_and_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("services.cli.kafka.provision.runtime", lambda *_: None)
+    monkeypatch.setattr("services.devcluster.kafka.provision.runtime", lambda *_: None)
     monkeypatch.setattr(command, "_measured", lambda *_: {"apps": 60})
     monkeypatch.setattr(tables, "show", lambda *_: None)
     app = typer.Typer()

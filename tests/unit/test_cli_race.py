@@ -11,15 +11,15 @@ import pytest
 from rich.console import Console
 
 from models.compare.catalogue import enter
+from models.compare.jobs import Job
+from models.compare.race import Race
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.results import summarise
 from services.cli import main
-from services.cli.contest.jobs import Job
-from services.cli.live import Pace
-from services.cli.race import command
-from services.cli.race.lanes import Race
-from services.cli.race.live import LiveView, play
+from services.cli.comparison import race as command
+from services.cli.comparison.race_view import LiveView, play
+from services.cli.simulation.live import Pace
 
 Capture = pytest.CaptureFixture[str]
 

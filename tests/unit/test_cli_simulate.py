@@ -15,7 +15,8 @@ from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.outcome.recording import Recorder
 from models.sim.world import World
-from services.cli import live, main
+from services.cli import main
+from services.cli.simulation import live
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from models.inputs.errors import InputError
 from services.cli import main
-from services.cli.system import ending, launch, processes, record
-from services.cli.system.overview import overview_of
-from services.cli.system.probe import Progress, Vitals
-from services.cli.system.record import Standing
-from services.cli.system.request import Request
-from services.cli.system.session import wait
+from services.devcluster import ending, record
+from services.devcluster import identity as processes
+from services.devcluster import lifecycle as launch
+from services.devcluster.overview import overview_of
+from services.devcluster.probe import Progress, Vitals
+from services.devcluster.record import Standing
+from services.devcluster.request import Request
+from services.devcluster.session import wait
 from tests.unit.system_data import run_of, spec
 
 

@@ -10,12 +10,12 @@ from services._kit.settings import load
 from services.actuator.settings import Settings as ActuatorSettings
 from services.aggregator.settings import Settings as AggregatorSettings
 from services.breaker.settings import Settings as BreakerSettings
-from services.cli.kafka.description import Description
-from services.cli.system.lineup import SERVICES, lineup
-from services.cli.system.record import Spec
-from services.cli.system.request import Request, scene_of
 from services.collector.settings import Settings as CollectorSettings
 from services.commander.settings import Settings as CommanderSettings
+from services.devcluster.kafka.description import Description
+from services.devcluster.record import Spec
+from services.devcluster.request import Request, scene_of
+from services.devcluster.specs import SERVICES, lineup
 from services.forecaster.settings import Settings as ForecasterSettings
 from services.simcluster.settings import Settings as SimclusterSettings
 from services.soldier.settings import Settings as SoldierSettings

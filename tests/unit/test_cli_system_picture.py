@@ -14,11 +14,12 @@ from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services.cli.system.follow import check_decided, has_ended, new_picture
+from services.cli.system.follow import check_decided, new_picture
 from services.cli.system.picture import Domain, Picture, change_line
-from services.cli.system.probe import Vitals, _vitals
-from services.cli.system.record import Standing
 from services.cli.system.view import Health, LiveView, PlainView, painting, when
+from services.devcluster.probe import Vitals, _vitals
+from services.devcluster.record import Standing
+from services.devcluster.session import has_ended
 from tests.unit.system_data import SCENE, example, run_of, spec
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from services.cli.system import processes
+from services.devcluster import identity as processes
 
 
 @pytest.fixture

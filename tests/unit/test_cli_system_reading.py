@@ -8,9 +8,10 @@ from kafka import TopicPartition
 
 from schemas.codec import Record, encode
 from schemas.domain_observed import DomainObserved, Pods
-from services.cli.path.stamps import stamps
-from services.cli.system import decisions, reading
-from services.cli.system.decisions import record_decisions
+from services.admin import decisions
+from services.admin import reader as reading
+from services.admin.decisions import record_decisions
+from services.measure.stamps import stamps
 from tests.services_data import DOMAIN, time_of
 
 OPTIONS: dict[str, Any] = {"bootstrap_servers": ["nowhere:1"]}

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from services.cli.system import supervisor
-from services.cli.system.record import Run, Spec
-from services.cli.system.supervisor import LONGEST_PAUSE_S, MOST_QUICK_DEATHS, QUICK_S, Supervisor
+from services.devcluster import supervisor
+from services.devcluster.record import Run, Spec
+from services.devcluster.supervisor import LONGEST_PAUSE_S, MOST_QUICK_DEATHS, QUICK_S, Supervisor
 from tests.unit.system_data import run_of, spec
 
 

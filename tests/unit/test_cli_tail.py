@@ -10,8 +10,8 @@ from models.inputs.errors import InputError
 from schemas.codec import decode
 from schemas.topics import BY_NAME
 from services._kit.consume import Delivery
-from services.cli.system.reading import Found
-from services.cli.tail import line, raw, topic_named
+from services.admin.reader import Found
+from services.cli.bus.tail import line, raw, topic_named
 from tests.unit.system_data import EXAMPLES
 
 FILES = sorted(EXAMPLES.glob("*.json"))

@@ -7,7 +7,7 @@ import pytest
 
 from models.inputs.errors import InputError
 from services.cli import main, targets
-from services.cli.validate import command
+from services.cli.simulation import validate as command
 
 Capture = pytest.CaptureFixture[str]
 SIMULATE = ("simulate", "--scenario", "calm", "--apps", "20")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from matplotlib.axes import Axes
 
+from models.validate.section import Check, Listing, Plot, Section
 from services.cli import main
-from services.cli.validate import command
-from services.cli.validate.section import Check, Listing, Plot, Section
+from services.cli.simulation import validate as command
 
 Capture = pytest.CaptureFixture[str]
 Parts = dict[str, Callable[[], Section]]

@@ -109,7 +109,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_files: Path | None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("services.cli.world.load_sim_cluster", interrupted)
+    monkeypatch.setattr("services.cli.simulation.world.load_sim_cluster", interrupted)
     assert main.run(["world", "show"]) == main.EXIT_INTERRUPTED
 
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec import Meta
 
 from services._kit.settings import BadSettings
-from services.cli.system.lineup import DECIDING
-from services.cli.system.request import Request
+from services.devcluster.request import Request
+from services.devcluster.specs import DECIDING
 from tests.unit.deploy_data import (
     COMPOSE,
     IMAGE,

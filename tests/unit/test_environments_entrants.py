@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import CPU_REQUEST, REPLICAS
+from models.compare import pool
 from models.compare.catalogue import Contest, Entrant, enter
 from models.control.heuristic.residual import neutral
 from models.environments.app_seat import AppSeat
@@ -20,7 +21,6 @@ from models.environments.soldier_seat import SoldierSeat
 from models.sim.accounting import ACTIONS
 from models.sim.outcome.results import Result, summarise
 from services.cli import main
-from services.cli.contest import pool
 from tests.unit.environments_data import Always, cluster, make, play, spike
 
 ACTIONS_OF = {"commander": 10, "soldier": 4, "app": 2}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from models.baselines.hpa.golden import check
-from services.cli.hpa import case_files, read_cases
+from services.cli.comparison.hpa import case_files, read_cases
 from services.cli.main import run
 
 RECORDED = Path(__file__).parents[3] / "shared" / "reference" / "hpa-golden"

@@ -18,7 +18,7 @@ from models.sim.describe.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World
-from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
+from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
 WORK = load_sim_cluster().physics.population.request_work
 MIXES = np.array([[1, 0, 0, 0, 0], [0.5, 0, 0.5, 0, 0], [0, 0, 1, 0, 0]], np.float32)

@@ -9,7 +9,7 @@ from models.sim.describe.events import Inventory, Target
 from models.sim.describe.physics import SimCluster
 from models.sim.outcome.results import Decisions, summarise
 from models.sim.world import World
-from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
+from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
 PAYMENTS, INTERNAL = 0, 4
 

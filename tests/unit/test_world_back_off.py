@@ -5,7 +5,7 @@ import pytest
 from models.cluster.observation import READY
 from models.sim.back_off import back_off_s
 from models.sim.world import World
-from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
+from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
 MINUTE, RESTART = 6, 2
 """Ticks."""

@@ -10,7 +10,7 @@ from models.sim.apps import GUARD_NONE
 from models.sim.describe.events import Deploy, Inventory, Target, Traffic
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
-from services.cli.validate.tiny import one_call, plain_apps, still_cluster, still_scenario
+from models.validate.worlds import one_call, plain_apps, still_cluster, still_scenario
 
 
 def deploying(replicas: int) -> World:

@@ -12,8 +12,8 @@ from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import BACKLOG
 from models.sim.world import World
-from services.cli.validate.audit import flow_residuals
-from services.cli.validate.tiny import still_scenario
+from models.validate.audit import flow_residuals
+from models.validate.worlds import still_scenario
 
 MINUTES = 8
 OVERLOAD = (

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import REPLICAS, RPS
+from models.compare.drive import Driven, digest, digest_of_run
 from models.inputs.errors import InputError
 from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.describe.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
-from services.cli.validate.drive import Driven, digest, digest_of_run
-from services.cli.validate.tiny import still_scenario
+from models.validate.worlds import still_scenario
 
 APPS = 60
 TICKS = 180
@@ -55,7 +55,7 @@ def test_an_environment_among_eight_equals_the_same_seed_alone() -> None:
 
 def test_another_process_gives_the_same_world() -> None:
     program = (
-        "from services.cli.validate.drive import digest_of_run;"
+        "from models.compare.drive import digest_of_run;"
         f"print(digest_of_run({APPS}, [5, 6], {TICKS}))"
     )
     other = subprocess.run(

@@ -3,11 +3,11 @@
 import numpy as np
 
 from models.baselines.hpa import HpaState
+from models.compare.drive import Driven, copy_memory, digest
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import Snapshot, World
-from services.cli.validate.drive import Driven, copy_memory, digest
 
 BEFORE, AFTER = 150, 90
 

@@ -9,8 +9,8 @@ from models.sim.describe.events import MetricsOutage, Target
 from models.sim.describe.physics import SimCluster, with_physics
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
-from services.cli.validate.blindness import decision_changes
-from services.cli.validate.tiny import plain_apps, still_cluster, still_scenario
+from models.validate.blindness import decision_changes
+from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
 APPS = 300
 

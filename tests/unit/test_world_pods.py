@@ -16,8 +16,8 @@ from models.sim.describe.physics import Churn, SimCluster, load_sim_cluster, wit
 from models.sim.population.generate import generate
 from models.sim.state import NODE_ABSENT
 from models.sim.world import World
-from services.cli.validate.audit import broken_promises
-from services.cli.validate.tiny import still_scenario
+from models.validate.audit import broken_promises
+from models.validate.worlds import still_scenario
 
 APPS = 60
 WILD = Churn(

@@ -14,7 +14,7 @@ from models.sim.outcome.recording import Recorder
 from models.sim.population.generate import generate
 from models.sim.state import BOUND, NODE_ABSENT
 from models.sim.world import World
-from services.cli.validate.tiny import STILL, plain_apps, still_cluster, still_scenario
+from models.validate.worlds import STILL, plain_apps, still_cluster, still_scenario
 
 INTERNAL, PAYMENTS, FRAUD = 0, 1, 2
 """One app each, the least important first in every list."""

@@ -12,13 +12,13 @@ from models.sim.describe.physics import load_sim_cluster
 from models.sim.population.generate import generate
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
-from services.cli.validate.queueing import (
+from models.validate.queueing import (
     Latency,
     erlang_table,
     latency_by_cpu,
     latency_by_load,
 )
-from services.cli.validate.tiny import one_call, plain_apps, still_cluster, still_scenario
+from models.validate.worlds import one_call, plain_apps, still_cluster, still_scenario
 
 
 def busy_apps(calls: Calls | None = None, **columns: ArrayLike) -> Population:

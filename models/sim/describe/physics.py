@@ -26,7 +26,7 @@ from models.cluster.description import (
     expect_one_of,
 )
 from models.inputs import yamlfile
-from models.inputs.errors import input_error
+from models.inputs.errors import InputError, input_error
 
 EXAMPLE_PHYSICS: Final = Path(__file__).parents[1] / "physics.yaml"
 
@@ -238,6 +238,17 @@ def load_sim_cluster(
         # The cluster file was valid by itself, so the physics file is what doesn't fit.
         hint = "" if physics_file else "; pass --physics FILE for a cluster of your own"
         raise input_error(file, "", f"{error}{hint}") from None
+
+
+def load_scaled(cluster_file: Path | None, apps: int | None) -> SimCluster:
+    """The cluster of a file, or the example, scaled to `apps` apps where a number is given."""
+    cluster = load_sim_cluster(cluster_file)
+    if apps is None:
+        return cluster
+    domains = len(cluster.domains)
+    if apps < domains:
+        raise InputError(f"apps: expected at least {domains}, one per domain, got {apps}")
+    return with_apps(cluster, apps)
 
 
 def with_physics(cluster: SimCluster, **changes: Any) -> SimCluster:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from models.compare.cores import cores
 from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.contest import Advance, Contest, contest, steps_of
@@ -17,7 +18,6 @@ from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_install
 from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.windows import Skipped, Windows
 from models.inputs.errors import InputError
-from services.cli.cores import cores
 from services.cli.forecast.options import (
     ArtefactOption,
     CalendarOption,

@@ -6,11 +6,11 @@ from typing import Final
 from msgspec.structs import replace
 from rich.console import Console
 
-from services.cli.contest.jobs import Job
+from models.compare.jobs import Job
+from models.compare.race import Lane
+from services.cli.comparison.race_tables import READING, final_table
 from services.cli.output import progress
-from services.cli.race.lanes import Lane
-from services.cli.race.tables import READING, final_table
-from services.cli.system.request import Request
+from services.devcluster.request import Request
 from services.simcluster.score import Results
 
 _OURS: Final = "services"

@@ -15,14 +15,15 @@ from schemas.fields import Event
 from schemas.topics import topic_of
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Service, Step
-from services.cli.system import record
-from services.cli.system.lineup import COLLECTOR
-from services.cli.system.memory import MemorySystem
+from services.admin.reader import Onlooker
 from services.cli.system.picture import SEEN, Domain, Picture
-from services.cli.system.probe import results_of, vitals_of
-from services.cli.system.reading import Onlooker, options_for_home
-from services.cli.system.record import SIMCLUSTER, Run, Scene
 from services.cli.system.view import Health, View
+from services.devcluster import record
+from services.devcluster.connect import options_for_home
+from services.devcluster.memory import MemorySystem
+from services.devcluster.probe import results_of, vitals_of
+from services.devcluster.record import Run, Scene
+from services.devcluster.session import has_ended
 from services.simcluster.score import Results
 
 _VITALS_EVERY_S: Final = 2.0
@@ -58,16 +59,6 @@ def check_decided(picture: Picture) -> None:
             "the scenario was over before a tick was decided: "
             "take a lower --speed, or --lock-step, which waits"
         )
-
-
-def has_ended(run: Run | None) -> bool:
-    """Whether the scenario is over; raises when it never will be."""
-    if run is None:
-        raise InputError("the system was stopped by somebody else")
-    if run.standing(SIMCLUSTER).state == "failed":
-        raise InputError(f"simcluster {run.standing(SIMCLUSTER).detail}")
-    # The collector goes when its source has ended; nobody else does so by itself.
-    return run.standing(COLLECTOR).state == "done"
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from services.cli.output import flagged, table
 from services.cli.system.picture import Domain, Picture
-from services.cli.system.probe import Vitals
-from services.cli.system.record import Run, Scene
+from services.devcluster.probe import Vitals
+from services.devcluster.record import Run, Scene
 
 _FRAME_S: Final = 0.25
 _LINE_EVERY_S: Final = 20.0

@@ -1,0 +1,80 @@
+"""What a result depends on: the worlds, and the code that controls them."""
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import models
+from models.compare.catalogue import ENTRANTS, entrant_of
+from models.compare.jobs import population_of
+from models.compare.request import Request
+from models.sim.describe.compile import compile_scenario
+from models.sim.describe.overlays import script_of
+from models.sim.describe.physics import Scheduling, SimCluster, with_scheduling
+from models.sim.describe.scenario import Scenario
+from models.sim.fingerprint import world_hash
+
+_CONTROLLING: Final = (
+    "baselines", "cluster", "compare", "control", "environments", "features",
+    "forecaster", "policies",
+)  # fmt: skip
+"""Packages of models that decide; the simulator is part of the worlds' hashes."""
+
+
+def world_hashes(request: Request) -> dict[str, dict[str, str]]:
+    """By scenario and entrant: an entrant may bring a scheduler of its own, another world."""
+    orders = {name: entrant_of(name).scheduling for name in request.entrants}
+    hashes = {}
+    for scenario in request.scenarios:
+        by_order = {
+            order: _world_hash(request.cluster, scenario, order) for order in set(orders.values())
+        }
+        hashes[scenario.name] = {name: by_order[order] for name, order in orders.items()}
+    return hashes
+
+
+def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
+    """By entrant: of all that decides here, and of the module of an entrant of somebody's own.
+
+    Each file counts, tuned parameters and weights included.
+    """
+    root = Path(models.__file__).parent
+    ours = [
+        file
+        for package in _CONTROLLING
+        for file in sorted((root / package).rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
+    common = _digest(ours)
+    return {name: _digest(_modules(name), common) for name in entrants}
+
+
+def combined(hashes: Iterable[str]) -> str:
+    """One hash of several, whatever their order."""
+    return hashlib.sha256(" ".join(sorted(set(hashes))).encode()).hexdigest()[:16]
+
+
+def _world_hash(cluster: SimCluster, scenario: Scenario, order: Scheduling) -> str:
+    """As `World.hash`, without building the world."""
+    population, placed = population_of(cluster), with_scheduling(cluster, order)
+    script = script_of(compile_scenario(scenario, placed, population.apps, [0]))
+    return world_hash(placed, scenario, population, script.replay)
+
+
+def _modules(entrant: str) -> list[Path]:
+    plain = entrant.partition("@")[0]
+    module, own, _ = plain.partition(":")
+    if not own or module in {name.partition(":")[0] for name in ENTRANTS}:
+        return []
+    spec = importlib.util.find_spec(module)
+    return [Path(spec.origin)] if spec is not None and spec.origin is not None else []
+
+
+def _digest(files: Iterable[Path], before: str = "") -> str:
+    digest = hashlib.sha256(before.encode())
+    for file in files:
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,188 @@
+"""A job: one controller in one scenario with a few seeds, in one vectorised world.
+
+A seed's result does not depend on the seeds beside it, so jobs can be cut as suits the cores.
+"""
+
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from models.compare.catalogue import Contest, enter
+from models.compare.request import Request
+from models.sim.apps import Population
+from models.sim.describe.physics import SimCluster
+from models.sim.describe.scenario import Scenario
+from models.sim.outcome.recording import Recorder, Recording
+from models.sim.outcome.results import Result, summarise
+from models.sim.population.generate import generate
+from models.sim.world import World
+
+F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+EVERY_TICK: Final = slice(None)
+SEEDS_PER_JOB: Final = 5
+"""Enough that building the world does not matter, few enough that all cores have work."""
+
+
+class Job(NamedTuple):
+    """What one process does at a time; everything in it can be sent there."""
+
+    controller: str
+    cluster: SimCluster
+    scenario: Scenario
+    seeds: tuple[int, ...]
+    recorded: bool
+    """Whether the timeline of the first seed is kept."""
+    world_hash: str
+    code_hash: str
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        seeds = ",".join(map(str, self.seeds))
+        return f"{self.controller}, {self.scenario.name}, {self.cluster.apps} apps, seeds {seeds}"
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """One seed, tick by tick; P0 is all domains of that priority together."""
+
+    seed: int
+    minutes: list[float]
+    """From the accounted start; the warm-up lies before 0."""
+    demand: list[float]
+    """P0 requests per second from outside the cluster, before anything is lost."""
+    ready: list[float]
+    """P0 pods."""
+    p99_over_target: list[float]
+    """Of the P0 domain that fares worst."""
+    violating: list[float]
+    """Share of P0's requests."""
+    pending: list[float]
+    """Pods of all priorities without a node."""
+    nodes: list[float]
+    """Ready, all pools."""
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job leaves behind."""
+
+    label: str
+    world_hash: str
+    code_hash: str
+    seconds: float
+    results: list[Result]
+    timeline: Timeline | None
+
+
+def jobs_of(request: Request, worlds: dict[str, dict[str, str]], code: dict[str, str]) -> list[Job]:
+    """All jobs, the longest scenarios first, so that no core is left alone with one at the end."""
+    jobs = [
+        Job(
+            controller,
+            request.cluster,
+            scenario,
+            seeds,
+            scenario is request.shown
+            and seeds[0] == request.seeds[0]
+            and controller in request.controllers,
+            worlds[scenario.name][controller],
+            code[controller],
+        )
+        for scenario in request.scenarios
+        for controller in request.entrants
+        for seeds in _chunks(request.seeds)
+    ]
+    return sorted(jobs, key=lambda job: -work(job))
+
+
+def work(job: Job) -> int:
+    """App-ticks to be simulated."""
+    ticks = job.scenario.timeline(job.cluster.tick_seconds).total_ticks
+    return ticks * len(job.seeds) * job.cluster.apps
+
+
+def play(job: Job) -> Finished:
+    """Run the job."""
+    began = time.perf_counter()
+    contest = contest_of(job)
+    recorder = Recorder(contest.world) if job.recorded else None
+    decisions = contest.play(recorder)
+    results = summarise(contest.world, job.controller, decisions)
+    timeline = timeline_of(contest.world, recorder.recording) if recorder is not None else None
+    return finished(job, results, timeline, time.perf_counter() - began)
+
+
+def contest_of(job: Job) -> Contest:
+    """The world of the job with its controller, before the first tick."""
+    population = population_of(job.cluster)
+    return enter(job.controller, job.cluster, job.scenario, job.seeds, population)
+
+
+def finished(
+    job: Job, results: list[Result], timeline: Timeline | None, seconds: float
+) -> Finished:
+    """What the job leaves behind, under its name and hashes."""
+    return Finished(
+        label=job.label,
+        world_hash=job.world_hash,
+        code_hash=job.code_hash,
+        seconds=seconds,
+        results=results,
+        timeline=timeline,
+    )
+
+
+def population_of(cluster: SimCluster) -> Population:
+    """Generated once per process: all jobs of a benchmark share the cluster."""
+    return _generated(msgspec.json.encode(cluster))
+
+
+@lru_cache(maxsize=1)
+def _generated(text: bytes) -> Population:
+    # A cluster cannot be a key; its text can.
+    return generate(msgspec.json.decode(text, type=SimCluster))
+
+
+def _chunks(seeds: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+    return [seeds[at : at + SEEDS_PER_JOB] for at in range(0, len(seeds), SEEDS_PER_JOB)]
+
+
+def timeline_of(world: World, record: Recording) -> Timeline:
+    """What a report draws of a recording."""
+    first = world.given.rules.domains["priority"] == 0
+    since = np.arange(world.timeline.total_ticks) - world.timeline.warmup_ticks
+    return Timeline(
+        seed=int(world.state.env["seed"][0]),
+        minutes=_brief(since * world.cluster.tick_seconds / 60),
+        demand=_brief(record.outside[:, first].sum(axis=1)),
+        ready=_brief(record.ready[:, first].sum(axis=1)),
+        p99_over_target=_brief(worst_p99(record, first)),
+        violating=_brief(violating_share(record, first)),
+        pending=_brief(record.pending.sum(axis=1)),
+        nodes=_brief(record.nodes_ready.sum(axis=1)),
+    )
+
+
+def violating_share(record: Recording, domains: Mask, ticks: slice = EVERY_TICK) -> F64:
+    """[ticks] of the requests of these domains together."""
+    rps = record.rps[ticks, domains]
+    violating = (record.violating[ticks, domains] * rps).sum(axis=1)
+    share: F64 = violating / np.maximum(rps.sum(axis=1), 1e-9)
+    return share
+
+
+def worst_p99(record: Recording, domains: Mask, ticks: slice = EVERY_TICK) -> F64:
+    """[ticks] p99 over target of the domain among these that fares worst; 0 of none."""
+    worst: F64 = record.p99_over_target[ticks, domains].max(axis=1, initial=0)
+    return worst
+
+
+def _brief(values: NDArray[np.number]) -> list[float]:
+    """Five digits are more than a drawing shows."""
+    return [float(f"{value:.5g}") for value in values.tolist()]

@@ -1,0 +1,120 @@
+"""Jobs on all cores: kernels compiled first, results on disk as soon as there are any."""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from models.compare import store
+from models.compare.catalogue import enter
+from models.compare.cores import cores
+from models.compare.jobs import Finished, Job, play, population_of, work
+from models.inputs.errors import InputError
+from models.sim.describe.scenario import Scenario
+from models.sim.world import World
+
+_TRIAL_MINUTES: Final = 3
+_SETTLING_TICKS: Final = 6
+"""First ticks of a trial, in which kernels are loaded or compiled: all rhythms come by once."""
+_JOB_S: Final = 1.0
+"""To build a world and to sum it up, beside its ticks."""
+_PROCESS_S: Final = 4.0
+"""For a process to start and to load its kernels."""
+
+Advance = Callable[[int], None]
+Paces = dict[str, float]
+"""App-ticks per second of each entrant."""
+
+
+def try_out(jobs: Sequence[Job], advance: Advance) -> Paces:
+    """Run each entrant for a moment, here, before processes would all compile the same kernels.
+
+    The trial also tells how long the benchmark will take.
+    """
+    paces: Paces = {}
+    for job in {job.controller: job for job in jobs}.values():
+        paces[job.controller] = _try_out(job)
+        advance(1)
+    return paces
+
+
+def expected_s(jobs: Sequence[Job], paces: Paces, processes: int) -> float:
+    """Seconds that the jobs will take; memory and clock are shared, so it is a guess."""
+    seconds = sum(_JOB_S + work(job) / paces[job.controller] for job in jobs)
+    return seconds / processes + (_PROCESS_S if processes > 1 else 0)
+
+
+def processes_for(jobs: Sequence[Job]) -> int:
+    """No more than there are jobs."""
+    return max(1, min(cores(), len(jobs)))
+
+
+def run(jobs: Sequence[Job], processes: int, folder: Path, advance: Advance) -> list[Finished]:
+    """Run all jobs, in no particular order; each is stored by whoever ran it."""
+    if processes == 1:
+        return [_here(job, folder, advance) for job in jobs]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    finished = []
+    with ProcessPoolExecutor(processes, context, initializer=_prepare) as executor:
+        try:
+            tasks = [executor.submit(_stored, job, folder) for job in jobs]
+            for task in as_completed(tasks):
+                finished.append(task.result())
+                advance(1)
+        except BrokenProcessPool:
+            raise InputError(
+                "a process of the benchmark was killed, perhaps for want of memory; "
+                "what is done is kept: run the command again"
+            ) from None
+        except BaseException:
+            executor.shutdown(cancel_futures=True)
+            raise
+    return finished
+
+
+def _try_out(job: Job) -> float:
+    marks: list[float] = []
+
+    def on_tick(_world: World) -> None:
+        marks.append(time.perf_counter())
+
+    population = population_of(job.cluster)
+    contest = enter(job.controller, job.cluster, _moment(job.scenario), job.seeds, population)
+    contest.play(on_tick)
+    settled = marks[_SETTLING_TICKS - 1 :]
+    app_ticks = (len(settled) - 1) * len(job.seeds) * job.cluster.apps
+    return app_ticks / (settled[-1] - settled[0])
+
+
+def _moment(scenario: Scenario) -> Scenario:
+    return msgspec.structs.replace(
+        scenario, warmup_minutes=0, length_minutes=_TRIAL_MINUTES, events=(), replay=()
+    )
+
+
+def _here(job: Job, folder: Path, advance: Advance) -> Finished:
+    finished = _stored(job, folder)
+    advance(1)
+    return finished
+
+
+def _stored(job: Job, folder: Path) -> Finished:
+    try:
+        finished = play(job)
+    except Exception as error:
+        error.add_note(f"in the job {job.label}")
+        raise
+    store.save(folder, job, finished)
+    return finished
+
+
+def _prepare() -> None:
+    """Ctrl-C reaches the whole process group: the workers go quietly, the command explains."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

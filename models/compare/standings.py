@@ -1,0 +1,147 @@
+"""Each controller against the reference, scenario by scenario and over all of them."""
+
+from typing import Final
+
+import msgspec
+
+from models.cluster.description import PRIORITIES, Priority
+from models.compare.frontier import at_equal_cost
+from models.compare.request import Request
+from models.compare.tally import (
+    ACTIONS,
+    LOOPS,
+    NODE_HOURS,
+    OBJECTIVE,
+    P0,
+    P0_WAITS,
+    P3_HELD,
+    PW,
+    REVERSALS,
+    Figure,
+    Rows,
+    Tally,
+    average,
+    sums,
+)
+from models.statistics import Interval, gap_closed, mean, ratio, relative_difference
+
+BEST: Final = "clairvoyant"
+"""The controller that knows the future: what is possible at all."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller in one scenario. Minutes, node-hours, actions and J are means over seeds."""
+
+    scenario: str
+    controller: str
+    violation_minutes: dict[Priority, Interval]
+    pw: float
+    node_hours: float
+    actions: float
+    objective: float
+    p0_ratio: Interval
+    """P0 violation minutes of all seeds over the reference's."""
+    node_hours_ratio: Interval
+    actions_ratio: Interval
+    objective_difference: Interval
+    """Mean paired difference in J over the reference's mean J."""
+    p0_gap_closed: Interval | None
+    """Share of the way from the reference to `clairvoyant`; None where that did not run."""
+    objective_gap_closed: Interval | None
+    oscillation_rate: float
+    loops_per_day: float
+    """Mean over scenarios and seeds."""
+    p3_share_while_p0_waits: float
+    """Over all ticks in which P0 waited."""
+    p0_wait_ticks: float
+    hpa_p0_at_equal_node_hours: float | None
+    """Interpolated on the frontier of HPA's targets; None beyond its ends."""
+
+
+class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """HPA at one target, means over seeds."""
+
+    scenario: str
+    controller: str
+    node_hours: float
+    p0_minutes: float
+    pw: float
+
+
+def standings(tallied: Tally, request: Request) -> list[Standing]:
+    """Scenarios in their order, all of them together last, controllers in their order."""
+    points = frontier(tallied, request)
+    return [
+        _standing(
+            scenario,
+            controller,
+            entrants,
+            request.reference,
+            [point for point in points if point.scenario == scenario],
+        )
+        for scenario, entrants in tallied.items()
+        for controller in request.controllers
+    ]
+
+
+def frontier(tallied: Tally, request: Request) -> list[FrontierPoint]:
+    """HPA's targets in every scenario."""
+    return [
+        FrontierPoint(
+            scenario=scenario,
+            controller=name,
+            node_hours=average(entrants[name], NODE_HOURS),
+            p0_minutes=average(entrants[name], P0),
+            pw=average(entrants[name], PW),
+        )
+        for scenario, entrants in tallied.items()
+        for name in request.frontier
+    ]
+
+
+def _standing(
+    scenario: str,
+    controller: str,
+    entrants: dict[str, Rows],
+    reference: str,
+    line: list[FrontierPoint],
+) -> Standing:
+    ours, theirs, best = entrants[controller], entrants[reference], entrants.get(BEST)
+    node_hours, waited = average(ours, NODE_HOURS), average(ours, P0_WAITS)
+    return Standing(
+        scenario=scenario,
+        controller=controller,
+        violation_minutes={name: _minutes(ours, name) for name in PRIORITIES},
+        pw=average(ours, PW),
+        node_hours=node_hours,
+        actions=average(ours, ACTIONS),
+        objective=average(ours, OBJECTIVE),
+        p0_ratio=ratio(sums(ours, P0), sums(theirs, P0)),
+        node_hours_ratio=ratio(sums(ours, NODE_HOURS), sums(theirs, NODE_HOURS)),
+        actions_ratio=ratio(sums(ours, ACTIONS), sums(theirs, ACTIONS)),
+        objective_difference=relative_difference(sums(ours, OBJECTIVE), sums(theirs, OBJECTIVE)),
+        p0_gap_closed=_gap(ours, theirs, best, P0),
+        objective_gap_closed=_gap(ours, theirs, best, OBJECTIVE),
+        oscillation_rate=_share(average(ours, REVERSALS), average(ours, ACTIONS)),
+        loops_per_day=average(ours, LOOPS) / len(ours[0]),
+        p3_share_while_p0_waits=_share(average(ours, P3_HELD), waited),
+        p0_wait_ticks=waited,
+        hpa_p0_at_equal_node_hours=at_equal_cost(
+            [point.node_hours for point in line], [point.p0_minutes for point in line], node_hours
+        ),
+    )
+
+
+def _minutes(rows: Rows, priority: Priority) -> Interval:
+    return mean(sums(rows, lambda row: row.violation_minutes[priority]))
+
+
+def _gap(ours: Rows, theirs: Rows, best: Rows | None, figure: Figure) -> Interval | None:
+    if best is None:
+        return None
+    return gap_closed(sums(ours, figure), sums(theirs, figure), sums(best, figure))
+
+
+def _share(part: float, whole: float) -> float:
+    """0 of nothing is nothing."""
+    return part / whole if whole > 0 else 0.0

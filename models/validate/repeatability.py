@@ -1,0 +1,89 @@
+"""The same seed gives the same world, a saved world continues, and no controller sees truth."""
+
+import subprocess
+import sys
+
+from models.compare.drive import Driven, copy_memory, digest, digest_of_run
+from models.sim.describe.physics import load_sim_cluster
+from models.sim.describe.scenario import load_scenario
+from models.sim.population.generate import generate
+from models.sim.world import World
+from models.validate.blindness import decision_changes
+from models.validate.section import Check, Effort, Section
+
+_TICKS = 180
+"""Into the spike and the deploys."""
+_FEW = 155
+
+
+def examine(effort: Effort) -> Section:
+    """Run the cascade under HPA again and again."""
+    one, other = _in_company(effort.together)
+    checks = [
+        _same("the same seed twice", digest_of_run(_FEW, [5], _TICKS),
+              digest_of_run(_FEW, [5], _TICKS)),
+        _same("in another process", digest_of_run(_FEW, [5], _TICKS), _elsewhere()),
+        _same(f"environment 7 of {effort.together} and the same seed alone, 1,550 apps",
+              one, other),
+        _same("saved, forked otherwise, restored", *_forked()),
+        _blind(),
+    ]  # fmt: skip
+    return Section(
+        "Repeatable, forkable, blind",
+        "Fingerprints of all state and accounts after 30 minutes of the cascade under HPA.",
+        checks,
+        [],
+    )
+
+
+def _same(name: str, first: str, second: str) -> Check:
+    figure = first if first == second else f"{first} and {second}"
+    return Check(name, figure, "bit for bit", first == second)
+
+
+def _elsewhere() -> str:
+    program = (
+        "from models.compare.drive import digest_of_run;"
+        f"print(digest_of_run({_FEW}, [5], {_TICKS}))"
+    )
+    # The interpreter and the program are our own.
+    result = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return result.stdout.strip()
+
+
+def _in_company(together: int) -> tuple[str, str]:
+    cluster = load_sim_cluster()
+    scenario, population = load_scenario("cascade", cluster), generate(cluster)
+    seeds = list(range(together))
+    many = Driven(World(cluster, scenario, seeds, population))
+    alone = Driven(World(cluster, scenario, [7], population))
+    many.run(_TICKS)
+    alone.run(_TICKS)
+    return digest(many.world, 7), digest(alone.world, 0)
+
+
+def _forked() -> tuple[str, str]:
+    cluster = load_sim_cluster()
+    run = Driven(World(cluster, load_scenario("cascade", cluster), [1]))
+    run.run(_TICKS)
+    world, saved, memory = run.world, run.world.save(), copy_memory(run.memory)
+    run.run(60)
+    first = digest(world)
+    world.restore(saved)
+    for _ in range(60):
+        world.step(world.hold())
+    diverged = digest(world) != first
+    world.restore(saved)
+    run.memory = memory
+    run.run(60)
+    return first, digest(world) if diverged else "the fork did not diverge"
+
+
+def _blind() -> Check:
+    changes = decision_changes(_FEW, _TICKS, 10)
+    figure = changes[0] if changes else f"none in {_TICKS // 10} trials"
+    return Check(
+        "decisions that change when only hidden state changes", figure, "none", not changes
+    )

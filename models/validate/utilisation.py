@@ -1,0 +1,187 @@
+"""How full a cluster may be before one domain's spike hurts apps that have nothing to do with it.
+
+Nodes neither come nor go here: the question is what the headroom that is there absorbs. Requests
+are tightened so that a full cluster is a busy one, and every domain rolls some deploys, because
+a bystander that needs no pods cannot be starved.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from models.baselines.hpa import Hpa
+from models.cluster.arrays import F64
+from models.compare.drive import Driven
+from models.sim.accounting import CPU_THERE, CPU_USED
+from models.sim.apps import Population, declare
+from models.sim.describe.events import Deploy, Target, Traffic
+from models.sim.describe.physics import SimCluster, load_sim_cluster, with_physics
+from models.sim.describe.scenario import Scenario
+from models.sim.population.generate import generate, reachable
+from models.sim.world import World
+from models.validate.section import Check, Draw, Effort, Listing, Plot, Section
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Mask = NDArray[np.bool_]
+
+_TIGHT = np.float32(0.77)
+"""Requests over those of the example cluster; use and limits stay as they are."""
+_USE_OVER_PACKED = 0.931
+"""CPU use that HPA settles at over the share of the nodes requested at the start."""
+_MORE = 0.25
+"""A spike cascades when the bystanders' violation minutes grow by this share."""
+_FACTOR, _FACTOR_JITTER = 1.8, 0.3
+_RELEASED = 0.3
+"""Share of the apps that roll a deploy within the quarter of an hour around the spike."""
+_ABSORBED_AT_70, _CASCADING_AT_85 = 0.5, 0.8
+
+
+class _Level(NamedTuple):
+    """One cluster size."""
+
+    utilisation: float
+    """Measured without a spike."""
+    growth: F64
+    """[spikes] extra violation minutes of bystanders over those without the spike."""
+
+    @property
+    def cascading(self) -> float:
+        return float((self.growth > _MORE).mean())
+
+
+def examine(effort: Effort) -> Section:
+    """Let each domain spike in turn in clusters of different size."""
+    population = _tightened(generate(load_sim_cluster()))
+    levels = [_level(u, population, effort) for u in effort.utilisations]
+    at = dict(zip(effort.utilisations, levels, strict=True))
+    absorbed, cascading = 1 - at[0.70].cascading, at[0.85].cascading
+    spikes = levels[0].growth.size
+    checks = [
+        Check("spikes absorbed at 70 % CPU use", f"{absorbed:.0%} of {spikes}",
+              f"most (> {_ABSORBED_AT_70:.0%})", absorbed > _ABSORBED_AT_70),
+        Check("spikes that cascade at 85 % CPU use", f"{cascading:.0%} of {spikes}",
+              f"nearly each (> {_CASCADING_AT_85:.0%})", cascading > _CASCADING_AT_85),
+    ]  # fmt: skip
+    columns = ("wanted", "CPU use", "spikes", "cascading", "median growth of bystanders")
+    rows = [(f"{u:.0%}", f"{level.utilisation:.1%}", int(level.growth.size),
+             f"{level.cascading:.0%}", f"{np.median(level.growth):+.0%}")
+            for u, level in at.items()]  # fmt: skip
+    return Section(
+        "Utilisation and cascades",
+        f"One domain's traffic grows by {_FACTOR - 1:.0%} (seeds differ) while {_RELEASED:.0%} of "
+        "all apps roll a deploy; nodes neither come nor go. A bystander has no call path to or "
+        f"from the spiking apps. A spike cascades when the bystanders' violation minutes exceed "
+        f"those of the same seed without the spike by more than {_MORE:.0%}.",
+        checks,
+        [Plot("share of spikes that cascade, by CPU use", _draw(levels))],
+        Listing(columns, list(rows)),
+    )
+
+
+def _tightened(population: Population) -> Population:
+    """Pods ask for less and may use what they did, so a node is busier when it is full."""
+    apps = population.apps
+    return population._replace(
+        apps=apps._replace(
+            cpu_request=apps.cpu_request * _TIGHT,
+            cpu_limit_ratio=apps.cpu_limit_ratio / _TIGHT,
+            memory_request=apps.memory_request * _TIGHT,
+            memory_base=apps.memory_base * _TIGHT,
+            memory_per_request=apps.memory_per_request * _TIGHT,
+            memory_leak=apps.memory_leak * _TIGHT,
+        )
+    )
+
+
+def _level(utilisation: float, population: Population, effort: Effort) -> _Level:
+    cluster = _sized(load_sim_cluster(), utilisation / _USE_OVER_PACKED)
+    seeds = list(range(effort.seeds))
+    calm = _run(cluster, population, seeds, None)
+    totals, without = calm.accounts.totals, calm.accounts.violation_minutes
+    growth = []
+    for domain in effort.spiking:
+        world = _run(cluster, population, seeds, domain)
+        spiking = population.apps.domain == cluster.domain_names.index(domain)
+        apart = _unrelated(population, spiking)
+        minutes = world.accounts.violation_minutes[:, apart].sum(axis=1)
+        growth.append(minutes / np.maximum(without[:, apart].sum(axis=1), 1.0) - 1)
+    return _Level(
+        float((totals[:, CPU_USED] / totals[:, CPU_THERE]).mean()), np.concatenate(growth)
+    )
+
+
+def _sized(cluster: SimCluster, packed: float) -> SimCluster:
+    """Nodes for so many of the first requests, and no others ever."""
+    pools = {
+        name: replace(pool, headroom=1 - packed, max_nodes=1.0)
+        for name, pool in cluster.physics.pools.items()
+    }
+    provisioner = replace(cluster.physics.provisioner, scale_down_after_s=1e6)
+    return with_physics(cluster, pools=pools, provisioner=provisioner)
+
+
+def _run(
+    cluster: SimCluster, population: Population, seeds: list[int], domain: str | None
+) -> World:
+    events: list[Traffic | Deploy] = [
+        Deploy(
+            name="releases",
+            target=Target(domains=cluster.domain_names, share=_RELEASED),
+            at_minute=4.0,
+            over_minutes=15.0,
+        )
+    ]
+    if domain is not None:
+        spike = Traffic(
+            name="spike",
+            target=Target(domains=(domain,)),
+            factor=_FACTOR,
+            factor_jitter=_FACTOR_JITTER,
+            at_minute=5.0,
+            jitter_minutes=2.0,
+            ramp_minutes=1.0,
+            hold_minutes=12.0,
+            decay_minutes=5.0,
+        )
+        events.append(spike)
+    scenario = Scenario(
+        name="sweep",
+        shows="Whether a spike is absorbed by the headroom that is there.",
+        start="Tue 14:00",
+        length_minutes=30,
+        warmup_minutes=15,
+        events=tuple(events),
+    )
+    world = World(cluster, scenario, seeds, population)
+    run = Driven(world, _hpa_at_the_limit(world))
+    run.run(run.world.timeline.total_ticks)
+    return run.world
+
+
+def _hpa_at_the_limit(world: World) -> Hpa:
+    """Tight requests are bought with targets that count on the idle cores."""
+    declared = declare(world.population, world.cluster)
+    counting = declared._replace(saturation=declared.saturation / _TIGHT)
+    return Hpa(counting, world.layout.pools, world.cluster.tick_seconds)
+
+
+def _unrelated(population: Population, spiking: Mask) -> Mask:
+    """Apps with no call path to or from the spiking ones: only capacity connects them."""
+    calls, apps = population.calls, spiking.size
+    backwards = calls._replace(caller=calls.callee[::-1], callee=calls.caller[::-1])
+    return ~(reachable(calls, apps, spiking) | reachable(backwards, apps, spiking))
+
+
+def _draw(levels: list[_Level]) -> Draw:
+    def draw(axis: "Axes") -> None:
+        use = [100 * level.utilisation for level in levels]
+        axis.plot(use, [100 * level.cascading for level in levels], marker="o")
+        axis.set_xlabel("CPU use without a spike, %")
+        axis.set_ylabel("%")
+        axis.set_ylim(-5, 105)
+
+    return draw

@@ -1,0 +1,149 @@
+"""Topics and ACLs of a broker, read and written with kafka-python's admin client."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.errors import KafkaError, NoError
+
+from models.inputs.errors import InputError
+from services.admin.acls import Pattern, Permission, Resource
+from services.admin.desired import Wanted
+from services.admin.differences import OURS, Found
+
+_WAIT_MS: Final = 30_000
+_RESOURCES: Final[dict[ResourceType, Resource]] = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.CLUSTER: "cluster",
+}
+_RESOURCE_TYPES: Final = {name: kind for kind, name in _RESOURCES.items()}
+_PATTERNS: Final[dict[ACLResourcePatternType, Pattern]] = {
+    ACLResourcePatternType.LITERAL: "literal",
+    ACLResourcePatternType.PREFIXED: "prefixed",
+}
+_PATTERN_TYPES: Final = {name: kind for kind, name in _PATTERNS.items()}
+_USER: Final = "User:"
+
+
+def broker_count(admin: KafkaAdminClient) -> int:
+    """Brokers of the cluster."""
+    return len(admin.describe_cluster()["brokers"])
+
+
+def read_topics(admin: KafkaAdminClient) -> dict[str, Found]:
+    """Our topics as they are."""
+    told = [topic for topic in admin.describe_topics() if str(topic["name"]).startswith(OURS)]
+    if not told:
+        return {}
+    names = [topic["name"] for topic in told]
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    configs = admin.describe_configs(resources, config_filter="all")["topic"]
+    return {
+        topic["name"]: Found(
+            partitions=len(topic["partitions"]),
+            replication=len(topic["partitions"][0]["replica_nodes"]),
+            configs={key: str(one["value"]) for key, one in configs[topic["name"]].items()},
+        )
+        for topic in told
+    }
+
+
+def create_topics(admin: KafkaAdminClient, topics: Sequence[Wanted]) -> None:
+    """Create topics and wait until each partition has a leader."""
+    if not topics:
+        return
+    wanted = {
+        topic.name: {
+            "num_partitions": topic.partitions,
+            "replication_factor": topic.replication,
+            "configs": topic.configs,
+        }
+        for topic in topics
+    }
+    try:
+        admin.create_topics(wanted, timeout_ms=_WAIT_MS, wait_for_metadata=True)
+    except KafkaError as error:
+        raise InputError(f"topics cannot be created: {error}") from None
+
+
+def set_configs(admin: KafkaAdminClient, changes: dict[str, dict[str, str]]) -> None:
+    """Change settings of topics; what is not named stays."""
+    if not changes:
+        return
+    resources = [
+        ConfigResource(ConfigResourceType.TOPIC, name, configs) for name, configs in changes.items()
+    ]
+    for name, result in admin.alter_configs(resources)["topic"].items():
+        if result != "OK":
+            raise InputError(f"{name}: settings cannot be changed: {result}")
+
+
+def read_permissions(admin: KafkaAdminClient) -> list[Permission]:
+    """Every ACL on topics, groups and the cluster, ours or not."""
+    everything = ACLFilter(
+        principal=None,
+        host=None,
+        operation=ACLOperation.ANY,
+        permission_type=ACLPermissionType.ANY,
+        resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
+    )
+    try:
+        acls, error = admin.describe_acls(everything)
+    except KafkaError as refused:
+        raise InputError(f"ACLs cannot be read: {refused}") from None
+    if error is not NoError:
+        raise InputError(f"ACLs cannot be read: {error.__name__}")
+    known = (acl for acl in acls if acl.resource_pattern.resource_type in _RESOURCES)
+    return [_permission(acl) for acl in known]
+
+
+def grant(admin: KafkaAdminClient, permissions: Sequence[Permission]) -> None:
+    """Create ACLs."""
+    if not permissions:
+        return
+    failed = admin.create_acls([_acl(permission) for permission in permissions])["failed"]
+    if failed:
+        raise InputError(f"{len(failed)} ACLs cannot be created: {failed[0].__name__}")
+
+
+def _permission(acl: ACL) -> Permission:
+    """An ACL in our words; one that denies, or is for one host only, equals none we want."""
+    operation = acl.operation.name
+    if acl.permission_type != ACLPermissionType.ALLOW:
+        operation = f"{acl.permission_type.name} {operation}"
+    if acl.host != "*":
+        operation = f"{operation} from {acl.host}"
+    return Permission(
+        user=acl.principal.removeprefix(_USER),
+        operation=operation,
+        resource=_RESOURCES[acl.resource_pattern.resource_type],
+        name=acl.resource_pattern.resource_name,
+        pattern=_PATTERNS[acl.resource_pattern.pattern_type],
+    )
+
+
+def _acl(permission: Permission) -> ACL:
+    return ACL(
+        principal=_USER + permission.user,
+        host="*",
+        operation=ACLOperation[permission.operation],
+        permission_type=ACLPermissionType.ALLOW,
+        resource_pattern=ResourcePattern(
+            _RESOURCE_TYPES[permission.resource],
+            permission.name,
+            _PATTERN_TYPES[permission.pattern],
+        ),
+    )

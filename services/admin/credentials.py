@@ -1,0 +1,43 @@
+"""Who connects to which Kafka: HIRL_KAFKA_* variables as arguments of kafka-python.
+
+No Kafka client is imported here, so commands that only look at files stay fast.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from models.inputs.errors import InputError
+
+
+def named_options(bootstrap: str | None, credentials: Path | None) -> dict[str, Any]:
+    """The brokers and user of the arguments, of the credentials file or of the environment."""
+    variables = read_credentials(credentials) if credentials else dict(os.environ)
+    servers = bootstrap or variables.get("HIRL_KAFKA_BOOTSTRAP")
+    if not servers:
+        raise InputError(f"{credentials}: has no HIRL_KAFKA_BOOTSTRAP; pass --bootstrap")
+    return options(servers, variables)
+
+
+def options(bootstrap: str, credentials: dict[str, str] | None = None) -> dict[str, Any]:
+    """Arguments for any client of kafka-python; `credentials` as in a SERVICE.env file."""
+    result: dict[str, Any] = {"bootstrap_servers": bootstrap.split(",")}
+    if credentials and credentials.get("HIRL_KAFKA_SECURITY", "PLAINTEXT") != "PLAINTEXT":
+        result |= {
+            "security_protocol": credentials["HIRL_KAFKA_SECURITY"],
+            "sasl_mechanism": credentials.get("HIRL_KAFKA_MECHANISM", "SCRAM-SHA-512"),
+            "sasl_plain_username": credentials.get("HIRL_KAFKA_USER"),
+            "sasl_plain_password": credentials.get("HIRL_KAFKA_PASSWORD"),
+            "ssl_cafile": credentials.get("HIRL_KAFKA_CA"),
+        }
+    return result
+
+
+def read_credentials(path: Path) -> dict[str, str]:
+    """The variables of a credentials file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, value in pairs}

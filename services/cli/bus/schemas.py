@@ -1,0 +1,101 @@
+"""`hirl schemas`: generate what others read of the events, and keep it compatible."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from models.inputs.errors import InputError
+from schemas import compatibility, generate
+from services.cli.options import JsonOption
+from services.cli.output import Cell, table, write_json
+from services.measure.frame_speed import Speed, measure
+
+app = typer.Typer(no_args_is_help=True, help="The events on the bus: contracts and their speed.")
+
+EXIT_BROKEN = 2
+
+FolderOption = Annotated[
+    Path, typer.Option("--folder", metavar="DIR", help="Folder of the schemas, for trying out.")
+]
+
+
+@app.command(
+    name="generate",
+    epilog="Example: [bold]hirl schemas generate --check[/bold] is what CI runs.",
+)
+def generate_command(
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 2 if a file differs.")
+    ] = False,
+    folder: FolderOption = generate.FOLDER,
+) -> None:
+    """Write a JSON Schema per topic and the AsyncAPI document."""
+    console = _console()
+    changed = generate.differing(folder) if check else generate.write(folder)
+    for path in changed:
+        console.print(f"{path}: {'differs from the events' if check else 'written'}")
+    if check and changed:
+        raise InputError(
+            f"{len(changed)} generated files are not up to date: run hirl schemas generate"
+        )
+    if not changed:
+        console.print(f"{len(generate.files())} generated files are up to date")
+
+
+@app.command(epilog="Example: [bold]hirl schemas check[/bold]")
+def check(folder: FolderOption = generate.FOLDER, json: JsonOption = None) -> None:
+    """Compare the events with every release; a line per breaking change, and exit 2."""
+    console = _console()
+    releases = compatibility.released(folder)
+    if not releases:
+        raise InputError(f"{folder / 'released'}: expected a folder per release, found none")
+    changes = compatibility.breaking_changes(folder)
+    for change in changes:
+        console.print(str(change))
+    if json is not None:
+        write_json(json, changes)
+    if changes:
+        raise typer.Exit(EXIT_BROKEN)
+    console.print(f"compatible with {', '.join(releases)}")
+
+
+@app.command(epilog="Example: [bold]hirl schemas release 0.2.0[/bold]")
+def release(
+    version: Annotated[str, typer.Argument(help="Three numbers, such as 0.2.0.")],
+    folder: FolderOption = generate.FOLDER,
+) -> None:
+    """Keep the present schemas as a release, which all later ones are compared with."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise InputError(f"{version}: expected a version of three numbers, such as 0.2.0")
+    if (folder / "released" / version).exists():
+        raise InputError(f"{version}: is released already, and a release never changes")
+    if changes := compatibility.breaking_changes(folder):
+        raise InputError(f"{len(changes)} breaking changes: run hirl schemas check")
+    written = generate.release(version, folder)
+    _console().print(f"{written}: written; say so in schemas/asyncapi.py, VERSION")
+
+
+@app.command(epilog="Example: [bold]hirl schemas speed --apps 310 --apps 3100[/bold]")
+def speed(
+    apps: Annotated[list[int] | None, typer.Option(min=1, help="Apps of a frame.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Measure a domain's frame as JSON, as it is sent, and as msgpack."""
+    rows = [row for count in apps or [310, 3100] for row in measure(count)]
+    header = ["apps", "format", "records", "KiB", "encode ms", "decode ms"]
+    _console().print(
+        table("a frame of a domain, 37 columns", header, [_cells(row) for row in rows])
+    )
+    if json is not None:
+        write_json(json, rows)
+
+
+def _cells(row: Speed) -> list[Cell]:
+    return [row.apps, row.format, row.records, row.kib, row.encode_ms, row.decode_ms]
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=True)

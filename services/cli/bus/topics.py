@@ -1,0 +1,107 @@
+"""`hirl topics`: make a broker's topics and ACLs what schemas/topics.py says, or compare them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from services.cli.options import JsonOption
+from services.cli.output import write_json
+
+if TYPE_CHECKING:
+    from services.admin.reconcile import Outcome
+
+app = typer.Typer(no_args_is_help=True, help="Topics, their settings and ACLs on a Kafka cluster.")
+
+EXIT_DIFFERENT = 2
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        envvar="HIRL_KAFKA_BOOTSTRAP",
+        help="Brokers, comma-separated; the cluster of hirl kafka up when not given.",
+    ),
+]
+CredentialsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials",
+        metavar="FILE",
+        help="HIRL_KAFKA_* variables of an administrator; the environment's when not given.",
+    ),
+]
+ReplicationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--replication",
+        metavar="N",
+        min=1,
+        help="Copies of each record; as many as brokers, at most 3, when not given.",
+    ),
+]
+AclsOption = Annotated[bool, typer.Option("--acls", help="ACLs, too; needs an authorizer.")]
+
+
+@app.command(epilog="Example: [bold]hirl topics apply --acls[/bold]")
+def apply(
+    bootstrap: BootstrapOption = None,
+    credentials: CredentialsOption = None,
+    replication: ReplicationOption = None,
+    acls: AclsOption = False,
+    json: JsonOption = None,
+) -> None:
+    """Create what is missing and mend settings; exit 2 if something cannot be mended."""
+    # kafka-python is slow to import, and only where services run.
+    from services.admin import reconcile  # noqa: PLC0415
+
+    with reconcile.connection(_options(bootstrap, credentials)) as admin:
+        outcome = reconcile.apply_to(admin, replication, acls=acls)
+    console = _console()
+    for difference in outcome.mended:
+        console.print(f"mended   {difference}")
+    _report(console, outcome, json)
+
+
+@app.command(epilog="Example: [bold]hirl topics check --bootstrap kafka.example:9092[/bold]")
+def check(
+    bootstrap: BootstrapOption = None,
+    credentials: CredentialsOption = None,
+    replication: ReplicationOption = None,
+    acls: AclsOption = False,
+    json: JsonOption = None,
+) -> None:
+    """Compare and change nothing; one line per difference, exit 2 if there is one."""
+    from services.admin import reconcile  # noqa: PLC0415
+
+    with reconcile.connection(_options(bootstrap, credentials)) as admin:
+        outcome = reconcile.compare(admin, replication, acls=acls)
+    _report(_console(), outcome, json)
+
+
+def _options(bootstrap: str | None, credentials: Path | None) -> dict[str, Any]:
+    from services.admin.credentials import named_options  # noqa: PLC0415
+    from services.devcluster import connect  # noqa: PLC0415
+
+    if bootstrap is None and credentials is None:
+        return connect.default_options()
+    return named_options(bootstrap, credentials)
+
+
+def _report(console: Console, outcome: "Outcome", json: Path | None) -> None:
+    for difference in outcome.differences:
+        console.print(f"differs  {difference}")
+    if json is not None:
+        write_json(json, outcome)
+    compared = f"{outcome.topics} topics"
+    if outcome.permissions:
+        compared += f" and {outcome.permissions} ACLs"
+    console.print(f"{compared}: {len(outcome.differences)} difference(s)")
+    if outcome.differences:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=True)

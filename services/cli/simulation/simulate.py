@@ -1,0 +1,156 @@
+"""`hirl simulate`: one scenario under one controller, live, with the table at the end."""
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from models.compare.catalogue import Contest, enter, entrant_of
+from models.jit import is_compiled
+from models.sim.describe.physics import load_scaled
+from models.sim.describe.scenario import load_scenario
+from models.sim.outcome.failures import FailureWatch, setting_of
+from models.sim.outcome.recording import Recorder
+from models.sim.outcome.results import summarise
+from models.sim.tick import advance
+from models.sim.world import World
+from services.cli.named_options import ControllerOption, ScenarioOption
+from services.cli.options import (
+    WATCHED_SPEED,
+    AppsOption,
+    ClusterOption,
+    JsonOption,
+    ReportOption,
+    SeedOption,
+    SpeedOption,
+)
+from services.cli.output import table, write_json
+from services.cli.simulation.live import LiveView, PlainView, View, pause_of
+from services.cli.simulation.outcome import Outcome, figures
+from services.cli.simulation.report import write_report
+
+EXAMPLES = (
+    "Examples: [bold]hirl simulate --scenario cascade --controller hpa[/bold], "
+    "[bold]hirl simulate --scenario my.yaml --apps 155 --speed 0 --json result.json[/bold]"
+)
+
+
+def simulate(
+    scenario: ScenarioOption,
+    controller: ControllerOption = "hpa",
+    cluster: ClusterOption = None,
+    seed: SeedOption = 0,
+    apps: AppsOption = None,
+    json: JsonOption = None,
+    report: ReportOption = None,
+    speed: SpeedOption = None,
+) -> None:
+    """Run one scenario under one controller and watch it; ends with the table of its figures."""
+    entrant_of(controller)
+    described = load_scaled(cluster, apps)
+    chosen = load_scenario(scenario, described)
+    console = Console()
+    with _preparing(console):
+        contest = enter(controller, described, chosen, [seed])
+        _compile(contest)
+    command = _command(scenario, controller, cluster, seed, apps)
+    view = _view(console, contest.world, controller, speed)
+    outcome = _run(contest, controller, view, command)
+    _show(console, outcome)
+    if json is not None:
+        write_json(json, _payload(outcome))
+    if report is not None:
+        console.print(f"report: {write_report(report, outcome)}", soft_wrap=True, highlight=False)
+
+
+def _preparing(console: Console) -> "_Status":
+    compiling = "compiling kernels (once, one to two minutes)"
+    return _Status(console, "building the world" if is_compiled(advance) else compiling)
+
+
+class _Status:
+    """A spinner on a terminal, a line elsewhere."""
+
+    def __init__(self, console: Console, text: str) -> None:
+        self._console, self._text = console, text
+        self._spinner = console.status(text) if console.is_terminal else None
+
+    def __enter__(self) -> None:
+        if self._spinner is not None:
+            self._spinner.start()
+        else:
+            self._console.print(f"{self._text} ...", highlight=False)
+
+    def __exit__(self, *_: object) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
+
+
+def _compile(contest: Contest) -> None:
+    """Take one tick and take it back, so that no kernel is compiled under the live view."""
+    world, brain = contest.world, contest.controller
+    before = world.save()
+    seen = world.observe(brain.pipeline)
+    plan, _ = brain.step(seen, None, brain.start(seen))
+    world.step(plan)
+    world.restore(before)
+
+
+def _view(console: Console, world: World, controller: str, speed: float | None) -> View:
+    if not console.is_terminal:
+        return PlainView(console, world, controller)
+    minutes_per_s = WATCHED_SPEED if speed is None else speed
+    pause = pause_of(world.cluster.tick_seconds, minutes_per_s)
+    return LiveView(console, world, controller, pause, time.monotonic, time.sleep)
+
+
+def _run(contest: Contest, controller: str, view: View, command: str) -> Outcome:
+    world = contest.world
+    recorder, watch = Recorder(world), FailureWatch(setting_of(world))
+
+    def on_tick(world: World) -> None:
+        recorder(world)
+        tick = world.tick - 1
+        view.show(recorder.recording, tick, watch.look(recorder.recording, tick))
+
+    with view:
+        decisions = contest.play(on_tick)
+    (result,) = summarise(world, controller, decisions)
+    findings = watch.findings(recorder.recording)
+    return Outcome(world, world.hash, recorder.recording, findings, result, command)
+
+
+def _command(
+    scenario: str, controller: str, cluster: Path | None, seed: int, apps: int | None
+) -> str:
+    parts = [f"hirl simulate --scenario {scenario} --controller {controller} --seed {seed}"]
+    if cluster is not None:
+        parts.append(f"--cluster {cluster}")
+    if apps is not None:
+        parts.append(f"--apps {apps}")
+    return " ".join(parts)
+
+
+def _show(console: Console, outcome: Outcome) -> None:
+    result, world = outcome.result, outcome.world
+    for finding in outcome.findings:
+        minute = (finding.tick - world.timeline.warmup_ticks) * world.cluster.tick_seconds / 60
+        console.print(
+            f"[bold]{finding.name}[/bold] from minute {minute:.0f}: {finding.explanation}",
+            highlight=False,
+            soft_wrap=not console.is_terminal,
+        )
+    if not outcome.findings:
+        console.print("none of the three failure modes occurred", highlight=False)
+    title = f"{result.scenario} under {result.controller}, seed {result.seed}"
+    console.print(table(title, ("figure", "value"), figures(result)))
+    console.print(f"world {outcome.world_hash}", highlight=False)
+
+
+def _payload(outcome: Outcome) -> dict[str, object]:
+    return {
+        "world_hash": outcome.world_hash,
+        "rows": [outcome.result],
+        "failures": outcome.findings,
+        "command": outcome.command,
+    }

@@ -1,0 +1,192 @@
+"""`hirl up`: the whole system on this machine."""
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+from rich.console import Console
+
+from models.inputs.errors import InputError
+from services.cli.comparison.race import distinct
+from services.cli.named_options import ScenarioOption
+from services.cli.options import AppsOption, ClusterOption, JsonOption, SeedOption
+from services.cli.output import table, write_json
+from services.cli.simulation.outcome import figures
+
+if TYPE_CHECKING:
+    from services.devcluster.request import Request
+    from services.simcluster.score import Results
+
+SCENARIO: Final = "flash-sale-20-min-early"
+EXAMPLES: Final = (
+    "Examples: [bold]hirl up --apps 155 --lock-step[/bold], "
+    "[bold]hirl up --scenario cascade --speed 30 --mode preview --detach[/bold], "
+    "[bold]hirl up --bus memory --apps 155 --speed 120 --compare hpa-calibrated,rules[/bold]"
+)
+
+PaceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--speed",
+        metavar="X",
+        help="Times real time, free-running: 60 is a simulated minute per second.",
+    ),
+]
+LockStepOption = Annotated[
+    bool,
+    typer.Option("--lock-step", help="The cluster waits for every decision: as fast as it goes."),
+]
+BusOption = Annotated[
+    Literal["kafka", "memory"],
+    typer.Option("--bus", help="A real Kafka and a process per service, or all in this process."),
+]
+BrokersOption = Annotated[
+    int,
+    typer.Option("--brokers", metavar="1|3", help="Brokers: 1, or 3 to survive the loss of one."),
+]
+SecureOption = Annotated[
+    bool, typer.Option("--secure", help="TLS, a password per service, and ACLs.")
+]
+ModeOption = Annotated[
+    Literal["auto", "preview", "canary"],
+    typer.Option("--mode", help="preview changes nothing, canary one app in twenty."),
+]
+ForecastOption = Annotated[
+    Literal["calendar", "tft", "seasonal", "persistence"],
+    typer.Option("--forecast", help="The model that the forecaster serves."),
+]
+FollowOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--follow/--detach",
+        help="Watch until the scenario ends, or leave it running; follows on a terminal.",
+    ),
+]
+
+
+CompareOption = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        metavar="A,B",
+        help="Controllers to run in the same world afterwards, for the table at the end.",
+    ),
+]
+
+
+def up(
+    scenario: ScenarioOption = SCENARIO,
+    seed: SeedOption = 0,
+    apps: AppsOption = None,
+    cluster: ClusterOption = None,
+    speed: PaceOption = None,
+    lock_step: LockStepOption = False,
+    bus: BusOption = "kafka",
+    brokers: BrokersOption = 1,
+    secure: SecureOption = False,
+    mode: ModeOption = "auto",
+    forecast: ForecastOption = "calendar",
+    follow: FollowOption = None,
+    compare: CompareOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Start the whole system on a simulated cluster: Kafka, every service, and a live view.
+
+    Followed, it ends with the scenario, or by Ctrl-C, and leaves nothing running.
+    """
+    # Kafka's clients are slow to import, and only where services run.
+    from services.devcluster.request import Request  # noqa: PLC0415
+
+    if lock_step and speed is not None:
+        raise InputError("--speed is for a cluster that runs freely: leave out --lock-step")
+    request = Request(
+        scenario=scenario,
+        seed=seed,
+        apps=apps,
+        cluster=cluster,
+        speed=1.0 if speed is None else speed,
+        lock_step=lock_step,
+        brokers=brokers,
+        secure=secure,
+        mode=mode,
+        forecast=forecast,
+    )
+    request.check()
+    console = Console(emoji=False, highlight=False)
+    follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
+    if (json is not None or compare is not None) and not follow:
+        raise InputError("--json, --compare: figures come at the end, so they need --follow")
+    others = () if compare is None else distinct(compare)
+    run = _in_memory if bus == "memory" else _on_kafka
+    results = run(console, request, follow)
+    if results is not None:
+        _finish(console, request, results, others, json)
+
+
+def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | None":
+    """Figures of the run; None where it is left running."""
+    from services.cli.system.follow import follow as watch  # noqa: PLC0415
+    from services.cli.system.view import view_for  # noqa: PLC0415
+    from services.devcluster import ending  # noqa: PLC0415
+    from services.devcluster import lifecycle as launch  # noqa: PLC0415
+    from services.devcluster.record import ROOT  # noqa: PLC0415
+
+    _signals_interrupt()
+    run = launch.start(request, ROOT, console)
+    if not follow:
+        console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
+        console.print("look: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
+        return None
+    try:
+        return watch(ROOT, run, view_for(console, run.scene))
+    finally:
+        console.print("stopping ...")
+        ending.stop(ROOT)
+        console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
+
+
+def _signals_interrupt() -> None:
+    """A closed terminal or a polite kill ends a run as Ctrl-C does: nothing is left running."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def _in_memory(console: Console, request: "Request", follow: bool) -> "Results | None":
+    from services.cli.system.follow import follow_memory  # noqa: PLC0415
+    from services.cli.system.view import view_for  # noqa: PLC0415
+    from services.devcluster.in_process import memory_system  # noqa: PLC0415
+
+    if not follow:
+        raise InputError("--detach: the memory bus lives in this process, use --bus kafka")
+    if request.secure or request.brokers != 1:
+        raise InputError("--brokers, --secure: the memory bus has no brokers, use --bus kafka")
+    system, scene = memory_system(request, console)
+    pace = request.wall_seconds(scene.tick_seconds)
+    return follow_memory(system, scene, view_for(console, scene), pace)
+
+
+def _finish(
+    console: Console,
+    request: "Request",
+    results: "Results",
+    others: Sequence[str],
+    json: Path | None,
+) -> None:
+    for finding in results.failures:
+        console.print(f"{finding.name}: {finding.explanation}", soft_wrap=not console.is_terminal)
+    if others:
+        from services.cli.system.compare import compare  # noqa: PLC0415
+
+        compare(console, request, others, results)
+    else:
+        for row in results.rows:
+            title = f"{row.scenario} under our services, seed {row.seed}"
+            console.print(table(title, ("figure", "value"), figures(row)))
+    if json is not None:
+        write_json(json, results)

@@ -1,0 +1,127 @@
+"""What a broker needs before it can start: Java, and Kafka's jars by Maven."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.console import Console
+
+from models.inputs.errors import InputError
+from services.devcluster.kafka.description import HOME
+from services.devcluster.processes import locked
+
+INFRA: Final = Path(__file__).parents[3] / "infra" / "kafka"
+"""Versions and configuration; part of a checkout, not of an installed package."""
+LIBS: Final = HOME / "libs"
+"""Shared by every cluster of a checkout: jars do not change."""
+JAVA_NEEDED: Final = 17
+MEMORY_INSTEAD: Final = "or do without Kafka: --bus memory"
+_STAMP: Final = ".pom-sha256"
+_FETCH_TIMEOUT_S: Final = 600.0
+
+
+class Runtime(NamedTuple):
+    """All that is needed to run a class of Kafka's."""
+
+    java: str
+    options: tuple[str, ...]
+    """For the JVM: classpath and logging."""
+    version: str
+    """Of Kafka."""
+
+
+def runtime(console: Console) -> Runtime:
+    """Java and the jars, which are fetched if need be."""
+    program, libs = java(), jars(console)
+    logging = f"-Dlog4j2.configurationFile={INFRA / 'log4j2.properties'}"
+    return Runtime(program, (logging, "-cp", f"{libs}/*"), kafka_version(libs))
+
+
+def java() -> str:
+    """The Java to run; a broker of 4.x refuses older ones with a stack trace, so look first."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is None:
+        raise InputError(
+            f"Kafka needs Java {JAVA_NEEDED} or newer and there is none: "
+            f"install openjdk-{JAVA_NEEDED}-jre-headless, {MEMORY_INSTEAD}"
+        )
+    told = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = java_version(told.stderr)
+    if version < JAVA_NEEDED:
+        raise InputError(
+            f"Kafka needs Java {JAVA_NEEDED} or newer, {found} is {version or 'unknown'}: "
+            f"install openjdk-{JAVA_NEEDED}-jre-headless, {MEMORY_INSTEAD}"
+        )
+    return found
+
+
+def java_version(told: str) -> int:
+    """The major version in what `java -version` says; 0 if it says none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(match.group(1)) if match else 0
+
+
+def jars(console: Console, libs: Path = LIBS) -> Path:
+    """The folder with the broker's jars, fetched first if it is missing or of another version."""
+    pom = INFRA / "pom.xml"
+    if not pom.is_file():
+        raise InputError(f"{pom}: is missing; run hirl from a checkout of the repository")
+    wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
+    stamp = libs / _STAMP
+    with locked(libs.parent / "fetching"):
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            _fetch(pom, wanted, libs, console)
+    return libs.resolve()
+
+
+def kafka_version(libs: Path) -> str:
+    """The version whose jars are there."""
+    names = [jar.name for jar in libs.glob("kafka_2.13-*.jar")]
+    if not names:
+        raise InputError(f"{libs}: has no Kafka in it; remove the folder and try again")
+    return names[0].removeprefix("kafka_2.13-").removesuffix(".jar")
+
+
+def _fetch(pom: Path, wanted: str, libs: Path, console: Console) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise InputError(
+            "Kafka's jars are fetched by Maven and there is no mvn: "
+            f"install maven, {MEMORY_INSTEAD}"
+        )
+    # Beside, then moved: an interrupted fetch leaves no half folder.
+    draft = Path(tempfile.mkdtemp(prefix="libs-", dir=libs.parent)).resolve()
+    try:
+        console.print("fetching Kafka's jars with Maven (54 MB) ...")
+        _copy_dependencies(maven, pom, draft)
+        (draft / _STAMP).write_text(wanted)
+        shutil.rmtree(libs, ignore_errors=True)
+        draft.rename(libs)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_dependencies(maven: str, pom: Path, folder: Path) -> None:
+    command = [
+        *(maven, "--batch-mode", "--quiet", "--file", str(pom)),
+        *("dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"),
+    ]
+    try:
+        done = subprocess.run(  # noqa: S603  (our own command line)
+            command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            f"Maven did not fetch Kafka's jars within {_FETCH_TIMEOUT_S:.0f} s"
+        ) from None
+    if done.returncode != 0:
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        raise InputError(
+            f"Maven could not fetch Kafka's jars: {errors[0] if errors else done.stderr}"
+        )

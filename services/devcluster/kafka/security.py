@@ -1,0 +1,129 @@
+"""Who may connect to a secured cluster: a private authority, and a password per service."""
+
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from models.inputs.errors import InputError
+from services.admin.acls import services
+from services.admin.credentials import read_credentials
+from services.devcluster.kafka.description import HOST
+
+ADMIN: Final = "admin"
+"""May do everything; makes topics and ACLs."""
+COMMON_NAME: Final = "hirl-broker"
+"""Brokers know each other by this name in the certificate of our own authority."""
+MECHANISM: Final = "SCRAM-SHA-512"
+_DAYS: Final = "825"
+_PRIVATE: Final = 0o600
+
+
+def users() -> tuple[str, ...]:
+    """Everyone with a password: the services of schemas/topics.py, and the administrator."""
+    return (*services(), ADMIN)
+
+
+def passwords() -> dict[str, str]:
+    """A new password for each user."""
+    return {user: secrets.token_urlsafe(24) for user in users()}
+
+
+def known_passwords(home: Path) -> dict[str, str]:
+    """The passwords that were given before."""
+    files = {user: credentials_file(home, user) for user in users()}
+    return {
+        user: read_credentials(file)["HIRL_KAFKA_PASSWORD"]
+        for user, file in files.items()
+        if file.is_file()
+    }
+
+
+def scram_arguments(known: Mapping[str, str]) -> list[str]:
+    """How StorageTool is told the first users."""
+    return [
+        word
+        for user, password in known.items()
+        for word in ("--add-scram", f"{MECHANISM}=[name={user},password={password}]")
+    ]
+
+
+def authority_file(home: Path) -> Path:
+    """The certificate that clients trust."""
+    return (home / "tls" / "ca.pem").resolve()
+
+
+def key_store_file(home: Path) -> Path:
+    """Private key and certificate of the brokers, in one file as Kafka wants it."""
+    return (home / "tls" / "broker.pem").resolve()
+
+
+def credentials_file(home: Path, user: str) -> Path:
+    """What a service needs to connect, as environment variables."""
+    return home / "credentials" / f"{user}.env"
+
+
+def write_credentials(home: Path, bootstrap: str, known: Mapping[str, str]) -> None:
+    """One file per user, readable by its owner only."""
+    for user, password in known.items():
+        values = {
+            "HIRL_KAFKA_BOOTSTRAP": bootstrap,
+            "HIRL_KAFKA_SECURITY": "SASL_SSL",
+            "HIRL_KAFKA_MECHANISM": MECHANISM,
+            "HIRL_KAFKA_USER": user,
+            "HIRL_KAFKA_PASSWORD": password,
+            "HIRL_KAFKA_CA": str(authority_file(home)),
+        }
+        lines = (f"{name}={value}\n" for name, value in values.items())
+        write_private(credentials_file(home, user), "".join(lines))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a secret: the file is private before the first byte is in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as file:
+        file.write(text)
+
+
+def make_certificates(home: Path) -> None:
+    """A private authority and one certificate for the brokers; they all are on this machine."""
+    folder = home / "tls"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    extensions = folder / "broker.ext"
+    extensions.write_text(
+        f"subjectAltName=IP:{HOST},DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n"
+    )
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    _openssl(
+        *("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem"),
+        *("-days", _DAYS, "-subj", "/CN=hirl-private-authority"),
+        folder=folder,
+    )
+    _openssl(
+        *("req", *key, "-keyout", "broker.key", "-out", "broker.csr"),
+        *("-subj", f"/CN={COMMON_NAME}"),
+        folder=folder,
+    )
+    _openssl(
+        *("x509", "-req", "-in", "broker.csr", "-out", "broker.crt", "-days", _DAYS),
+        *("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", extensions.name),
+        folder=folder,
+    )
+    both = (folder / name for name in ("broker.key", "broker.crt"))
+    write_private(folder / "broker.pem", "".join(file.read_text() for file in both))
+
+
+def _openssl(*arguments: str, folder: Path) -> None:
+    program = shutil.which("openssl")
+    if program is None:
+        raise InputError("--secure makes certificates and there is no openssl: install openssl")
+    done = subprocess.run(  # noqa: S603  (our own command line)
+        [program, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise InputError(f"openssl {arguments[0]} failed: {done.stderr}")

@@ -16,8 +16,8 @@ from services._kit.handler import Handler, Step
 from services.actuator.decide import ActuatorHandler
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
-from services.cli.system.memory import MemorySystem
 from services.commander.decide import CommanderHandler
+from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
 from tests.system_data import contest

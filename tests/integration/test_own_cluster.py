@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.kafka.client import Running
+from services.devcluster.connect import Running
 
 SMALLEST = Path("infra/examples/cluster.yaml")
 READ_IT = ("aggregator", "forecaster", "commander", "soldier", "actuator")

@@ -93,10 +93,11 @@ test-lock-step: setup ## half an hour of 1,550 apps over Kafka, bit for bit (min
 test-adapters: setup ## the conformance suite on every adapter of Kafka, not on Faust alone
 	@HIRL_REQUIRE_REAL=1 EVERY_ADAPTER=1 $(BIN)/pytest -q tests/integration/test_conformance.py
 
-lint: setup ## ruff: rules and format
-	@echo "lint: ruff"
+lint: setup ## ruff: rules and format; deptry: declared dependencies
+	@echo "lint: ruff, deptry"
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/deptry schemas models services
 
 types: setup ## mypy --strict
 	@echo "types: mypy"

@@ -1,4 +1,4 @@
-"""Events of every kind for the contract tests: golden ones, and any that the schemas allow."""
+"""Example events and strategies for the contract tests."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from msgspec import inspect as types
 
 from schemas.cloudevents import STRUCTURED_TYPE
@@ -15,19 +16,21 @@ from schemas.fields import Event
 from schemas.generate import FOLDER
 from schemas.topics import TOPICS, Topic
 
+Schema = dict[str, Any]
+
 EXAMPLES = sorted((FOLDER / "examples").glob("*.json"))
-MOST_PLACES = 4
+MOST_ENTRIES = 4
 IN_PARTS = [topic for topic in TOPICS if "part" in topic.event.__struct_fields__]
 
 
 def topic_of_example(file: Path) -> str:
-    """The first part of a file's name; what follows says what the example shows."""
+    """`hirl.budget-granted.v1` of `hirl.budget-granted.v1.what-it-shows.json`."""
     stem, version, _ = file.name.partition(".v1")
     return stem + version
 
 
 def structured(record: Record) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
-    """A record as a producer in structured mode would send it: value and headers."""
+    """Value and headers of a record in structured mode."""
     attributes = {
         name.removeprefix("ce_"): text.decode()
         for name, text in record.headers
@@ -37,43 +40,49 @@ def structured(record: Record) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
     return msgspec.json.encode(body), (("content-type", STRUCTURED_TYPE.encode()),)
 
 
+def schema_errors(value: Any, schema: Schema) -> list[str]:
+    """Path and message of each violation of a JSON Schema."""
+    found = Draft202012Validator(schema).iter_errors(value)
+    return [f"{error.json_path}: {error.message}" for error in found]
+
+
 def events(topics: Sequence[Topic] = TOPICS) -> st.SearchStrategy[Event]:
-    """Any event of these topics, with columns of equal length."""
+    """Any valid event of these topics."""
     return st.sampled_from(topics).flatmap(events_of)
 
 
 @st.composite
 def events_of(draw: st.DrawFn, topic: Topic) -> Event:
-    """Any event of a topic."""
+    """Any valid event of a topic, with columns of equal length."""
     sizes = _sizes(draw, topic.event)
     info = types.type_info(topic.event)
     assert isinstance(info, types.StructType)
     values = {
         field.encode_name: draw(_values(field.type, sizes.get(field.name, [])))
         for field in info.fields
-        # Whole events: parts are cut from them.
+        # Tests split whole events into parts themselves.
         if field.name != "part"
     }
     return msgspec.convert(values, topic.event)
 
 
 def _sizes(draw: st.DrawFn, event: type[Event]) -> dict[str, list[int]]:
-    """How long the lists of a column are, from the outer to the inner ones."""
+    """Lengths of the nested lists of each column, outermost first."""
     sizes: dict[str, dict[int, int]] = {}
     for rule in RULES.get(event, ()):
-        places = draw(st.integers(0, MOST_PLACES))
+        entries = draw(st.integers(0, MOST_ENTRIES))
         for name, depth in _depths(rule.leader, rule.required, rule.nested):
-            sizes.setdefault(name, {})[depth] = places
+            sizes.setdefault(name, {})[depth] = entries
         for name in rule.optional:
             given = draw(st.booleans())
-            sizes.setdefault(name, {})[0] = places if given else 0
+            sizes.setdefault(name, {})[0] = entries if given else 0
     return {name: [size for _, size in sorted(depths.items())] for name, depths in sizes.items()}
 
 
 def _depths(
-    leader: str, whole: tuple[str, ...], nested: tuple[tuple[str, int], ...]
+    leader: str, required: tuple[str, ...], nested: tuple[tuple[str, int], ...]
 ) -> Iterator[tuple[str, int]]:
-    yield from ((name, 0) for name in (leader, *whole))
+    yield from ((name, 0) for name in (leader, *required))
     yield from nested
 
 

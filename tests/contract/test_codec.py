@@ -1,4 +1,4 @@
-"""What a record looks like, and what is refused with which words."""
+"""What a record looks like, and which records the codec refuses."""
 
 import math
 
@@ -56,7 +56,7 @@ def test_a_record_is_a_cloud_event_in_binary_mode() -> None:
     }
 
 
-def test_what_several_say_of_one_tick_has_different_ids_and_a_repetition_the_same() -> None:
+def test_batches_of_one_tick_have_different_ids_and_a_repeated_batch_the_same() -> None:
     first, second = sampled(rps=[1.0, 2.0]), sampled(rps=[1.0, 3.0])
     assert headers_of(first)["ce_id"] == headers_of(first)["ce_id"]
     assert headers_of(first)["ce_id"] != headers_of(second)["ce_id"]
@@ -98,7 +98,7 @@ def test_a_tombstone_is_none_on_a_compacted_topic_and_refused_elsewhere(
         ("schema", {"cores": math.nan}, r"Expected `float`, got `null`"),
     ],
 )
-def test_values_out_of_type_or_range_are_refused_and_named(
+def test_values_of_the_wrong_type_or_range_are_refused_with_their_path(
     kind: str, changes: dict[str, object], words: str
 ) -> None:
     value = msgspec.json.encode({**msgspec.to_builtins(BUDGET), **changes})
@@ -108,7 +108,7 @@ def test_values_out_of_type_or_range_are_refused_and_named(
 
 
 @pytest.mark.parametrize("field", ["starts_at", "ends_at"])
-def test_a_day_that_no_calendar_has_is_refused_in_every_field_that_is_a_time(field: str) -> None:
+def test_a_date_that_does_not_exist_is_refused_in_every_time_field(field: str) -> None:
     plain = EventScheduled(
         name="sale", domains=["payments"], starts_at=TIME, ends_at=TIME, expected_factor=2.0
     )
@@ -119,7 +119,7 @@ def test_a_day_that_no_calendar_has_is_refused_in_every_field_that_is_a_time(fie
         decode("hirl.event-scheduled.v1", msgspec.json.encode(event))
 
 
-def test_an_order_may_have_no_end_but_none_that_never_comes() -> None:
+def test_an_override_may_lack_an_end_but_not_have_an_impossible_one() -> None:
     order = OverrideIssued(scope="cluster", kind="cluster", pause="all")
     assert encode(order, "operator")
     with pytest.raises(Malformed, match="`until`"):
@@ -158,18 +158,18 @@ def test_structured_mode_is_checked_like_binary_mode() -> None:
 
 
 @pytest.mark.parametrize("value", [b"{", b"\xff\xfe", b'{"tick": 1', b"nul", b'{"time": "\xff"}'])
-def test_what_is_no_json_is_refused_with_its_beginning(value: bytes) -> None:
+def test_a_value_that_is_not_json_is_refused_with_its_first_bytes(value: bytes) -> None:
     with pytest.raises(Malformed, match=r"^json: expected JSON, got b") as refused:
         decode(TOPIC, value)
     assert len(str(refused.value)) < 300
 
 
-def test_a_topic_that_nobody_defined_is_refused() -> None:
+def test_an_unknown_topic_is_refused() -> None:
     with pytest.raises(Malformed, match=r"^topic: expected a topic of schemas/topics.py"):
         decode("hirl.budget-granted.v2", VALUE)
 
 
-def test_columns_of_unequal_length_are_refused_on_both_ends() -> None:
+def test_columns_of_unequal_length_are_refused_when_encoding_and_decoding() -> None:
     words = r"^columns: expected 2 entries in `rps`, one per entry of `apps`, got 1$"
     with pytest.raises(Malformed, match=words):
         encode(sampled(rps=[1.0]), "collector")
@@ -182,7 +182,7 @@ def test_a_missing_sample_may_be_written_as_nan() -> None:
     assert decode(*record[:1], record.value, record.headers) == sampled(rps=[None, 1.0])
 
 
-def test_what_is_too_large_and_has_no_places_is_refused() -> None:
+def test_a_large_event_without_columns_is_refused() -> None:
     event = BreakerChanged(
         tick=1, time=TIME, scope="fraud", state="open", since_tick=1, reason="x" * LIMIT_BYTES
     )

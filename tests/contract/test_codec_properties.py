@@ -1,3 +1,5 @@
+"""Properties of the codec that hold for any event and any bytes."""
+
 from contextlib import suppress
 
 import pytest
@@ -15,7 +17,7 @@ SOME = settings(max_examples=40, deadline=None)
 
 @SOME
 @given(events())
-def test_what_is_encoded_is_decoded_in_both_modes(event: Event) -> None:
+def test_decoding_an_encoded_event_yields_it_in_both_modes(event: Event) -> None:
     (record,) = encode(event, "test")
     assert record.topic == topic_of(event).name
     assert record.key.decode() == key_of(event)
@@ -26,7 +28,9 @@ def test_what_is_encoded_is_decoded_in_both_modes(event: Event) -> None:
 
 @SOME
 @given(events(IN_PARTS), st.data())
-def test_parts_in_any_order_and_twice_make_an_event(event: Event, data: st.DataObject) -> None:
+def test_parts_in_any_order_with_duplicates_make_the_event(
+    event: Event, data: st.DataObject
+) -> None:
     count = data.draw(st.integers(1, most_parts(event)))
     records = [record for part in split(event, count) for record in encode(part, "test")]
     assert len({dict(record.headers)["ce_id"] for record in records}) == len(records) == count
@@ -59,7 +63,7 @@ def test_parts_in_any_order_and_twice_make_an_event(event: Event, data: st.DataO
         max_size=4,
     ),
 )
-def test_arbitrary_bytes_are_malformed_or_nothing(
+def test_arbitrary_bytes_are_malformed_or_a_tombstone(
     topic: str, value: bytes | None, headers: list[tuple[str, bytes]]
 ) -> None:
     with suppress(Malformed):
@@ -72,14 +76,14 @@ def test_a_record_with_changed_bytes_is_malformed_or_another_event(
     event: Event, data: st.DataObject
 ) -> None:
     (record,) = encode(event, "test")
-    place = data.draw(st.integers(0, len(record.value) - 1))
+    index = data.draw(st.integers(0, len(record.value) - 1))
     put = data.draw(st.binary(max_size=3))
-    value = record.value[:place] + put + record.value[place + 1 :]
+    value = record.value[:index] + put + record.value[index + 1 :]
     try:
         decoded = decode(record.topic, value, record.headers)
     except Malformed:
         return
-    # Whatever passed can be sent again.
+    # An event that was accepted can be sent again.
     assert decoded is not None
     assert encode(decoded, "test")
 

@@ -1,4 +1,4 @@
-"""Whatever would break a released reader, or the reading of released data, is found and named."""
+"""Changes that break released readers or released data are found."""
 
 import copy
 import json
@@ -106,7 +106,7 @@ BREAKING: list[tuple[Schema, Edit, str, str]] = [
     ),
 ]
 
-HARMLESS: list[tuple[str, Edit]] = [
+COMPATIBLE: list[tuple[str, Edit]] = [
     ("nothing", lambda _: None),
     ("a description", lambda s: field(s, "share").update(description="in other words")),
     ("a title", lambda s: s.update(title="Budget")),
@@ -124,17 +124,21 @@ HARMLESS: list[tuple[str, Edit]] = [
 @pytest.mark.parametrize(
     ("schema", "edit", "path", "words"), BREAKING, ids=[f"{row[2]} {row[3]}" for row in BREAKING]
 )
-def test_a_breaking_change_is_named(schema: Schema, edit: Edit, path: str, words: str) -> None:
+def test_a_breaking_change_is_reported_with_its_path(
+    schema: Schema, edit: Edit, path: str, words: str
+) -> None:
     found = list(compare(schema, changed(schema, edit)))
     assert any(where.startswith(path) and words in problem for where, problem in found), found
 
 
-@pytest.mark.parametrize("edit", [edit for _, edit in HARMLESS], ids=[name for name, _ in HARMLESS])
-def test_a_harmless_change_passes(edit: Edit) -> None:
+@pytest.mark.parametrize(
+    "edit", [edit for _, edit in COMPATIBLE], ids=[name for name, _ in COMPATIBLE]
+)
+def test_a_compatible_change_passes(edit: Edit) -> None:
     assert list(compare(BUDGET, changed(BUDGET, edit))) == []
 
 
-def test_a_topic_may_come_but_not_go() -> None:
+def test_a_topic_may_be_added_but_not_removed() -> None:
     one, two = {"a.v1": BUDGET}, {"a.v1": BUDGET, "b.v1": PLAN}
     assert list(compare_all("0.1.0", one, two)) == []
     (change,) = compare_all("0.1.0", two, one)

@@ -1,4 +1,4 @@
-"""Large events travel in parts; whoever collects them gets the event or nothing."""
+"""Large events are split into parts, and joining them yields the event or nothing."""
 
 import msgspec
 import pytest
@@ -57,13 +57,13 @@ def test_a_large_event_is_split_into_as_few_parts_as_fit_and_joined_again() -> N
     assert [assembler.add(part) for part in parts if part] == [None, event]
 
 
-def test_what_is_said_of_all_places_goes_with_the_first_part_only() -> None:
+def test_fields_about_the_whole_domain_are_in_the_first_part_only() -> None:
     first, second = split(plan(), 2)
     assert (first.sums, second.sums) == (SUMS, None)
     assert (first.apps, second.apps) == (["app-0", "app-1"], ["app-2", "app-3"])
 
 
-def test_a_place_that_alone_is_too_large_is_refused() -> None:
+def test_a_single_entry_that_is_too_large_is_refused() -> None:
     with pytest.raises(Oversized):
         encode(plan(reason="x" * LIMIT_BYTES, apps=3), "soldier")
 
@@ -74,7 +74,7 @@ def test_a_part_is_not_split_again() -> None:
         encode(part, "soldier")
 
 
-def test_batches_of_samples_need_no_numbers_and_only_the_last_is_final() -> None:
+def test_a_large_batch_becomes_several_batches_and_only_the_last_is_final() -> None:
     apps = [f"app-{number}" for number in range(4000)]
     event = MetricsSampled(
         tick=1, time=TIME, domain="data", final=True, apps=apps, pods=["x" * 150] * len(apps)
@@ -85,21 +85,21 @@ def test_batches_of_samples_need_no_numbers_and_only_the_last_is_final() -> None
     assert [app for batch in sampled for app in batch.apps] == apps
 
 
-def test_parts_may_come_out_of_order_and_twice() -> None:
+def test_parts_may_arrive_out_of_order_and_twice() -> None:
     first, second, third = split(plan(), 3)
     assembler = Assembler()
     added = [assembler.add(part) for part in (third, first, first, third, second)]
     assert added == [None, None, None, None, plan()]
 
 
-def test_a_newer_tick_drops_an_older_one_that_is_incomplete() -> None:
+def test_a_newer_tick_drops_an_incomplete_older_one() -> None:
     old, new = split(plan(tick=1), 2), split(plan(tick=2), 2)
     assembler = Assembler()
     added = [assembler.add(part) for part in (old[0], new[0], old[1], new[1])]
     assert added == [None, None, None, plan(tick=2)]
 
 
-def test_a_whole_event_passes_and_drops_an_older_one_that_is_incomplete() -> None:
+def test_a_whole_event_passes_and_drops_an_incomplete_older_one() -> None:
     old = split(plan(tick=1), 2)
     assembler = Assembler()
     assert assembler.add(old[0]) is None
@@ -107,14 +107,14 @@ def test_a_whole_event_passes_and_drops_an_older_one_that_is_incomplete() -> Non
     assert assembler.add(old[1]) is None
 
 
-def test_parts_of_a_tick_decided_again_are_not_mixed_with_the_first_ones() -> None:
+def test_parts_of_two_decisions_on_one_tick_are_not_mixed() -> None:
     once, again = split(plan(epoch=3), 2), split(plan(epoch=4), 2)
     assembler = Assembler()
     added = [assembler.add(part) for part in (once[0], again[1], again[0])]
     assert added == [None, None, plan(epoch=4)]
 
 
-def test_domains_are_collected_apart_and_forgotten_on_demand() -> None:
+def test_domains_are_collected_separately_until_cleared() -> None:
     first, second = split(plan(), 2)
     other = msgspec.structs.replace(first, domain="fraud")
     assembler = Assembler()
@@ -139,7 +139,7 @@ def test_parts_that_do_not_belong_together_are_malformed() -> None:
 @pytest.mark.parametrize(
     "event", [topic.event for topic in TOPICS if "apps" in topic.event.__struct_fields__]
 )
-def test_every_list_of_an_event_with_apps_is_a_column_or_said_once(event: type[Event]) -> None:
+def test_every_list_of_an_event_with_apps_is_a_column_or_appears_once(event: type[Event]) -> None:
     named = {
         name
         for rule in RULES[event]

@@ -24,11 +24,11 @@ def budget(epoch: int) -> Delivered:
     return Delivered(b"payments", json.dumps(EXAMPLE | {"epoch": epoch}).encode())
 
 
-def test_the_consumer_keeps_the_newest_epoch_and_drops_domains_that_are_gone(
+def test_the_consumer_keeps_the_newest_epoch_and_drops_removed_domains(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = Delivered(b"payments", None)
-    records = [budget(5), budget(5), budget(4), budget(6), gone, budget(7)]
+    removed = Delivered(b"payments", None)
+    records = [budget(5), budget(5), budget(4), budget(6), removed, budget(7)]
     library = SimpleNamespace(KafkaConsumer=lambda *_, **__: records)
     monkeypatch.setitem(sys.modules, "kafka", library)
     code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

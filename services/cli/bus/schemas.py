@@ -1,4 +1,4 @@
-"""`hirl schemas`: generate what others read of the events, and keep it compatible."""
+"""`hirl schemas`: generate the contracts, check that they are compatible, and release them."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,12 @@ from services.cli.options import JsonOption
 from services.cli.output import Cell, table, write_json
 from services.measure.frame_speed import Speed, measure
 
-app = typer.Typer(no_args_is_help=True, help="The events on the bus: contracts and their speed.")
+app = typer.Typer(no_args_is_help=True, help="Contracts of the events on the bus.")
 
 EXIT_BROKEN = 2
 
 FolderOption = Annotated[
-    Path, typer.Option("--folder", metavar="DIR", help="Folder of the schemas, for trying out.")
+    Path, typer.Option("--folder", metavar="DIR", help="Folder of the schemas.")
 ]
 
 
@@ -36,10 +36,10 @@ def generate_command(
     console = _console()
     changed = generate.differing(folder) if check else generate.write(folder)
     for path in changed:
-        console.print(f"{path}: {'differs from the events' if check else 'written'}")
+        console.print(f"{path}: {'out of date' if check else 'written'}")
     if check and changed:
         raise InputError(
-            f"{len(changed)} generated files are not up to date: run hirl schemas generate"
+            f"{len(changed)} generated files are out of date: run hirl schemas generate"
         )
     if not changed:
         console.print(f"{len(generate.files())} generated files are up to date")
@@ -47,7 +47,7 @@ def generate_command(
 
 @app.command(epilog="Example: [bold]hirl schemas check[/bold]")
 def check(folder: FolderOption = generate.FOLDER, json: JsonOption = None) -> None:
-    """Compare the events with every release; a line per breaking change, and exit 2."""
+    """Compare the events with every release; print breaking changes and exit with code 2."""
     console = _console()
     releases = compatibility.released(folder)
     if not releases:
@@ -67,15 +67,15 @@ def release(
     version: Annotated[str, typer.Argument(help="Three numbers, such as 0.2.0.")],
     folder: FolderOption = generate.FOLDER,
 ) -> None:
-    """Keep the present schemas as a release, which all later ones are compared with."""
+    """Store the current schemas as a release; later schemas must be compatible with it."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise InputError(f"{version}: expected a version of three numbers, such as 0.2.0")
     if (folder / "released" / version).exists():
-        raise InputError(f"{version}: is released already, and a release never changes")
+        raise InputError(f"{version}: already released; a release never changes")
     if changes := compatibility.breaking_changes(folder):
         raise InputError(f"{len(changes)} breaking changes: run hirl schemas check")
     written = generate.release(version, folder)
-    _console().print(f"{written}: written; say so in schemas/asyncapi.py, VERSION")
+    _console().print(f"{written}: written; set VERSION in schemas/asyncapi.py to {version}")
 
 
 @app.command(epilog="Example: [bold]hirl schemas speed --apps 310 --apps 3100[/bold]")
@@ -83,12 +83,10 @@ def speed(
     apps: Annotated[list[int] | None, typer.Option(min=1, help="Apps of a frame.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Measure a domain's frame as JSON, as it is sent, and as msgpack."""
+    """Measure how long a frame takes to encode and decode, as JSON and as msgpack."""
     rows = [row for count in apps or [310, 3100] for row in measure(count)]
     header = ["apps", "format", "records", "KiB", "encode ms", "decode ms"]
-    _console().print(
-        table("a frame of a domain, 37 columns", header, [_cells(row) for row in rows])
-    )
+    _console().print(table("frame of a domain, 37 columns", header, [_cells(row) for row in rows]))
     if json is not None:
         write_json(json, rows)
 

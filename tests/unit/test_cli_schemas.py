@@ -1,4 +1,4 @@
-"""`hirl schemas` writes, compares and releases the contracts."""
+"""`hirl schemas` generates, checks and releases the contracts."""
 
 import json
 from pathlib import Path
@@ -20,21 +20,21 @@ def run(*arguments: str) -> tuple[int, list[str], BaseException | None]:
     return result.exit_code, result.output.splitlines(), error
 
 
-def test_generate_writes_what_differs_and_check_only_tells(tmp_path: Path) -> None:
+def test_generate_writes_outdated_files_and_check_only_reports_them(tmp_path: Path) -> None:
     folder = ["--folder", str(tmp_path)]
     assert len(run("generate", *folder)[1]) == len(generate.files())
     assert run("generate", "--check", *folder)[0] == 0
     (tmp_path / "json" / BUDGET).write_text("{}")
-    (tmp_path / "json" / "of-a-topic-that-is-gone.json").write_text("{}")
+    (tmp_path / "json" / "removed-topic.json").write_text("{}")
     _, lines, error = run("generate", "--check", *folder)
     assert len(lines) == 2
-    assert "2 generated files are not up to date" in str(error)
+    assert "2 generated files are out of date" in str(error)
     assert (tmp_path / "json" / BUDGET).read_text() == "{}"
     run("generate", *folder)
     assert generate.differing(tmp_path) == []
 
 
-def test_check_prints_a_line_per_breaking_change_and_exits_2(tmp_path: Path) -> None:
+def test_check_prints_each_breaking_change_and_exits_with_code_2(tmp_path: Path) -> None:
     folder = ["--folder", str(tmp_path)]
     assert "expected a folder per release" in str(run("check", *folder)[2])
     assert run("release", "0.1.0", *folder)[0] == 0
@@ -56,9 +56,9 @@ def test_check_prints_a_line_per_breaking_change_and_exits_2(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [("0.1.0", "is released already"), ("next", "expected a version of three numbers")],
+    [("0.1.0", "already released"), ("next", "expected a version of three numbers")],
 )
-def test_a_release_has_a_version_and_never_changes(
+def test_a_release_needs_a_new_version_of_three_numbers(
     tmp_path: Path, version: str, words: str
 ) -> None:
     generate.release("0.1.0", tmp_path)

@@ -58,10 +58,10 @@ def decided_in_process(contest: Contest) -> Iterator[Decided]:
     while world.tick < world.timeline.total_ticks:
         tick, seen = world.tick, world.observe(controller.pipeline)
         forecast, foreseen = forecaster.step(seen, foreseen)
-        before = state.orders.briefing.budget.epoch[0]
+        before = state.orders.directive.budget.epoch[0]
         plan, state = controller.step(seen, forecast, state)
         values = _planned(contest, plan, names)
-        if state.orders.briefing.budget.epoch[0] != before:
+        if state.orders.directive.budget.epoch[0] != before:
             values |= _ordered(contest, state.orders) | _foreseen(contest, forecast)
         yield Decided(tick, values)
         world.step(plan)
@@ -128,15 +128,15 @@ def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, 
 
 
 def _ordered(contest: Contest, orders: Any) -> dict[str, Values]:
-    cluster, budget, found = contest.world.cluster, orders.briefing.budget, {}
+    cluster, budget, found = contest.world.cluster, orders.directive.budget, {}
     for place, domain in enumerate(cluster.domain_names):
         cores = zip(cluster.pool_names, budget.pool_cores[0, place].tolist(), strict=True)
         found[f"budget/{domain}"] = {
             **{name: float(getattr(budget, of)[0, place]) for name, of in _BUDGET.items()},
             "epoch": int(budget.epoch[0]),
             "reserve_share": float(budget.reserve[0]),
-            "growth": float(orders.briefing.growth[0, place]),
-            "release_cores": float(orders.briefing.release[0, place]),
+            "growth": float(orders.directive.growth[0, place]),
+            "release_cores": float(orders.directive.release[0, place]),
             "valid_until_tick": int(budget.valid_until_tick[0]),
             "pool_cores": {name: value for name, value in cores if value > 0},
         }

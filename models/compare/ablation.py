@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from models.control.heuristic.controller import Heuristic
-from models.control.heuristic.parameters import Parameters, Parts
+from models.control.hierarchy import Heuristic
+from models.control.parameters import Parameters, Parts
 from models.control.tuned import tuned
 from models.sim.apps import declare
 from models.sim.world import World

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from models.baselines import hpa_calibrated, hpa_vpa, pid, rules, static, vpa
 from models.compare import ablation
+from models.control import parameters
 from models.control.controller import Controller
-from models.control.heuristic import parameters
 from models.control.tuned import tuned
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecaster

@@ -83,7 +83,7 @@ class Thresholds(NamedTuple):
     """Ticks closed after which earlier trips are forgotten."""
 
 
-class Sight(NamedTuple):
+class AppSamples(NamedTuple):
     """What is seen of the apps in a tick; NaN where nothing is."""
 
     domain: I32
@@ -151,7 +151,7 @@ def unknown(environments: int, domains: int) -> Readings:
     return Readings(*np.full((len(Readings._fields), environments, domains), np.nan))
 
 
-def read(sight: Sight, age: F64, limits: Thresholds) -> Readings:
+def read(sight: AppSamples, age: F64, limits: Thresholds) -> Readings:
     """Sum up what is seen; `age` is [E, D]."""
     member = sight.domain[..., None] == np.arange(age.shape[1])
     heard = ~sight.missing & np.isfinite(sight.headroom) & np.isfinite(sight.rps)

@@ -159,3 +159,59 @@ def allowed(budget: Budget, tick: I32) -> F64:
     cores = np.where(expired, budget.floor, budget.cores + budget.overdraft)
     memory = cores * (budget.memory / np.maximum(budget.cores, _LEAST))
     return np.stack((MILLI * cores, MIB_PER_GIB * memory), axis=1)
+
+
+_NEVER: Final = -1
+
+
+class Directive(NamedTuple):
+    """What the Soldiers go by until the next one. E environments, D domains.
+
+    All of it is per domain or the same for all: each domain can be told its own part.
+    """
+
+    budget: Budget
+    growth: F64
+    """[E, D] forecast over now, within the time that pods take to start; 1 at least, and 1 for all
+    but the highest priority: nobody gives way to another's announcement."""
+    release: F64
+    """[E, D] cores that each domain gives back, because others cannot do without."""
+
+
+class CommanderDecision(NamedTuple):
+    """What the Commander decides in a minute. P pools."""
+
+    directive: Directive
+    nodes: I32
+    """[E, P, 4] nodes to ask for, by priority of the need."""
+    keep: I32
+    """[E, P] nodes that are not to be scaled down: they wait for what is coming."""
+
+
+def no_directive(environments: int, domains: int, pools: int) -> Directive:
+    """Before the first one: it has expired and knows no floor, so nothing grows by it."""
+    nothing = np.zeros((environments, domains))
+    never = np.full(environments, _NEVER, np.int32)
+    budget = Budget(
+        epoch=never,
+        valid_until_tick=never,
+        share=nothing,
+        reserve=np.ones(environments),
+        pool_cores=np.zeros((environments, domains, pools)),
+        cores=nothing,
+        memory=nothing,
+        overdraft=nothing,
+        floor=nothing,
+        urgency=nothing,
+        headroom=nothing,
+    )
+    return Directive(budget, np.ones((environments, domains)), nothing)
+
+
+def no_decision(environments: int, domains: int, pools: int) -> CommanderDecision:
+    """Before the first ones: no nodes are asked for, none are kept."""
+    return CommanderDecision(
+        no_directive(environments, domains, pools),
+        np.zeros((environments, pools, 4), np.int32),
+        np.zeros((environments, pools), np.int32),
+    )

@@ -10,9 +10,9 @@ from models.cluster.arrays import F32, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.ablation import NAME, heuristic_of
-from models.control.heuristic.controller import HeuristicState
-from models.control.heuristic.parameters import Parameters
-from models.control.heuristic.residual import Residual
+from models.control.hierarchy import HeuristicState
+from models.control.parameters import Parameters
+from models.control.residual import Residual
 from models.control.tuned import tuned
 from models.environments.seat import Limits, is_due
 from models.features.encode import Encoder

@@ -6,7 +6,7 @@ import numpy as np
 
 from models.cluster.arrays import F32
 from models.cluster.observation import DOMAIN, Observation
-from models.control.heuristic.residual import Residual, neutral
+from models.control.residual import Residual, neutral
 from models.environments.heuristic_seat import HeuristicSeat, limits_of
 from models.environments.seat import factors
 from models.features.normalise import Features

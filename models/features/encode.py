@@ -18,7 +18,7 @@ from models.features.keys import MOST_SEGMENTS
 from models.features.kinds import SUMS
 from models.features.memory import FeatureState, elapsed_ticks, start_memory, trend_gain
 from models.features.normalise import Features, by_feature, empty_features
-from models.features.pools import Seen, cluster_columns, pool_columns, spend
+from models.features.pools import PoolReadings, cluster_columns, pool_columns, spend
 from models.features.table import CLUSTER, DOMAIN, POOL, Level
 
 
@@ -55,7 +55,7 @@ class Encoder:
             work,
         )
         work.keys.sort(axis=-1)
-        seen = Seen(observation.pool, self._inventory)
+        seen = PoolReadings(observation.pool, self._inventory)
         spend(seen, elapsed, self._inventory.tick_s, state)
         group, domain = by_feature(features.group), by_feature(features.domain)
         digest_sorted(work, seen.capacity, self._declared, group, domain)
@@ -79,7 +79,9 @@ class Encoder:
             self._declared,
             by_feature(self._features.app),
         )
-        spend(Seen(observation.pool, self._inventory), elapsed, self._inventory.tick_s, state)
+        spend(
+            PoolReadings(observation.pool, self._inventory), elapsed, self._inventory.tick_s, state
+        )
         return self._features.app, state
 
     def _fit(self, observation: Observation) -> None:

@@ -13,7 +13,7 @@ _LEAST = 1e-3
 _MOST_NODES = 1e6
 
 
-class Seen:
+class PoolReadings:
     """[E, P] what was observed of the pools; what cannot be is read as nothing free or there."""
 
     def __init__(self, pool: Records, inventory: Inventory) -> None:
@@ -39,7 +39,7 @@ class Seen:
         return cost
 
 
-def pool_columns(seen: Seen) -> dict[str, F64]:
+def pool_columns(seen: PoolReadings) -> dict[str, F64]:
     """Columns of POOL, [E, P] each."""
     return {
         "ready": seen.ready,
@@ -50,7 +50,7 @@ def pool_columns(seen: Seen) -> dict[str, F64]:
     }
 
 
-def spend(seen: Seen, elapsed: I32, tick_s: int, state: FeatureState) -> None:
+def spend(seen: PoolReadings, elapsed: I32, tick_s: int, state: FeatureState) -> None:
     """Bill the ticks since the last observation at today's price."""
     hours = elapsed * (tick_s / 3600.0)
     state.spent[:] += seen.price_per_hour * hours
@@ -58,7 +58,7 @@ def spend(seen: Seen, elapsed: I32, tick_s: int, state: FeatureState) -> None:
 
 
 def cluster_columns(
-    seen: Seen, sums: F64, inventory: Inventory, state: FeatureState
+    seen: PoolReadings, sums: F64, inventory: Inventory, state: FeatureState
 ) -> dict[str, F64]:
     """Columns of CLUSTER, [E, 1] each."""
     cpu, memory = np.maximum(seen.capacity, _LEAST).T

@@ -3,7 +3,7 @@
 from typing import Any
 
 from models.cluster.arrays import F64
-from models.control.heuristic.briefing import Briefing, no_briefing
+from models.control.budget import Directive, no_directive
 from schemas.budget_granted import BudgetGranted
 from services._kit.roster import Roster
 
@@ -12,9 +12,9 @@ Budgets = tuple[BudgetGranted, ...]
 decided again after a restart, and then the one before it binds."""
 
 
-def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
+def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Directive:
     """What a Soldier goes by: its own domain's column; without a budget nothing may grow."""
-    briefing = no_briefing(1, len(roster.domains), len(roster.pools))
+    briefing = no_directive(1, len(roster.domains), len(roster.pools))
     if granted is None:
         return briefing
     place, budget = roster.place(granted.domain), briefing.budget
@@ -31,7 +31,7 @@ def briefing_of(granted: BudgetGranted | None, roster: Roster) -> Briefing:
     columns: dict[str, Any] = {
         name: _column(getattr(budget, name), place, value) for name, value in own.items()
     }
-    return Briefing(
+    return Directive(
         budget._replace(**columns),
         _column(briefing.growth, place, granted.growth),
         _column(briefing.release, place, granted.release_cores),

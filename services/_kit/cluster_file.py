@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from models.cluster.description import Cluster, load_cluster
-from models.control.heuristic.parameters import Parameters
+from models.control.parameters import Parameters
 from models.control.tuned import tuned
 from models.inputs.errors import InputError
 from services._kit.settings import BadSettings

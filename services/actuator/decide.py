@@ -18,8 +18,8 @@ import numpy as np
 from models.cluster.description import Cluster
 from models.cluster.observation import STATUS
 from models.cluster.plan import empty_plan
-from models.control.actuator import Actuator
-from models.control.restraint import Restraint
+from models.control.change_history import ChangeHistory
+from models.control.safety import SafetyRules
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -63,7 +63,7 @@ class ActuatorState:
     """Of one domain."""
 
     domain: str
-    restraint: Restraint
+    restraint: ChangeHistory
     closed: int = -1
     """The last tick of which the target was asked."""
     names: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class ActuatorHandler(Handler[ActuatorState]):
     ) -> None:
         self._roster, self._grace = Roster(cluster), grace_s
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
-        self._rules = PerDomain(self._roster, Actuator)
+        self._rules = PerDomain(self._roster, SafetyRules)
 
     def learn(self, event: Event, clock: Clock) -> None:
         """Apps, orders and heartbeats."""
@@ -271,7 +271,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         grounds = Grounds(epoch, mode, breaker)
         return applied_of(plan, _before(plan, frame), ruling, grounds, outcome)
 
-    def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> Restraint:
+    def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> ChangeHistory:
         """A copy for the kernels to update, with the apps of the plan."""
         if names == state.names:
             return copied(state.restraint)

@@ -13,8 +13,8 @@ import numpy as np
 
 from models.cluster.arrays import I32
 from models.cluster.plan import Plan, empty_plan
-from models.control.actuator import Actuator
-from models.control.restraint import Restraint
+from models.control.change_history import ChangeHistory
+from models.control.safety import SafetyRules
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Mode
@@ -60,8 +60,8 @@ def rule(
     roster: Roster,
     permissions: Permissions,
     breaker: str,
-    rules: Actuator,
-    restraint: Restraint,
+    rules: SafetyRules,
+    restraint: ChangeHistory,
 ) -> Ruling:
     """Decide about every change; `restraint` takes in what is decreased or moved."""
     status = status_rows(frame.pods, roster.place(plan.domain))

@@ -14,8 +14,8 @@ import numpy as np
 from models.cluster.arrays import F32, I8, I32
 from models.cluster.description import Cluster
 from models.cluster.observation import ACTIVE, DOMAIN, STATUS
-from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.sensing import Sensed, Sensing, SensingState
+from models.control.demand import AppSignals, DemandEstimator, EstimatorState
+from models.control.parameters import Parameters, Parts
 from models.features.normalise import Features
 from models.features.table import APP
 from models.features.table import DOMAIN as DOMAIN_LEVEL
@@ -49,7 +49,7 @@ class AggregatorState:
     """Of one domain, with A apps."""
 
     domain: str
-    sensing: SensingState
+    sensing: EstimatorState
     closed: int = -1
     """The last tick that closed."""
     names: tuple[str, ...] = ()
@@ -78,7 +78,9 @@ class AggregatorHandler(Handler[AggregatorState]):
             for domain in cluster.domain_names
         }
         self._grace = grace_s
-        self._made = PerDomain(self._roster, lambda apps: Sensing(apps, parameters, Parts()))
+        self._made = PerDomain(
+            self._roster, lambda apps: DemandEstimator(apps, parameters, Parts())
+        )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
         """Take in apps and pools."""
@@ -192,11 +194,11 @@ class AggregatorHandler(Handler[AggregatorState]):
         state: AggregatorState,
         rows: F32,
         missing: I8,
-        sensed: Sensed,
+        sensed: AppSignals,
         features: Features,
     ) -> DomainObserved:
         """The frame of the tick that closed last."""
-        missing_apps = np.flatnonzero(sensed.seen[0, _MISSING] == 1).tolist()
+        missing_apps = np.flatnonzero(sensed.features[0, _MISSING] == 1).tolist()
         return DomainObserved(
             tick=state.closed,
             time=time,
@@ -205,7 +207,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             apps=list(state.names),
             pods=pods_of(state.pods),
             measured=measured_columns(rows, missing),
-            features={name: sensed.seen[0, row].tolist() for row, name in enumerate(APP.names)},
+            features={name: sensed.features[0, row].tolist() for row, name in enumerate(APP.names)},
             load_pods=sensed.load[0].tolist(),
             usual_load_pods=sensed.usual[0].tolist(),
             missing=[state.names[index] for index in missing_apps],

@@ -12,11 +12,11 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.control.breaker import (
+    AppSamples,
     Cause,
     Memory,
     Phase,
     Readings,
-    Sight,
     Thresholds,
     advance,
     burn,
@@ -135,11 +135,11 @@ class BreakerHandler(Handler[BreakerState]):
         return replace(state, memory=after, reason=reason), said, turned
 
 
-def sight_of(frame: DomainObserved, asked: Asked) -> Sight:
+def sight_of(frame: DomainObserved, asked: Asked) -> AppSamples:
     """A frame as the rules take it: one environment, one domain."""
     count = len(frame.apps)
     gone = set(frame.missing)
-    return Sight(
+    return AppSamples(
         domain=np.zeros((1, count), np.int32),
         missing=np.array([[app in gone for app in frame.apps]], np.bool_).reshape(1, count),
         rps=_column(frame.measured.get("rps"), count),

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from models.cluster.description import Cluster
-from models.control.heuristic.briefing import Orders
-from models.control.heuristic.commander import VALID_MIN, Commander
-from models.control.heuristic.parameters import Parameters
-from models.control.heuristic.report import Report
-from models.features.pools import Seen
+from models.control.budget import CommanderDecision
+from models.control.commander import VALID_MIN, Commander
+from models.control.parameters import Parameters
+from models.control.report import Report
+from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
@@ -134,7 +134,7 @@ class CommanderHandler(Handler[CommanderState]):
         report = self._report(state)
         orders = self._commander.decide(
             at,
-            Seen(pool_records(self._roster.pools, state.pools), self._inventory),
+            PoolReadings(pool_records(self._roster.pools, state.pools), self._inventory),
             report,
             self._forecast(at[0], state),
             np.array([epoch], np.int32),
@@ -188,9 +188,9 @@ class CommanderHandler(Handler[CommanderState]):
         return Forecast(", ".join(models), at, at, value, peak)
 
     def _granted(
-        self, place: int, tick: int, cause: TickEvent, orders: Orders, report: Report
+        self, place: int, tick: int, cause: TickEvent, orders: CommanderDecision, report: Report
     ) -> BudgetGranted:
-        budget, domain = orders.briefing.budget, self._roster.domains[place]
+        budget, domain = orders.directive.budget, self._roster.domains[place]
         epoch = int(budget.epoch[0])
         columns: dict[str, Any] = {
             name: float(getattr(budget, of)[0, place]) for name, of in _PER_DOMAIN.items()
@@ -205,8 +205,8 @@ class CommanderHandler(Handler[CommanderState]):
             valid_until_tick=int(budget.valid_until_tick[0]),
             reserve_share=_share(float(budget.reserve[0])),
             pool_cores={name: cores for name, cores in pools if cores > 0},
-            growth=float(orders.briefing.growth[0, place]),
-            release_cores=float(orders.briefing.release[0, place]),
+            growth=float(orders.directive.growth[0, place]),
+            release_cores=float(orders.directive.release[0, place]),
             held_cores=float(report.held[0, place]),
             reasons=reasons_of(place, orders, report),
             versions={"policy": POLICY},
@@ -215,9 +215,9 @@ class CommanderHandler(Handler[CommanderState]):
         )
 
     def _requested(
-        self, place: int, tick: int, cause: TickEvent, orders: Orders
+        self, place: int, tick: int, cause: TickEvent, orders: CommanderDecision
     ) -> CapacityRequested:
-        epoch, pool = int(orders.briefing.budget.epoch[0]), self._roster.pools[place]
+        epoch, pool = int(orders.directive.budget.epoch[0]), self._roster.pools[place]
         asked = zip(_URGENCIES, orders.nodes[0, place].tolist(), strict=True)
         return CapacityRequested(
             tick=tick,

@@ -1,15 +1,15 @@
 """Why a budget is what it is, in words."""
 
-from models.control.heuristic.briefing import Orders
-from models.control.heuristic.report import Report
+from models.control.budget import CommanderDecision
+from models.control.report import Report
 
 _NOTABLE = 0.005
 """Shares below this are not worth a word."""
 
 
-def reasons_of(place: int, orders: Orders, report: Report) -> list[str]:
+def reasons_of(place: int, orders: CommanderDecision, report: Report) -> list[str]:
     """The weightiest first."""
-    briefing, budget = orders.briefing, orders.briefing.budget
+    briefing, budget = orders.directive, orders.directive.budget
     cores, held = float(budget.cores[0, place]), float(report.held[0, place])
     wanted, distress = float(report.wanted[0, place]), float(report.distress[0, place])
     growth, release = float(briefing.growth[0, place]), float(briefing.release[0, place])

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from models.control.heuristic.briefing import Orders
-from models.control.heuristic.report import Report
+from models.control.budget import CommanderDecision
+from models.control.report import Report
 from schemas.fields import TickEvent
 from schemas.pool_observed import PoolObserved
 from schemas.transition_recorded import TransitionRecorded
@@ -31,11 +31,11 @@ def moment_of(
     tick: int,
     domains: Sequence[str],
     report: Report,
-    orders: Orders,
+    orders: CommanderDecision,
     pools: Mapping[str, PoolObserved],
 ) -> Moment:
     """The reports of the domains and the pools, and what was granted."""
-    budget = orders.briefing.budget
+    budget = orders.directive.budget
     seen, done = {}, {"reserve": float(budget.reserve[0])}
     for place, domain in enumerate(domains):
         for name, column in report._asdict().items():

@@ -14,11 +14,10 @@ from models.cluster.arrays import I32
 from models.cluster.description import Cluster
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, STATUS
 from models.cluster.plan import Plan, empty_plan
-from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.report import Report
-from models.control.heuristic.sensing import Sensed
-from models.control.heuristic.soldiers import Soldiers
-from models.control.heuristic.squad import SoldiersState
+from models.control.demand import AppSignals
+from models.control.parameters import Parameters, Parts
+from models.control.report import Report
+from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
 from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
@@ -80,7 +79,7 @@ class SoldierHandler(Handler[SoldierState]):
         """Let the kernels be compiled: without apps it takes as long as with them."""
         soldiers, tick = self._soldiers.without_apps(), np.zeros(1, np.int32)
         status, row = np.zeros((1, STATUS, 0), np.int32), np.zeros((1, 0), np.float32)
-        sensed = Sensed(np.zeros((1, APP.width, 0), np.float32), row, row)
+        sensed = AppSignals(np.zeros((1, APP.width, 0), np.float32), row, row)
         plan = empty_plan(1, 0, len(self._roster.pools))
         briefing = briefing_of(None, self._roster)
         soldiers.step(tick, status, sensed, briefing, soldiers.start(status), plan)
@@ -152,7 +151,7 @@ class SoldierHandler(Handler[SoldierState]):
         status = status_rows(frame.pods, place)
         memory = self._memory(names, status, state)
         plan = empty_plan(1, len(names), len(self._roster.pools))
-        sensed = Sensed(feature_rows(frame), row(frame.load_pods), row(frame.usual_load_pods))
+        sensed = AppSignals(feature_rows(frame), row(frame.load_pods), row(frame.usual_load_pods))
         tick = np.array([frame.tick], np.int32)
         budget = binding(frame.tick, state.budgets)
         report = self._soldiers.of(frame.domain, names).step(

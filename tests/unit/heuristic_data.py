@@ -25,8 +25,8 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Plan
-from models.control.heuristic.controller import Heuristic, HeuristicState
-from models.control.heuristic.parameters import Parameters, Parts
+from models.control.hierarchy import Heuristic, HeuristicState
+from models.control.parameters import Parameters, Parts
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
 from models.sim.apps import declare
 from models.sim.describe.events import Event, Target, Traffic

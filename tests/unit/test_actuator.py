@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.plan import Reason
-from models.control.actuator import overruns_of
-from models.control.projection import hold_of
-from models.control.replicas import enforce
-from models.control.restraint import (
+from models.control.change_history import (
     BLAST_SHARE,
     BLAST_WINDOW_S,
-    Restraint,
+    ChangeHistory,
     cool_down_ticks,
-    start_restraint,
+    start_history,
     take_turns,
     workspace,
 )
+from models.control.projection import hold_of
+from models.control.safety import enforce, overruns_of
 
 TICK_S = 10
 WINDOW = BLAST_WINDOW_S // TICK_S
@@ -48,7 +47,7 @@ class Fleet(NamedTuple):
     most: I32
     missing: F32
     load: F32
-    restraint: Restraint
+    history: ChangeHistory
 
     @property
     def held(self) -> F64:
@@ -74,8 +73,8 @@ class Fleet(NamedTuple):
         take_turns(ACTIVE, self.domain, tick, work)
         enforce(
             result, why, self.replicas, self.pending, self.domain, ACTIVE, self.missing, self.load,
-            tick, cool_down, self.least, self.most, self.restraint.rested[0],
-            self.restraint.decreased[0], work,
+            tick, cool_down, self.least, self.most, self.history.rested[0],
+            self.history.decreased[0], work,
         )  # fmt: skip
         self.replicas[:] = result
         return [Reason(one) for one in why]
@@ -92,7 +91,7 @@ def fleet(replicas: int = 100) -> Fleet:
         most=np.full(APPS, 500, np.int32),
         missing=np.zeros(APPS, np.float32),
         load=np.full(APPS, 50.0, np.float32),
-        restraint=start_restraint(1, APPS, DOMAINS, TICK_S),
+        history=start_history(1, APPS, DOMAINS, TICK_S),
     )
 
 
@@ -225,7 +224,7 @@ def test_pods_that_never_ran_are_withdrawn_without_a_blast() -> None:
 def test_where_nothing_may_be_taken_away_pending_pods_leave_down_to_the_minimum() -> None:
     some = fleet()
     some.pending[:] = 100
-    some.restraint.decreased[0, 1:] = 1e9
+    some.history.decreased[0, 1:] = 1e9
     why = some.applies(0, np.full(APPS, 0))
     assert (some.replicas == 2).all()
     assert set(why) == {Reason.SCALE_IN}
@@ -265,8 +264,8 @@ class Refused(NamedTuple):
 def test_a_refused_wish_says_why(case: Refused) -> None:
     some = fleet()
     some.missing[:] = case.missing
-    some.restraint.rested[:] = case.rested
-    some.restraint.decreased[0, 1:] = case.spent
+    some.history.rested[:] = case.rested
+    some.history.decreased[0, 1:] = case.spent
     why = some.applies(0, np.full(APPS, case.wanted), np.full(DOMAINS, case.allowed))
     assert (some.replicas == 100).all()
     assert set(why) == {case.reason}
@@ -284,7 +283,7 @@ def test_a_granted_wish_keeps_its_reason(wanted: int, reason: Reason) -> None:
 
 def test_who_gives_way_to_others_need_not_have_rested() -> None:
     some = fleet()
-    some.restraint.rested[:] = 1
+    some.history.rested[:] = 1
     why = some.applies(0, np.full(APPS, 95), reason=Reason.YIELD)
     assert (some.replicas == 95).all()
     assert set(why) == {Reason.YIELD}

@@ -21,10 +21,9 @@ from models.cluster.observation import (
     STATUS,
 )
 from models.cluster.plan import Plan, Reason, empty_plan
-from models.control.actuator import Actuator
-from models.control.budget import Budget, allowed
-from models.control.heuristic.briefing import no_briefing
-from models.control.restraint import NOBODY, Restraint, take_turns, workspace
+from models.control.budget import Budget, allowed, no_directive
+from models.control.change_history import NOBODY, ChangeHistory, take_turns, workspace
+from models.control.safety import SafetyRules
 from tests.unit.heuristic_data import APPS, DOMAINS, INVENTORY, POOLS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -39,13 +38,13 @@ class Moment(NamedTuple):
     missing: F32
     load: F32
     budget: Budget
-    restraint: Restraint
+    history: ChangeHistory
     plan: Plan
 
     def enforced(self) -> "Moment":
         """A copy after the rules."""
         moment = copy.deepcopy(self)
-        Actuator(INVENTORY).step(*moment)
+        SafetyRules(INVENTORY).step(*moment)
         return moment
 
     def of(self, members: I64) -> "Moment":
@@ -54,10 +53,10 @@ class Moment(NamedTuple):
             status=np.take(self.status, members, axis=-1),
             missing=np.take(self.missing, members, axis=-1),
             load=np.take(self.load, members, axis=-1),
-            restraint=self.restraint._replace(
-                rested=np.take(self.restraint.rested, members, axis=-1),
-                sizing=np.take(self.restraint.sizing, members, axis=-1),
-                decreased=self.restraint.decreased.copy(),
+            history=self.history._replace(
+                rested=np.take(self.history.rested, members, axis=-1),
+                sizing=np.take(self.history.sizing, members, axis=-1),
+                decreased=self.history.decreased.copy(),
             ),
             plan=planned(
                 np.take(self.plan.replicas, members, axis=-1),
@@ -74,7 +73,7 @@ def planned(replicas: I32, cpu: I32, memory: I32, reason: I32) -> Plan:
 
 
 def budget_of(cores: F64, memory: F64, rng: np.random.Generator, tick: int) -> Budget:
-    nothing = no_briefing(1, DOMAINS, POOLS).budget
+    nothing = no_directive(1, DOMAINS, POOLS).budget
     return nothing._replace(
         valid_until_tick=np.full(1, tick + int(rng.integers(-3, 10)), np.int32),
         cores=cores[None],
@@ -106,7 +105,7 @@ def some(seed: int) -> Moment:
         missing=(rng.random((1, APPS)) < 0.2).astype(np.float32),
         load=(now * rng.uniform(0, 2, APPS)).astype(np.float32),
         budget=budget_of(held * shares[0], memory * shares[1], rng, tick),
-        restraint=Restraint(
+        history=ChangeHistory(
             rested=(tick + rng.integers(-20, 20, (1, APPS))).astype(np.int32),
             decreased=rng.choice([0.0, 5000.0, 1e6], (1, 6, DOMAINS)),
             sizing=(status[:, [CPU_REQUEST, MEMORY_REQUEST]] * rng.choice([1, 2], APPS)).astype(
@@ -125,7 +124,7 @@ def some(seed: int) -> Moment:
 moments = seeds.map(some)
 
 
-def same(one: Plan | Restraint, other: Plan | Restraint) -> bool:
+def same(one: Plan | ChangeHistory, other: Plan | ChangeHistory) -> bool:
     fields = one._fields
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
 
@@ -134,21 +133,21 @@ def same(one: Plan | Restraint, other: Plan | Restraint) -> bool:
 @given(moments)
 def test_what_was_enforced_passes_again_with_an_equal_memory(moment: Moment) -> None:
     once = moment.enforced()
-    again = once._replace(restraint=moment.restraint).enforced()
+    again = once._replace(history=moment.history).enforced()
     assert same(again.plan, once.plan)
-    assert same(again.restraint, once.restraint)
+    assert same(again.history, once.history)
 
 
 @often
 @given(moments)
 def test_no_plan_grows_a_domain_beyond_cores_or_memory(moment: Moment) -> None:
-    overruns = Actuator(INVENTORY).step(*copy.deepcopy(moment))
+    overruns = SafetyRules(INVENTORY).step(*copy.deepcopy(moment))
     assert overruns.tolist() == [0]
     now, before = moment.enforced().plan, moment.status[0]
     domain, live = before[DOMAIN], before[ACTIVE]
     most = allowed(moment.budget, moment.tick)[0]
     for row, size in enumerate((CPU_REQUEST, MEMORY_REQUEST)):
-        sizing = moment.restraint.sizing[0, row]
+        sizing = moment.history.sizing[0, row]
         pods = live * np.maximum(before[size], sizing).astype(np.float64)
         held = np.bincount(domain, now.replicas[0] * pods, DOMAINS)
         grown = held > np.bincount(domain, before[REPLICAS] * pods, DOMAINS)
@@ -180,7 +179,7 @@ def test_an_app_that_is_not_declared_is_not_touched(moment: Moment) -> None:
 def test_an_actuator_of_one_domain_rules_as_one_of_all(moment: Moment, domain: int) -> None:
     members = np.flatnonzero(moment.status[0, DOMAIN] == domain)
     own = copy.deepcopy(moment.of(members))
-    Actuator(only_domain(INVENTORY, members)).step(*own)
+    SafetyRules(only_domain(INVENTORY, members)).step(*own)
     assert same(own.plan, moment.enforced().of(members).plan)
 
 
@@ -202,7 +201,7 @@ def test_everybody_who_is_declared_has_a_turn_and_first_ones_change(moment: Mome
 def test_memory_is_allowed_in_the_proportion_of_the_cores(tick: int, cores: float) -> None:
     """Overdraft while the budget is valid, the floor when it has expired."""
     one = np.ones((1, 1))
-    budget = no_briefing(1, 1, 1).budget._replace(
+    budget = no_directive(1, 1, 1).budget._replace(
         valid_until_tick=np.full(1, 5, np.int32),
         cores=100 * one,
         memory=300 * one,

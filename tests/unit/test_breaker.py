@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.control.breaker import (
+    AppSamples,
     Cause,
     Memory,
     Phase,
     Readings,
-    Sight,
     Thresholds,
     advance,
     burn,
@@ -224,7 +224,7 @@ def test_nothing_known_reads_as_stale() -> None:
     assert (after.phase == Phase.OPEN).all()
 
 
-def sight(apps: int, **columns: object) -> Sight:
+def sight(apps: int, **columns: object) -> AppSamples:
     usual: dict[str, object] = {
         "domain": [0] * apps,
         "missing": [False] * apps,
@@ -235,10 +235,10 @@ def sight(apps: int, **columns: object) -> Sight:
         "accepted": [[-1]] * apps,
     }
     arrays: dict[str, Any] = {name: np.array([row]) for name, row in {**usual, **columns}.items()}
-    return Sight(**arrays)
+    return AppSamples(**arrays)
 
 
-def seen_as(found: Sight, domains: int = 1) -> dict[str, list[float]]:
+def seen_as(found: AppSamples, domains: int = 1) -> dict[str, list[float]]:
     values = read(found, np.zeros((1, domains)), USUAL)
     return {name: row[0].tolist() for name, row in values._asdict().items()}
 

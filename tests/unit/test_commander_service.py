@@ -1,6 +1,6 @@
 import pytest
 
-from models.control.heuristic.commander import VALID_MIN
+from models.control.commander import VALID_MIN
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast

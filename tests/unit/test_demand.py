@@ -15,7 +15,7 @@ from models.cluster.observation import (
     STATUS,
     Observation,
 )
-from models.control.heuristic.demand import Demand, Gains, gains, start_demand, update_demand
+from models.control.demand import Demand, Gains, gains, start_demand, update_demand
 from models.features.table import APP
 
 APPS, TICK_S = 3, 10

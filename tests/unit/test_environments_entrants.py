@@ -11,7 +11,7 @@ import pytest
 from models.cluster.observation import CPU_REQUEST, REPLICAS
 from models.compare import pool
 from models.compare.catalogue import Contest, Entrant, enter
-from models.control.heuristic.residual import neutral
+from models.control.residual import neutral
 from models.environments.app_seat import AppSeat
 from models.environments.commander_seat import CommanderSeat
 from models.environments.entrants import app_entrant, commander_entrant, soldier_entrant

@@ -11,14 +11,14 @@ from models.cluster.arrays import I64
 from models.cluster.inventory import Inventory, only_domain
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason, empty_plan
-from models.control.heuristic.briefing import Briefing, no_orders
-from models.control.heuristic.commander import Commander
-from models.control.heuristic.controller import Heuristic
-from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.report import Report
-from models.control.heuristic.sensing import Sensing
-from models.control.heuristic.soldiers import Soldiers
-from models.features.pools import Seen
+from models.control.budget import Directive, no_decision
+from models.control.commander import Commander
+from models.control.demand import DemandEstimator
+from models.control.hierarchy import Heuristic
+from models.control.parameters import Parameters, Parts
+from models.control.report import Report
+from models.control.soldiers import Soldiers
+from models.features.pools import PoolReadings
 from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
@@ -65,17 +65,17 @@ def only(observation: Observation, members: I64) -> Observation:
     )
 
 
-def own_part(briefing: Briefing, domain: int) -> Briefing:
+def own_part(directive: Directive, domain: int) -> Directive:
     """What one domain is told: of the others it hears nothing."""
-    mine = np.arange(briefing.growth.shape[1]) == domain
-    budget = briefing.budget
+    mine = np.arange(directive.growth.shape[1]) == domain
+    budget = directive.budget
     told = {
         name: np.where(mine if values.ndim == 2 else mine[:, None], values, 0.0)
         for name, values in budget._asdict().items()
         if values.ndim > 1
     }
-    growth, release = np.where(mine, briefing.growth, 1.0), np.where(mine, briefing.release, 0.0)
-    return Briefing(budget._replace(**told), growth, release)
+    growth, release = np.where(mine, directive.growth, 1.0), np.where(mine, directive.release, 0.0)
+    return Directive(budget._replace(**told), growth, release)
 
 
 class Post:
@@ -85,7 +85,7 @@ class Post:
         self._domain = domain
         self.members = members = np.flatnonzero(inventory.domain == domain)
         own = only_domain(inventory, members)
-        self._sensing = Sensing(own, parameters, Parts())
+        self._sensing = DemandEstimator(own, parameters, Parts())
         self._soldier = Soldiers(own, parameters, Parts())
         self.plan = empty_plan(1, members.size, inventory.pool_cpu.size)
 
@@ -93,8 +93,8 @@ class Post:
         own = only(observation, self.members)
         self._sensed, self._state = self._sensing.start(own), self._soldier.start(own.status)
 
-    def step(self, observation: Observation, briefing: Briefing) -> Report:
-        own, told = only(observation, self.members), own_part(briefing, self._domain)
+    def step(self, observation: Observation, directive: Directive) -> Report:
+        own, told = only(observation, self.members), own_part(directive, self._domain)
         sensed, self._sensed = self._sensing.step(own, self._sensed)
         return self._soldier.step(own.tick, own.status, sensed, told, self._state, self.plan)
 
@@ -107,21 +107,21 @@ class Apart:
         domains = range(inventory.priority.size)
         self.posts = [Post(inventory, domain, parameters) for domain in domains]
         self._commander = Commander(inventory, Parameters())
-        self.orders = no_orders(1, len(self.posts), inventory.pool_cpu.size)
+        self.orders = no_decision(1, len(self.posts), inventory.pool_cpu.size)
 
     def start(self, observation: Observation) -> None:
         for post in self.posts:
             post.start(observation)
 
     def step(self, observation: Observation, forecast: Forecast | None) -> Report:
-        reports = [post.step(observation, self.orders.briefing) for post in self.posts]
+        reports = [post.step(observation, self.orders.directive) for post in self.posts]
         merged = Report._make(
             np.stack([sums[:, domain] for domain, sums in enumerate(column)], axis=1)
             for column in zip(*reports, strict=True)
         )
         epoch = observation.tick // PER_MINUTE
-        if epoch[0] > self.orders.briefing.budget.epoch[0]:
-            seen = Seen(observation.pool, self._inventory)
+        if epoch[0] > self.orders.directive.budget.epoch[0]:
+            seen = PoolReadings(observation.pool, self._inventory)
             self.orders = self._commander.decide(observation.tick, seen, merged, forecast, epoch)
         return merged
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F64
 from models.cluster.observation import MEMORY_REQUEST, REPLICAS
 from models.cluster.plan import Reason
-from models.control.heuristic.briefing import Orders
-from models.control.heuristic.controller import Heuristic
-from models.control.heuristic.parameters import Parameters, Parts
+from models.control.budget import CommanderDecision
+from models.control.hierarchy import Heuristic
+from models.control.parameters import Parameters, Parts
 from tests.unit.heuristic_data import (
     APPS,
     INVENTORY,
@@ -82,7 +82,7 @@ def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None
     assert state.soldiers.overruns.sum() == 0
 
 
-def surplus(free: float) -> tuple[Orders, Orders]:
+def surplus(free: float) -> tuple[CommanderDecision, CommanderDecision]:
     """Orders with no free cores, and with some in each pool."""
     plant, controller, state = settled(nodes=20)
     orders = []
@@ -95,11 +95,11 @@ def surplus(free: float) -> tuple[Orders, Orders]:
 
 def test_an_overdraft_is_drawn_on_free_cores_only() -> None:
     full, some = surplus(free=10.0)
-    assert full.briefing.budget.overdraft.sum() < 1e-6
-    assert (some.briefing.budget.overdraft > 0.0).all()
+    assert full.directive.budget.overdraft.sum() < 1e-6
+    assert (some.directive.budget.overdraft > 0.0).all()
     shared = INVENTORY.domain_pools[0, -1]
     assert (INVENTORY.domain_pools[:, -1] == shared).all()
-    assert some.briefing.budget.overdraft.sum() <= 10.0 + 1e-6
+    assert some.directive.budget.overdraft.sum() <= 10.0 + 1e-6
 
 
 def test_the_highest_priorities_give_way_to_each_other_and_to_nobody_else() -> None:
@@ -110,7 +110,7 @@ def test_the_highest_priorities_give_way_to_each_other_and_to_nobody_else() -> N
         surged, memory = copy.deepcopy((plant, state))
         surged.work[INVENTORY.domain == domain] *= 8
         _, memory = surged.runs(controller, memory, PER_MINUTE + 1)
-        release: F64 = memory.orders.briefing.release[0]
+        release: F64 = memory.orders.directive.release[0]
         return release
 
     assert release_of(other)[first] > 0.0
@@ -137,13 +137,13 @@ def test_nodes_are_asked_for_in_the_tick_in_which_the_need_is_reported() -> None
 def test_when_briefings_stay_away_nothing_grows_and_nothing_is_given_back() -> None:
     plant, controller, state = settled(nodes=20)
     orders, before = state.orders, plant.status[0, REPLICAS].copy()
-    release = np.full_like(orders.briefing.release, 1e3)
-    budget = orders.briefing.budget._replace(
-        epoch=orders.briefing.budget.epoch + 10**6,
+    release = np.full_like(orders.directive.release, 1e3)
+    budget = orders.directive.budget._replace(
+        epoch=orders.directive.budget.epoch + 10**6,
         valid_until_tick=np.full(1, plant.tick - 1),
-        floor=np.zeros_like(orders.briefing.budget.floor),
+        floor=np.zeros_like(orders.directive.budget.floor),
     )
-    stale = orders._replace(briefing=orders.briefing._replace(budget=budget, release=release))
+    stale = orders._replace(directive=orders.directive._replace(budget=budget, release=release))
     plant.work *= 2
     rows, state = plant.runs(controller, state._replace(orders=stale), 2 * PER_MINUTE)
     assert (rows == before).all()
@@ -182,7 +182,7 @@ def test_an_unsure_forecast_is_given_room_where_there_is_some() -> None:
     def headroom(free_cores: float) -> F64:
         plant.pool["free_cpu"] = free_cores
         _, after = controller.step(plant.seen(), unsure, copy.deepcopy(state))
-        said: F64 = after.orders.briefing.budget.headroom[0]
+        said: F64 = after.orders.directive.budget.headroom[0]
         return said
 
     np.testing.assert_allclose(headroom(1000.0), 0.06, rtol=1e-4)
@@ -195,4 +195,4 @@ def test_nobody_is_given_room_for_more_while_an_app_lacks_what_it_needs() -> Non
     plant.work[0] *= 40
     unsure = foretold(plant, 1.0, width=0.06)
     _, after = plant.runs(controller, state, PER_MINUTE, unsure)
-    assert (after.orders.briefing.budget.headroom == 0.0).all()
+    assert (after.orders.directive.budget.headroom == 0.0).all()

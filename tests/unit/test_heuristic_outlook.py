@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
-from models.control.heuristic.outlook import Outlook, affordable, look_ahead
+from models.control.commander import Outlook, affordable, look_ahead
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
 
 NOW: F64 = np.array([[100.0]])

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.sensing import Sensing
+from models.control.demand import DemandEstimator
+from models.control.parameters import Parameters, Parts
 from models.features.encode import Encoder
 from models.sim.apps import declare
 from services._kit.state_codec import flatten
@@ -13,7 +13,7 @@ from tests.unit.heuristic_data import SPIKE, world_of
 def test_a_survey_senses_as_a_step_does_and_sees_as_the_encoder_does() -> None:
     world = world_of(SPIKE, seeds=(0, 1))
     inventory = declare(world.population, world.cluster)
-    stepping, surveying = (Sensing(inventory, Parameters(), Parts()) for _ in range(2))
+    stepping, surveying = (DemandEstimator(inventory, Parameters(), Parts()) for _ in range(2))
     encoder, first = Encoder(inventory), world.observe()
     one, other, memory = stepping.start(first), surveying.start(first), encoder.start(first)
     for _ in range(40):

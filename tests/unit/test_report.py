@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from models.cluster.plan import empty_plan
-from models.control.heuristic.briefing import no_briefing
-from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.report import Report
-from models.control.heuristic.sensing import Sensing
-from models.control.heuristic.soldiers import Soldiers
+from models.control.budget import no_directive
+from models.control.demand import DemandEstimator
+from models.control.parameters import Parameters, Parts
+from models.control.report import Report
+from models.control.soldiers import Soldiers
 from models.features.encode import Encoder
 from models.features.normalise import Features
 from models.features.table import DOMAIN as DOMAIN_LEVEL
@@ -23,18 +23,18 @@ def told() -> tuple[Report, Features, World]:
     world = world_of(SPIKE, seeds=(0, 1))
     inventory = declare(world.population, world.cluster)
     sensing, soldiers = (
-        Sensing(inventory, Parameters(), Parts()),
+        DemandEstimator(inventory, Parameters(), Parts()),
         Soldiers(inventory, Parameters(), Parts()),
     )
     encoder, first = Encoder(inventory), world.observe()
     features_memory, sensing_memory = encoder.start(first), sensing.start(first)
     memory, plan = soldiers.start(first.status), empty_plan(2, 40, world.layout.pools)
-    briefing = no_briefing(2, inventory.priority.size, world.layout.pools)
+    directive = no_directive(2, inventory.priority.size, world.layout.pools)
     while True:
         seen = world.observe()
         features, features_memory = encoder.encode(seen, features_memory)
         sensed, sensing_memory = sensing.step(seen, sensing_memory)
-        report = soldiers.step(seen.tick, seen.status, sensed, briefing, memory, plan)
+        report = soldiers.step(seen.tick, seen.status, sensed, directive, memory, plan)
         if world.tick == 6 * 6:
             return report, features, world
         world.step(plan)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.control.restraint import NOBODY, take_turns, workspace
+from models.control.change_history import NOBODY, take_turns, workspace
 
 
 @pytest.mark.parametrize("apps", [1, 2, 40, 130, 131, 262, 400])

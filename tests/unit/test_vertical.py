@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.plan import Reason
 from models.control.projection import MEBIBYTES, MILLICORES
-from models.control.sizes import keep_sizes
-from models.control.vertical import wish_sizes
+from models.control.safety import keep_sizes
+from models.control.sizing import wish_sizes
 from models.features.table import APP
 
 APPS, DOMAINS = 12, 2

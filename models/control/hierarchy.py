@@ -9,23 +9,22 @@ from models.cluster.arrays import I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
-from models.control.heuristic.briefing import Orders, no_orders
-from models.control.heuristic.commander import Commander
-from models.control.heuristic.parameters import Parameters, Parts
-from models.control.heuristic.residual import Residual, neutral
-from models.control.heuristic.sensing import Sensing, SensingState
-from models.control.heuristic.soldiers import Soldiers
-from models.control.heuristic.squad import SoldiersState
-from models.features.pools import Seen
+from models.control.budget import CommanderDecision, no_decision
+from models.control.commander import Commander
+from models.control.demand import DemandEstimator, EstimatorState
+from models.control.parameters import Parameters, Parts
+from models.control.residual import Residual, neutral
+from models.control.soldiers import Soldiers, SoldiersState
+from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast
 
 
 class HeuristicState(NamedTuple):
     """What the heuristic remembers between ticks."""
 
-    sensing: SensingState
+    sensing: EstimatorState
     soldiers: SoldiersState
-    orders: Orders
+    orders: CommanderDecision
     """Of the last minute."""
 
 
@@ -39,7 +38,7 @@ class Heuristic:
         self, inventory: Inventory, pools: int, parameters: Parameters, parts: Parts
     ) -> None:
         self._inventory, self._pools, self._parts = inventory, pools, parts
-        self._sensing = Sensing(inventory, parameters, parts)
+        self._sensing = DemandEstimator(inventory, parameters, parts)
         self._soldiers = Soldiers(inventory, parameters, parts)
         self._commander = Commander(inventory, parameters)
         self._every = max(1, 60 // inventory.tick_s)
@@ -51,7 +50,7 @@ class Heuristic:
         return HeuristicState(
             sensing=self._sensing.start(observation),
             soldiers=self._soldiers.start(observation.status),
-            orders=no_orders(observation.tick.size, domains, self._pools),
+            orders=no_decision(observation.tick.size, domains, self._pools),
         )
 
     def step(
@@ -70,13 +69,13 @@ class Heuristic:
         residual = residual or neutral(tick.size)
         sensed, sensing = self._sensing.step(observation, state.sensing)
         report = self._soldiers.step(
-            tick, observation.status, sensed, orders.briefing, state.soldiers, plan, residual.need
+            tick, observation.status, sensed, orders.directive, state.soldiers, plan, residual.need
         )
         # By epoch, so that a lost tick costs no more than itself.
         epoch = tick // self._every
-        begins = bool((epoch > orders.briefing.budget.epoch).any())
+        begins = bool((epoch > orders.directive.budget.epoch).any())
         if begins:
-            seen = Seen(observation.pool, self._inventory)
+            seen = PoolReadings(observation.pool, self._inventory)
             orders = self._commander.decide(tick, seen, report, forecast, epoch, residual)
         if self._parts.coordination:
             plan.nodes[:] = orders.nodes if begins else 0

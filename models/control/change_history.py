@@ -32,7 +32,7 @@ _STRIDE: Final = 131
 NOBODY: Final = -1
 
 
-class Restraint(NamedTuple):
+class ChangeHistory(NamedTuple):
     """What the actuator remembers. E environments, A apps, D domains, W ticks of a window."""
 
     rested: I32
@@ -70,10 +70,10 @@ class Workspace(NamedTuple):
     """[D]."""
 
 
-def start_restraint(environments: int, apps: int, domains: int, tick_s: int) -> Restraint:
+def start_history(environments: int, apps: int, domains: int, tick_s: int) -> ChangeHistory:
     """Nothing was changed yet."""
     ticks = max(1, BLAST_WINDOW_S // tick_s)
-    return Restraint(
+    return ChangeHistory(
         np.zeros((environments, apps), np.int32),
         np.zeros((environments, ticks, domains)),
         np.zeros((environments, RESOURCES, apps), np.int32),

@@ -10,7 +10,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, I32
+from models.cluster.inventory import Inventory
 from models.cluster.observation import CPU_REQUEST, READY, Observation
+from models.control.parameters import Parameters, Parts
+from models.features.encode import Encoder
+from models.features.memory import FeatureState
+from models.features.normalise import Features, by_feature
 from models.features.table import APP
 from models.jit import kernel
 
@@ -119,3 +124,57 @@ def _follow(load: F32, usual: F32, gain: Gains) -> None:
         change = load[app] - usual[app]
         step = gain.rise if change > _ZERO else gain.fall
         usual[app] = usual[app] + step * change if usual[app] > _ZERO else load[app]
+
+
+class EstimatorState(NamedTuple):
+    """What is remembered of earlier ticks, updated in place."""
+
+    features: FeatureState
+    demand: Demand
+
+
+class AppSignals(NamedTuple):
+    """E environments, A apps. Valid until the next step."""
+
+    features: F32
+    """[E, APP, A]."""
+    load: F32
+    """[E, A] what the traffic asks for, in pods of the app's present size, fully used."""
+    usual: F32
+    """[E, A] its slow mean."""
+
+
+class DemandEstimator:
+    """Each app by itself: what is sensed of one depends on no other."""
+
+    def __init__(self, inventory: Inventory, parameters: Parameters, parts: Parts) -> None:
+        self._encoder = Encoder(inventory)
+        self._gains = gains(parameters.smoothing if parts.damping else 1.0, inventory.tick_s)
+
+    def start(self, observation: Observation) -> EstimatorState:
+        """A memory that has seen nothing but the sizes of the pods."""
+        return EstimatorState(self._encoder.start(observation), start_demand(observation))
+
+    def step(
+        self, observation: Observation, state: EstimatorState
+    ) -> tuple[AppSignals, EstimatorState]:
+        """Take in an observation."""
+        apps, features = self._encoder.encode_apps(observation, state.features)
+        return self._sensed(apps, observation, EstimatorState(features, state.demand))
+
+    def survey(
+        self, observation: Observation, state: EstimatorState
+    ) -> tuple[AppSignals, Features, EstimatorState]:
+        """The same, with the features of groups, domains, pools and the cluster beside it."""
+        features, memory = self._encoder.encode(observation, state.features)
+        sensed, after = self._sensed(
+            features.app, observation, EstimatorState(memory, state.demand)
+        )
+        return sensed, features, after
+
+    def _sensed(
+        self, apps: F32, observation: Observation, state: EstimatorState
+    ) -> tuple[AppSignals, EstimatorState]:
+        seen, demand = by_feature(apps), state.demand
+        update_demand(demand, seen, observation.status, self._gains)
+        return AppSignals(seen, demand.load, demand.usual), state

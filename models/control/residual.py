@@ -10,8 +10,7 @@ import numpy as np
 
 from models.cluster.arrays import F32, F64
 from models.control.budget import Budget
-from models.control.heuristic.outlook import Outlook
-from models.control.heuristic.report import Report
+from models.control.report import Report
 from models.jit import kernel
 
 
@@ -32,11 +31,12 @@ def neutral(environments: int) -> Residual:
     return Residual(nothing, nothing, nothing.astype(np.float32))
 
 
-def with_headroom(outlook: Outlook, factor: F64) -> Outlook:
-    """(1 + headroom) x factor, put so that a factor of 1 adds exactly nothing."""
+def scale_headroom(headroom: F64, factor: F64) -> F64:
+    """(1 + headroom) x factor - 1, put so that a factor of 1 adds exactly nothing."""
     if factor.shape[1] == 0:
-        return outlook
-    return outlook._replace(headroom=outlook.headroom + (factor - 1.0) * (1.0 + outlook.headroom))
+        return headroom
+    scaled: F64 = headroom + (factor - 1.0) * (1.0 + headroom)
+    return scaled
 
 
 def with_distress(report: Report, factor: F64) -> Report:

@@ -5,26 +5,33 @@ is the larger of now and soon; nodes are asked for as far ahead as they take to 
 priority first.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
-from models.control.budget import Budget, Claims, Pools, divide, overdrafts, shared_pools
-from models.control.heuristic.briefing import Briefing, Orders
-from models.control.heuristic.outlook import affordable, look_ahead
-from models.control.heuristic.parameters import Parameters
-from models.control.heuristic.report import Report
-from models.control.heuristic.residual import (
+from models.control.budget import (
+    Budget,
+    Claims,
+    CommanderDecision,
+    Directive,
+    Pools,
+    divide,
+    overdrafts,
+    shared_pools,
+)
+from models.control.parameters import Parameters
+from models.control.report import Report
+from models.control.residual import (
     Residual,
     neutral,
+    scale_headroom,
     with_distress,
-    with_headroom,
     with_urgency,
 )
-from models.features.pools import Seen
-from models.forecaster.port import Forecast
+from models.features.pools import PoolReadings
+from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
 
 VALID_MIN: Final = 3
 """A budget outlives two missed ones."""
@@ -35,6 +42,54 @@ _PACKING: Final = 0.93
 _BELIEVED: Final = 0.5
 """Of the growth that is foreseen for lower priorities, for which nodes are prepared."""
 _LEAST: Final = 1e-6
+
+
+_SOON: Final = HORIZONS_MIN.index(5)
+"""Within which pods start and, but for a stampede, nodes boot."""
+_MOST_GROWTH: Final = 4.0
+_MOST_HEADROOM: Final = 0.1
+"""Every app of a domain is sized for it, also for what is there already: with more, what an unsure
+forecast saves for P0 costs P1 several times as much."""
+
+
+class Outlook(NamedTuple):
+    """[E, D] each; 1 and 0 without a forecast."""
+
+    soon: F64
+    """Growth within the time that pods take to start, over now."""
+    headroom: F64
+    """Share to add: the relative distance from the median to the high quantile."""
+
+
+def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
+    """What the forecast says, relative to now; it never says less than now."""
+    if forecast is None:
+        return Outlook(np.ones_like(rps), np.zeros_like(rps))
+    usable = (tick <= forecast.valid_until_tick)[:, None]
+    usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3))
+    # What cannot be used foretells nothing, and less than now counts as now.
+    values = np.where(usable[:, :, None], forecast.domain[:, :, _SOON], 0.0)
+    median, high = values[..., MEDIAN], values[..., HIGH]
+    width = np.clip(high / np.maximum(median, _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
+    return Outlook(_growth(median, rps), width)
+
+
+def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
+    """The same with less headroom where little is `spare` [E], in cores beside the `work` [E, D].
+
+    A forecast is least sure right after a surprise. What is asked for then is too late for that
+    surprise, and takes nodes from those who lack what is there already. All domains are cut alike:
+    comfort of the highest priority before the work of others costs more than it saves.
+    """
+    asked = (outlook.headroom * work).sum(axis=1)
+    share = np.clip(spare / np.maximum(asked, _LEAST), 0.0, 1.0)
+    return outlook._replace(headroom=outlook.headroom * share[:, None])
+
+
+def _growth(then: F64, now: F64) -> F64:
+    """Nothing can be said to grow from nothing: samples may not have arrived yet."""
+    growth = np.clip(then / np.maximum(now, _LEAST), 1.0, _MOST_GROWTH)
+    return np.where(now > _LEAST, growth, 1.0)
 
 
 class Commander:
@@ -50,17 +105,18 @@ class Commander:
     def decide(
         self,
         tick: I32,
-        seen: Seen,
+        seen: PoolReadings,
         report: Report,
         forecast: Forecast | None,
         epoch: I32,
         residual: Residual | None = None,
-    ) -> Orders:
+    ) -> CommanderDecision:
         """Budgets and node requests from now on; a policy's `residual` is on what they rest on."""
         residual = residual or neutral(tick.size)
         foreseen = look_ahead(tick, report.rps, forecast)
         outlook = affordable(foreseen, report.work, self._spare(seen, report))
-        outlook = with_headroom(outlook, residual.headroom)
+        headroom = scale_headroom(outlook.headroom, residual.headroom)
+        outlook = outlook._replace(headroom=headroom)
         report = with_distress(report, residual.urgency)
         budget = self._grant(tick, seen, report, outlook.headroom, epoch)
         # The highest priority prepares pods for what is foreseen, the others a part of the nodes.
@@ -69,19 +125,19 @@ class Commander:
         wanted = self._place(report, np.maximum(report.wanted, coming), seen.quota.copy())
         release = self._release(seen, report, budget)
         growth = np.where(self._highest, outlook.soon, 1.0)
-        return Orders(
-            Briefing(with_urgency(budget, residual.urgency), growth, release),
+        return CommanderDecision(
+            Directive(with_urgency(budget, residual.urgency), growth, release),
             nodes=self._ask(seen, report, wanted),
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
         )
 
-    def _spare(self, seen: Seen, report: Report) -> F64:
+    def _spare(self, seen: PoolReadings, report: Report) -> F64:
         """[E] free cores, of shared pools if there are any, beyond what single apps lack."""
         free = seen.free_cpu[:, self._shared] if self._shared.any() else seen.free_cpu
         spare: F64 = free.sum(axis=1) - report.distress.sum(axis=1)
         return spare
 
-    def _release(self, seen: Seen, report: Report, budget: Budget) -> F64:
+    def _release(self, seen: PoolReadings, report: Report, budget: Budget) -> F64:
         """What the domains give back for distress that neither free nor arriving nodes cover.
 
         They come down towards their budgets: the highest priority for its equals only, and else
@@ -105,7 +161,9 @@ class Commander:
         release: F64 = np.minimum(spare, np.minimum(np.maximum(0.0, beyond), most) + own)
         return release
 
-    def _grant(self, tick: I32, seen: Seen, report: Report, headroom: F64, epoch: I32) -> Budget:
+    def _grant(
+        self, tick: I32, seen: PoolReadings, report: Report, headroom: F64, epoch: I32
+    ) -> Budget:
         inventory, part = self._inventory, self._parameters
         pools = Pools(seen.cpu, seen.memory, inventory.domain_pools)
         total = pools.cores.sum(axis=1)
@@ -156,7 +214,7 @@ class Commander:
                     rest -= there * size[:, domain, pool]
         return nodes
 
-    def _ask(self, seen: Seen, report: Report, wanted: F64) -> I32:
+    def _ask(self, seen: PoolReadings, report: Report, wanted: F64) -> I32:
         """[E, P, 4] nodes to ask for, by urgency, of the nodes that are `wanted` [E, D, P].
 
         First those without which the highest priority cannot do its work, then those of the

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I32
-from models.control.heuristic.report import BEARABLE
-from models.control.heuristic.soldier import Damping
+from models.control.report import BEARABLE
+from models.control.sizing import Damping
 
 _ABOVE_TARGET: Final = 1.2
 _MOST_RISK: Final = 0.93

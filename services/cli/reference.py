@@ -18,8 +18,10 @@ import typer.main
 import yaml
 from msgspec import inspect as types
 
+from models.cluster.description import Cluster
 from models.control.breaker import Thresholds
 from models.features import table as features
+from models.sim.describe.physics import Physics
 from schemas import generate
 from schemas.topics import ANY, TOPICS, Topic
 from services._kit.settings import KitSettings
@@ -52,15 +54,26 @@ _ABOUT_EVENTS: Final = (
     "From `schemas/topics.py` and the events beside it. The same as JSON Schema: `schemas/json`; "
     "as AsyncAPI 3: `schemas/asyncapi.yaml`; examples: `schemas/examples`."
 )
+_ABOUT_CLUSTER: Final = (
+    "An operator's description of a cluster in YAML, which every service reads. "
+    "`models/cluster/example.yaml` is the example cluster. Unknown fields are errors; "
+    "`hirl world show` prints a file as it was understood."
+)
+_ABOUT_PHYSICS: Final = (
+    "How a simulated cluster behaves: pod starts, churn, the provisioner, metrics. Only the "
+    "simulator reads it. `models/sim/physics.yaml` belongs to the example cluster."
+)
 
 
 def pages() -> dict[str, str]:
     """Every generated page: its file name in docs/reference, and its content."""
     return {
         "cli.md": cli_page(),
+        "cluster-file.md": file_page("The cluster file", _ABOUT_CLUSTER, Cluster),
         "events.md": events_page(),
         "features.md": features.markdown(),
         "metrics.md": metrics_page(),
+        "physics-file.md": file_page("The physics file", _ABOUT_PHYSICS, Physics),
         "settings.md": settings_page(),
     }
 
@@ -178,6 +191,55 @@ def _settings(section: str, own: type[msgspec.Struct], prefix: str) -> list[str]
     return _table(("variable", "type", "default", "meaning"), rows)
 
 
+# Files that people write.
+
+
+def file_page(title: str, about: str, whole: type[msgspec.Struct]) -> str:
+    """Every field of a file, section by section."""
+    lines = [f"# {title}", "", _NOTE, "", about]
+    for name, kind in _sections("", whole):
+        summary = " ".join((kind.cls.__doc__ or "").split())
+        lines += ["", f"## {f'`{name}`' if name else 'The file'}", "", summary, ""]
+        docs = field_docs(kind.cls)
+        rows = [
+            (f"`{field.name}`", _type(field.type), _file_default(field), docs.get(field.name, ""))
+            for field in kind.fields
+        ]
+        lines += _table(("field", "type", "default", "meaning"), rows)
+    return _joined(lines)
+
+
+def _sections(name: str, owner: type[msgspec.Struct]) -> Iterator[tuple[str, types.StructType]]:
+    described = types.type_info(owner)
+    if not isinstance(described, types.StructType):
+        raise TypeError(f"{owner} is not a struct")
+    yield name, described
+    for field in described.fields:
+        inner = _inner_struct(field.type)
+        if inner is not None:
+            yield from _sections(f"{name}.{field.name}" if name else field.name, inner.cls)
+
+
+def _inner_struct(kind: types.Type) -> types.StructType | None:
+    match kind:
+        case types.StructType():
+            return kind
+        case types.VarTupleType(item_type=item):
+            return _inner_struct(item)
+        case types.DictType(value_type=value):
+            return _inner_struct(value)
+        case _:
+            return None
+
+
+def _file_default(field: types.Field) -> str:
+    if field.required:
+        return "required"
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "see below" if _inner_struct(field.type) else f"`{field.default_factory()}`"
+    return "see below" if _inner_struct(field.type) else _default(field.default)
+
+
 def field_docs(owner: type) -> dict[str, str]:
     """The docstring below each field of a class."""
     (tree,) = ast.parse(inspect.getsource(owner)).body
@@ -195,18 +257,26 @@ def field_docs(owner: type) -> dict[str, str]:
 def _type(kind: types.Type) -> str:
     match kind:
         case types.LiteralType(values=values):
-            return ", ".join(map(str, values))
+            text = ", ".join(map(str, values))
         case types.BoolType():
-            return "true, false"
+            text = "true, false"
         case types.IntType() | types.FloatType():
-            name = "integer" if isinstance(kind, types.IntType) else "number"
-            signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-            limits = {sign: getattr(kind, name) for name, sign in signs.items()}
-            return " ".join(
-                [name, *(f"{s} {limit:g}" for s, limit in limits.items() if limit is not None)]
-            )
+            text = _number(kind)
+        case types.VarTupleType(item_type=item):
+            text = f"list of {_type(item)}"
+        case types.DictType(value_type=value):
+            text = f"map of {_type(value)} by name"
+        case types.StructType():
+            text = "section"
         case _:
-            return "text"
+            text = "text"
+    return text
+
+
+def _number(kind: types.IntType | types.FloatType) -> str:
+    limits = {">": kind.gt, ">=": kind.ge, "<": kind.lt, "<=": kind.le}
+    name = "integer" if isinstance(kind, types.IntType) else "number"
+    return " ".join([name, *(f"{s} {limit:g}" for s, limit in limits.items() if limit is not None)])
 
 
 # Metrics and alerts.

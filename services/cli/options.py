@@ -18,6 +18,14 @@ ClusterOption = Annotated[
         help="Cluster description (YAML); the example cluster when not given.",
     ),
 ]
+PhysicsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--physics",
+        metavar="FILE",
+        help="Physics of the simulated cluster (YAML); those of the example when not given.",
+    ),
+]
 SeedOption = Annotated[
     int,
     typer.Option(

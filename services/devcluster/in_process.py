@@ -22,6 +22,7 @@ def memory_system(request: Request, console: Console) -> tuple[MemorySystem, Sce
         scenario=request.scenario,
         seed=request.seed,
         cluster=str(request.cluster or ""),
+        physics=str(request.physics or ""),
         apps=request.apps or 0,
     )
     world = world_of(settings)

@@ -28,6 +28,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """None: as the cluster file says."""
     cluster: Path | None = None
     """None: the example cluster."""
+    physics: Path | None = None
+    """None: those of the example cluster."""
     speed: float = 1.0
     """Times real time, where the cluster runs freely."""
     lock_step: bool = False
@@ -49,7 +51,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def described(self) -> tuple[SimCluster, Scenario]:
         """The files that people wrote, read and checked."""
-        cluster = load_scaled(self.cluster, self.apps)
+        cluster = load_scaled(self.cluster, self.apps, self.physics)
         return cluster, load_scenario(self.scenario, cluster)
 
     @property

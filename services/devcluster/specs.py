@@ -93,6 +93,8 @@ def _own(request: Request, timeline: Timeline, cluster_url: str) -> dict[str, di
         for name in _WITH_CLUSTER_FILE:
             variable = f"HIRL_{name.upper()}_CLUSTER"
             own.setdefault(name, {})[variable] = str(request.cluster.resolve())
+    if request.physics is not None:
+        own[SIMCLUSTER]["HIRL_SIMCLUSTER_PHYSICS"] = str(request.physics.resolve())
     return own
 
 

@@ -32,6 +32,13 @@ def test_world_show_prints_domains_pools_and_prices(capsys: Capture) -> None:
     assert "…" not in text, "a table is cut on an ordinary terminal"
 
 
+def test_a_cluster_file_without_physics_is_checked_and_shown(capsys: Capture) -> None:
+    assert main.run(["world", "show", "--cluster", "infra/examples/cluster.yaml"]) == 0
+    text = capsys.readouterr().out
+    assert "checkout" in text
+    assert "timeout" not in text, "physics of another cluster are shown"
+
+
 def test_world_show_writes_json_into_a_new_folder(capsys: Capture, tmp_path: Path) -> None:
     file = tmp_path / "new" / "cluster.json"
     assert main.run(["world", "show", "--json", str(file)]) == 0

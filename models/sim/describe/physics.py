@@ -240,9 +240,11 @@ def load_sim_cluster(
         raise input_error(file, "", f"{error}{hint}") from None
 
 
-def load_scaled(cluster_file: Path | None, apps: int | None) -> SimCluster:
-    """The cluster of a file, or the example, scaled to `apps` apps where a number is given."""
-    cluster = load_sim_cluster(cluster_file)
+def load_scaled(
+    cluster_file: Path | None, apps: int | None, physics_file: Path | None = None
+) -> SimCluster:
+    """The cluster of both files, or the example, scaled to `apps` apps where a number is given."""
+    cluster = load_sim_cluster(cluster_file, physics_file)
     if apps is None:
         return cluster
     domains = len(cluster.domains)

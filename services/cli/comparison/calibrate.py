@@ -13,7 +13,7 @@ from models.compare.journal import Journal
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
 from models.sim.describe.physics import load_sim_cluster, with_apps
-from services.cli.options import ClusterOption, JsonOption
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.targets import writable_file
 
@@ -72,6 +72,7 @@ def calibrate_command(
     seeds: SeedsOption = 2,
     workers: WorkersOption = _CORES,
     cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     journal: JournalOption = None,
     out: OutOption = FILE,
     calm_within: WithinOption = None,
@@ -83,7 +84,7 @@ def calibrate_command(
     from its journal.
     """
     families = [family_of(name.strip()) for name in controllers.split(",")]
-    described = with_apps(load_sim_cluster(cluster), apps)
+    described = with_apps(load_sim_cluster(cluster, physics), apps)
     numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
     bounds = {} if calm_within is None else _bounds(calm_within, out)
     setting = Setting(described, tuning_scenarios(described), numbers, bounds=bounds)

@@ -30,6 +30,7 @@ from services.cli.options import (
     AppsOption,
     ClusterOption,
     JsonOption,
+    PhysicsOption,
     ReportOption,
     SeedOption,
     SpeedOption,
@@ -60,6 +61,7 @@ def race(
     seed: SeedOption = 0,
     apps: AppsOption = None,
     cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     speed: SpeedOption = None,
     json: JsonOption = None,
     report: ReportOption = None,
@@ -72,12 +74,12 @@ def race(
     # `heuristic:calendar:` must not become a picture of a calendar.
     console, began = Console(emoji=False), time.monotonic()
     names = distinct(controllers)
-    described = load_scaled(cluster, apps)
+    described = load_scaled(cluster, apps, physics)
     chosen = load_scenario(scenario, described)
     request = Request(described, names, (), (chosen,), (seed,), names[0], ())
     under_way = _prepared(console, request)
     play(under_way, _view(console, under_way, speed))
-    command = _command(scenario, names, cluster, seed, apps)
+    command = _command(scenario, names, cluster, physics, seed, apps)
     outcome = outcome_of(under_way, request, time.monotonic() - began, command)
     _show(console, under_way, outcome)
     if json is not None:
@@ -142,13 +144,19 @@ def _show(console: Console, race: Race, outcome: Outcome) -> None:
 
 
 def _command(
-    scenario: str, names: tuple[str, ...], cluster: Path | None, seed: int, apps: int | None
+    scenario: str,
+    names: tuple[str, ...],
+    cluster: Path | None,
+    physics: Path | None,
+    seed: int,
+    apps: int | None,
 ) -> str:
     values = {
         "--scenario": scenario,
         "--controllers": ",".join(names),
         "--seed": seed,
         "--cluster": cluster,
+        "--physics": physics,
         "--apps": apps,
     }
     given = [f"{k} {shlex.quote(str(value))}" for k, value in values.items() if value is not None]

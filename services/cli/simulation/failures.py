@@ -11,7 +11,7 @@ from models.compare.catalogue import entrant_of
 from models.compare.failure_modes import Figures, PerSeed, measure
 from models.sim.describe.physics import load_sim_cluster
 from services.cli.named_options import ControllerOption
-from services.cli.options import ClusterOption, JsonOption
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import progress, table, write_json
 
 EXAMPLES = (
@@ -28,11 +28,12 @@ def failures(
     controller: ControllerOption = "hpa",
     seeds: SeedsOption = 6,
     cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Measure stampede, cascade and priority inversion under a controller."""
     entrant_of(controller)
-    described = load_sim_cluster(cluster)
+    described = load_sim_cluster(cluster, physics)
     console = Console()
     with progress("stampede, cascade with and without its spike, inversion, calm", 5) as advance:
         found = measure(described, controller, range(seeds), advance)

@@ -20,6 +20,7 @@ from services.cli.options import (
     AppsOption,
     ClusterOption,
     JsonOption,
+    PhysicsOption,
     ReportOption,
     SeedOption,
     SpeedOption,
@@ -39,6 +40,7 @@ def simulate(
     scenario: ScenarioOption,
     controller: ControllerOption = "hpa",
     cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     seed: SeedOption = 0,
     apps: AppsOption = None,
     json: JsonOption = None,
@@ -47,13 +49,13 @@ def simulate(
 ) -> None:
     """Run one scenario under one controller and watch it; ends with the table of its figures."""
     entrant_of(controller)
-    described = load_scaled(cluster, apps)
+    described = load_scaled(cluster, apps, physics)
     chosen = load_scenario(scenario, described)
     console = Console()
     with _preparing(console):
         contest = enter(controller, described, chosen, [seed])
         _compile(contest)
-    command = _command(scenario, controller, cluster, seed, apps)
+    command = _command(scenario, controller, cluster, physics, seed, apps)
     view = _view(console, contest.world, controller, speed)
     outcome = _run(contest, controller, view, command)
     _show(console, outcome)
@@ -121,13 +123,16 @@ def _run(contest: Contest, controller: str, view: View, command: str) -> Outcome
 
 
 def _command(
-    scenario: str, controller: str, cluster: Path | None, seed: int, apps: int | None
+    scenario: str,
+    controller: str,
+    cluster: Path | None,
+    physics: Path | None,
+    seed: int,
+    apps: int | None,
 ) -> str:
     parts = [f"hirl simulate --scenario {scenario} --controller {controller} --seed {seed}"]
-    if cluster is not None:
-        parts.append(f"--cluster {cluster}")
-    if apps is not None:
-        parts.append(f"--apps {apps}")
+    optional = {"--cluster": cluster, "--physics": physics, "--apps": apps}
+    parts += [f"{name} {value}" for name, value in optional.items() if value is not None]
     return " ".join(parts)
 
 

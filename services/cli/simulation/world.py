@@ -7,10 +7,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from models.cluster.description import MARKETS, PRIORITIES, Market, Markets, Prices
+from models.cluster.description import (
+    MARKETS,
+    PRIORITIES,
+    Cluster,
+    Market,
+    Markets,
+    Prices,
+    load_cluster,
+)
 from models.sim.describe.physics import SimCluster, load_sim_cluster
 from services.cli.forecast import months
-from services.cli.options import ClusterOption, JsonOption
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, table, write_json
 from services.cli.simulation import failures, fit
 from services.cli.simulation import validate as validation
@@ -24,89 +32,105 @@ app.command(epilog=validation.EXAMPLES)(validation.validate)
 
 @app.command(
     epilog="Examples: [bold]hirl world show[/bold], "
-    "[bold]hirl world show --cluster my.yaml --json cluster.json[/bold]"
+    "[bold]hirl world show --cluster my.yaml --physics my-physics.yaml --json cluster.json[/bold]"
 )
-def show(cluster: ClusterOption = None, json: JsonOption = None) -> None:
-    """Check a cluster description and print it as it was understood."""
-    world = load_sim_cluster(cluster)
+def show(
+    cluster: ClusterOption = None, physics: PhysicsOption = None, json: JsonOption = None
+) -> None:
+    """Check a cluster description and print it as it was understood.
+
+    A cluster file without physics is a real cluster: only what services read is shown.
+    """
+    described = (
+        load_cluster(cluster)
+        if cluster is not None and physics is None
+        else load_sim_cluster(cluster, physics)
+    )
     console = Console()
-    console.print(_headline(world), highlight=False)
+    console.print(_headline(described), highlight=False)
     for part in (_domains, _placement, _calls, _pools, _machines):
-        console.print(part(world))
+        console.print(part(described))
     if json is not None:
-        write_json(json, _payload(world))
+        write_json(json, _payload(described))
 
 
-def _headline(world: SimCluster) -> str:
-    weights = ", ".join(f"{name} {world.priority_weights[name]:g}" for name in PRIORITIES)
+def _headline(cluster: Cluster) -> str:
+    weights = ", ".join(f"{name} {cluster.priority_weights[name]:g}" for name in PRIORITIES)
+    size = f"{len(cluster.domains)} domains"
+    if isinstance(cluster, SimCluster):
+        size = (
+            f"{cluster.apps:,} apps in {size}, "
+            f"{cluster.physics.population.pods_at_peak:,} pods at peak, "
+            f"zones {', '.join(cluster.physics.zones)}"
+        )
     return (
-        f"[bold]{world.name}[/bold]: {world.apps:,} apps in {len(world.domains)} domains, "
-        f"{world.physics.population.pods_at_peak:,} pods at peak, "
-        f"zones {', '.join(world.physics.zones)}; a tick is {world.tick_seconds} s; "
-        f"spend cap {world.spend_cap_per_hour:,g} per hour; "
+        f"[bold]{cluster.name}[/bold]: {size}; a tick is {cluster.tick_seconds} s; "
+        f"spend cap {cluster.spend_cap_per_hour:,g} per hour; "
         f"a violated app-minute weighs {weights}"
     )
 
 
-def _domains(world: SimCluster) -> Table:
-    columns = (
-        "domain", "priority", "apps", "pods", "floor",
-        "SLO", "target", "timeout", "retries",
-    )  # fmt: skip
-    rows = [
-        (
-            domain.name,
-            domain.priority,
-            physics.apps,
-            f"{physics.pod_share:.0%}",
-            f"{domain.floor_share:.0%}",
-            domain.slo.kind,
-            domain.slo.latency_target_ms,
-            physics.timeout_ms,
-            "yes" if physics.retryable else "no",
-        )
-        for domain, physics in zip(world.domains, world.domain_physics, strict=True)
-    ]
-    return table("Domains: shares of pods and capacity, times in ms", columns, rows)
+def _domains(cluster: Cluster) -> Table:
+    columns: dict[str, list[Cell]] = {
+        "domain": [domain.name for domain in cluster.domains],
+        "priority": [domain.priority for domain in cluster.domains],
+        "floor": [f"{domain.floor_share:.0%}" for domain in cluster.domains],
+        "SLO": [domain.slo.kind for domain in cluster.domains],
+        "target": [domain.slo.latency_target_ms for domain in cluster.domains],
+    }
+    if isinstance(cluster, SimCluster):
+        physics = cluster.domain_physics
+        columns |= {
+            "timeout": [domain.timeout_ms for domain in physics],
+            "apps": [domain.apps for domain in physics],
+            "pods": [f"{domain.pod_share:.0%}" for domain in physics],
+            "retries": ["yes" if domain.retryable else "no" for domain in physics],
+        }
+    return _by_columns("Domains: shares of capacity and pods, times in ms", columns)
 
 
-def _placement(world: SimCluster) -> Table:
+def _placement(cluster: Cluster) -> Table:
     rows = [
         (domain.name, " > ".join(domain.tiers), " > ".join(domain.pools))
-        for domain in world.domains
+        for domain in cluster.domains
     ]
     return table(
         "Tiers in call order, pools in order of preference", ("domain", "tiers", "pools"), rows
     )
 
 
-def _calls(world: SimCluster) -> Table:
-    rows = [
-        (call.caller, call.callee, call.calls_per_request, world.guard_of(call))
-        for call in world.calls
-    ]
-    return table("Inline calls", ("caller", "callee", "calls per request", "guard"), rows)
+def _calls(cluster: Cluster) -> Table:
+    columns: dict[str, list[Cell]] = {
+        "caller": [call.caller for call in cluster.calls],
+        "callee": [call.callee for call in cluster.calls],
+        "calls per request": [call.calls_per_request for call in cluster.calls],
+    }
+    if isinstance(cluster, SimCluster):
+        columns["guard"] = [cluster.guard_of(call) for call in cluster.calls]
+    return _by_columns("Inline calls", columns)
 
 
-def _pools(world: SimCluster) -> Table:
-    columns = ("pool", "machine", "headroom", "quota", *MARKETS, "node-hour")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            pool.name,
-            pool.machine,
-            f"{physics.headroom:.0%}",
-            f"x {physics.max_nodes:g}",
-            *(f"{_of(market, pool.markets):.0%}" for market in MARKETS),
-            price,
-        )
-        for pool, physics, price in zip(
-            world.pools, world.pool_physics, _mean_prices(world), strict=True
-        )
-    ]
-    return table("Pools: quota over nodes at the peak, mean price of a node-hour", columns, rows)
+def _pools(cluster: Cluster) -> Table:
+    columns: dict[str, list[Cell]] = {
+        "pool": [pool.name for pool in cluster.pools],
+        "machine": [pool.machine for pool in cluster.pools],
+    }
+    if isinstance(cluster, SimCluster):
+        columns |= {
+            "headroom": [f"{pool.headroom:.0%}" for pool in cluster.pool_physics],
+            "quota": [f"x {pool.max_nodes:g}" for pool in cluster.pool_physics],
+        }
+    for market in MARKETS:
+        columns[market] = [f"{_of(market, pool.markets):.0%}" for pool in cluster.pools]
+    columns["node-hour"] = [*_mean_prices(cluster)]
+    return _by_columns("Pools: quota over nodes at the peak, mean price of a node-hour", columns)
 
 
-def _machines(world: SimCluster) -> Table:
+def _by_columns(title: str, columns: dict[str, list[Cell]]) -> Table:
+    return table(title, tuple(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _machines(cluster: Cluster) -> Table:
     columns = ("machine", "cores", "GiB", "max pods", *MARKETS)
     rows: list[tuple[Cell, ...]] = [
         (
@@ -114,9 +138,9 @@ def _machines(world: SimCluster) -> Table:
             machine.cpu_cores - machine.reserved_cpu_cores,
             machine.memory_gib - machine.reserved_memory_gib,
             machine.max_pods,
-            *(machine.price_per_hour * _of(market, world.prices) for market in MARKETS),
+            *(machine.price_per_hour * _of(market, cluster.prices) for market in MARKETS),
         )
-        for machine in world.machines
+        for machine in cluster.machines
     ]
     return table("Machines: what is allocatable, price per hour in each market", columns, rows)
 
@@ -125,20 +149,21 @@ def _of(market: Market, values: Markets | Prices) -> float:
     return float(getattr(values, market))
 
 
-def _mean_prices(world: SimCluster) -> list[float]:
+def _mean_prices(cluster: Cluster) -> list[float]:
     """Price of an average node-hour of each pool, by how its nodes are bought."""
     return [
-        world.machine_of(pool).price_per_hour
-        * sum(_of(market, pool.markets) * _of(market, world.prices) for market in MARKETS)
-        for pool in world.pools
+        cluster.machine_of(pool).price_per_hour
+        * sum(_of(market, pool.markets) * _of(market, cluster.prices) for market in MARKETS)
+        for pool in cluster.pools
     ]
 
 
-def _payload(world: SimCluster) -> dict[str, Any]:
+def _payload(cluster: Cluster) -> dict[str, Any]:
     """The whole file with every default filled in, and what was derived from it."""
-    prices = dict(zip(world.pool_names, _mean_prices(world), strict=True))
+    prices = dict(zip(cluster.pool_names, _mean_prices(cluster), strict=True))
+    apps = {"apps": cluster.apps} if isinstance(cluster, SimCluster) else {}
     return {
-        "cluster": msgspec.to_builtins(world),
-        "apps": world.apps,
+        "cluster": msgspec.to_builtins(cluster),
+        **apps,
         "mean_price_per_node_hour": prices,
     }

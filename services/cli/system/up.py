@@ -11,7 +11,7 @@ from rich.console import Console
 from models.inputs.errors import InputError
 from services.cli.comparison.race import distinct
 from services.cli.named_options import ScenarioOption
-from services.cli.options import AppsOption, ClusterOption, JsonOption, SeedOption
+from services.cli.options import AppsOption, ClusterOption, JsonOption, PhysicsOption, SeedOption
 from services.cli.output import table, write_json
 from services.cli.simulation.outcome import figures
 
@@ -81,6 +81,7 @@ def up(
     seed: SeedOption = 0,
     apps: AppsOption = None,
     cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     speed: PaceOption = None,
     lock_step: LockStepOption = False,
     bus: BusOption = "kafka",
@@ -106,6 +107,7 @@ def up(
         seed=seed,
         apps=apps,
         cluster=cluster,
+        physics=physics,
         speed=1.0 if speed is None else speed,
         lock_step=lock_step,
         brokers=brokers,

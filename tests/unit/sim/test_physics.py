@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
+from models.cluster.observation import READY
 from models.inputs.errors import InputError
 from models.inputs.yamlfile import read
 from models.sim.describe.physics import EXAMPLE_PHYSICS, load_sim_cluster, with_apps
+from models.sim.describe.scenario import load_scenario
+from models.sim.world import World
 
 SMALLEST = Path("infra/examples/cluster.yaml")
+ITS_PHYSICS = Path("infra/examples/physics.yaml")
 Step = str | int
 
 
@@ -102,3 +106,12 @@ def test_every_domain_and_pool_needs_an_entry(tmp_path: Path, section: str) -> N
 def test_the_example_physics_do_not_fit_another_cluster_and_the_error_says_what_to_do() -> None:
     with pytest.raises(InputError, match=r"expected an entry for checkout.*pass --physics FILE"):
         load_sim_cluster(SMALLEST)
+
+
+def test_a_cluster_of_the_operators_own_can_be_simulated() -> None:
+    cluster = load_sim_cluster(SMALLEST, ITS_PHYSICS)
+    world = World(cluster, load_scenario("calm", cluster), [0])
+    world.observe()
+    world.step(world.hold())
+    assert world.tick == 1
+    assert (world.state.status[0, READY] > 0).all()

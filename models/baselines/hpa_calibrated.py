@@ -6,7 +6,7 @@ have them.
 
 from typing import Final, NamedTuple
 
-from models.baselines.hpa import Hpa
+from models.baselines.hpa.simulated import Hpa
 from models.sim.apps import declare
 from models.sim.world import World
 

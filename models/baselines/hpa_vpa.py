@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.baselines.hpa import Hpa, HpaState
+from models.baselines.hpa.simulated import Hpa, HpaState
 from models.baselines.vpa import Parameters as VpaParameters
 from models.baselines.vpa import Vpa, VpaState
 from models.cluster.inventory import Inventory

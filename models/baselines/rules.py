@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.baselines.hpa import Hpa, HpaState
+from models.baselines.hpa.simulated import Hpa, HpaState
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from models.baselines.clairvoyant import clairvoyant_of
-from models.baselines.hpa import Hpa
+from models.baselines.hpa.simulated import Hpa
 from models.compare.ablation import ABLATIONS, ablated_of
 from models.compare.families import FAMILIES, HEURISTIC, calibrated, family_of
 from models.compare.run import Run, run

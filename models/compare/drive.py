@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 
-from models.baselines.hpa import Hpa, HpaState
+from models.baselines.hpa.simulated import Hpa, HpaState
 from models.compare.catalogue import hpa_of
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario

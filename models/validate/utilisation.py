@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from models.baselines.hpa import Hpa
+from models.baselines.hpa.simulated import Hpa
 from models.cluster.arrays import F64
 from models.compare.drive import Driven
 from models.sim.accounting import CPU_THERE, CPU_USED

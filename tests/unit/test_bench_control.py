@@ -36,7 +36,7 @@ events:
 """
 ENTRANTS_OF_OURS = """
 from models.compare.catalogue import Entrant
-from models.baselines.hpa import Hpa
+from models.baselines.hpa.simulated import Hpa
 from models.sim.apps import declare
 
 def _at(target):

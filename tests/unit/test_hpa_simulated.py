@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.baselines.hpa import Hpa, HpaState
 from models.baselines.hpa.replica_calculator import Totals, by_utilisation
 from models.baselines.hpa.settings import Behaviour, Policy, ScalingRules
-from models.baselines.hpa.simulated import sync_schedule
+from models.baselines.hpa.simulated import Hpa, HpaState, sync_schedule
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
     ACTIVE,

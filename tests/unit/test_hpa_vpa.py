@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.baselines.hpa import Hpa
+from models.baselines.hpa.simulated import Hpa
 from models.baselines.hpa_vpa import HpaVpa, Parameters, hpa_vpa_of
 from models.baselines.vpa import Parameters as VpaParameters
 from models.baselines.vpa import Vpa

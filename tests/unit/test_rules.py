@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from models.baselines.hpa import Hpa
+from models.baselines.hpa.simulated import Hpa
 from models.baselines.rules import Parameters, Rules, RulesState, overflow_pools
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (

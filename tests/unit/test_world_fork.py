@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.baselines.hpa import HpaState
+from models.baselines.hpa.simulated import HpaState
 from models.compare.drive import Driven, copy_memory, digest
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario

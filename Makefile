@@ -14,7 +14,7 @@ TRACES ?= ../shared/traces/dev
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit format locks \
+.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit release-check format locks \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -112,6 +112,9 @@ checks: lint types layers
 presubmit: setup ## everything a change must pass
 	@$(MAKE) -j2 checks warm
 	@$(MAKE) -j2 test-pure test-real-aside
+
+release-check: setup ## whether this commit can be released as the version in pyproject.toml
+	@.ci/release-check
 
 format: setup ## rewrite the code as lint wants it
 	@$(BIN)/ruff check --fix --quiet

@@ -146,6 +146,9 @@ def _value(parameter: Any) -> str:
 
 
 def _default(value: object) -> str:
+    # A page must not depend on where the checkout is.
+    if isinstance(value, Path) and value.is_relative_to(ROOT):
+        value = value.relative_to(ROOT)
     return "" if value is None or value is False or value == "" else f"`{value}`"
 
 

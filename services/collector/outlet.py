@@ -1,6 +1,6 @@
-"""The collector's way to the bus: kafka-python, whose producer has a thread of its own.
+"""The collector's producer. It uses kafka-python, whose producer runs in a thread of its own.
 
-The collector only writes, so it needs no event loop of Kafka's, and blocks in a thread instead.
+The collector only writes to the bus, so it needs no asynchronous client and waits in a thread.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from kafka import KafkaProducer
 from schemas.codec import encode
 from schemas.fields import Event
 from schemas.topics import state_topic
-from services._kit.kafka import connection
+from services._kit.kafka import tls
 from services._kit.settings import KitSettings
 from services.collector.settings import SERVICE
 
 _PATIENCE_S: Final = 60.0
-"""For all in-sync replicas to acknowledge a tick; a collector that waits longer starts again."""
+"""Timeout for all in-sync replicas to acknowledge a tick; then the collector exits and restarts."""
 
 
 class ProducerOutlet:
@@ -45,7 +45,7 @@ class ProducerOutlet:
 
     def _connect(self) -> Any:
         return KafkaProducer(
-            **connection(self._settings),
+            **client_options(self._settings),
             client_id=f"hirl-{SERVICE}-{self._settings.instance}",
             acks="all",
             enable_idempotence=True,
@@ -66,3 +66,20 @@ class ProducerOutlet:
     def _save(self, key: str, data: bytes | None, partition: int | None) -> None:
         topic = state_topic(SERVICE)
         self._producer.send(topic, data, key=key.encode(), partition=partition).get(_PATIENCE_S)
+
+
+def client_options(settings: KitSettings) -> dict[str, Any]:
+    """Connection options of kafka-python; those of aiokafka are in `services/_kit/kafka.py`."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka_bootstrap.split(","),
+        "security_protocol": settings.kafka_security,
+    }
+    if settings.kafka_security.startswith("SASL"):
+        options |= {
+            "sasl_mechanism": settings.kafka_mechanism,
+            "sasl_plain_username": settings.kafka_user,
+            "sasl_plain_password": settings.kafka_password,
+        }
+    if context := tls(settings):
+        options["ssl_context"] = context
+    return options

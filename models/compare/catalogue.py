@@ -19,8 +19,8 @@ from models.compare.ablation import ABLATIONS, ablated_of
 from models.compare.families import FAMILIES, HEURISTIC, calibrated, family_of
 from models.compare.run import Run, run
 from models.control.controller import Controller
-from models.forecaster.catalogue import FORECASTERS, NONE, forecaster_of
 from models.forecaster.port import Forecaster
+from models.forecaster.simulated.catalogue import FORECASTERS, NONE, forecaster_of
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Population, declare
 from models.sim.describe.physics import SCHEDULINGS, Scheduling, SimCluster, with_scheduling

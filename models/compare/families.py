@@ -9,8 +9,8 @@ from models.compare import ablation
 from models.control import parameters
 from models.control.controller import Controller
 from models.control.tuned import tuned
-from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecaster
+from models.forecaster.simulated.catalogue import calendar_of
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.describe.physics import SCHEDULINGS, Scheduling
 from models.sim.world import World

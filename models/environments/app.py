@@ -10,7 +10,7 @@ from models.environments.app_seat import AppSeat, AppState
 from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.features.table import APP
-from models.forecaster.catalogue import NONE
+from models.forecaster.simulated.catalogue import NONE
 from models.sim.describe.physics import Scheduling, SimCluster
 from models.sim.describe.scenario import Scenario
 from models.sim.outcome.results import Result

@@ -14,7 +14,7 @@ from models.environments.commander_seat import CommanderSeat
 from models.environments.seat import Policy
 from models.environments.seated import Seated, SeatedUnderBudgets
 from models.environments.soldier_seat import SoldierSeat
-from models.forecaster.catalogue import forecaster_of
+from models.forecaster.simulated.catalogue import forecaster_of
 from models.sim.world import World
 
 

@@ -18,7 +18,7 @@ from models.cluster.arrays import F32
 from models.compare.calibrate import tuning_scenarios
 from models.environments.episode import Episode
 from models.environments.seat import Seat
-from models.forecaster.catalogue import NONE, forecaster_of
+from models.forecaster.simulated.catalogue import NONE, forecaster_of
 from models.inputs.errors import InputError
 from models.sim.describe.physics import (
     Scheduling,

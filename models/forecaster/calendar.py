@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from models.cluster.arrays import F32, I32
 from models.cluster.calendar import Announcement
 from models.cluster.observation import Observation
-from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.minutes import Minutes, start_minutes, take_in
 from models.forecaster.past import Past
-from models.forecaster.port import Forecast
+from models.forecaster.port import Forecast, issue_forecast, ticks_per_minute
 from models.forecaster.rule import AHEAD_MIN, level, spell_out, usual
 from models.forecaster.seasonal import seasonal_course
 
@@ -144,7 +143,7 @@ class Calendar:
         unannounced = season * np.where(lasting, within, without)
         low, high = np.minimum(likely, unannounced), np.maximum(likely, unannounced)
         said = spell_out(rule.spread, likely, low, high)
-        return issue(self.name, observation, self._per_minute, said)
+        return issue_forecast(self.name, observation, self._per_minute, said)
 
     def _expected(self, state: CalendarState, minute: int, ahead: NDArray[np.int64]) -> F32:
         """[E, D, AHEAD_MIN] factor of the events that have not shown and may still come."""

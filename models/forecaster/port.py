@@ -1,9 +1,9 @@
-"""The port of every forecaster: what is said about the next half hour, and in which form.
+"""The interface of every forecaster: what a forecast of the next half hour contains.
 
-A value is the mean RPS of the minute that ends h minutes from now, calls between apps and
-retries included, because that is what the apps have to carry. A peak is the highest such minute
-until then. A forecaster knows the past, what it observes and what was announced; only `oracle`
-and its noisy sibling are handed the future.
+A value is the mean RPS of the minute that ends h minutes from now. It includes calls between apps
+and retries, because apps have to serve those too. A peak is the highest such minute until then. A
+forecaster gets the past, the observations and the announcements; only the oracles in
+`models.forecaster.simulated` get the future.
 """
 
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -16,45 +16,44 @@ from models.cluster.observation import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
 LEAST_HISTORY_MIN: Final = 180
-"""Minutes that must be known before anything is learned, forecast or scored."""
+"""Minutes of history without which nothing is learned, forecast or scored."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
 LOW, MEDIAN, HIGH = range(3)
 """Indices into QUANTILES."""
 VALID_MIN: Final = 5
-"""A forecast that is older than its shortest horizon says nothing about the future."""
+"""Validity of a forecast: past its shortest horizon it no longer describes the future."""
+_MINUTE_S: Final = 60
 
 S = TypeVar("S")
-
-
 Texts = NDArray[np.str_]
 
 
 class Serving(NamedTuple):
-    """How a forecast came about, where more than one model can serve. Read-only."""
+    """How a forecast was made, where one of several models serves each domain. Read-only."""
 
     model: Texts
-    """[E, D] name and version of what served."""
+    """[E, D] name and version of the model that served."""
     reason: Texts
-    """[E, D] why a simpler model serves; empty where the chosen one does."""
+    """[E, D] why the simpler model serves; empty where the preferred one does."""
     review: Texts
-    """[E, D] what somebody should look at; mostly empty."""
+    """[E, D] what an operator should look at; usually empty."""
     trained_until: str
-    """The last data that the chosen model learned from."""
+    """Time of the newest data that the preferred model was trained on."""
     width: F64
-    """[E, D, H] of the interval that is served, over the one that the model said."""
+    """[E, D, H] width of the served interval over the model's own."""
     shift: F64
-    """[E, D, H] share of the median by which it was corrected."""
+    """[E, D, H] correction of the median, as a share of it."""
     coverage: F64
-    """[E, D, H] share of the last outcomes in the served interval; NaN before the first."""
+    """[E, D, H] share of recent outcomes inside the served interval; NaN before the first."""
     skill: F64
-    """[E, D] share by which the chosen model errs less than the simple one; NaN if unknown."""
+    """[E, D] share by which the preferred model errs less than the simple one; NaN if unknown."""
 
 
 class Forecast(NamedTuple):
     """E environments, D domains, A apps, H horizons, Q quantiles. Read-only."""
 
     model: str
-    """Name and version of what made it."""
+    """Name and version of the model that made it."""
     made_tick: I32
     """[E]."""
     valid_until_tick: I32
@@ -62,17 +61,17 @@ class Forecast(NamedTuple):
     domain: F32
     """[E, D, H, Q] mean RPS of the minute h from now."""
     domain_peak: F32
-    """[E, D, H] the .9 quantile of the highest minute until then."""
+    """[E, D, H] .9 quantile of the highest minute until then."""
     app: F32 | None = None
-    """[E, A, H, Q], where the model looks at single apps."""
+    """[E, A, H, Q], from models that forecast single apps."""
     app_peak: F32 | None = None
     """[E, A, H]."""
     serving: Serving | None = None
-    """None where there is but one model."""
+    """None where there is only one model."""
 
 
 class Forecaster(Protocol[S]):
-    """Called each tick; the forecast is made anew each minute and handed out in between."""
+    """Called each tick; makes a new forecast each minute and repeats it in between."""
 
     name: str
 
@@ -81,5 +80,34 @@ class Forecaster(Protocol[S]):
         ...
 
     def step(self, observation: Observation, state: S) -> tuple[Forecast, S]:
-        """Take in a tick and say what is to come."""
+        """Process a tick and return the current forecast."""
         ...
+
+
+def ticks_per_minute(tick_s: int) -> int:
+    """Ticks per minute, at least one; a forecaster makes a new forecast after each minute."""
+    return max(1, round(_MINUTE_S / tick_s))
+
+
+def issue_forecast(
+    model: str,
+    observation: Observation,
+    per_minute: int,
+    domain: tuple[F32, F32],
+    app: tuple[F32, F32] | None = None,
+    serving: Serving | None = None,
+) -> Forecast:
+    """Date values and peaks per domain (and per app), and make the arrays read-only."""
+    for array in (*domain, *(app or ())):
+        array.flags.writeable = False
+    made = observation.tick.copy()
+    return Forecast(
+        model=model,
+        made_tick=made,
+        valid_until_tick=(made + VALID_MIN * per_minute).astype(np.int32),
+        domain=domain[0],
+        domain_peak=domain[1],
+        app=app[0] if app else None,
+        app_peak=app[1] if app else None,
+        serving=serving,
+    )

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 from models.cluster.arrays import F32
 from models.cluster.observation import Observation
-from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.minutes import Minutes, start_minutes, take_in
-from models.forecaster.port import Forecast
+from models.forecaster.port import Forecast, issue_forecast, ticks_per_minute
 from models.forecaster.rule import AHEAD_MIN, Rule, level, spell_out, usual
 
 
@@ -44,4 +43,4 @@ class Scaled:
         now = level(rule, minutes.domain, minute, rule.window_min)
         course = usual(rule, minute, AHEAD_MIN) * now[..., None]
         said = spell_out(rule.spread, course, course, course)
-        return issue(self.name, observation, self._per_minute, said)
+        return issue_forecast(self.name, observation, self._per_minute, said)

@@ -42,7 +42,7 @@ class Told(NamedTuple):
     factor: float = 1.0
     spread: float = 0.1
 
-    def say(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> Said:
         level = self.factor * inputs.scale[:, None] * np.ones(len(HORIZONS_MIN))
         values = level[:, :, None] * np.array([1 - self.spread, 1.0, 1 + self.spread])
         peak = (1 + 2 * self.spread) * level

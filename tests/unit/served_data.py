@@ -32,7 +32,7 @@ class FakeNetwork:
         self.rows: list[int] = []
         """Of each call."""
 
-    def say(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> Said:
         self.rows.append(inputs.scale.size)
         if self.fails:
             raise RuntimeError("the session is broken")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from models.cluster.arrays import F64
-from models.forecaster.published.linear import Repeat, fit_linear
-from models.forecaster.published.protocols import PROTOCOLS, Data, Tally, load, windows
+from models.forecaster.score.protocols import PROTOCOLS, Data, Tally, load, windows
+from models.forecaster.score.published import Repeat, fit_linear
 from models.inputs.errors import InputError
 from services.cli.forecast import published
 from services.cli.main import EXIT_BAD_INPUT, run
@@ -80,7 +80,7 @@ def test_errors_are_pooled_over_windows_steps_and_variates(tmp_path: Path) -> No
     data = load("losloop", written(tmp_path / "loop.csv", speeds, dated=False))
     tally = Tally(data)
     for batch in windows(data, data.parts["validation"], 6):
-        tally.add(batch.ahead, Repeat(6).say(batch))
+        tally.add(batch.ahead, Repeat(6).predict(batch))
     found = tally.scores("repeat-last", "validation", 6)
     starts = range(data.parts["validation"].start + 12, 161 - 6)
     came = np.array([speeds[start : start + 6] for start in starts])
@@ -98,7 +98,7 @@ def test_the_linear_model_learns_a_wave_and_no_row_that_is_scored(tmp_path: Path
     model = fit_linear(data, 24)
     np.testing.assert_array_equal(model.weights, fit_linear(other, 24).weights)
     batch = next(windows(data, data.parts["validation"], 24))
-    assert np.abs(batch.ahead - model.say(batch)).mean() < 0.05
+    assert np.abs(batch.ahead - model.predict(batch)).mean() < 0.05
 
 
 def test_the_command_says_on_which_rows_and_what_was_published(
@@ -134,7 +134,7 @@ def test_empty_cells_are_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch: make train-env")
 @pytest.mark.filterwarnings("ignore")
 def test_the_network_learns_under_a_protocol_and_is_the_same_by_seed(tmp_path: Path) -> None:
-    from models.forecaster.published.tft import Args, fit_tft
+    from models.forecaster.training.published import Args, fit_tft
 
     # Business hours: no line through the last four days tells a Friday from a Sunday.
     hours = np.arange(1152)
@@ -145,7 +145,7 @@ def test_the_network_learns_under_a_protocol_and_is_the_same_by_seed(tmp_path: P
     done: list[int] = []
     batch = next(windows(data, data.parts["validation"], 24))
     fits = [fit_tft(data, args, done.append) for _ in range(2)]
-    said, linear = [fit.say(batch) for fit in fits], fits[0].linear.say(batch)[:, :24]
+    said, linear = [fit.predict(batch) for fit in fits], fits[0].linear.predict(batch)[:, :24]
     np.testing.assert_array_equal(
         fits[0].linear.weights, fit_linear(data, fits[0].steps).weights, "fitted on all rows"
     )

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import CURVES, load_artefact
-from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
+from models.forecaster.series import Series
+from models.forecaster.training.corpus import Part
 from models.inputs.errors import InputError
 from services.cli.forecast import train
 from services.cli.main import EXIT_BAD_INPUT, run
 from tests.unit.forecast_files import daily
 
 if TYPE_CHECKING:
-    from models.forecaster.learned.args import Args
-    from models.forecaster.learned.training import Epoch
+    from models.forecaster.training.args import Args
+    from models.forecaster.training.train import Epoch
 
 Capture = pytest.CaptureFixture[str]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch: make train-env")
@@ -57,7 +57,7 @@ def parts() -> list[Part]:
 
 
 def few(epochs: int = 2) -> "Args":
-    from models.forecaster.learned.args import Args
+    from models.forecaster.training.args import Args
 
     return Args(members=2, epochs=epochs, steps=2, batch=16, hidden=8, heads=2, threads=1)
 
@@ -65,7 +65,7 @@ def few(epochs: int = 2) -> "Args":
 @needs_torch
 @pytest.mark.filterwarnings("ignore")
 def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    from models.forecaster.learned.produce import Order, produce
+    from models.forecaster.training.produce import Order, produce
 
     order = Order(few(), tmp_path / "model", tmp_path / "on-the-way", "hirl train forecaster")
     heard = Heard()
@@ -80,7 +80,7 @@ def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_p
     artefact = load_artefact(tmp_path / "model")
     assert artefact.card == card
     assert (tmp_path / "model" / CURVES).stat().st_size > 0
-    said = artefact.session.say(encode(parts()[0].series[0], np.array([1400])))
+    said = artefact.session.predict(encode(parts()[0].series[0], np.array([1400])))
     assert np.isfinite(said.values).all()
     again = Heard()
     assert produce(parts(), order, again, time.monotonic).model == card.model
@@ -106,7 +106,7 @@ def _learned(minutes: int) -> int:
 
 
 def test_the_command_trains_as_long_as_the_network_is_meant_to_be() -> None:
-    from models.forecaster.learned.args import Args
+    from models.forecaster.training.args import Args
 
     given = inspect.signature(train.forecaster).parameters
     assert (Args().epochs, Args().threads) == (given["epochs"].default, given["threads"].default)

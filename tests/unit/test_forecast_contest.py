@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.learned.session import Said, Session
 from models.forecaster.score.contest import choose, contest, steps_of
@@ -17,6 +16,7 @@ from models.forecaster.score.peers.floors import FLOORS
 from models.forecaster.score.peers.learned import Learned
 from models.forecaster.score.peers.port import Absent
 from models.forecaster.score.windows import Windows, windows
+from models.forecaster.series import Announced, Series
 from tests.unit.forecast_files import Told, daily
 
 MINUTES = 3 * 1440
@@ -60,8 +60,8 @@ def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on()
 
 def always(value: float) -> Learned:
     class Always(Told):
-        def say(self, inputs: Inputs) -> Said:
-            said = super().say(inputs)
+        def predict(self, inputs: Inputs) -> Said:
+            said = super().predict(inputs)
             return said._replace(values=np.full_like(said.values, value))
 
     return Learned(cast(Session, Always()))
@@ -111,9 +111,9 @@ class Counted:
     def __init__(self) -> None:
         self.rows = 0
 
-    def say(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> Said:
         self.rows += inputs.scale.size
-        return Told().say(inputs)
+        return Told().predict(inputs)
 
 
 def test_in_a_contest_the_network_is_asked_about_each_minute_once() -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import (
     AHEAD_MIN,
@@ -22,6 +21,7 @@ from models.forecaster.learned.inputs import (
 )
 from models.forecaster.learned.occasions import occasions_of
 from models.forecaster.port import HORIZONS_MIN
+from models.forecaster.series import Announced, Series
 
 MONDAY = 27_000_000 // (7 * DAY_MINUTES) * 7 * DAY_MINUTES + 4 * DAY_MINUTES
 HOUR = 60

@@ -4,8 +4,8 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.fixtures import DAYS, fixtures
-from models.forecaster.data.months import FIRST_SEED
+from models.forecaster.simulated.fixtures import DAYS, fixtures
+from models.forecaster.simulated.months import FIRST_SEED
 
 MANY = fixtures(range(FIRST_SEED, FIRST_SEED + 12))
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
 from models.forecaster.data.load import load
-from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.score.outcome import run
 from models.forecaster.score.peers.floors import FLOORS, Floor, last_seen, mean_of_last
 from models.forecaster.score.peers.port import Absent, Fitted
 from models.forecaster.score.windows import Windows, windows
+from models.forecaster.series import Series
 
 BESIDE = Path(__file__).parents[3] / "shared" / "traces"
 BY_NAME = {floor.name: floor for floor in FLOORS}

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import PAST, Inputs
-from models.forecaster.learned.leakage import leaks
+from models.forecaster.series import Announced, Series
+from models.forecaster.training.leakage import leaks
 
 I64 = NDArray[np.int64]
 NEWEST = -1

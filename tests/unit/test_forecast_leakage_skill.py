@@ -7,14 +7,14 @@ import pytest
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Announced, Series
 from models.forecaster.learned.artefact import NETWORK, SHIPPED
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import Inputs, joined
-from models.forecaster.learned.leakage import Encode
 from models.forecaster.learned.shipped import model_of
 from models.forecaster.port import MEDIAN
 from models.forecaster.score.windows import targets
+from models.forecaster.series import Announced, Series
+from models.forecaster.training.leakage import Encode
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 
@@ -60,7 +60,7 @@ def as_served(series: Series, at: I64) -> Inputs:
 def skill(inputs: Inputs) -> float:
     """Share of the error of `nothing changes` that the model's median is spared."""
     series, at = traffic(), origins()
-    said = model_of().network.say(inputs).values[..., MEDIAN]
+    said = model_of().network.predict(inputs).values[..., MEDIAN]
     return 1 - error(said) / error(series.rps[at][:, None])
 
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.forecaster.data.series import Series
 from models.forecaster.score.headline import cells
 from models.forecaster.score.outcome import run
 from models.forecaster.score.peers.floors import FLOORS
 from models.forecaster.score.peers.linear import Linear
 from models.forecaster.score.peers.port import Absent, Fitted
 from models.forecaster.score.windows import Windows, windows
+from models.forecaster.series import Series
 
 DAY = 1440
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models.forecaster.data.axes import axis_of, minute_of, on_axis
 from models.forecaster.data.calendars import load_calendar
 from models.forecaster.data.load import load
-from models.forecaster.data.series import ALWAYS, Announced, Series
+from models.forecaster.series import ALWAYS, Announced, Series
 from models.inputs.errors import InputError
 
 pyarrow = pytest.importorskip("pyarrow", reason="reading tables needs the extra 'fit'")

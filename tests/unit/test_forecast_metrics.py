@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from models.cluster.arrays import F64
-from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.score.headline import Cell, cells, geometric_mean, headlines
 from models.forecaster.score.metrics import (
@@ -20,6 +19,7 @@ from models.forecaster.score.metrics import (
 from models.forecaster.score.outcome import Outcome
 from models.forecaster.score.significance import block_length, block_ratio, compared
 from models.forecaster.score.windows import Windows
+from models.forecaster.series import Series
 
 TARGET = np.array([10.0, 20.0, 0.0, 10.0])
 LOW = np.array([8.0, 22.0, 0.0, 4.0])

@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.forecaster.catalogue import FORECASTERS, forecaster_of
 from models.forecaster.learned.artefact import CARD, SHIPPED
 from models.forecaster.persistence import persistence
 from models.forecaster.port import HIGH, LOW, MEDIAN, VALID_MIN, Forecast, Forecaster
 from models.forecaster.rule import seasonal_rule
 from models.forecaster.seasonal import seasonal
+from models.forecaster.simulated.catalogue import FORECASTERS, forecaster_of
 from models.inputs.errors import InputError
 from models.sim.describe.scenario import Scenario
 from models.sim.world import World

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.observation import RPS
-from models.forecaster.data.kinds import KINDS
-from models.forecaster.data.months import FIRST_SEED, GAP_MIN, LOST_DAY, lose, months
-from models.forecaster.data.planned import (
+from models.forecaster.series import ALWAYS, Series
+from models.forecaster.simulated.event_kinds import KINDS
+from models.forecaster.simulated.event_plans import (
     CANCELLED,
     EARLY,
     LATE,
@@ -27,9 +27,9 @@ from models.forecaster.data.planned import (
     events_of,
     plans,
 )
-from models.forecaster.data.recorded import record, source_of
-from models.forecaster.data.series import ALWAYS, Series
-from models.forecaster.past import past_of
+from models.forecaster.simulated.history import past_of
+from models.forecaster.simulated.months import FIRST_SEED, GAP_MIN, LOST_DAY, lose, months
+from models.forecaster.simulated.traffic import record, source_of
 from models.inputs.errors import InputError
 from models.sim.describe.events import Target, Traffic
 from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
@@ -265,7 +265,9 @@ def test_what_cannot_be_made_is_refused_in_one_line() -> None:
         for d in SMALL.domains
     )
     calls = tuple(call for call in SMALL.calls if call.callee != "data")
-    strange = msgspec.structs.replace(SMALL, domains=renamed, calls=calls)
+    by_name = {"other" if n == "data" else n: d for n, d in SMALL.physics.domains.items()}
+    physics = msgspec.structs.replace(SMALL.physics, domains=by_name)
+    strange = msgspec.structs.replace(SMALL, domains=renamed, calls=calls, physics=physics)
     _refused("seeds: expected 5000000 or more", SMALL, [3], 1)
     _refused("seeds: .* got none", SMALL, [], 1)
     _refused("days: expected 1 to 366, got 0", SMALL, [FIRST_SEED], 0)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import ACTIVE, DOMAIN, ERRORS, REPLICAS, RPS
-from models.forecaster.catalogue import noisy_of, oracle_of
-from models.forecaster.future import future_of
-from models.forecaster.noisy import ERRORS as NOISE
-from models.forecaster.oracle import by_domain
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
+from models.forecaster.simulated.catalogue import noisy_of, oracle_of
+from models.forecaster.simulated.future import future_of
+from models.forecaster.simulated.oracle import NOISE, by_domain
 from models.sim.describe.events import Inventory, Payload, Target, Traffic
 from models.sim.describe.scenario import Scenario
 from models.sim.state import PAYLOAD, SAMPLE_RING

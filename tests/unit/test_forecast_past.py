@@ -6,7 +6,8 @@ import numpy as np
 from models.cluster.calendar import HISTORY_MINUTES
 from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, RPS
 from models.forecaster.minutes import start_minutes, take_in
-from models.forecaster.past import LEAD_MIN, past_of
+from models.forecaster.past import LEAD_MIN
+from models.forecaster.simulated.history import past_of
 from models.sim.history import domain_history
 from tests.unit.forecast_data import PER_MINUTE, level_past, seen, world_of
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from models.forecaster.data.series import Announced, Series
-from models.forecaster.learned import pool
-from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.inputs import FUTURE
+from models.forecaster.series import Announced, Series
+from models.forecaster.training import pool
+from models.forecaster.training.corpus import Part
 
 START = 3000
 SALE = Announced(START, START + 30, 2.0, "sale")

@@ -5,7 +5,6 @@ import numpy as np
 
 from models.cluster.arrays import F32
 from models.cluster.calendar import Announcement
-from models.forecaster.data.series import UNKNOWN, Announced
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.record import (
     WIDTH,
@@ -18,6 +17,7 @@ from models.forecaster.learned.record import (
     series_of,
     with_minute,
 )
+from models.forecaster.series import UNKNOWN, Announced
 from models.sim.describe.physics import load_sim_cluster
 from tests.unit.forecast_data import CLUSTER
 

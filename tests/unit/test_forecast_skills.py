@@ -5,9 +5,9 @@ import pytest
 
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import STATIC
+from models.forecaster.series import Series
 
 HOURLY = np.where(np.arange(60) < 20, 300.0, 100.0)
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from models.cluster.arrays import F64
-from models.forecaster.data.series import Announced, Series
 from models.forecaster.score.spikes import (
     SpikeScore,
     doublings,
@@ -13,6 +12,7 @@ from models.forecaster.score.spikes import (
     score_spikes,
 )
 from models.forecaster.score.windows import Windows, windows
+from models.forecaster.series import Announced, Series
 
 EVENT = 1200
 """Minute at which traffic jumps from 10 to 30 for two hours."""

@@ -3,7 +3,6 @@ import sys
 import numpy as np
 import pytest
 
-from models.forecaster.data.series import Series
 from models.forecaster.score.outcome import run
 from models.forecaster.score.peers.port import Absent, Fitted, Peer
 from models.forecaster.score.peers.statistical import (
@@ -15,6 +14,7 @@ from models.forecaster.score.peers.statistical import (
     quantiles,
 )
 from models.forecaster.score.windows import Windows, windows
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 DAY = 1440

@@ -5,20 +5,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.forecaster.data.series import Series
-from models.forecaster.learned.args import Args
-from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
-from models.forecaster.learned.pool import Pool, origins, pools
+from models.forecaster.series import Series
+from models.forecaster.training.args import Args
+from models.forecaster.training.corpus import Part
+from models.forecaster.training.pool import Pool, origins, pools
 from models.inputs.errors import InputError
 
 torch = pytest.importorskip("torch", reason="the network needs torch: run `make test-train`")
 
 from torch import nn  # noqa: E402
 
-from models.forecaster.learned.export import TOLERANCE, export  # noqa: E402
-from models.forecaster.learned.network import (  # noqa: E402
+from models.forecaster.learned.session import Session  # noqa: E402
+from models.forecaster.training.network import (  # noqa: E402
     HIGH,
     LOW,
     MEDIAN,
@@ -27,8 +27,8 @@ from models.forecaster.learned.network import (  # noqa: E402
     Outputs,
     TemporalFusionTransformer,
 )
-from models.forecaster.learned.session import Session  # noqa: E402
-from models.forecaster.learned.training import (  # noqa: E402
+from models.forecaster.training.produce import TOLERANCE, export  # noqa: E402
+from models.forecaster.training.train import (  # noqa: E402
     Epoch,
     _batch,
     _forgetting,
@@ -214,7 +214,9 @@ def test_the_exported_network_says_the_same_for_any_number_of_rows(tmp_path: Pat
     assert export(network, tmp_path / "network.onnx") <= TOLERANCE
     one = series(2)
     at = origins(one, one.rps.size)[:7]
-    together = Session(tmp_path / "network.onnx").say(encode(one, at)).values
-    alone = [Session(tmp_path / "network.onnx").say(encode(one, at[i : i + 1])) for i in range(7)]
+    together = Session(tmp_path / "network.onnx").predict(encode(one, at)).values
+    alone = [
+        Session(tmp_path / "network.onnx").predict(encode(one, at[i : i + 1])) for i in range(7)
+    ]
     np.testing.assert_allclose(together, np.concatenate([a.values for a in alone]), rtol=1e-5)
     assert np.isfinite(together).all()

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.score.windows import Skipped, Windows, sample, windows
+from models.forecaster.series import Series
 
 
 def series_of(minutes: int, step: int = 1) -> Series:

@@ -16,7 +16,7 @@ from models.cluster.observation import (
 )
 from models.cluster.plan import Plan
 from models.compare.catalogue import Contest, enter
-from models.forecaster.past import past_of
+from models.forecaster.simulated.history import past_of
 from models.sim.describe.physics import load_sim_cluster, with_apps
 from models.sim.describe.scenario import load_scenario
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency

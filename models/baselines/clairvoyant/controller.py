@@ -23,8 +23,8 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.cluster.plan import Plan, Reason, empty_plan
-from models.forecaster.future import future_of
 from models.forecaster.port import Forecast
+from models.forecaster.simulated.future import future_of
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 

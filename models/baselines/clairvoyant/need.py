@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, I8, I32
-from models.forecaster.future import Future
+from models.forecaster.simulated.future import Future
 from models.jit import kernel
 from models.sim.erlang import LatencyTables, quantiles
 from models.sim.service_rows import CallRows

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.data.series import Series
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MAX_STEP_MIN: Final = 60

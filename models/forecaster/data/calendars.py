@@ -7,8 +7,8 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.forecaster.data.axes import parsed_seconds
-from models.forecaster.data.series import ALWAYS, Announced
 from models.forecaster.data.tables import Table, read_table
+from models.forecaster.series import ALWAYS, Announced
 from models.inputs.errors import input_error
 
 DEFAULT_LENGTH_MIN: Final = 120

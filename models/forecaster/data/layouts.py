@@ -11,9 +11,9 @@ import numpy as np
 from models.cluster.arrays import F64, I64
 from models.forecaster.data.axes import checked_step, parsed_seconds
 from models.forecaster.data.rows import first_minute, minute_columns, minute_values, row_each
-from models.forecaster.data.series import Mask
 from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
 from models.forecaster.data.tables import TIME_NAMES, Table
+from models.forecaster.series import Mask
 from models.inputs.errors import InputError, input_error
 
 _KEYS: Final = ("series", "service", "fn", "app", "domain", "name", "unique_id", "item_id")

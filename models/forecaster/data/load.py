@@ -11,10 +11,10 @@ from models.cluster.arrays import F64
 from models.forecaster.data.axes import Axis, axis_of, on_axis
 from models.forecaster.data.calendars import Entry, announced, read_calendar
 from models.forecaster.data.layouts import streams
-from models.forecaster.data.series import Series
 from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
 from models.forecaster.data.tables import read_table
 from models.forecaster.port import HORIZONS_MIN
+from models.forecaster.series import Series
 from models.inputs.errors import InputError, closest
 
 Note = Callable[[str], None]

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from models.cluster.arrays import F64, I32
-from models.forecaster.data.series import Mask
 from models.forecaster.learned.corrector import Artefact as Corrector
 from models.forecaster.learned.corrector import correct
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN, QUANTILES, Texts
+from models.forecaster.series import Mask
 
 if TYPE_CHECKING:
     # It loads onnxruntime, which only those who serve the model need.
@@ -22,7 +22,7 @@ FAILED, UNSEEN, SHORT, NO_NUMBER = "model-failed", "nothing-seen", "short-histor
 class Network(Protocol):
     """Inputs in, quantiles out; one call for all rows."""
 
-    def say(self, inputs: Inputs) -> "Said":
+    def predict(self, inputs: Inputs) -> "Said":
         """What is to come at each origin."""
         ...
 
@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 def ask(model: Model, inputs: Inputs, known_min: I32) -> Answer:
     """Ask the network once for all rows; `known_min` [R] is how long each has been known."""
     try:
-        said = model.network.say(inputs)
+        said = model.network.predict(inputs)
     except Exception:  # noqa: BLE001  whatever it was, somebody else has to forecast
         return _nothing(inputs.scale.size)
     sound = np.isfinite(said.values).all(axis=(1, 2)) & np.isfinite(said.peak).all(axis=1)

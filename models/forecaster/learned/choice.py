@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.data.series import Mask
+from models.forecaster.series import Mask
 from models.inputs.errors import InputError
 
 LEARNED: Final = 0

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64
-from models.forecaster.data.series import Mask
 from models.forecaster.learned.scores import (
     DOWN,
     PEAK,
@@ -29,6 +28,7 @@ from models.forecaster.learned.scores import (
     take_in,
 )
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
+from models.forecaster.series import Mask
 from models.inputs.errors import InputError
 from models.jit import kernel
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64
-from models.forecaster.data.series import Mask
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
+from models.forecaster.series import Mask
 from models.inputs.errors import InputError, input_error
 
 ERRORS: Final = 12

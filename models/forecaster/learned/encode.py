@@ -11,7 +11,6 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.learned.inputs import (
     AHEAD_MIN,
     FUTURE,
@@ -25,6 +24,7 @@ from models.forecaster.learned.occasions import Occasions, occasions_of
 from models.forecaster.learned.ratios import LEAST, bounded, known, mean_of_known
 from models.forecaster.learned.skills import SKILL_MIN, Skills
 from models.forecaster.learned.window_means import WindowMeans
+from models.forecaster.series import Series
 
 HISTORY_MIN: Final = 8 * DAY_MINUTES
 """Minutes before an origin that can have an influence on its inputs, announcements apart."""

@@ -13,8 +13,6 @@ import numpy as np
 from models.cluster.arrays import F32, I64
 from models.cluster.observation import Observation
 from models.forecaster.calendar import Calendar, CalendarState
-from models.forecaster.data.series import Series
-from models.forecaster.issue import issue, ticks_per_minute
 from models.forecaster.learned import memory as remembered
 from models.forecaster.learned.answer import (
     Answer,
@@ -35,7 +33,15 @@ from models.forecaster.learned.record import (
 )
 from models.forecaster.learned.served import Said, account, calibrated, serve
 from models.forecaster.minutes import Minutes
-from models.forecaster.port import HIGH, LEAST_HISTORY_MIN, MEDIAN, Forecast
+from models.forecaster.port import (
+    HIGH,
+    LEAST_HISTORY_MIN,
+    MEDIAN,
+    Forecast,
+    issue_forecast,
+    ticks_per_minute,
+)
+from models.forecaster.series import Series
 
 NAME: Final = "tft"
 WARM_MIN: Final = 360
@@ -142,7 +148,7 @@ class Learned:
         peak = served.peak.reshape(shape[:3]).astype(np.float32)
         how = account(self._model, simple.model, said, served, memory, shape[:2])
         name, per_minute = self._model.name, self._per_minute
-        return issue(name, observation, per_minute, (values, peak), serving=how)
+        return issue_forecast(name, observation, per_minute, (values, peak), serving=how)
 
     def _series(self, record: Record) -> list[Series]:
         given = self._given

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.data.series import Announced, Mask
 from models.forecaster.learned.window_means import WindowMeans
+from models.forecaster.series import Announced, Mask
 
 HOLIDAY: Final = "holiday"
 """Entries of this kind are days off and no events."""

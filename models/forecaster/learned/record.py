@@ -13,10 +13,10 @@ import numpy as np
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.calendar import DAY_MINUTES, Announcement
 from models.cluster.description import PRIORITIES, Cluster, load_cluster
-from models.forecaster.data.series import UNKNOWN, Announced, Series
 from models.forecaster.learned.encode import DAYS_BACK, HISTORY_MIN, SMOOTH_MIN
 from models.forecaster.learned.inputs import AHEAD_MIN
 from models.forecaster.learned.skills import SKILL_MIN
+from models.forecaster.series import UNKNOWN, Announced, Series
 
 WIDTH: Final = HISTORY_MIN + 1
 """Minutes that are kept: an origin, and all that can have an influence on its inputs."""

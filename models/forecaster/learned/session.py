@@ -49,7 +49,7 @@ class Session:
             disabled_optimizers=["SkipLayerNormFusion"],
         )
 
-    def say(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> Said:
         """What is to come at each origin."""
         rows = inputs.scale.size
         pieces = [self._call(inputs, first) for first in range(0, max(rows, 1), _BLOCK)]

@@ -7,9 +7,9 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.learned.ratios import LEAST, bounded
 from models.forecaster.learned.window_means import WindowMeans
+from models.forecaster.series import Series
 
 SKILL_MIN: Final = 360
 """Minutes before an origin in which rules are held against what came."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN
 from models.forecaster.score.headline import FLOORS, Cell, cells
@@ -25,6 +24,7 @@ from models.forecaster.score.peers.port import Peer, Tell
 from models.forecaster.score.significance import compared
 from models.forecaster.score.spikes import SpikeScore, score_spikes
 from models.forecaster.score.windows import Windows, origins, targets
+from models.forecaster.series import Series
 from models.statistics import Interval
 
 JUDGED_MIN: Final = (6 * 60, 7 * DAY_MINUTES)

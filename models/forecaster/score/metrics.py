@@ -7,9 +7,9 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.windows import Windows
+from models.forecaster.series import Series
 
 _OUTSIDE: Final = 1 - (QUANTILES[HIGH] - QUANTILES[LOW])
 """Share of values that an interval is meant to leave out."""

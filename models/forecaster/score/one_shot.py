@@ -8,12 +8,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN, QUANTILES
 from models.forecaster.score.contest import Served, choose
 from models.forecaster.score.peers.learned import Learned, acquainted
 from models.forecaster.score.peers.port import Absent, Fitted, Peer
 from models.forecaster.score.windows import origins, too_coarse
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 _AHEAD: Final = max(HORIZONS_MIN)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64
-from models.forecaster.data.series import Series
 from models.forecaster.score.metrics import Scores, score
 from models.forecaster.score.peers.port import Absent, Fitted, H, Peer, Q
 from models.forecaster.score.windows import Windows, sample
+from models.forecaster.series import Series
 
 
 class Outcome(NamedTuple):

@@ -20,10 +20,10 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Announced, Mask, Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN
 from models.forecaster.score.peers.floors import mean_of_last
 from models.forecaster.score.windows import Windows
+from models.forecaster.series import Announced, Mask, Series
 
 LEAD_MIN: Final = 10
 """A forecast counts if it was made this long before; capacity takes that long to come."""

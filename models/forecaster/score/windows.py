@@ -6,8 +6,8 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN
+from models.forecaster.series import Series
 
 TEST_SHARE: Final = 0.2
 """The last part of a series is scored unless somebody says from when on."""

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 
 from models.compare.cores import cores
-from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.contest import Advance, Contest, contest, steps_of
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named
 from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.windows import Skipped, Windows
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 from services.cli.forecast.options import (
     ArtefactOption,

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.load import load
-from models.forecaster.data.series import Series
 from models.forecaster.learned import corrector as correction
 from models.forecaster.learned.artefact import CORRECTOR, SHIPPED, load_artefact
-from models.forecaster.learned.corpus import LEARNED_SHARE
-from models.forecaster.learned.correcting import Made, make
+from models.forecaster.series import Series
+from models.forecaster.training.corpus import LEARNED_SHARE
+from models.forecaster.training.corrector import Made, make
 from models.inputs.errors import InputError
 from services.cli.output import progress, table
 

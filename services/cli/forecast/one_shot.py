@@ -7,7 +7,6 @@ import typer
 from rich.console import Console
 
 from models.forecaster.data.axes import minute_of, stamp
-from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME, SHIPPED
 from models.forecaster.learned.occasions import HOLIDAY
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
@@ -15,6 +14,7 @@ from models.forecaster.score.contest import Advance
 from models.forecaster.score.headline import FLOORS
 from models.forecaster.score.one_shot import Spoken, speak
 from models.forecaster.score.peers.catalogue import Entrants, named
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 from services.cli.forecast.options import (
     ArtefactOption,

@@ -9,9 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from models.forecaster.published.contest import scored, simple
-from models.forecaster.published.figures import PUBLISHED, Published
-from models.forecaster.published.protocols import (
+from models.forecaster.score.protocols import (
     PROTOCOLS,
     Data,
     Name,
@@ -19,6 +17,7 @@ from models.forecaster.published.protocols import (
     Scores,
     load,
 )
+from models.forecaster.score.published import PUBLISHED, Published, scored, simple_models
 from services.cli.options import JsonOption, SeedOption
 from services.cli.output import Cell, progress, shown, table, write_json
 
@@ -53,7 +52,7 @@ def published(
     """
     console, began = Console(emoji=False), time.monotonic()
     data = load(name, file)
-    rows = [row for model, ready in simple(data).items() for row in scored(data, model, ready)]
+    rows = [row for model, fit in simple_models(data).items() for row in scored(data, model, fit)]
     notes = [] if "test" in data.parts else [_NO_TEST]
     if find_spec("torch") is None:
         notes.append(_NO_TORCH)
@@ -70,7 +69,7 @@ def published(
 
 def _tft(data: Data, seed: int, console: Console) -> list[Scores]:
     # Only here: torch is not installed where models run.
-    from models.forecaster.published.tft import Args, fit_tft  # noqa: PLC0415
+    from models.forecaster.training.published import Args, fit_tft  # noqa: PLC0415
 
     args = Args(seed=seed)
     with progress("training tft", args.epochs * args.steps, console) as advance:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
-from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import Card
-from models.forecaster.learned.corpus import RECORDED, Part, corpus
+from models.forecaster.training.args import Args
+from models.forecaster.training.corpus import RECORDED, Part, corpus
 from models.inputs.errors import InputError
 from models.sim.describe.physics import load_sim_cluster
 from services.cli.options import SeedOption
@@ -20,7 +20,7 @@ from services.cli.output import progress, table
 from services.cli.targets import writable_file
 
 if TYPE_CHECKING:
-    from models.forecaster.learned.training import Epoch
+    from models.forecaster.training.train import Epoch
 
 app = typer.Typer(
     no_args_is_help=True, help="Train models; needs the environment of `make train-env`."
@@ -93,7 +93,7 @@ def forecaster(
     """
     _check_torch()
     # Only here: torch is not installed where models run.
-    from models.forecaster.learned.produce import Order, produce  # noqa: PLC0415
+    from models.forecaster.training.produce import Order, produce  # noqa: PLC0415
 
     console = Console(emoji=False)
     if not resume:

@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.data.series import Series
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs, flat, from_log, to_log
 from models.forecaster.port import LEAST_HISTORY_MIN, QUANTILES
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q, Tell, untold
 from models.forecaster.score.windows import origins, sample, targets
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MOST_ROWS: Final = 60_000

@@ -11,10 +11,10 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LEAST_HISTORY_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
 from models.forecaster.score.windows import origins, targets
+from models.forecaster.series import Series
 
 RESIDUAL_DAYS: Final = 21
 _LEAST_RESIDUALS: Final = 10

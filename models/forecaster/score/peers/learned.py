@@ -7,12 +7,12 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.learned.conformal import Calibrated, replay
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.session import Session
 from models.forecaster.score.peers.port import Absent, Fitted, H, Peer, Q, Tell, untold
+from models.forecaster.series import Series
 
 WARM_UP_MIN: Final = DAY_MINUTES
 """Minutes before the first origin in which calibration already learns."""
@@ -44,7 +44,7 @@ class Heard:
         return self._values[minutes], self._peak[minutes]
 
     def _ask(self, minutes: I64) -> None:
-        said = self._session.say(encode(self.series, minutes))
+        said = self._session.predict(encode(self.series, minutes))
         self._values[minutes], self._peak[minutes] = said.values, said.peak
         self._known[minutes] = True
 

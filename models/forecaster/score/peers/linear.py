@@ -10,11 +10,11 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, QUANTILES
 from models.forecaster.score.peers.floors import last_seen
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
 from models.forecaster.score.windows import origins, sample, targets
+from models.forecaster.series import Series
 
 LOOKBACK_MIN: Final = 180
 TRAINING_DAYS: Final = 21

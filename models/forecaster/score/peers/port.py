@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.data.series import Series
 from models.forecaster.port import HORIZONS_MIN, QUANTILES
+from models.forecaster.series import Series
 
 H: Final = len(HORIZONS_MIN)
 Q: Final = len(QUANTILES)

@@ -13,10 +13,10 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.series import Series
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.score.peers.floors import last_seen
 from models.forecaster.score.peers.port import Absent, Fitted, H, Q
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MOST_ORIGINS: Final = 200

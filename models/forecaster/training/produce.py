@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 import onnx
+import onnxruntime as ort
+import torch
 from matplotlib.figure import Figure
+from torch import Tensor, nn
 
 from models.forecaster.data.axes import stamp
-from models.forecaster.learned import training
-from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import (
     CARD,
     CURVES,
@@ -20,13 +22,19 @@ from models.forecaster.learned.artefact import (
     expected_inputs,
     identity,
 )
-from models.forecaster.learned.corpus import KEPT_OUT, Part
-from models.forecaster.learned.export import export
-from models.forecaster.learned.network import Ensemble
-from models.forecaster.learned.pool import Pool, pools
-from models.forecaster.learned.training import Trained, settings_of, train
+from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
+from models.forecaster.training import train as training
+from models.forecaster.training.args import Args
+from models.forecaster.training.corpus import KEPT_OUT, Part
+from models.forecaster.training.network import Ensemble
+from models.forecaster.training.pool import Pool, pools
+from models.forecaster.training.train import Trained, settings_of, train
 from models.inputs.errors import InputError
 
+INPUTS: Final = ("past", "future", "static")
+OUTPUTS: Final = ("quantiles", "hidden", "attention")
+TOLERANCE: Final = 1e-4
+"""Largest relative difference of values between the network and its export."""
 SIMULATED: Final = "nothing recorded"
 _RESUMED: Final = "went on from a checkpoint: the minutes are those after it"
 Clock = Callable[[], float]
@@ -81,6 +89,61 @@ def strip(network: Path) -> None:
         del part.metadata_props[:]
         part.doc_string = ""
     onnx.save(model, network)
+
+
+class _Served(nn.Module):
+    """The outputs that a service reads."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, past: Tensor, future: Tensor, static: Tensor) -> tuple[Tensor, ...]:
+        said = self.network(past, future, static)
+        return said.quantiles, said.hidden, said.attention
+
+
+def export(network: nn.Module, path: Path) -> float:
+    """Write the file; returns the largest relative difference on random inputs of several sizes."""
+    served = _Served(network).eval()
+    rows = torch.export.Dim("rows", min=1)
+    torch.onnx.export(
+        served,
+        _random(3),
+        path,
+        input_names=list(INPUTS),
+        output_names=list(OUTPUTS),
+        dynamic_shapes=({0: rows}, {0: rows}, {0: rows}),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    worst = max(_difference(served, path, rows) for rows in (1, 5, 64))
+    if worst > TOLERANCE:
+        raise ValueError(f"{path}: differs from the network by {worst:.1e}, over {TOLERANCE}")
+    return worst
+
+
+def _difference(served: nn.Module, path: Path, rows: int) -> float:
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    given = _random(rows)
+    feed = {name: value.numpy() for name, value in zip(INPUTS, given, strict=True)}
+    quantiles, hidden, _ = session.run(list(OUTPUTS), feed)
+    with torch.no_grad():
+        wanted = [value.numpy() for value in served(*given)[:2]]
+    ratios = np.abs(np.expm1(quantiles - wanted[0])).max()
+    return float(max(ratios, np.abs(hidden - wanted[1]).max()))
+
+
+def _random(rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(rows)
+    shapes = (
+        (rows, len(PAST_WINDOWS), len(PAST)),
+        (rows, len(AHEAD_MIN), len(FUTURE)),
+        (rows, len(STATIC)),
+    )
+    past, future, static = (torch.randn(shape, generator=generator) for shape in shapes)
+    return past, future, static
 
 
 def _check_resumable(order: Order) -> None:

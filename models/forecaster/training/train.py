@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.forecaster.learned.args import Args
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
-from models.forecaster.learned.network import Shape, TemporalFusionTransformer
-from models.forecaster.learned.pool import Pool
+from models.forecaster.training.args import Args
+from models.forecaster.training.network import Shape, TemporalFusionTransformer
+from models.forecaster.training.pool import Pool
 from models.inputs.errors import InputError
 
 LEVELS: Final = (0.1, 0.5, 0.9, 0.9)

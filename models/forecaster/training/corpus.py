@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.forecaster.data.fixtures import fixtures
 from models.forecaster.data.load import load
-from models.forecaster.data.months import FIRST_SEED, months
-from models.forecaster.data.series import Series
+from models.forecaster.series import Series
+from models.forecaster.simulated.fixtures import fixtures
+from models.forecaster.simulated.months import FIRST_SEED, months
 from models.inputs.errors import InputError
 from models.sim.describe.physics import SimCluster
 

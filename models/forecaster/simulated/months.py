@@ -13,10 +13,10 @@ import numpy as np
 from models.cluster.arrays import F64, I32
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.cluster.description import PRIORITIES
-from models.forecaster.data.kinds import KINDS
-from models.forecaster.data.planned import Planned, calendar_of, events_of, plans
-from models.forecaster.data.recorded import Recorded, record, source_of
-from models.forecaster.data.series import Series
+from models.forecaster.series import Series
+from models.forecaster.simulated.event_kinds import KINDS
+from models.forecaster.simulated.event_plans import Planned, calendar_of, events_of, plans
+from models.forecaster.simulated.traffic import Recorded, record, source_of
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Apps, Population
 from models.sim.describe.physics import SimCluster

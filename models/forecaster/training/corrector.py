@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.data.series import Series
 from models.forecaster.learned import corrector
 from models.forecaster.learned.answer import Network
 from models.forecaster.learned.encode import encode
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 FITTED_SHARE: Final = 0.7
@@ -47,7 +47,7 @@ def moments(network: Network, series: Series, first: int, end: int) -> Moments:
     if series.step_min != 1:
         raise InputError(f"{series.name}: a corrector learns from minutes, not from longer steps")
     made = np.arange(max(0, first - _LAST - corrector.ERRORS), min(end, series.rps.size))
-    answer = network.say(encode(series, made))
+    answer = network.predict(encode(series, made))
     medians = answer.values[..., MEDIAN]
     came = np.stack([_at(series.rps, made + horizon) for horizon in HORIZONS_MIN], axis=1)
     errors = _log_error(came, medians)

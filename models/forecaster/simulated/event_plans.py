@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.kinds import KINDS, Kind, Part, Range
-from models.forecaster.data.series import ALWAYS, Announced
+from models.forecaster.series import ALWAYS, Announced
+from models.forecaster.simulated.event_kinds import KINDS, Kind, Part, Range
 from models.sim.describe.events import Event, Regime, Target, Traffic
 
 QUIET_DAYS: Final = 0.64

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from models.cluster.arrays import F32, F64, I64
-from models.forecaster.data.series import Mask, Series
-from models.forecaster.learned.corpus import Part
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, to_log
 from models.forecaster.learned.occasions import HOLIDAY
 from models.forecaster.port import LEAST_HISTORY_MIN
 from models.forecaster.score.windows import origins as known_origins
+from models.forecaster.series import Mask, Series
+from models.forecaster.training.corpus import Part
 
 MOST_WINDOWS: Final = 100_000
 """Of one part; beyond it origins are thinned out."""

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.learned.network import Shape, TemporalFusionTransformer
-from models.forecaster.published.linear import Linear, fit_linear
-from models.forecaster.published.protocols import Batch, Data, starts_of
+from models.forecaster.score.protocols import Batch, Data, starts_of
+from models.forecaster.score.published import Linear, fit_linear
+from models.forecaster.training.network import Shape, TemporalFusionTransformer
 
 CALENDAR: Final = 4
 _TO_MEAN: Final = 1
@@ -72,12 +72,12 @@ class Fitted(NamedTuple):
     steps: int
     patches: int
 
-    def say(self, batch: Batch) -> F64:
+    def predict(self, batch: Batch) -> F64:
         """[B, steps, V]."""
         variates = batch.past.shape[2]
         added = [_added(self, batch, np.full(batch.row.size, place)) for place in range(variates)]
         steps = batch.ahead.shape[1]
-        return self.linear.say(batch)[:, :steps] + np.stack(added, axis=2)[:, :steps]
+        return self.linear.predict(batch)[:, :steps] + np.stack(added, axis=2)[:, :steps]
 
 
 def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
@@ -155,7 +155,7 @@ def _judged(fitted: Fitted, held: Batch) -> float:
     every = max(1, held.row.size * held.past.shape[2] // _JUDGED_ROWS)
     some = Batch(held.row[::every], held.past[::every], held.ahead[::every])
     fitted.network.eval()
-    return float(np.square(some.ahead - fitted.say(some)).mean())
+    return float(np.square(some.ahead - fitted.predict(some)).mean())
 
 
 def _loss(
@@ -167,7 +167,7 @@ def _loss(
     added = fitted.network(*_inputs(fitted, batch, variates))
     chosen = np.arange(rows.size)
     own = batch._replace(past=batch.past[chosen, :, variates][..., None])
-    left = batch.ahead[chosen, :, variates] - fitted.linear.say(own)[..., 0]
+    left = batch.ahead[chosen, :, variates] - fitted.linear.predict(own)[..., 0]
     return torch.mean((torch.from_numpy((left / fitted.unit).astype(np.float32)) - added) ** 2)
 
 

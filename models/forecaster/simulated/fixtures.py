@@ -11,8 +11,8 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.data.months import FIRST_MONDAY
-from models.forecaster.data.series import Announced, Series
+from models.forecaster.series import Announced, Series
+from models.forecaster.simulated.months import FIRST_MONDAY
 
 DAYS: Final = 32
 _BEFORE_MIN, _AFTER_MIN = 180, 360

@@ -11,17 +11,15 @@ import numpy as np
 
 from models.cluster.calendar import Announcement
 from models.forecaster.calendar import Calendar
-from models.forecaster.future import future_of
-from models.forecaster.issue import ticks_per_minute
 from models.forecaster.learned.forecaster import WARM_MIN, Given, Learned
 from models.forecaster.learned.record import WIDTH, readable, rows_of
-from models.forecaster.noisy import Noisy
-from models.forecaster.oracle import Oracle
-from models.forecaster.past import past_of, recorded_minutes
 from models.forecaster.persistence import persistence
-from models.forecaster.port import Forecaster
+from models.forecaster.port import Forecaster, ticks_per_minute
 from models.forecaster.scaled import Scaled
 from models.forecaster.seasonal import seasonal
+from models.forecaster.simulated.future import future_of
+from models.forecaster.simulated.history import past_of, recorded_minutes
+from models.forecaster.simulated.oracle import Noisy, Oracle
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.describe.calendar import announcements
 from models.sim.world import World

@@ -5,6 +5,7 @@ import numpy as np
 
 from models.cluster.arrays import F32
 from models.cluster.calendar import Announcement
+from models.cluster.description import load_cluster
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.record import (
     WIDTH,
@@ -18,7 +19,6 @@ from models.forecaster.learned.record import (
     with_minute,
 )
 from models.forecaster.series import UNKNOWN, Announced
-from models.sim.describe.physics import load_sim_cluster
 from tests.unit.forecast_data import CLUSTER
 
 BEFORE_MIN, LAST_MIN = 60, 45
@@ -104,7 +104,7 @@ def test_announcements_reach_their_domains_in_minutes_and_numbers_do_not_make_a_
 
 
 def test_a_domain_that_the_model_was_not_trained_on_is_not_taken_for_another() -> None:
-    cluster = load_sim_cluster()
+    cluster = load_cluster()
     renamed = msgspec.structs.replace(cluster.domains[0], name="lending")
     domains = (renamed, *cluster.domains[1:])
     other = msgspec.structs.replace(cluster, domains=domains, calls=())

@@ -19,8 +19,8 @@ from models.control.parameters import Parameters, Parts
 from models.control.report import Report
 from models.control.soldiers import Soldiers
 from models.features.pools import PoolReadings
-from models.forecaster.catalogue import calendar_of
 from models.forecaster.port import Forecast
+from models.forecaster.simulated.catalogue import calendar_of
 from models.sim.apps import declare
 from models.sim.describe.calendar import CalendarEntry
 from models.sim.describe.events import Event

@@ -55,9 +55,9 @@ _ABOUT_EVENTS: Final = (
     "as AsyncAPI 3: `schemas/asyncapi.yaml`; examples: `schemas/examples`."
 )
 _ABOUT_CLUSTER: Final = (
-    "An operator's description of a cluster in YAML, which every service reads. "
-    "`models/cluster/example.yaml` is the example cluster. Unknown fields are errors; "
-    "`hirl world show` prints a file as it was understood."
+    "An operator's description of a cluster in YAML, which every service reads and validates at "
+    "its start; unknown fields are errors. `infra/examples/cluster.yaml` is the smallest useful "
+    "one, `models/cluster/example.yaml` the example cluster."
 )
 _ABOUT_PHYSICS: Final = (
     "How a simulated cluster behaves: pod starts, churn, the provisioner, metrics. Only the "

@@ -34,7 +34,9 @@ class AppDeclared(Event, frozen=True, kw_only=True):
     saturation: Annotated[
         Ratio, about("CPU use over CPU request at which a load test found a pod saturated.")
     ] = 1.0
-    request_mix: RequestMix = RequestMix(api=1.0)
+    request_mix: Annotated[
+        RequestMix, about("Declared share of each request type in the app's traffic.")
+    ] = RequestMix(api=1.0)
     mode: Annotated[Mode | None, about("Mode of the app; null means the mode of its domain.")] = (
         None
     )

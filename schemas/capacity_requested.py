@@ -22,7 +22,7 @@ class CapacityRequested(TickEvent, frozen=True, kw_only=True):
     pool: Annotated[Name, about("Pool whose nodes are requested.")]
     epoch: Annotated[Epoch, about("Epoch of the budgets granted with the request.")]
     valid_until_tick: Annotated[Tick, about("Last tick at which the provisioner obeys it.")]
-    nodes: NodesByUrgency
+    nodes: Annotated[NodesByUrgency, about("Nodes to add, by urgency.")]
     min_nodes: Annotated[
         Count, about("Don't scale the pool down below this many nodes, even if they are idle.")
     ] = 0

@@ -23,9 +23,9 @@ class DomainObserved(TickEvent, frozen=True, kw_only=True):
     """Parallel columns with one entry per declared app of the domain, in the order of `apps`."""
 
     domain: Annotated[Name, about("Observed domain.")]
-    part: Part = Part()
+    part: Annotated[Part, about("Position among the parts of the event.")] = Part()
     apps: Annotated[list[Name], about("Declared apps of the domain, by `ordinal`, then name.")]
-    pods: Pods
+    pods: Annotated[Pods, about("Pods of each app according to the API server.")]
     measured: Annotated[
         dict[str, list[Sample]],
         about("Samples of this tick by column of MetricsSampled; null means missing."),

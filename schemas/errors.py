@@ -1,4 +1,4 @@
-"""Errors of the codec, by who has to act: the reader of a record, or its producer."""
+"""Errors of the codec: one for the reader of a record, one for its producer."""
 
 from typing import Literal
 

@@ -24,4 +24,4 @@ class PoolObserved(TickEvent, frozen=True, kw_only=True):
     price_per_hour: Annotated[
         Money, about("Mean price of one node per hour, over the pool's purchase options.")
     ] = 0.0
-    spent: Annotated[Money, about("Money spent on the pool since tick 0; 0 if unknown.")] = 0.0
+    spent: Annotated[Money, about("Money spent on the pool so far; 0 if unknown.")] = 0.0

@@ -11,7 +11,7 @@ class ScaleApplied(TickEvent, frozen=True, kw_only=True):
     """Parallel columns with one entry per app to change; a tick without changes has no entries."""
 
     domain: Annotated[Name, about("Domain of the apps.")]
-    part: Part = Part()
+    part: Annotated[Part, about("Position among the parts of the event.")] = Part()
     decision_id: Annotated[str, about("Id of the plan's decision.")]
     epoch: Annotated[Epoch, about("Epoch of the budget the actuator used; -1 without a budget.")]
     mode: Annotated[Mode, about("Mode of the domain.")] = "auto"

@@ -43,7 +43,7 @@ class ScalePlanned(TickEvent, frozen=True, kw_only=True):
     """Parallel columns with one entry per app of the domain. An unchanged app is a decision too."""
 
     domain: Annotated[Name, about("Planned domain.")]
-    part: Part = Part()
+    part: Annotated[Part, about("Position among the parts of the event.")] = Part()
     decision_id: Annotated[
         str, about("Id of the decision; deciding the same tick again yields the same id.")
     ]

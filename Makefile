@@ -1,4 +1,4 @@
-# Every target sets up what it needs from a bare checkout; `make` alone lists them.
+# Every target sets up what it needs from a bare checkout. `make` lists the targets.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -18,9 +18,9 @@ BUS ?= kafka
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## make .venv from the locks (instant when nothing changed)
+setup: $(READY) ## create .venv from the locks (instant when nothing changed)
 
 $(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -45,27 +45,27 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 		"$(BUS); then the same under a calibrated HPA and under rules"
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,rules
-	@echo "run: all is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/guides/running.md"
+	@echo "run: everything is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/guides/running.md"
 
-test: warm ## run the tests: what needs no server beside what runs on a real Kafka and Prometheus
+test: warm ## run all tests, those on a real Kafka and Prometheus included
 	@$(MAKE) -j2 test-pure test-real-aside
 
-test-pure: setup ## the tests that need no server
+test-pure: setup ## run the tests that need no server
 	@echo "test-pure: tests/unit, tests/contract and tests/behaviour"
 	@$(BIN)/pytest -q tests/unit tests/contract tests/behaviour
 
-test-real: setup ## the tests on a real Kafka and a real Prometheus
+test-real: setup ## run the tests on a real Kafka and a real Prometheus
 	@echo "test-real: tests/integration and tests/e2e"
 	@$(BIN)/pytest -q tests/integration tests/e2e
 
-# Dots of two runs in one line help nobody: the second is shown when it is done.
+# Two progress displays would mix, so the log of this run is shown when it ends.
 test-real-aside: setup
 	@mkdir -p .hirl
-	@echo "test-real: tests/integration and tests/e2e at the same time, for now into .hirl/test-real.log"
+	@echo "test-real: tests/integration and tests/e2e in parallel, log in .hirl/test-real.log"
 	@$(MAKE) test-real > .hirl/test-real.log 2>&1 || { cat .hirl/test-real.log; exit 1; }
 	@cat .hirl/test-real.log
 
-# Compiled kernels are kept between runs; two processes at once would each compile them.
+# Compile kernels once before parallel runs, which would each compile them.
 warm: setup
 	@echo "warm: compiling the simulator's kernels (minutes the first time, then seconds)"
 	@$(BIN)/hirl simulate --scenario calm --controller heuristic:calendar --apps 60 --speed 0 > /dev/null
@@ -77,20 +77,20 @@ $(TRAIN)/.ready: $(READY) $(LOCKS)/training.txt
 	@$(UV) pip install --quiet --python $(TRAIN)/bin/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-train-env: $(TRAIN)/.ready ## an environment with torch of its own (large): .venv-train
+train-env: $(TRAIN)/.ready ## create .venv-train, an environment with torch (several GiB)
 
-test-train: train-env ## the tests that need torch, Stable-Baselines3 among them
+test-train: train-env ## run the tests that need torch, including Stable-Baselines3
 	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py \
 		tests/unit/test_forecast_training.py tests/unit/test_cli_forecast_train.py \
 		tests/unit/test_cli_forecast_published.py
 
-train-forecaster: train-env ## train the forecaster again as it is shipped (up to an hour)
+train-forecaster: train-env ## train the shipped forecaster again (up to an hour)
 	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped
 
-test-lock-step: setup ## half an hour of 1,550 apps over Kafka, bit for bit (minutes)
+test-lock-step: setup ## compare 180 ticks of 1,550 apps over Kafka with one process, bit for bit (minutes)
 	@HIRL_REQUIRE_REAL=1 HIRL_FULL_LOCK_STEP=1 $(BIN)/pytest -q tests/e2e/test_lock_step.py
 
-test-adapters: setup ## the conformance suite on every adapter of Kafka, not on Faust alone
+test-adapters: setup ## run the conformance suite on every Kafka adapter, not only on Faust
 	@HIRL_REQUIRE_REAL=1 EVERY_ADAPTER=1 $(BIN)/pytest -q tests/integration/test_conformance.py
 
 lint: setup ## ruff: rules and format; deptry: declared dependencies
@@ -103,7 +103,7 @@ types: setup ## mypy --strict
 	@echo "types: mypy"
 	@$(BIN)/mypy
 
-layers: setup ## import-linter: who may import whom
+layers: setup ## import-linter: which package may import which
 	@echo "layers: import-linter"
 	@$(BIN)/lint-imports --no-logo
 
@@ -116,17 +116,17 @@ presubmit: setup ## everything a change must pass
 release-check: setup ## whether this commit can be released as the version in pyproject.toml
 	@.ci/release-check
 
-format: setup ## rewrite the code as lint wants it
+format: setup ## fix and format the code
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format
 
-docs: setup ## write the generated pages of docs/reference again
+docs: setup ## write the generated pages of docs/reference
 	@$(BIN)/python -m services.cli.reference
 
 bench-sim: setup ## measure the simulator's speed
 	@$(BIN)/hirl bench sim --json .hirl/bench-sim.json
 
-bench-path: setup ## from a sample to a change over Kafka (about 15 minutes)
+bench-path: setup ## measure the time from a sample to a change over Kafka (about 15 minutes)
 	@$(BIN)/hirl bench path --max-apps --json .hirl/bench-path.json
 
 hpa-golden: setup ## compare our HPA with recorded answers of the real one (CASES=DIR)
@@ -135,13 +135,13 @@ hpa-golden: setup ## compare our HPA with recorded answers of the real one (CASE
 validate: setup ## check the simulated world against theory and real tables
 	@$(BIN)/hirl world validate
 
-# The training lock holds everything, so the others take their versions from it. Existing pins are
-# kept; `make locks UPGRADE=--upgrade` moves them all.
+# The training lock has every package, so the others take their versions from it. Existing pins stay;
+# `make locks UPGRADE=--upgrade` moves them all.
 COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	--generate-hashes --no-annotate --custom-compile-command "make locks" $(UPGRADE)
 AGREED := --constraints $(LOCKS)/training.txt
 
-locks: setup ## resolve infra/locks/*.txt from pyproject.toml again
+locks: setup ## resolve infra/locks/*.txt from pyproject.toml
 	@echo "locks: resolving"
 	@$(COMPILE) --group bootstrap -o $(LOCKS)/bootstrap.txt
 	@$(COMPILE) pyproject.toml --all-extras -o $(LOCKS)/training.txt

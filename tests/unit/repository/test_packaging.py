@@ -1,5 +1,6 @@
 """The wheel ships what users of the package and its licence need."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -46,3 +47,9 @@ def test_pre_commit_hooks_need_no_download() -> None:
     for hook in hooks[0]["hooks"]:
         assert hook["language"] == "system"
         assert (ROOT / hook["entry"].split()[0]).exists()
+
+
+def test_every_test_file_that_the_makefile_names_exists() -> None:
+    named = re.findall(r"tests/[\w/]+\.py", (ROOT / "Makefile").read_text())
+    assert named
+    assert [file for file in named if not (ROOT / file).exists()] == []

@@ -1,9 +1,10 @@
-"""The seasonal forecast, times what was announced, as long as that can be believed.
+"""The seasonal forecast, multiplied by announced events as long as they are credible.
 
-An announced event is *expected* until it shows, *under way* while it does, and *over* after.
-It shows when the traffic of one of its domains has made a good part of the announced jump; that
-may be long before its time. While it is under way, what is observed holds it already and is not
-multiplied a second time. One that has not shown some minutes after its time is not coming.
+An announced event is *expected* until its effect shows, *running* while it shows, and *over*
+afterwards. It shows when traffic of one of its domains has made a good part of the announced jump,
+which may be long before the announced start. While it runs, the observed level already contains
+it, so the factor is not applied again. An event that has not shown some minutes after its
+announced start is no longer expected.
 """
 
 from collections.abc import Sequence
@@ -15,45 +16,48 @@ from numpy.typing import NDArray
 from models.cluster.arrays import F32, I32
 from models.cluster.calendar import Announcement
 from models.cluster.observation import Observation
-from models.forecaster.minutes import Minutes, start_minutes, take_in
+from models.forecaster.minutes import MinuteMeans, add_tick, start_minutes
 from models.forecaster.past import Past
 from models.forecaster.port import Forecast, issue_forecast, ticks_per_minute
-from models.forecaster.rule import AHEAD_MIN, level, spell_out, usual
-from models.forecaster.seasonal import seasonal_course
+from models.forecaster.seasonal import (
+    AHEAD_MIN,
+    level,
+    seasonal_rule,
+    shape_from,
+    values_and_peaks,
+)
+from models.forecaster.series import Mask
 
-NAME: Final = "calendar"
 BELIEVED_MIN: Final = 10
-"""Minutes after its announced start for which an event that does not show is still expected."""
+"""Minutes after its announced start during which an event that has not shown stays expected."""
 EARLIEST_MIN: Final = 45
-"""Minutes before its announced start from which a jump is taken for the event itself."""
+"""Minutes before its announced start from which a jump counts as the event itself."""
 _SHOWN: Final = 0.3
-"""Share of the announced jump that has to be seen: a part of a domain may take part."""
+"""Share of the announced jump that has to be observed; low, as only some apps may take part."""
 _BEFORE_MIN: Final = 1
-"""People come a little before the clock; and what is ready a minute early costs next to nothing."""
+"""Users arrive a little early, and capacity that is ready a minute early costs very little."""
 _RISING_MIN: Final = 3
-"""Minutes after it shows in which an event may still be on its way to what was announced."""
-_LINGERS_MIN: Final = 10
-"""Minutes that an event may go on after its length, for the outer quantiles."""
+"""Minutes after it shows during which an event may still be rising to the announced level."""
+_OVERTIME_MIN: Final = 10
+"""Minutes that an event may last beyond its announced length, for the outer quantiles."""
 _NOW_MIN: Final = 2
 _QUIET_MIN: Final = 15
 _QUIET_AGO_MIN: Final = 3
-"""The quiet level is of some minutes ago, so that a jump is not part of what it is held against."""
+"""The quiet level ends some minutes ago, so that a jump is not compared with itself."""
 _NEVER: Final = -1
 _LEAST: Final = np.float32(1e-6)
 
-Mask = NDArray[np.bool_]
-
 
 class CalendarState(NamedTuple):
-    """E environments, K announced events, D domains; updated in place."""
+    """E environments, K announced events, D domains; arrays are updated in place."""
 
-    minutes: Minutes
+    minutes: MinuteMeans
     begun: I32
-    """[E, K] minute in which the event was seen to begin, _NEVER before."""
+    """[E, K] minute in which the event was observed to begin; _NEVER before that."""
     over: I32
-    """[E, K] minute in which it was seen to be over, _NEVER before."""
+    """[E, K] minute in which it was observed to be over; _NEVER before that."""
     quiet: F32
-    """[E, D] level without events."""
+    """[E, D] level outside events."""
     forecast: Forecast | None
     """None before the first step."""
 
@@ -68,28 +72,28 @@ class _Announced(NamedTuple):
     factor: F32
     """[K]."""
     named: Mask
-    """[K, D] the domains each event is announced for."""
+    """[K, D] domains that each event is announced for."""
 
 
 class Calendar:
-    """Knows the past, what it observes and what was announced."""
+    """Uses the past, the observations and the announcements."""
 
-    name = NAME
+    name = "calendar"
 
     def __init__(self, past: Past, announcements: Sequence[Announcement], tick_s: int) -> None:
-        self._rule = seasonal_course(past)
+        self._rule = seasonal_rule(past)
         self._recent = past.recent
         self._per_minute = ticks_per_minute(tick_s)
         self._announced = _as_arrays(announcements, past.days.shape[1], self._per_minute)
 
     def start(self, observation: Observation) -> CalendarState:
-        """Begin with the minutes that were recorded before tick 0, and nothing under way."""
+        """Start from the minutes that were recorded before tick 0, with no event running."""
         environments, domains = self._recent.shape[:2]
-        unseen = np.full((environments, self._announced.start.size), _NEVER, np.int32)
+        never = np.full((environments, self._announced.start.size), _NEVER, np.int32)
         return CalendarState(
             minutes=start_minutes(observation, self._recent),
-            begun=unseen,
-            over=unseen.copy(),
+            begun=never,
+            over=never.copy(),
             quiet=np.ones((environments, domains), np.float32),
             forecast=None,
         )
@@ -97,82 +101,82 @@ class Calendar:
     def step(
         self, observation: Observation, state: CalendarState
     ) -> tuple[Forecast, CalendarState]:
-        """Take in a tick; at the end of a minute look at the events and say what is to come."""
-        closed = take_in(observation, state.minutes, self._per_minute)
+        """Add a tick; when it closes a minute, update the events and make a new forecast."""
+        closed = add_tick(observation, state.minutes, self._per_minute)
         forecast = state.forecast
         if closed or forecast is None:
             minute = int(observation.tick[0]) // self._per_minute
-            self._watch(state, minute)
-            forecast = self._say(observation, state, minute)
+            self._update_events(state, minute)
+            forecast = self._forecast(observation, state, minute)
         return forecast, state._replace(forecast=forecast)
 
-    def _watch(self, state: CalendarState, minute: int) -> None:
-        """Let events begin and end by what is observed."""
-        known, begun, over = self._announced, state.begun, state.over
+    def _update_events(self, state: CalendarState, minute: int) -> None:
+        """Mark events as begun or over, by the observed traffic."""
+        events, begun, over = self._announced, state.begun, state.over
         observed = state.minutes.domain
         now = level(self._rule, observed, minute, _NOW_MIN)
         calm = level(self._rule, observed, minute, _QUIET_MIN, _QUIET_AGO_MIN)
-        state.quiet[:] = np.where(self._unsettled(state, minute), state.quiet, calm)
-        shows = _shows(known, now, state.quiet)
-        near = (minute >= known.start - EARLIEST_MIN) & (minute < known.end)
+        state.quiet[:] = np.where(self._is_disturbed(state, minute), state.quiet, calm)
+        shows = _shows(events, now, state.quiet)
+        near = (minute >= events.start - EARLIEST_MIN) & (minute < events.end)
         begins = (begun == _NEVER) & shows & near
         begun[begins] = minute - 1
         running = (begun != _NEVER) & (over == _NEVER)
         faded = running & ~shows & (minute >= begun + _RISING_MIN)
-        # Something else rose and fell before the time: the event is still to come.
-        begun[faded & (minute < known.start)] = _NEVER
-        over[faded & (minute >= known.start)] = minute
+        # Something else rose and fell before the announced start: the event is still expected.
+        begun[faded & (minute < events.start)] = _NEVER
+        over[faded & (minute >= events.start)] = minute
 
-    def _unsettled(self, state: CalendarState, minute: int) -> Mask:
-        """[E, D] where the last minutes hold an event, so that their level is not the quiet one."""
-        lately = (state.over == _NEVER) | (minute < state.over + _QUIET_MIN + _QUIET_AGO_MIN)
-        return _any_named((state.begun != _NEVER) & lately, self._announced)
+    def _is_disturbed(self, state: CalendarState, minute: int) -> Mask:
+        """[E, D] where the last minutes contain an event, so their level is not the quiet one."""
+        recent = (state.over == _NEVER) | (minute < state.over + _QUIET_MIN + _QUIET_AGO_MIN)
+        return _any_named((state.begun != _NEVER) & recent, self._announced)
 
-    def _say(self, observation: Observation, state: CalendarState, minute: int) -> Forecast:
+    def _forecast(self, observation: Observation, state: CalendarState, minute: int) -> Forecast:
         rule, observed = self._rule, state.minutes.domain
         ahead = minute + np.arange(AHEAD_MIN)
-        season = usual(rule, minute, AHEAD_MIN)
+        season = shape_from(rule, minute, AHEAD_MIN)
         expected = self._expected(state, minute, ahead)
         plain = level(rule, observed, minute, rule.window_min)
-        going_on, lasting = self._going_on(state, ahead)
-        # After an event that is under way, things are as before it.
+        running_now, at_most = self._running_until(state, ahead)
+        # After a running event ends, traffic returns to the level before it.
         running = _any_named((state.begun != _NEVER) & (state.over == _NEVER), self._announced)
         without = np.where(running, state.quiet, plain)[..., None]
-        within = self._under_way(state, minute)[..., None]
-        likely = season * np.where(going_on, within, without) * expected
-        unannounced = season * np.where(lasting, within, without)
+        within = self._event_level(state, minute)[..., None]
+        likely = season * np.where(running_now, within, without) * expected
+        unannounced = season * np.where(at_most, within, without)
         low, high = np.minimum(likely, unannounced), np.maximum(likely, unannounced)
-        said = spell_out(rule.spread, likely, low, high)
-        return issue_forecast(self.name, observation, self._per_minute, said)
+        made = values_and_peaks(rule.spread, likely, low, high)
+        return issue_forecast(self.name, observation, self._per_minute, made)
 
     def _expected(self, state: CalendarState, minute: int, ahead: NDArray[np.int64]) -> F32:
-        """[E, D, AHEAD_MIN] factor of the events that have not shown and may still come."""
-        known = self._announced
-        awaited = (state.begun == _NEVER) & (minute < known.start + BELIEVED_MIN)
-        in_time = (ahead >= known.start[:, None] - _BEFORE_MIN) & (ahead < known.end[:, None])
-        on = awaited[:, :, None, None] & in_time[None, :, None] & known.named[None, :, :, None]
-        factors: F32 = np.where(on, known.factor[None, :, None, None], np.float32(1.0))
+        """[E, D, AHEAD_MIN] product of the factors of events that are still expected."""
+        events = self._announced
+        expected = (state.begun == _NEVER) & (minute < events.start + BELIEVED_MIN)
+        in_time = (ahead >= events.start[:, None] - _BEFORE_MIN) & (ahead < events.end[:, None])
+        on = expected[:, :, None, None] & in_time[None, :, None] & events.named[None, :, :, None]
+        factors: F32 = np.where(on, events.factor[None, :, None, None], np.float32(1.0))
         product: F32 = factors.prod(axis=1)
         return product
 
-    def _going_on(self, state: CalendarState, ahead: NDArray[np.int64]) -> tuple[Mask, Mask]:
-        """[E, D, AHEAD_MIN] where an event under way lasts by its length, and where at most."""
-        known = self._announced
+    def _running_until(self, state: CalendarState, ahead: NDArray[np.int64]) -> tuple[Mask, Mask]:
+        """[E, D, AHEAD_MIN] where a running event lasts: by its announced length, and at most."""
+        events = self._announced
         running = (state.begun != _NEVER) & (state.over == _NEVER)
-        end = state.begun + known.end - known.start
-        named = running[:, :, None, None] & known.named[None, :, :, None]
+        end = state.begun + events.end - events.start
+        named = running[:, :, None, None] & events.named[None, :, :, None]
         by_length = named & (ahead < end[:, :, None, None])
-        at_most = named & (ahead < end[:, :, None, None] + _LINGERS_MIN)
+        at_most = named & (ahead < end[:, :, None, None] + _OVERTIME_MIN)
         return by_length.any(axis=1), at_most.any(axis=1)
 
-    def _under_way(self, state: CalendarState, minute: int) -> F32:
-        """[E, D] level within an event: what is observed, or what was announced if still rising."""
-        known = self._announced
+    def _event_level(self, state: CalendarState, minute: int) -> F32:
+        """[E, D] level during an event: the observed one, or the announced one while it rises."""
+        events = self._announced
         now = level(self._rule, state.minutes.domain, minute, _NOW_MIN)
         rising = (state.begun != _NEVER) & (minute < state.begun + _RISING_MIN)
-        on = rising[:, :, None] & known.named
-        promised = np.where(on, known.factor[:, None], np.float32(0)).max(axis=1, initial=0)
-        within: F32 = np.maximum(now, promised * state.quiet)
+        on = rising[:, :, None] & events.named
+        factor = np.where(on, events.factor[:, None], np.float32(0)).max(axis=1, initial=0)
+        within: F32 = np.maximum(now, factor * state.quiet)
         return within
 
 
@@ -188,15 +192,15 @@ def _as_arrays(announcements: Sequence[Announcement], domains: int, per_minute: 
     )
 
 
-def _shows(known: _Announced, now: F32, quiet: F32) -> Mask:
-    """[E, K] where a domain of the event has made its share of the announced jump."""
+def _shows(events: _Announced, now: F32, quiet: F32) -> Mask:
+    """[E, K] where traffic of one of the event's domains has made enough of the announced jump."""
     jump = (now / np.maximum(quiet, _LEAST))[:, None, :]
-    change = known.factor[:, None] - 1
-    # An event that is announced to change nothing never shows.
-    made = (jump - 1) / np.where(change == 0, np.inf, change)
-    return np.asarray(((made >= _SHOWN) & known.named).any(axis=2))
+    change = events.factor[:, None] - 1
+    # An event with factor 1 never shows.
+    progress = (jump - 1) / np.where(change == 0, np.inf, change)
+    return np.asarray(((progress >= _SHOWN) & events.named).any(axis=2))
 
 
-def _any_named(events: Mask, known: _Announced) -> Mask:
-    """[E, D] domains for which one of the events [E, K] is announced."""
-    return np.asarray((events[:, :, None] & known.named).any(axis=1))
+def _any_named(chosen: Mask, events: _Announced) -> Mask:
+    """[E, D] domains that one of the chosen events [E, K] is announced for."""
+    return np.asarray((chosen[:, :, None] & events.named).any(axis=1))

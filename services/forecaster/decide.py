@@ -17,7 +17,7 @@ from models.cluster.observation import ACTIVE, DOMAIN, POOL_STATUS, SAMPLES, STA
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
-from models.forecaster.minutes import start_minutes, take_in
+from models.forecaster.minutes import add_tick, start_minutes
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster, Serving
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
@@ -128,7 +128,7 @@ class ForecasterHandler(Handler[ForecasterState]):
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
         minutes = start_minutes(silence(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
-        take_in(silence(0), minutes, self._per_minute)
+        add_tick(silence(0), minutes, self._per_minute)
         if self._network is not None:
             compile_network_kernels()
 
@@ -199,7 +199,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         if tick % self._per_minute:
             return state, []
         minutes = after.minutes
-        newest = np.where(minutes.heard[0] == 1, minutes.domain[0, :, -1], np.nan).tolist()
+        newest = np.where(minutes.observed[0] == 1, minutes.domain[0, :, -1], np.nan).tolist()
         recorded_min = min(map(self._recorded_min, self._roster.domains))
         recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
         forecasts: list[Event] = [

@@ -14,9 +14,8 @@ from models.forecaster.learned.answer import Model
 from models.forecaster.learned.forecaster import NAME
 from models.forecaster.learned.record import WIDTH
 from models.forecaster.past import Past, past_from
-from models.forecaster.persistence import persistence
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecaster
-from models.forecaster.seasonal import seasonal
+from models.forecaster.seasonal import persistence, seasonal
 from models.inputs.errors import InputError
 from schemas.event_scheduled import EventScheduled
 from services._kit.ticks import Axis

@@ -19,16 +19,16 @@ from models.forecaster.learned import scores
 from models.forecaster.learned.forecaster import Learned, LearnedState
 from models.forecaster.learned.memory import Memory
 from models.forecaster.learned.record import Record
-from models.forecaster.minutes import Minutes, start_minutes
+from models.forecaster.minutes import MinuteMeans, start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.forecaster.port import Forecaster
-from models.forecaster.scaled import ScaledState
+from models.forecaster.seasonal import RuleState
 from services._kit.frames import silence
 from services._kit.state_codec import check_form, copied, fit_apps
 
-ModelState = CalendarState | ScaledState | LearnedState
+ModelState = CalendarState | RuleState | LearnedState
 _PER_APP: Final = ("total", "samples", "app")
-"""Fields of `Minutes` with an axis of apps."""
+"""Fields of `MinuteMeans` with an axis of apps."""
 
 
 class RecentMinutes(NamedTuple):
@@ -90,7 +90,7 @@ class Progress:
     """Tick that is the model's tick 0."""
     names: tuple[str, ...]
     """Apps on the model's app axis."""
-    minutes: Minutes
+    minutes: MinuteMeans
     events: EventProgress | None = None
     """Of the calendar model."""
     newest: int | None = None
@@ -134,7 +134,7 @@ def resumed(model: Forecaster[Any], progress: Progress, record: Record) -> Model
         assert progress.learned is not None  # noqa: S101  `is_of_model` made sure
         learned = model.resume(blank, record, progress.learned)
         return learned._replace(simple=_with_progress(learned.simple, progress))
-    started: CalendarState | ScaledState = model.start(blank)
+    started: CalendarState | RuleState = model.start(blank)
     if isinstance(started, CalendarState):
         return _with_progress(started, progress)
     return started._replace(minutes=progress.minutes)

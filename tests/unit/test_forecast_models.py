@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from models.forecaster.learned.artefact import CARD, SHIPPED
-from models.forecaster.persistence import persistence
 from models.forecaster.port import HIGH, LOW, MEDIAN, VALID_MIN, Forecast, Forecaster
-from models.forecaster.rule import seasonal_rule
-from models.forecaster.seasonal import seasonal
+from models.forecaster.seasonal import persistence, seasonal, seasonal_rule
 from models.forecaster.simulated.catalogue import FORECASTERS, forecaster_of
 from models.inputs.errors import InputError
 from models.sim.describe.scenario import Scenario
@@ -102,7 +100,7 @@ def test_on_a_level_past_the_season_is_at_the_level_of_the_last_minutes() -> Non
 def test_the_season_follows_the_days_before() -> None:
     past = level_past()
     rising = np.linspace(100, 200, past.days.shape[-1], dtype=np.float32)
-    rule = seasonal_rule(past._replace(days=past.days * 0 + rising), 3)
+    rule = seasonal_rule(past._replace(days=past.days * 0 + rising))
     np.testing.assert_allclose(rule.shape[0, 0, : rising.size], rising, rtol=1e-5)
     assert rule.spread.value == pytest.approx(1.0, abs=1e-4)
 
@@ -113,14 +111,14 @@ def test_weekends_are_compared_with_weekends() -> None:
     days[:, :, past.weekends(past.recorded()[:, 0])] = 40.0
     saturday = 5 * 1440 + 600
     shift = past._replace(days=days)
-    assert seasonal_rule(shift, 3).shape == pytest.approx(100.0)
+    assert seasonal_rule(shift).shape == pytest.approx(100.0)
     weekend = past.weekends(past.recorded()[:, 0])
     moved = past._replace(start_minute_of_week=saturday)
     there = moved.weekends(moved.recorded()[:, 0])
     days[:, :, there] = 40.0
     days[:, :, ~there] = 100.0
     assert weekend.sum() >= 3
-    assert seasonal_rule(moved._replace(days=days), 3).shape == pytest.approx(40.0)
+    assert seasonal_rule(moved._replace(days=days)).shape == pytest.approx(40.0)
 
 
 def test_an_unknown_forecaster_is_refused_with_a_hint() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 
 from models.cluster.calendar import HISTORY_MINUTES
 from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, RPS
-from models.forecaster.minutes import start_minutes, take_in
+from models.forecaster.minutes import add_tick, start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.forecaster.simulated.history import past_of
 from models.sim.history import domain_history
@@ -43,7 +43,7 @@ def _watched(samples: list[list[float]], spoil: int | None = None, how: str = ""
         observation = seen(tick, np.array([sample], np.float32))
         if spoil is not None and tick >= spoil:
             _spoil(observation.measured, observation.missing, how)
-        take_in(observation, minutes, PER_MINUTE)
+        add_tick(observation, minutes, PER_MINUTE)
     return float(minutes.domain[0, 0, -1])
 
 
@@ -78,7 +78,7 @@ def test_a_tick_seen_again_changes_nothing() -> None:
     minutes = start_minutes(seen(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick in (1, 2, 3, 3, 3, 4, 5, 6, 6):
         rps = 90.0 if tick == 3 else 30.0
-        take_in(seen(tick, np.full((1, 2), rps, np.float32)), minutes, PER_MINUTE)
+        add_tick(seen(tick, np.full((1, 2), rps, np.float32)), minutes, PER_MINUTE)
     assert minutes.domain[0, 0, -1] == 40.0
 
 
@@ -87,10 +87,10 @@ def test_apps_count_where_they_belong_and_only_while_declared() -> None:
     for tick in range(1, 7):
         observation = seen(tick, np.array([[10.0, 20.0]], np.float32))
         observation.status[0, DOMAIN] = 1
-        take_in(observation, minutes, PER_MINUTE)
+        add_tick(observation, minutes, PER_MINUTE)
     assert minutes.domain[0, :, -1].tolist() == [0.0, 30.0]
     for tick in range(7, 13):
         observation = seen(tick, np.array([[10.0, 20.0]], np.float32))
         observation.status[0, ACTIVE, 0] = 0
-        take_in(observation, minutes, PER_MINUTE)
+        add_tick(observation, minutes, PER_MINUTE)
     assert minutes.domain[0, :, -1].tolist() == [0.0, 20.0]

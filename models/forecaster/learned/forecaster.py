@@ -32,7 +32,7 @@ from models.forecaster.learned.record import (
     with_minute,
 )
 from models.forecaster.learned.served import Said, account, calibrated, serve
-from models.forecaster.minutes import Minutes
+from models.forecaster.minutes import MinuteMeans
 from models.forecaster.port import (
     HIGH,
     LEAST_HISTORY_MIN,
@@ -77,7 +77,7 @@ class LearnedState(NamedTuple):
     """None before the first step."""
 
     @property
-    def minutes(self) -> Minutes:
+    def minutes(self) -> MinuteMeans:
         """Of the observations."""
         return self.simple.minutes
 
@@ -127,8 +127,8 @@ class Learned:
     def _learnt(self, state: LearnedState, minute: int) -> LearnedState:
         """With what came in the minute that has just ended."""
         minutes = state.minutes
-        heard, newest = minutes.heard == 1, minutes.domain[:, :, -1].astype(np.float64)
-        came = np.where(heard, newest, np.nan).ravel()
+        observed, newest = minutes.observed == 1, minutes.domain[:, :, -1].astype(np.float64)
+        came = np.where(observed, newest, np.nan).ravel()
         memory = remembered.learn(state.memory, minute, came, self._settings)
         memory = remembered.choose(memory, minute, came, self._settings)
         return state._replace(record=with_minute(state.record, minute, came), memory=memory)

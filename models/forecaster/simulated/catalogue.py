@@ -13,10 +13,8 @@ from models.cluster.calendar import Announcement
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import WARM_MIN, Given, Learned
 from models.forecaster.learned.record import WIDTH, readable, rows_of
-from models.forecaster.persistence import persistence
 from models.forecaster.port import Forecaster, ticks_per_minute
-from models.forecaster.scaled import Scaled
-from models.forecaster.seasonal import seasonal
+from models.forecaster.seasonal import RuleForecaster, persistence, seasonal
 from models.forecaster.simulated.future import future_of
 from models.forecaster.simulated.history import past_of, recorded_minutes
 from models.forecaster.simulated.oracle import Noisy, Oracle
@@ -25,12 +23,12 @@ from models.sim.describe.calendar import announcements
 from models.sim.world import World
 
 
-def persistence_of(world: World) -> Scaled:
+def persistence_of(world: World) -> RuleForecaster:
     """Now continues."""
     return persistence(past_of(world), world.cluster.tick_seconds)
 
 
-def seasonal_of(world: World) -> Scaled:
+def seasonal_of(world: World) -> RuleForecaster:
     """The days before, at today's level."""
     return seasonal(past_of(world), world.cluster.tick_seconds)
 

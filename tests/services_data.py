@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from models.sim.describe.physics import SimCluster, load_sim_cluster
+from models.sim.config.physics import SimCluster, load_sim_cluster
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted

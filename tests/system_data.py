@@ -7,8 +7,8 @@ from models.cluster.observation import ACTIVE, DOMAIN
 from models.cluster.plan import Plan, Reason
 from models.compare.catalogue import Contest, enter
 from models.forecaster.port import Forecast
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast

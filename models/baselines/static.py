@@ -17,8 +17,7 @@ from models.cluster.observation import REPLICAS, Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
-from models.sim.history import app_history
-from models.sim.world import World
+from models.sim.world import World, app_history
 
 _MEAN_MINUTES: Final = 5
 """Dashboards show peaks of five-minute means; shorter ones are noise."""

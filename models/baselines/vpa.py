@@ -51,8 +51,7 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan, Reason
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
-from models.sim.history import app_history
-from models.sim.world import World
+from models.sim.world import World, app_history
 
 LOOP_S: Final = 60
 DAY_S: Final = 86_400

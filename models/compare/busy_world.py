@@ -1,6 +1,6 @@
 """A world in which everything happens, for whoever measures or recounts it."""
 
-from models.sim.describe.events import (
+from models.sim.config.events import (
     Deploy,
     Event,
     Inventory,
@@ -12,8 +12,8 @@ from models.sim.describe.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
 from models.sim.world import World
 
 _MINUTES = 60

@@ -22,10 +22,10 @@ from models.compare.run import run
 from models.compare.search import Point, Tried, batches, best
 from models.control.tuned import Tuned
 from models.sim.apps import Population
-from models.sim.describe.physics import SimCluster, with_scheduling
-from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.outcome.results import summarise
+from models.sim.config.physics import SimCluster, with_scheduling
+from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
+from models.sim.results.summary import summarise
 from models.sim.world import World
 
 FOLDER: Final = Path(__file__).with_name("tuning")

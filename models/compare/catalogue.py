@@ -23,9 +23,9 @@ from models.forecaster.port import Forecaster
 from models.forecaster.simulated.catalogue import FORECASTERS, NONE, forecaster_of
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Population, declare
-from models.sim.describe.physics import SCHEDULINGS, Scheduling, SimCluster, with_scheduling
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import Decisions
+from models.sim.config.physics import SCHEDULINGS, Scheduling, SimCluster, with_scheduling
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import Decisions
 from models.sim.world import World
 
 DEFAULT_TARGET: Final = 0.75

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from models.baselines.hpa.simulated import Hpa, HpaState
 from models.compare.catalogue import hpa_of
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
 Watch = Callable[[World], None]

@@ -22,6 +22,7 @@ from models.sim.describe.targeting import select
 from models.sim.outcome.results import quantile_s
 from models.sim.population.calls import reachable
 from models.sim.population.generate import generate
+from models.sim.results.summary import quantile_s
 from models.sim.world import World
 
 STAMPEDE, CASCADE = "flash-sale-20-min-early", "cascade"

@@ -12,7 +12,7 @@ from models.control.tuned import tuned
 from models.forecaster.port import Forecaster
 from models.forecaster.simulated.catalogue import calendar_of
 from models.inputs.errors import InputError, did_you_mean
-from models.sim.describe.physics import SCHEDULINGS, Scheduling
+from models.sim.config.physics import SCHEDULINGS, Scheduling
 from models.sim.world import World
 
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from models.compare.catalogue import Contest, enter
 from models.compare.request import Request
 from models.sim.apps import Population
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.recording import Recorder, Recording
-from models.sim.outcome.results import Result, summarise
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
+from models.sim.results.recording import Recorder, Recording
+from models.sim.results.summary import Result, summarise
 from models.sim.world import World
 
 F64 = NDArray[np.float64]

@@ -16,7 +16,7 @@ from models.compare.catalogue import enter
 from models.compare.cores import cores
 from models.compare.jobs import Finished, Job, play, population_of, work
 from models.inputs.errors import InputError
-from models.sim.describe.scenario import Scenario
+from models.sim.config.scenario import Scenario
 from models.sim.world import World
 
 _TRIAL_MINUTES: Final = 3

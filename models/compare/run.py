@@ -10,7 +10,7 @@ from models.cluster.observation import ACTIVE, CPU_REQUEST, MEMORY_REQUEST, REPL
 from models.cluster.plan import Plan
 from models.control.controller import Controller, KeepsBudgets
 from models.forecaster.port import Forecast, Forecaster
-from models.sim.outcome.results import Decisions
+from models.sim.results.summary import Decisions
 from models.sim.world import World
 
 S = TypeVar("S")

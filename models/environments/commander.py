@@ -8,9 +8,9 @@ from models.compare.families import HEURISTIC, family_of
 from models.environments.commander_seat import CommanderSeat
 from models.environments.environment import Environment
 from models.environments.heuristic_seat import SeatState
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import Result
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import Result
 from models.sim.world import World
 
 _PER_APP: Final = 10.0

@@ -20,16 +20,16 @@ from models.environments.episode import Episode
 from models.environments.seat import Seat
 from models.forecaster.simulated.catalogue import NONE, forecaster_of
 from models.inputs.errors import InputError
-from models.sim.describe.physics import (
+from models.sim.config.physics import (
     Scheduling,
     SimCluster,
     load_sim_cluster,
     with_apps,
     with_scheduling,
 )
-from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.outcome.results import Decisions, Result, summarise
+from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
+from models.sim.results.summary import Decisions, Result, summarise
 from models.sim.world import World
 
 S = TypeVar("S")

@@ -23,9 +23,9 @@ from models.environments.heuristic_seat import SeatState
 from models.environments.soldier_seat import SoldierSeat, domain_index
 from models.sim.accounting import ARRIVED, VIOLATED
 from models.sim.apps import declare
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import Result
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import Result
 from models.sim.world import World
 
 CHANGE_COST: Final = 0.002
@@ -103,7 +103,7 @@ def requests_of(world: World, domain: int) -> Requests:
     """Closed minutes and the open one."""
     accounts = world.accounts
     here = world.state.status[0, DOMAIN] == domain
-    closed, opened = accounts.domains[0, domain], accounts.books[0][:, here].sum(axis=1)
+    closed, opened = accounts.domains[0, domain], accounts.minute_requests[0][:, here].sum(axis=1)
     return Requests(
         float(closed[ARRIVED] + opened[ARRIVED]), float(closed[VIOLATED] + opened[VIOLATED])
     )

@@ -1,10 +1,10 @@
-"""What a run is judged by, in one place: the same sums for tuning, training and reports.
+"""The sums behind every result, defined once for tuning, training and reports.
 
-A request violates when it fails, times out or is slower than its app's target. An app-minute
-counts its violating share times the app's traffic over the mean app traffic of its domain, and
-stays with the domain in which the app was when the minute ended; PW weighs that by priority, and
-J = PW + node-hours. Nodes are billed while they exist, booting
-included, and reserved ones whether they exist or not.
+A request violates its SLO when it fails, times out or is slower than its app's target. An
+app-minute counts its violating share times the app's traffic over the mean app traffic of its
+domain. It is booked to the domain that the app belonged to when the minute ended. PW weights it by
+priority, and J = PW + node-hours. Nodes are billed while they exist, booting included; reserved
+nodes are billed whether they exist or not.
 """
 
 from typing import Any, Final, NamedTuple
@@ -14,24 +14,28 @@ from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, F64, I8, I32, I64
 from models.cluster.description import MARKETS
-from models.cluster.observation import ACTIVE, CPU, DOMAIN, MEMORY, P99, RPS
+from models.cluster.observation import ACTIVE, CPU, CPU_REQUEST, DOMAIN, MEMORY, P99, RPS
 from models.cluster.records import INT, Records, record_type
 from models.jit import kernel
-from models.sim.holding import held_share, held_share_of_pools, ready_capacity
-from models.sim.layout import Layout, Rules
-from models.sim.state import NONE, SAMPLE_RING, State
+from models.sim.rules import Layout, Rules
+from models.sim.state import BOUND, NONE, SAMPLE_RING, State
 
+# Kinds of requests. UNSCORED is summed by domain only.
 ARRIVED, SERVED, FAILED, VIOLATED, UNSCORED = range(5)
-BOOKS: Final = 4
-FLOWS: Final = 5
+_APP_KINDS: Final = 4
+_DOMAIN_KINDS: Final = 5
 
-REQUESTS, PRESENT = range(2)
+# Columns of `Accounts.last_minute`.
+_REQUESTS, _APPS = range(2)
 
+# What an action changes.
 HORIZONTAL, CPU_SIZE, MEMORY_SIZE = range(3)
 DIMENSIONS: Final = 3
 REVERSAL_MINUTES: Final = 5
+"""An action that turns back the previous one within this time is a reversal."""
 RESERVED: Final = MARKETS.index("reserved")
 
+# Columns of `Accounts.totals`.
 (
     TICKS,
     NODE_TICKS,
@@ -47,9 +51,9 @@ RESERVED: Final = MARKETS.index("reserved")
     P3_HELD,
     P3_HELD_OF_P0_POOLS,
     CPU_USED,
-    CPU_THERE,
+    CPU_CAPACITY,
     MEMORY_USED,
-    MEMORY_THERE,
+    MEMORY_CAPACITY,
     MINUTES,
     RESIZED,
     REFUSED,
@@ -60,7 +64,7 @@ RESERVED: Final = MARKETS.index("reserved")
 ) = range(24)
 TOTALS: Final = 24
 WAIT_BINS: Final = 128
-"""Ticks of need-to-ready told apart."""
+"""Bins of the need-to-ready histogram, one per tick; the last holds all longer waits."""
 _LONG_AGO: Final = -(1 << 20)
 
 LAST_CHANGE: Final = record_type(tick=INT, direction=INT)
@@ -70,41 +74,41 @@ class Accounts(NamedTuple):
     """Running sums since the warm-up ended."""
 
     domains: F64
-    """[E, D, FLOWS] requests of the closed minutes; UNSCORED is always up to date."""
-    books: F32
-    """[E, BOOKS, A] ARRIVED, SERVED, FAILED and VIOLATED requests of the current minute."""
+    """[E, D, kinds] requests of the closed minutes; UNSCORED is always up to date."""
+    minute_requests: F32
+    """[E, kinds, A] ARRIVED, SERVED, FAILED and VIOLATED requests of the current minute."""
     violation_minutes: F64
     """[E, A] traffic-weighted, not priority-weighted."""
     domain_minutes: F64
-    """[E, D] the same by the domain in which the app was in that minute."""
+    """[E, D] the same by the domain that the app belonged to in that minute."""
     totals: F64
     """[E, TOTALS]."""
     waits: I64
     """[E, D, WAIT_BINS] pods by ticks from need to ready."""
     latency: F64
     """[E, D, 2] sums over minutes of requests x p99 seconds, and of requests."""
-    minute: F64
-    """[E, D, 2] requests of the last closed minute, and apps that were there."""
+    last_minute: F64
+    """[E, D, 2] requests of the last closed minute, and active apps."""
     waited_for: I8
-    """[E, P] 1 where a P0 pod that waits in this tick could run."""
+    """[E, P] 1 for pools in which a P0 pod that waits in this tick may run."""
     last: Records
     """[E, A, DIMENSIONS] tick and direction of the last change."""
 
 
 def empty_accounts(environments: int, apps: int, layout: Layout) -> Accounts:
-    """Accounts with nothing in them."""
+    """Accounts of the right shapes, all zero."""
     e, d, p = environments, layout.domains, layout.pools
     last = np.zeros((e, apps, DIMENSIONS), LAST_CHANGE)
     last["tick"] = _LONG_AGO
     return Accounts(
-        domains=np.zeros((e, d, FLOWS)),
-        books=np.zeros((e, BOOKS, apps), np.float32),
+        domains=np.zeros((e, d, _DOMAIN_KINDS)),
+        minute_requests=np.zeros((e, _APP_KINDS, apps), np.float32),
         violation_minutes=np.zeros((e, apps)),
         domain_minutes=np.zeros((e, d)),
         totals=np.zeros((e, TOTALS)),
         waits=np.zeros((e, d, WAIT_BINS), np.int64),
         latency=np.zeros((e, d, 2)),
-        minute=np.zeros((e, d, 2)),
+        last_minute=np.zeros((e, d, 2)),
         waited_for=np.zeros((e, p), np.int8),
         last=last,
     )
@@ -116,7 +120,10 @@ def copy_accounts(accounts: Accounts) -> Accounts:
 
 
 def reset_accounts(accounts: Accounts) -> None:
-    """Forget the warm-up: sums start at zero, the memory of directions stays."""
+    """Set all sums to zero at the end of the warm-up.
+
+    The last changes stay: an action that turns one of them back is a reversal.
+    """
     sums: dict[str, NDArray[Any]] = accounts._asdict()
     for name, array in sums.items():
         if name != "last":
@@ -127,7 +134,7 @@ def reset_accounts(accounts: Accounts) -> None:
 def count_change(
     acc: Accounts, e: int, app: int, dimension: int, direction: int, tick: int, window: int
 ) -> None:
-    """Count one applied change; turning back within `window` ticks is a reversal."""
+    """Count one applied change, and a reversal if it turns back one of the last `window` ticks."""
     acc.totals[e, ACTIONS] += 1
     last = acc.last[e, app, dimension]
     if tick - last.tick <= window and last.direction == -direction:
@@ -138,7 +145,7 @@ def count_change(
 
 @kernel
 def close_tick(st: State, acc: Accounts, e: int, rules: Rules) -> None:
-    """Bill the nodes, look at who waits, and close the minute when it is over."""
+    """Bill the nodes, count waiting pods, and close the minute when it is over."""
     totals = acc.totals[e]
     totals[TICKS] += 1
     _bill(st, e, rules, totals)
@@ -153,9 +160,11 @@ def _bill(st: State, e: int, rules: Rules, totals: F64) -> None:
     nodes = 0
     for pool in range(rules.pools.size):
         for market in range(st.pool_market.shape[2]):
-            there = st.pool_market[e, pool, market]
-            nodes += there
-            paid = max(there, rules.pools[pool].reserved) if market == RESERVED else there
+            existing = st.pool_market[e, pool, market]
+            nodes += existing
+            paid = existing
+            if market == RESERVED:
+                paid = max(existing, rules.pools[pool].reserved)
             money += paid * rules.pool_price[pool, market]
     money *= rules.physics[0].tick_s / 3600.0
     totals[NODE_TICKS] += nodes
@@ -173,7 +182,7 @@ def _count_waiting(st: State, e: int, rules: Rules, waited_for: I8, totals: F64)
         count = st.queue[e, entry].count
         pending += count
         domain = st.status[e, DOMAIN, st.queue[e, entry].app]
-        # A pod that was asked for in this very tick does not wait yet.
+        # A pod that is needed since this tick does not wait yet.
         waits = count > 0 and st.queue[e, entry].since < st.env[e].tick
         if waits and rules.domains[domain].priority == 0:
             p0_waits = True
@@ -195,29 +204,29 @@ def _mark_pools(choices: I32, marked: I8) -> None:
 
 @kernel
 def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
-    """Carry the minute's books to the domains and the apps' violation minutes."""
-    books, minute, flows = acc.books[e], acc.minute[e], acc.domains[e]
+    """Add the minute's requests to the domains' sums and the violation minutes."""
+    requests, minute, sums = acc.minute_requests[e], acc.last_minute[e], acc.domains[e]
     domain, active, minutes = st.status[e, DOMAIN], st.status[e, ACTIVE], acc.violation_minutes[e]
     minute[:] = 0.0
     for app in range(domain.size):
-        where = domain[app]
-        minute[where, REQUESTS] += books[ARRIVED, app]
-        minute[where, PRESENT] += active[app]
-        for kind in range(BOOKS):
-            flows[where, kind] += books[kind, app]
+        index = domain[app]
+        minute[index, _REQUESTS] += requests[ARRIVED, app]
+        minute[index, _APPS] += active[app]
+        for kind in range(_APP_KINDS):
+            sums[index, kind] += requests[kind, app]
     for app in range(domain.size):
-        where = domain[app]
-        if minute[where, REQUESTS] > 0.0:
-            mean = minute[where, REQUESTS] / minute[where, PRESENT]
-            minutes[app] += books[VIOLATED, app] / mean
-            acc.domain_minutes[e, where] += books[VIOLATED, app] / mean
-    books[:] = 0.0
+        index = domain[app]
+        if minute[index, _REQUESTS] > 0.0:
+            mean = minute[index, _REQUESTS] / minute[index, _APPS]
+            minutes[app] += requests[VIOLATED, app] / mean
+            acc.domain_minutes[e, index] += requests[VIOLATED, app] / mean
+    requests[:] = 0.0
     _sum_use(st, acc, e, rules)
 
 
 @kernel
 def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
-    """What the cluster used in the last tick of the minute, and how slow its domains were."""
+    """Add what the cluster used in the last tick of the minute, and the domains' latency."""
     sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.status[e, DOMAIN]
     totals, latency = acc.totals[e], acc.latency[e]
     cpu = 0.0
@@ -227,9 +236,45 @@ def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
         latency[domain[app], 1] += sample[RPS, app]
         cpu += sample[CPU, app]
         memory += sample[MEMORY, app]
-    cpu_there, memory_there = ready_capacity(st, e, rules)
+    ready_cpu, ready_memory = ready_capacity(st, e, rules)
     totals[MINUTES] += 1
     totals[CPU_USED] += cpu
-    totals[CPU_THERE] += cpu_there / 1000.0
+    totals[CPU_CAPACITY] += ready_cpu / 1000.0
     totals[MEMORY_USED] += memory
-    totals[MEMORY_THERE] += memory_there / 1024.0
+    totals[MEMORY_CAPACITY] += ready_memory / 1024.0
+
+
+@kernel
+def held_share(st: State, e: int, rules: Rules, priority: int) -> float:
+    """Share of the ready allocatable CPU that pods of a priority occupy."""
+    held = 0.0
+    for app in range(st.status.shape[2]):
+        if rules.domains[st.status[e, DOMAIN, app]].priority == priority:
+            held += st.hidden[e, BOUND, app] * st.status[e, CPU_REQUEST, app]
+    return held / max(1.0, ready_capacity(st, e, rules)[0])
+
+
+@kernel
+def held_share_of_pools(st: State, e: int, rules: Rules, priority: int, pools: I8) -> float:
+    """`held_share` of the pools that are marked in `pools`."""
+    held = 0.0
+    ready = 0.0
+    for pool in range(pools.size):
+        if pools[pool] == 0:
+            continue
+        ready += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
+        for app in range(st.status.shape[2]):
+            if rules.domains[st.status[e, DOMAIN, app]].priority == priority:
+                held += float(st.placed[e, pool, app]) * st.status[e, CPU_REQUEST, app]
+    return held / max(1.0, ready)
+
+
+@kernel
+def ready_capacity(st: State, e: int, rules: Rules) -> tuple[float, float]:
+    """Allocatable millicores and MiB of all ready nodes."""
+    cpu = 0.0
+    memory = 0.0
+    for pool in range(rules.pools.size):
+        cpu += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
+        memory += float(st.pool[e, pool].ready) * rules.pools[pool].memory
+    return cpu, memory

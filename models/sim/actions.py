@@ -1,4 +1,4 @@
-"""A plan becomes wishes: replica counts at once, resizes after a tick or two."""
+"""Apply a plan: replica counts change at once, resizes take effect after a tick or two."""
 
 from models.cluster.arrays import I32
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
@@ -18,20 +18,20 @@ from models.sim.accounting import (
 )
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import resize_groups
-from models.sim.layout import Rules
+from models.sim.rules import Rules
 from models.sim.state import NONE, RESIZE_CPU, RESIZE_MEMORY, RESIZE_TICK, State
 
 _RESIZE = int(Purpose.RESIZE)
 _LEAST_CPU = 10
 _LEAST_MEMORY = 32
-"""Smaller requests, in millicores and MiB, are raised to these."""
+"""Smaller requests (millicores, MiB) are raised to these."""
 
 
 @kernel
 def apply_plan(
     st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: Rules, changed: I32
 ) -> None:
-    """Take over what changed, and count each applied change per app and dimension."""
+    """Apply what the plan changes, and count each change per app and dimension."""
     status, tick, physics = st.status[e], st.env[e].tick, rules.physics[0]
     window = REVERSAL_MINUTES * physics.ticks_per_minute
     _find_changes(
@@ -43,14 +43,14 @@ def apply_plan(
         if changed[app] == 0:
             continue
         wanted = min(max(plan.replicas[e, app], apps[app].min_replicas), apps[app].max_replicas)
-        # A negative number is no wish.
+        # A negative count means that the plan has nothing to say about the app.
         if wanted != status[REPLICAS, app] and plan.replicas[e, app] >= 0:
             direction = 1 if wanted > status[REPLICAS, app] else -1
             count_change(acc, e, app, HORIZONTAL, direction, tick, window)
             status[REPLICAS, app] = wanted
         if st.hidden[e, RESIZE_TICK, app] != NONE:
             if st.hidden[e, RESIZE_TICK, app] <= tick:
-                _land_resize(st, acc, e, app)
+                _finish_resize(st, acc, e, app)
             continue
         cpu = min(max(plan.cpu[e, app], _LEAST_CPU), physics.largest_cpu)
         memory = min(max(plan.memory[e, app], _LEAST_MEMORY), physics.largest_memory)
@@ -70,7 +70,7 @@ def _find_changes(
     resize_tick: I32,
     changed: I32,
 ) -> None:
-    """Mark the few apps that need a closer look; without a branch, so that it is quick."""
+    """Find the few apps that the plan changes; without a branch, so that the loop vectorises."""
     for app in range(changed.size):
         moved = (replicas[app] ^ old_replicas[app]) | (cpu[app] ^ old_cpu[app])
         changed[app] = moved | (memory[app] ^ old_memory[app]) | (resize_tick[app] ^ NONE)
@@ -94,8 +94,8 @@ def _begin_resize(
 
 
 @kernel
-def _land_resize(st: State, acc: Accounts, e: int, app: int) -> None:
-    """Resize in place; pods whose node is full go back to the queue with their new size."""
+def _finish_resize(st: State, acc: Accounts, e: int, app: int) -> None:
+    """Resize in place; evict pods whose node is full, to restart with their new size elsewhere."""
     st.hidden[e, RESIZE_TICK, app] = NONE
     in_place, refused = resize_groups(
         st, e, app, st.hidden[e, RESIZE_CPU, app], st.hidden[e, RESIZE_MEMORY, app]

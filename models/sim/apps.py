@@ -116,6 +116,41 @@ def app_records(apps: Apps) -> Records:
     return records(columns, apps.domain.shape)
 
 
+class Traits(NamedTuple):
+    """The properties that the service formulas read, as plain rows so that loops vectorise."""
+
+    limit_ratio: F32
+    start_limit: F32
+    """CPU limit at the start, at most one core: a pod with a lower limit is slower per request."""
+    workers: F32
+    """Per core."""
+    cpu_seconds: F32
+    io_seconds: F32
+    memory_base: F32
+    memory_per_request: F32
+    memory_leak: F32
+    target: F32
+    timeout: F32
+    retry_share: F32
+
+
+def service_traits(apps: Apps) -> Traits:
+    """The service formulas' view of the apps."""
+    return Traits(
+        limit_ratio=apps.cpu_limit_ratio,
+        start_limit=np.minimum(np.float32(1.0), apps.cpu_request * apps.cpu_limit_ratio),
+        workers=apps.workers_per_core,
+        cpu_seconds=apps.cpu_seconds,
+        io_seconds=apps.io_seconds,
+        memory_base=apps.memory_base,
+        memory_per_request=apps.memory_per_request,
+        memory_leak=apps.memory_leak,
+        target=apps.latency_target,
+        timeout=apps.timeout,
+        retry_share=apps.retry_share,
+    )
+
+
 def declare(population: Population, cluster: Cluster) -> Inventory:
     """The inventory of a population in its cluster, as its owners would write it."""
     apps = population.apps

@@ -1,22 +1,29 @@
-"""What moves pods without any autoscaler: deploys, crashes, OOM kills, drains, reclaims.
+"""What happens to pods and nodes by itself: deploys, crashes, OOM kills, drains, reclaims.
 
-Chances are drawn once a minute per app or node, each in its own tick of the minute, so that
-the work is spread. Without churn no bystander ever needs a pod, and no cascade appears.
+Chances are drawn once a minute per app or node, each in its own tick of the minute, which spreads
+the work. Without churn a domain without extra traffic never needs a pod, so no cascade could hit
+it.
+
+A container that dies again soon is restarted later each time, as the kubelet does it: the first
+restart comes at once, the next ones after 10 s, 20 s, 40 s and so on, and ten minutes of health
+reset it. The containers of an app are not simulated one by one, so the back-off depends on the
+mean number of deaths per container: one crash among a thousand pods is no crash loop.
 """
 
 import math
+from typing import Final
 
 from models.cluster.arrays import MIB_PER_GIB
 from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, MEMORY_REQUEST, RESTARTS, STARTING
 from models.cluster.records import Record, Records
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
-from models.sim.back_off import die
-from models.sim.describe.overlays import APPEAR, MOVE, Script
+from models.sim.config.physics import LONGEST_BACK_OFF_TICKS
+from models.sim.config.script import APPEAR, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
-from models.sim.layout import Rules
 from models.sim.nodes import SPOT, empty_lost, lose, zone_is_lost
 from models.sim.pods import begin_deploy
+from models.sim.rules import Rules
 from models.sim.state import BOUND, DOWN, LEAK_HOURS, NODE_READY, RESTART_RING, SAMPLE_RING, State
 
 _DEPLOY = int(Purpose.DEPLOY)
@@ -25,11 +32,14 @@ _EVICTION = int(Purpose.EVICTION)
 _SPOT = int(Purpose.SPOT)
 _OOM_SHARE = 0.2
 """Share of an app's pods that a minute above the memory limit kills, while a fresh pod fits it."""
+_FIRST_BACK_OFF_S: Final = 10.0
+_LONGEST_BACK_OFF_S: Final = 300.0
+_HEALTHY_S: Final = 600.0
 
 
 @kernel
 def churn(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script) -> None:
-    """One tick of everything that happens to pods and nodes by themselves."""
+    """Run one tick of churn, the scenario's part of it included."""
     _change_inventory(st, e, script)
     _touch_apps(st, acc, e, apps, rules, script)
     _touch_nodes(st, e, rules)
@@ -51,7 +61,7 @@ def _change_inventory(st: State, e: int, script: Script) -> None:
 
 @kernel
 def turn_of(tick: int, ticks_per_minute: int, size: int) -> tuple[int, int]:
-    """The part of `size` things whose turn it is in this tick of the minute."""
+    """First and end index of the part of `size` things that this tick of the minute handles."""
     turn = tick % ticks_per_minute
     return size * turn // ticks_per_minute, size * (turn + 1) // ticks_per_minute
 
@@ -60,13 +70,13 @@ def turn_of(tick: int, ticks_per_minute: int, size: int) -> tuple[int, int]:
 def _touch_apps(
     st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script
 ) -> None:
-    """The apps whose turn it is in this tick of the minute."""
+    """Deploys, crashes and OOM kills of this tick's part of the apps."""
     tick, physics = st.env[e].tick, rules.physics[0]
     deploys, crashes = stream(st.env[e].seed, _DEPLOY), stream(st.env[e].seed, _CRASH)
     first, end = turn_of(tick, physics.ticks_per_minute, apps.size)
     for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
-        # Before a deploy changes the number of pods that the last measurement belongs to.
+        # First, because a deploy changes the number of pods that the last measurement belongs to.
         limit = st.status[e, MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
         too_much = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
@@ -76,7 +86,8 @@ def _touch_apps(
         ready = st.hidden[e, BOUND, app] - st.status[e, STARTING, app] - st.hidden[e, DOWN, app]
         if ready <= 0:
             continue
-        # At most one crash a minute and app: more would be a fault, which scenarios bring.
+        # At most one crash per minute and app: more would be a fault, and faults come from
+        # scenarios.
         if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
             _restart(st, acc, e, app, 1, physics, CRASHED)
         if too_much:
@@ -87,7 +98,7 @@ def _touch_apps(
 
 @kernel
 def _memory_per_pod(st: State, e: int, app: int) -> float:
-    """MiB a pod of the app used in the last tick."""
+    """MiB that a pod of the app used in the last tick."""
     used = st.samples[e, (st.env[e].tick - 1) % SAMPLE_RING, MEMORY, app]
     return used * MIB_PER_GIB / max(1, st.hidden[e, BOUND, app])
 
@@ -96,9 +107,10 @@ def _memory_per_pod(st: State, e: int, app: int) -> float:
 def _restart(
     st: State, acc: Accounts, e: int, app: int, count: int, physics: Record, total: int
 ) -> None:
-    """Containers restart in place: their pods keep their nodes and lose their leak."""
+    """Restart containers in place: their pods keep their nodes and lose their leaked memory."""
     tick, share = st.env[e].tick, count / max(1, st.hidden[e, BOUND, app])
-    back = tick + physics.restart_ticks + die(st.loop[e, app], share, tick, physics.tick_s)
+    wait = back_off_ticks(st.crash_loop[e, app], share, tick, physics.tick_s)
+    back = tick + physics.restart_ticks + wait
     st.hidden[e, DOWN, app] += count
     st.status[e, RESTARTS, app] += count
     st.restart_ring[e, back % RESTART_RING, app] += count
@@ -108,7 +120,7 @@ def _restart(
 
 @kernel
 def _touch_nodes(st: State, e: int, rules: Rules) -> None:
-    """Maintenance drains and spot reclaims of the nodes whose turn it is."""
+    """Maintenance drains and spot reclaims of this tick's part of the nodes."""
     tick = st.env[e].tick
     every = rules.physics[0].ticks_per_minute
     evictions = stream(st.env[e].seed, _EVICTION)
@@ -141,3 +153,22 @@ def _reclaim_spot(st: State, e: int, rules: Rules, script: Script) -> None:
                 chance = as_uniform(draw(reclaims, node, k, st.env[e].tick))
                 if st.node[e, node].market == SPOT and chance < script.reclaims[e, k].share:
                     lose(st, e, node, rules)
+
+
+@kernel
+def back_off_ticks(crash_loop: Record, share: float, tick: int, tick_s: float) -> int:
+    """Record the death of a share of an app's containers; returns the wait before the restart."""
+    if (tick - crash_loop.last_death) * tick_s >= _HEALTHY_S:
+        crash_loop.deaths = 0.0
+    wait = back_off_s(crash_loop.deaths)
+    crash_loop.deaths += share
+    crash_loop.last_death = tick
+    return min(LONGEST_BACK_OFF_TICKS, int(wait / tick_s + 0.5))
+
+
+@kernel
+def back_off_s(deaths: float) -> float:
+    """Seconds to wait after so many deaths; below one death, the mean over some and none."""
+    if deaths < 1.0:
+        return _FIRST_BACK_OFF_S * deaths
+    return min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2.0 ** (deaths - 1.0))

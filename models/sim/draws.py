@@ -1,10 +1,10 @@
 """Random draws as functions of (seed, purpose, entity, ordinal, tick).
 
-Nothing is consumed by drawing: a controller that starts more pods cannot shift the traffic,
-the churn or the faults of the same seed. The hash is the finaliser of splitmix64, applied
-once per ingredient, which passes for independence between neighbours. Where all apps draw at
-once, everything but the app is hashed into a key for the row and 32-bit arithmetic does the
-rest: processors multiply eight such numbers at a time.
+There is no stream to consume from: a controller that starts more pods cannot shift the traffic,
+the churn or the faults of the same seed. The hash is the finaliser of splitmix64, applied once per
+argument, so neighbouring draws are practically independent. Where all apps draw at once, everything
+but the app is hashed into a key for the row, and the rest is 32-bit arithmetic, which processors
+do for eight numbers at a time.
 """
 
 from enum import IntEnum
@@ -22,7 +22,7 @@ _S16, _S48 = np.uint64(16), np.uint64(48)
 _UNIT = 1.0 / (1 << 53)
 _NORMAL_SCALE = 1.0 / (65536.0 * (4.0 / 12.0) ** 0.5)
 _WHOLE_ROW = 0x7FFFFFFF
-"""No entity has this number."""
+"""Larger than the index of any entity."""
 _MIX_C, _MIX_D = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 _T8, _T15, _T16 = np.uint32(8), np.uint32(15), np.uint32(16)
 _BYTES, _LOW_HALF = np.uint32(0x00FF00FF), np.uint32(0xFFFF)
@@ -32,7 +32,7 @@ _BYTES_SCALE = np.float32(1.0 / (4 * (256.0**2 - 1) / 12.0) ** 0.5)
 
 
 class Purpose(IntEnum):
-    """What a draw is for; a new purpose gets a new number, so that old ones keep theirs."""
+    """What a draw is for. Never renumber: a new number would change the draws of every seed."""
 
     TRAFFIC_NOISE = 1
     SHOT_NOISE = 2
@@ -63,15 +63,15 @@ def mix(value: np.uint64) -> np.uint64:
 
 @kernel
 def stream(seed: int, purpose: int) -> np.uint64:
-    """The part of a draw that a loop over entities can hoist."""
+    """The part of a draw that is constant in a loop over entities."""
     return mix(mix(np.uint64(seed) + _GOLDEN) ^ (np.uint64(purpose) * _GOLDEN))
 
 
 @kernel
 def draw(from_stream: np.uint64, entity: int, ordinal: int, tick: int) -> np.uint64:
     """64 random bits of a stream."""
-    who = (np.uint64(entity) << _S32) | np.uint64(ordinal)
-    return mix(mix(from_stream ^ who) + np.uint64(tick) * _GOLDEN)
+    key = (np.uint64(entity) << _S32) | np.uint64(ordinal)
+    return mix(mix(from_stream ^ key) + np.uint64(tick) * _GOLDEN)
 
 
 @kernel
@@ -84,7 +84,7 @@ def as_uniform(word: np.uint64) -> float:
 def as_normal(word: np.uint64) -> float:
     """Nearly standard normal: the sum of four 16-bit uniforms, so never beyond 3.5.
 
-    Bounded tails are wanted here: outliers are the business of bursts and faults.
+    Bounded on purpose: bursts and faults model the outliers.
     """
     total = (word & _FIELD) + ((word >> _S16) & _FIELD) + ((word >> _S32) & _FIELD)
     return (np.float64(total + (word >> _S48)) - 131070.0) * _NORMAL_SCALE
@@ -92,13 +92,13 @@ def as_normal(word: np.uint64) -> float:
 
 @kernel
 def row_key(from_stream: np.uint64, ordinal: int, tick: int) -> np.uint64:
-    """What the draws of all entities for one ordinal and tick have in common."""
+    """The common part of all entities' draws for one ordinal and tick."""
     return draw(from_stream, _WHOLE_ROW, ordinal, tick)
 
 
 @kernel
 def draw_in_row(key: np.uint64, entity: int) -> np.uint32:
-    """32 random bits of an entity. Both halves of the key count, so rows are no permutations."""
+    """32 random bits of an entity. Uses both halves of the key: rows are not permutations."""
     value = _mix_32(np.uint32(np.uint32(entity) + np.uint32(key)))
     return _mix_32(np.uint32(value ^ np.uint32(key >> _S32)))
 
@@ -127,5 +127,5 @@ def as_normal_32(word: np.uint32) -> np.float32:
 
 @kernel
 def uniform(seed: int, purpose: int, entity: int, ordinal: int, tick: int) -> float:
-    """One uniform draw in [0, 1) where speed does not matter."""
+    """One uniform draw in [0, 1), for code where speed does not matter."""
     return as_uniform(draw(stream(seed, purpose), entity, ordinal, tick))

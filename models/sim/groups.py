@@ -1,10 +1,9 @@
 """Groups of pods, linked per app from oldest to newest.
 
 A group is pods of one app that were bound to one node in one tick and become ready together.
-There are no links per node: nodes are lost so rarely that looking for their groups among all of
-them costs no more, and one chain less has to be kept right.
-All bookkeeping of bound and starting pods and of free node capacity happens here, so that the
-counts cannot disagree.
+There is no list per node: nodes are lost so rarely that a scan over all groups costs no more, and
+one list less has to be kept consistent. Only this module changes the counts of bound and starting
+pods and the free capacity of nodes, so they cannot disagree.
 """
 
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, STARTING
@@ -27,7 +26,7 @@ from models.sim.state import (
 def add_group(
     st: State, e: int, app: int, node: int, pool: int, count: int, ready_tick: int
 ) -> None:
-    """Bind `count` pods to `node`; the caller has checked that they fit and a group is free."""
+    """Bind `count` pods to `node`. The caller checks that they fit and that a group is free."""
     group = st.env[e].free_group
     st.env[e].free_group = st.group[e, group].newer
     st.env[e].groups_end = max(st.env[e].groups_end, group + 1)
@@ -47,7 +46,7 @@ def add_group(
 
 @kernel
 def take_from_group(st: State, e: int, group: int, count: int) -> None:
-    """Remove `count` pods of a group; an emptied group goes back to the free list."""
+    """Remove `count` pods of a group; an empty group returns to the free list."""
     app = st.group[e, group].app
     _occupy(st, e, app, st.group[e, group].node, st.group[e, group].pool, -count)
     ready_tick = st.group[e, group].ready
@@ -63,7 +62,7 @@ def take_from_group(st: State, e: int, group: int, count: int) -> None:
 
 @kernel
 def remove_newest(st: State, e: int, app: int, count: int) -> None:
-    """Scale in as a ReplicaSet does: the youngest pods go first."""
+    """Remove the youngest pods first, as a ReplicaSet does when it scales in."""
     while count > 0 and st.hidden[e, NEWEST, app] != NONE:
         group = st.hidden[e, NEWEST, app]
         taken = min(count, st.group[e, group].count)
@@ -73,7 +72,7 @@ def remove_newest(st: State, e: int, app: int, count: int) -> None:
 
 @kernel
 def remove_oldest(st: State, e: int, app: int, count: int) -> None:
-    """Replace as a rolling deploy does: pods of the old version go first."""
+    """Remove the oldest pods first, as a rolling deploy does."""
     while count > 0 and st.hidden[e, OLDEST, app] != NONE:
         group = st.hidden[e, OLDEST, app]
         taken = min(count, st.group[e, group].count)
@@ -83,7 +82,7 @@ def remove_oldest(st: State, e: int, app: int, count: int) -> None:
 
 @kernel
 def remove_all_on_lost_nodes(st: State, e: int) -> int:
-    """Evict every pod of the lost nodes; the apps' wishes will ask for them again."""
+    """Evict every pod of the lost nodes and return how many; reconciling starts them again."""
     removed = 0
     for group in range(st.env[e].groups_end):
         count = st.group[e, group].count
@@ -95,9 +94,9 @@ def remove_all_on_lost_nodes(st: State, e: int) -> int:
 
 @kernel
 def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[int, int]:
-    """Give the app's pods a new request where their node has room; evict the others.
+    """Change the request of the app's pods in place where their node has room; evict the others.
 
-    Returns the pods resized in place and the pods that have to restart elsewhere.
+    Returns the number of pods resized in place and of pods that have to restart elsewhere.
     """
     more_cpu = cpu - st.status[e, CPU_REQUEST, app]
     more_memory = memory - st.status[e, MEMORY_REQUEST, app]

@@ -1,12 +1,12 @@
-"""Nodes come and go: the counts per pool and market change here and nowhere else."""
+"""Launch, boot and loss of nodes. Only this module changes the counts per pool and market."""
 
 from models.cluster.description import MARKETS
 from models.jit import kernel
 from models.sim.accounting import EVICTED, RESERVED, STOPPED, Accounts
-from models.sim.describe.overlays import Script
+from models.sim.config.script import Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import remove_all_on_lost_nodes
-from models.sim.layout import Rules
+from models.sim.rules import Rules
 from models.sim.state import (
     NODE_ABSENT,
     NODE_BOOTING,
@@ -23,11 +23,12 @@ _BOOT = int(Purpose.NODE_BOOT)
 _ON_DEMAND = MARKETS.index("on_demand")
 SPOT = MARKETS.index("spot")
 _BOOT_JITTER = 0.15
+"""Largest relative deviation of a boot time."""
 
 
 @kernel
 def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
-    """Start a node; from now on it exists and is billed."""
+    """Start a node in a free slot; from now on it is billed."""
     pool = rules.node_pool[node]
     word = draw(stream(st.env[e].seed, _BOOT), node, 0, st.env[e].tick)
     market = _choose_market(st, e, pool, as_uniform(word), rules)
@@ -41,7 +42,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     st.node[e, node].ready = st.env[e].tick + ticks
     st.node[e, node].market = market
     st.node[e, node].zone = _choose_zone(st, e, node, rules, script)
-    st.low[e, node] = NONE
+    st.underused_since[e, node] = NONE
     st.pool[e, pool].booting += 1
     st.env[e].booting += 1
     st.pool_market[e, pool, market] += 1
@@ -49,7 +50,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
 
 @kernel
 def _choose_market(st: State, e: int, pool: int, chance: float, rules: Rules) -> int:
-    """Reserved nodes are paid for already; the rest is bought as the pool's shares say."""
+    """Use up the reserved nodes, which are paid for anyway; buy the rest by the pool's shares."""
     if st.pool_market[e, pool, RESERVED] < rules.pools[pool].reserved:
         return RESERVED
     return SPOT if chance < rules.pools[pool].spot_share else _ON_DEMAND
@@ -57,7 +58,7 @@ def _choose_market(st: State, e: int, pool: int, chance: float, rules: Rules) ->
 
 @kernel
 def _choose_zone(st: State, e: int, node: int, rules: Rules, script: Script) -> int:
-    """Neighbouring slots lie in different zones; a lost zone's turn goes to the next one."""
+    """The zone of a slot, or the next one while that is lost. Neighbouring slots differ."""
     zones = rules.physics[0].zones
     for step in range(zones):
         zone = (node + step) % zones
@@ -68,7 +69,7 @@ def _choose_zone(st: State, e: int, node: int, rules: Rules, script: Script) -> 
 
 @kernel
 def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
-    """A booted node offers all it has."""
+    """Make a booted node schedulable."""
     pool = rules.node_pool[node]
     st.node[e, node].state = NODE_READY
     st.room[e, ROOM_CPU, node] = rules.pools[pool].cpu
@@ -81,7 +82,7 @@ def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
 
 @kernel
 def finish_boots(st: State, e: int, rules: Rules) -> None:
-    """Nodes whose boot is over become ready."""
+    """Make the nodes ready whose boot is over."""
     if st.env[e].booting == 0:
         return
     for node in range(st.node.shape[1]):
@@ -91,7 +92,7 @@ def finish_boots(st: State, e: int, rules: Rules) -> None:
 
 @kernel
 def lose(st: State, e: int, node: int, rules: Rules) -> None:
-    """A node goes, by drain, reclaim or failure; whoever lets it go calls `empty_lost` next."""
+    """Remove a node by drain, reclaim or failure. Call `empty_lost` next to evict its pods."""
     pool = rules.node_pool[node]
     if st.node[e, node].state == NODE_READY:
         st.pool[e, pool].ready -= 1
@@ -107,7 +108,7 @@ def lose(st: State, e: int, node: int, rules: Rules) -> None:
 
 @kernel
 def empty_lost(st: State, acc: Accounts, e: int) -> None:
-    """Pods of lost nodes, all in one walk, are asked for again elsewhere."""
+    """Evict the pods of all lost nodes in one pass; reconciling starts them elsewhere."""
     if st.env[e].lost == 0:
         return
     evicted = remove_all_on_lost_nodes(st, e)
@@ -122,7 +123,7 @@ def empty_lost(st: State, acc: Accounts, e: int) -> None:
 
 @kernel
 def zone_is_lost(st: State, e: int, zone: int, script: Script) -> bool:
-    """Whether a zone is away at this tick."""
+    """Whether the scenario has taken the zone away at this tick."""
     for k in range(script.zones.shape[1]):
         lost = script.zones[e, k]
         if lost.zone == zone and lost.start <= st.env[e].tick < lost.end:

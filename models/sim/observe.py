@@ -1,7 +1,7 @@
-"""What a controller may see: late, noisy, sometimes missing, never the truth.
+"""What a controller observes: late, noisy, sometimes missing, never the true state.
 
 Measurements pass through one of two pipelines: HPA's own (metrics-server; about 27.5 s late,
-in scrape steps) and ours (10 s). What the API server answers (pods, requests, nodes) is fresh.
+in scrape steps) and ours (10 s). The API server's answers (pods, requests, nodes) are current.
 """
 
 from typing import Final
@@ -19,23 +19,23 @@ from models.cluster.observation import (
     Pipeline,
 )
 from models.jit import copy_row, kernel
-from models.sim.describe.overlays import OUTAGE_ZERO, Script
+from models.sim.config.script import OUTAGE_ZERO, Script
 from models.sim.draws import Purpose, as_uniform_32, draw_in_row, row_key, stream, uniform
-from models.sim.layout import Rules
 from models.sim.provisioner import coming_nodes, sum_room
+from models.sim.rules import Rules
 from models.sim.state import ROOM_CPU, ROOM_MEMORY, SAMPLE_RING, State
 
 _NOISE = int(Purpose.METRIC_NOISE)
 _PHASE = int(Purpose.METRIC_PHASE)
 _SCRAPE_TICKS: Final = 3
-"""metrics-server scrapes every 30 s: the age of what it answers grows until the next scrape."""
+"""metrics-server scrapes every 30 s; its answers age until the next scrape."""
 _RING = np.uint32(SAMPLE_RING)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 _UNIFORM_TO_STD = 12.0**0.5
 
 
 def empty_observation(state: State) -> Observation:
-    """Buffers for `observe` to fill; what the API server knows is a view of the state."""
+    """Buffers for `observe` to fill; `status` is a read-only view of the state."""
     environments, _, apps = state.status.shape
     status = state.status.view()
     status.flags.writeable = False
@@ -49,7 +49,7 @@ def empty_observation(state: State) -> Observation:
 
 
 def scrape_ages(apps: int, mean_ticks: float) -> I32:
-    """[_SCRAPE_TICKS, A] age in ticks of what metrics-server answers, by tick of its cycle."""
+    """[_SCRAPE_TICKS, A] age in ticks of metrics-server's answers, by tick of its scrape cycle."""
     ages = np.zeros((_SCRAPE_TICKS, apps), np.int32)
     for app in range(apps):
         start = int(_SCRAPE_TICKS * uniform(0, _PHASE, app, 0, 0))
@@ -84,9 +84,9 @@ def observe(
         share = physics.missing_share if tick > lag else np.float32(1.0)
         _lose_samples(noises, tick, share, obs.missing[e])
         for kind in range(PODS):
-            # A CPU target asks the metrics API for nothing else; a share of errors is a count.
+            # HPA reads only CPU from the metrics API. Errors are counted, so they have no noise.
             if kind == CPU or (pipeline == Pipeline.OURS and kind != ERRORS):
-                _add_noise(noises, tick, kind, spread, measured[kind])
+                add_noise(noises, tick, kind, spread, measured[kind])
         _break_metrics(st, obs, e, script)
         _count_pools(st, obs, e, rules)
 
@@ -95,9 +95,9 @@ def observe(
 def _look_back(ring: F32, kind: int, ages: I32, tick: int, out: F32) -> None:
     last = np.uint32(tick - 1)
     for app in range(out.size):
-        # Unsigned, so that the remainder is a mask and no index is checked for its sign.
-        place = np.uint32(last - np.uint32(ages[app])) % _RING
-        out[app] = ring[place, kind, app]
+        # Unsigned, so that the remainder is a mask and numba does not check the index for its sign.
+        slot = np.uint32(last - np.uint32(ages[app])) % _RING
+        out[app] = ring[slot, kind, app]
 
 
 @kernel
@@ -108,8 +108,8 @@ def _lose_samples(noises: np.uint64, tick: int, share: np.float32, missing: I8) 
 
 
 @kernel
-def _add_noise(noises: np.uint64, tick: int, kind: int, spread: np.float32, row: F32) -> None:
-    """Uniform noise: relative, of a given width."""
+def add_noise(noises: np.uint64, tick: int, kind: int, spread: np.float32, row: F32) -> None:
+    """Multiply by 1 + uniform noise of width `spread`."""
     key = row_key(noises, kind, tick)
     for app in range(row.size):
         unit = as_uniform_32(draw_in_row(key, app)) - _HALF
@@ -118,7 +118,7 @@ def _add_noise(noises: np.uint64, tick: int, kind: int, spread: np.float32, row:
 
 @kernel
 def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
-    """Outages of the scenario: zeros that look like samples, or none at all."""
+    """Apply the scenario's outages: samples read zero, or are missing."""
     for k in range(script.outages.shape[1]):
         outage = script.outages[e, k]
         if not outage.start <= st.env[e].tick < outage.end:
@@ -137,9 +137,9 @@ def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
 def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
     for pool in range(rules.pools.size):
         first, end = rules.pools[pool].first, rules.pools[pool].end
-        seen = obs.pool[e, pool]
-        seen.ready = st.pool[e, pool].ready
-        seen.coming = coming_nodes(st, e, pool)
-        seen.quota = end - first
-        seen.free_cpu = sum_room(st.room[e, ROOM_CPU, first:end]) * 0.001
-        seen.free_memory = sum_room(st.room[e, ROOM_MEMORY, first:end]) / 1024.0
+        status = obs.pool[e, pool]
+        status.ready = st.pool[e, pool].ready
+        status.coming = coming_nodes(st, e, pool)
+        status.quota = end - first
+        status.free_cpu = sum_room(st.room[e, ROOM_CPU, first:end]) * 0.001
+        status.free_memory = sum_room(st.room[e, ROOM_MEMORY, first:end]) / 1024.0

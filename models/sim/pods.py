@@ -1,4 +1,4 @@
-"""Pods against wishes: readiness, rolling deploys, and the difference to what is wanted."""
+"""The ReplicaSet controllers: readiness, rolling deploys, and pods to start or stop."""
 
 import math
 
@@ -9,13 +9,14 @@ from models.cluster.observation import ACTIVE, PENDING, REPLICAS, STARTING
 from models.jit import kernel
 from models.sim.accounting import STOPPED, Accounts
 from models.sim.groups import remove_newest, remove_oldest
-from models.sim.layout import Rules
+from models.sim.rules import Rules
 from models.sim.state import (
     BOUND,
     CANCELLED,
     DEPLOY_LEFT,
     DOWN,
     LEAK_HOURS,
+    NOT_REQUESTED,
     READY_RING,
     RESTART_RING,
     SURGE,
@@ -25,15 +26,15 @@ from models.sim.state import (
 
 @kernel
 def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> None:
-    """Let pods become ready, move deploys on, and queue or stop pods until counts agree."""
+    """Make started pods ready, advance deploys, and queue or stop pods until counts agree."""
     tick = st.env[e].tick
     status, hidden = st.status[e], st.hidden[e]
-    _let_ready(status[STARTING], st.ready_ring[e, tick % READY_RING])
-    _let_return(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
+    _finish_starts(status[STARTING], st.ready_ring[e, tick % READY_RING])
+    _finish_restarts(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
     _compare(
         status[REPLICAS], hidden[SURGE], status[ACTIVE], hidden[BOUND], status[PENDING], missing
     )
-    _note_deploys(hidden[DEPLOY_LEFT], missing)
+    _add_deploys(hidden[DEPLOY_LEFT], missing)
     for app in range(missing.size):
         if missing[app] != 0:
             _settle(st, acc, e, app, rules)
@@ -42,7 +43,7 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
 @kernel
 def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     if st.hidden[e, DEPLOY_LEFT, app] > 0:
-        _move_deploy_on(st, acc, e, app, rules)
+        _advance_deploy(st, acc, e, app, rules)
     missing = _missing_pods(st, e, app) - st.status[e, PENDING, app]
     if missing > 0:
         enqueue(st, e, app, missing)
@@ -58,15 +59,15 @@ def _missing_pods(st: State, e: int, app: int) -> int:
 
 
 @kernel
-def _let_ready(starting: I32, becoming: I32) -> None:
+def _finish_starts(starting: I32, becoming: I32) -> None:
     for app in range(starting.size):
         starting[app] -= becoming[app]
         becoming[app] = 0
 
 
 @kernel
-def _let_return(down: I32, bound: I32, returning: I32) -> None:
-    """Containers come back; those of pods that are gone do not count any more."""
+def _finish_restarts(down: I32, bound: I32, returning: I32) -> None:
+    """Containers come back; those of pods that were removed meanwhile no longer count."""
     for app in range(down.size):
         down[app] = min(max(np.int32(0), down[app] - returning[app]), bound[app])
         returning[app] = 0
@@ -76,22 +77,22 @@ def _let_return(down: I32, bound: I32, returning: I32) -> None:
 def _compare(
     replicas: I32, surge: I32, active: I32, bound: I32, pending: I32, missing: I32
 ) -> None:
-    """Mark the few apps that need a closer look: their counts disagree."""
+    """Find the few apps whose pod counts differ from what is wanted."""
     for app in range(missing.size):
         wanted = (replicas[app] + surge[app]) * active[app]
         missing[app] = wanted - bound[app] - pending[app]
 
 
 @kernel
-def _note_deploys(deploy_left: I32, missing: I32) -> None:
-    """Apps that are being deployed need one as well."""
+def _add_deploys(deploy_left: I32, missing: I32) -> None:
+    """Mark the apps that are being deployed, too."""
     for app in range(missing.size):
         missing[app] |= deploy_left[app]
 
 
 @kernel
 def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
-    """Start a rolling deploy: surge up, and take the first unavailable pods down."""
+    """Start a rolling deploy: add the surge, and stop the first unavailable pods."""
     if st.hidden[e, DEPLOY_LEFT, app] > 0 or st.hidden[e, BOUND, app] == 0:
         return
     st.hidden[e, DEPLOY_LEFT, app] = st.hidden[e, BOUND, app]
@@ -102,9 +103,9 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
 
 
 @kernel
-def _move_deploy_on(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
-    """The next batch goes when all pods of the last one are ready."""
-    # Replacements of this very tick are not even queued yet: they are missing.
+def _advance_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+    """Replace the next batch when all pods of the last one are ready."""
+    # Replacements of this tick are not queued yet, so they count as missing.
     if _missing_pods(st, e, app) > 0 or st.status[e, STARTING, app] > 0:
         return
     unavailable = math.floor(st.status[e, REPLICAS, app] * rules.physics[0].max_unavailable)
@@ -115,7 +116,7 @@ def _move_deploy_on(st: State, acc: Accounts, e: int, app: int, rules: Rules) ->
 
 @kernel
 def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
-    """Stop pods of the old version; the missing ones are asked for as new pods."""
+    """Stop pods of the old version; reconciling queues new pods for them."""
     count = min(count, st.hidden[e, DEPLOY_LEFT, app], st.hidden[e, BOUND, app])
     share = count / max(1, st.hidden[e, BOUND, app])
     st.flow[e, LEAK_HOURS, app] *= 1.0 - share
@@ -128,7 +129,7 @@ def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 
 @kernel
 def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
-    """Pods without a node go first, then the youngest."""
+    """Stop pods without a node first, then the youngest."""
     waiting = min(count, st.status[e, PENDING, app])
     st.status[e, PENDING, app] -= waiting
     st.hidden[e, CANCELLED, app] += waiting
@@ -138,7 +139,7 @@ def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 
 @kernel
 def enqueue(st: State, e: int, app: int, count: int) -> None:
-    """Append pods to the pending queue; a full queue joins them to the app's last entry."""
+    """Append pods to the pending queue, or to the app's last entry when the queue is full."""
     st.status[e, PENDING, app] += count
     last = st.env[e].queue_length
     if last == st.queue.shape[1]:
@@ -147,15 +148,15 @@ def enqueue(st: State, e: int, app: int, count: int) -> None:
     st.queue[e, last].app = app
     st.queue[e, last].count = count
     st.queue[e, last].since = st.env[e].tick
-    st.queue[e, last].asked = 0
+    st.queue[e, last].node_request = NOT_REQUESTED
     st.env[e].queue_length = last + 1
 
 
 @kernel
 def _join(st: State, e: int, app: int, count: int) -> None:
-    """No pod may be lost: any entry of the app will do, its waiting time becomes too long.
+    """Add pods to the app's last entry, which makes their waiting time too long.
 
-    Without one the pods are left to the next tick, when the queue is shorter.
+    Without an entry the pods stay missing until the next tick, when the queue is shorter.
     """
     for entry in range(st.env[e].queue_length - 1, -1, -1):
         if st.queue[e, entry].app == app:

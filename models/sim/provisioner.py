@@ -1,9 +1,9 @@
 """The node autoscaler and the cloud behind it.
 
-Pods that do not fit ask for nodes, one request per app, worked off at a limited rate; or, in the
-pools a plan coordinates, a controller places one request by priority and the pods do not ask.
-Either way the cloud starts only so many nodes per second, and a boot takes longer the more nodes
-boot. A request that was accepted cannot be taken back.
+Pods that do not fit request nodes, one request per app, and the autoscaler accepts requests at a
+limited rate. In pools that a plan coordinates, the controller places one request by priority and
+the pods request nothing. Either way the cloud starts a limited number of nodes per second, and
+boots slow each other down. An accepted request cannot be cancelled.
 """
 
 import numpy as np
@@ -14,17 +14,27 @@ from models.cluster.plan import Plan
 from models.cluster.records import Record
 from models.jit import kernel
 from models.sim.accounting import Accounts
-from models.sim.describe.overlays import Script
-from models.sim.layout import Rules
+from models.sim.config.script import Script
 from models.sim.nodes import empty_lost, finish_boots, launch, lose
-from models.sim.state import HEARD, NODE_ABSENT, NONE, ROOM_CPU, ROOM_MEMORY, SPOKEN_FOR, State
+from models.sim.rules import Rules
+from models.sim.state import (
+    COORDINATED,
+    NODE_ABSENT,
+    NONE,
+    REQUESTED,
+    ROOM_CPU,
+    ROOM_MEMORY,
+    State,
+)
 
 _PACKING = 0.95
-"""How full the provisioner expects to pack a node it asks for."""
+"""Share of a new node that the provisioner expects to fill."""
 _INDEPENDENT = 2
-"""Independent requests carry no priority: they stand in the middle, first come first served."""
+"""Priority of the pods' own requests, which carry none: in the middle."""
 _DRAIN_MARGIN = 1.3
+"""Free room elsewhere over what a node uses, before the node is drained."""
 _MAX_SAVED_TOKENS_TICKS = 2.0
+"""The cloud lets unused launches of this many ticks be used later."""
 
 
 @kernel
@@ -32,8 +42,8 @@ def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script
     """One tick of the provisioner."""
     finish_boots(st, e, rules)
     _accept_coordinated(st, plan, e, rules)
-    _hear_pending(st, plan, e, rules)
-    _ask_for_shortage(st, plan, e, rules)
+    _accept_pending(st, plan, e, rules)
+    _request_shortage(st, plan, e, rules)
     _launch_queued(st, e, rules, script)
     if st.env[e].tick % rules.physics[0].ticks_per_minute == 0:
         _scale_down(st, plan, e, rules)
@@ -49,42 +59,42 @@ def _accept_coordinated(st: State, plan: Plan, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _hear_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
-    """Sum what pending pods need per pool; new entries are heard at a limited rate.
+def _accept_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
+    """Sum what pending pods need per pool; new requests are accepted at a limited rate.
 
-    In a coordinated pool nobody has to be heard: the pods count only as a reason not to scale
-    it down, and stand in line as before when the coordination ends.
+    In a coordinated pool pods request nothing. They still count as a reason not to scale the pool
+    down, and they request nodes as usual when the coordination ends.
     """
     for pool in range(rules.pools.size):
-        st.pool[e, pool].asked_cpu = 0
-        st.pool[e, pool].asked_memory = 0
+        st.pool[e, pool].pending_cpu = 0
+        st.pool[e, pool].pending_memory = 0
     budget = rules.physics[0].requests_per_tick
     for entry in range(st.env[e].queue_length):
         app = st.queue[e, entry].app
         pool = _pool_with_room(st, e, st.status[e, DOMAIN, app], rules)
         if pool != NONE and plan.coordinated[e, pool] == 1:
-            st.queue[e, entry].asked = SPOKEN_FOR
-        elif st.queue[e, entry].asked != HEARD:
+            st.queue[e, entry].node_request = COORDINATED
+        elif st.queue[e, entry].node_request != REQUESTED:
             waited = st.env[e].tick - st.queue[e, entry].since
             if budget == 0 or waited < rules.physics[0].batch_ticks:
                 continue
-            st.queue[e, entry].asked = HEARD
+            st.queue[e, entry].node_request = REQUESTED
             budget -= 1
         if pool != NONE:
             count = st.queue[e, entry].count
-            st.pool[e, pool].asked_cpu += count * st.status[e, CPU_REQUEST, app]
-            st.pool[e, pool].asked_memory += count * st.status[e, MEMORY_REQUEST, app]
+            st.pool[e, pool].pending_cpu += count * st.status[e, CPU_REQUEST, app]
+            st.pool[e, pool].pending_memory += count * st.status[e, MEMORY_REQUEST, app]
 
 
 @kernel
 def _pool_with_room(st: State, e: int, domain: int, rules: Rules) -> int:
-    """The preferred pool whose quota is not used up; what is asked for already counts."""
+    """The most preferred pool whose quota has room beyond what is already pending for it."""
     for choice in range(rules.domain_pools.shape[1]):
         pool = rules.domain_pools[domain, choice]
         if pool == NONE:
             break
         quota = rules.pools[pool].end - rules.pools[pool].first - st.pool[e, pool].ready
-        if quota * rules.pools[pool].cpu * _PACKING > st.pool[e, pool].asked_cpu:
+        if quota * rules.pools[pool].cpu * _PACKING > st.pool[e, pool].pending_cpu:
             return pool
     return NONE
 
@@ -100,13 +110,13 @@ def coming_nodes(st: State, e: int, pool: int) -> int:
 
 
 @kernel
-def _ask_for_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
+def _request_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
     for pool in range(rules.pools.size):
-        if st.pool[e, pool].asked_cpu == 0 or plan.coordinated[e, pool] == 1:
+        if st.pool[e, pool].pending_cpu == 0 or plan.coordinated[e, pool] == 1:
             continue
         nodes = max(
-            st.pool[e, pool].asked_cpu / (rules.pools[pool].cpu * _PACKING),
-            st.pool[e, pool].asked_memory / (rules.pools[pool].memory * _PACKING),
+            st.pool[e, pool].pending_cpu / (rules.pools[pool].cpu * _PACKING),
+            st.pool[e, pool].pending_memory / (rules.pools[pool].memory * _PACKING),
         )
         short = int(nodes) + 1 - coming_nodes(st, e, pool)
         if short > 0:
@@ -115,7 +125,11 @@ def _ask_for_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
 
 @kernel
 def _queue_launch(st: State, e: int, pool: int, count: int, priority: int, rules: Rules) -> None:
-    """Append a node request, cut to the pool's quota; a full queue joins the last entry."""
+    """Queue a node request, cut to the pool's quota.
+
+    It joins the last entry if that has the same pool and priority, or any such entry when the
+    queue is full.
+    """
     slots = rules.pools[pool].end - rules.pools[pool].first
     count = min(count, slots - st.pool[e, pool].ready - coming_nodes(st, e, pool))
     if count <= 0:
@@ -136,7 +150,7 @@ def _queue_launch(st: State, e: int, pool: int, count: int, priority: int, rules
 
 @kernel
 def _launch_queued(st: State, e: int, rules: Rules, script: Script) -> None:
-    """Start as many nodes as the cloud allows, urgent requests first, then the oldest."""
+    """Start as many nodes as the cloud allows: by priority, then oldest request first."""
     limit = rules.physics[0].launches_per_tick * _MAX_SAVED_TOKENS_TICKS
     st.env[e].launch_tokens = min(
         limit, st.env[e].launch_tokens + rules.physics[0].launches_per_tick
@@ -184,18 +198,18 @@ def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
 
 @kernel
 def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
-    """Remove nodes that were under-used for long, where nothing waits and others have room."""
+    """Drain nodes that are under-used for long, if nothing waits and other nodes have room."""
     tick, physics = st.env[e].tick, rules.physics[0]
     drains = physics.drains_per_minute
     for pool in range(rules.pools.size):
         first, end, cpu = rules.pools[pool].first, rules.pools[pool].end, rules.pools[pool].cpu
-        free_cpu, low = st.room[e, ROOM_CPU, first:end], st.low[e, first:end]
+        free_cpu, since = st.room[e, ROOM_CPU, first:end], st.underused_since[e, first:end]
         free_memory = st.room[e, ROOM_MEMORY, first:end]
-        busy = st.pool[e, pool].asked_cpu > 0 or coming_nodes(st, e, pool) > 0
-        _note_low(free_cpu, free_memory, rules.pools[pool], busy, physics, tick, low)
+        busy = st.pool[e, pool].pending_cpu > 0 or coming_nodes(st, e, pool) > 0
+        _track_underused(free_cpu, free_memory, rules.pools[pool], busy, physics, tick, since)
         spare = sum_room(free_cpu)
-        for slot in range(low.size):
-            due = low[slot] != NONE and tick - low[slot] >= physics.low_ticks
+        for slot in range(since.size):
+            due = since[slot] != NONE and tick - since[slot] >= physics.low_ticks
             if not due or drains == 0 or st.pool[e, pool].ready <= plan.keep[e, pool]:
                 continue
             free = free_cpu[slot]
@@ -208,7 +222,7 @@ def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
 
 @kernel
 def sum_room(free: I32) -> int:
-    """What the ready ones among some nodes have free together."""
+    """Free room of the ready nodes together; others have -1."""
     total = 0
     for node in range(free.size):
         total += max(np.int32(0), free[node])
@@ -216,12 +230,18 @@ def sum_room(free: I32) -> int:
 
 
 @kernel
-def _note_low(
-    free_cpu: I32, free_memory: I32, pool: Record, busy: bool, physics: Record, tick: int, low: I32
+def _track_underused(
+    free_cpu: I32,
+    free_memory: I32,
+    pool: Record,
+    busy: bool,
+    physics: Record,
+    tick: int,
+    since: I32,
 ) -> None:
-    """Note since when nodes are under-used in CPU and memory; what is not ready has no room."""
-    for slot in range(low.size):
+    """Update since when nodes are under-used in CPU and memory."""
+    for slot in range(since.size):
         free = min(free_cpu[slot] / pool.cpu, free_memory[slot] / pool.memory)
         under = not busy and free_cpu[slot] >= 0 and 1.0 - free < physics.low_use
-        since = np.int32(tick) if low[slot] == NONE else low[slot]
-        low[slot] = since if under else NONE
+        begun = np.int32(tick) if since[slot] == NONE else since[slot]
+        since[slot] = begun if under else NONE

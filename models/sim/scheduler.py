@@ -1,4 +1,4 @@
-"""Pending pods find nodes: first come first served or by class, with optional preemption."""
+"""The scheduler: binds pending pods, first come first served or by class, and may preempt."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,8 @@ from models.jit import kernel
 from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream
 from models.sim.groups import add_group, take_from_group
-from models.sim.layout import Rules
+from models.sim.kernel_math import exponential
+from models.sim.rules import Rules
 from models.sim.state import (
     BOUND,
     CANCELLED,
@@ -25,28 +26,29 @@ from models.sim.state import (
     ROOM_PODS,
     State,
 )
-from models.sim.tail import exponential
 
 _START = int(Purpose.POD_START)
 CLASSES = 4
-SPREAD = 8
-"""A batch is spread over this many nodes where it is large enough."""
+_SPREAD = 8
+"""A large enough batch is spread over this many nodes."""
 _BLOCK = 16
-"""Nodes that are passed over together when none of them has room."""
+"""Nodes that the search skips together when none of them has room."""
 START_STRIDE = 7919
+"""Prime: the apps' searches start at different nodes of a pool."""
 _PREEMPTIONS_PER_TICK = 400
+"""At most, for one queue entry."""
 _HUGE = 1 << 30
 
 
 class Failed(NamedTuple):
-    """What has already been searched for in vain in this tick."""
+    """Searches that found nothing in this tick, so that no kernel repeats them."""
 
     cpu: I32
-    """[P] the smallest CPU request that no node had room for."""
+    """[P] the smallest CPU request that fits no node."""
     both: I32
-    """[P, 2] CPU and memory of the last pods that fitted nowhere for either reason."""
+    """[P, 2] CPU and memory of the last pods that fit no node for either reason."""
     evicting: I32
-    """[classes] 1 when preemption found nobody to evict."""
+    """[classes] 1 when preemption found no pods to evict."""
 
 
 def empty_failed(pools: int) -> Failed:
@@ -60,10 +62,7 @@ def empty_failed(pools: int) -> Failed:
 
 @kernel
 def schedule(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, failed: Failed) -> None:
-    """Place what fits.
-
-    `failed` remembers within the tick what did not fit, so that nothing is searched twice.
-    """
+    """Bind the pending pods that fit."""
     if st.env[e].queue_length == 0:
         return
     _drop_cancelled(st, e)
@@ -84,7 +83,7 @@ def schedule(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, fail
 
 @kernel
 def _drop_cancelled(st: State, e: int) -> None:
-    """Pods that are not wanted any more leave the queue, the youngest first."""
+    """Remove cancelled pods from the queue, the youngest first."""
     for entry in range(st.env[e].queue_length - 1, -1, -1):
         this = st.queue[e, entry]
         if st.hidden[e, CANCELLED, this.app] > 0:
@@ -114,7 +113,7 @@ def _place_entry(
         pool = rules.domain_pools[domain, choice]
         if pool != NONE and left > 0:
             left -= place_in_pool(st, acc, e, app, left, since, pool, apps, rules, failed)
-    # A class that found nobody to evict does not search again in this tick.
+    # A class that found no pods to evict does not search again in this tick.
     importance = apps[app].pod_class
     if left > 0 and rules.physics[0].preemption and failed.evicting[importance] == 0:
         placed = _preempt(st, acc, e, app, left, since, apps, rules)
@@ -138,23 +137,23 @@ def place_in_pool(
     rules: Rules,
     failed: Failed,
 ) -> int:
-    """Fill nodes of one pool from a starting point of the app's own.
+    """Bind up to `wanted` pods in one pool, starting at a node that depends on the app.
 
-    The kube-scheduler, too, looks at nodes from a rotating start and stops early. Neighbouring
-    slots lie in different zones, so a batch is spread over zones.
+    Like the kube-scheduler, which also starts at a rotating node and stops early. Neighbouring
+    slots are in different zones, so a batch is spread over zones.
     """
     cpu, memory = st.status[e, CPU_REQUEST, app], st.status[e, MEMORY_REQUEST, app]
     if _fits_nowhere(failed, pool, cpu, memory):
         return 0
     first, end = rules.pools[pool].first, rules.pools[pool].end
     size = end - first
-    # Far quicker than the search: most pods that fit nowhere are refused here.
+    # Far quicker than the search, and enough for most pods that fit nowhere.
     roomiest = _highest(st.room[e, ROOM_CPU, first:end])
     if roomiest < cpu:
         failed.cpu[pool] = min(failed.cpu[pool], roomiest + 1)
         return 0
     start = first + (app * START_STRIDE) % size
-    # Once round, evenly; what is left takes any room there is.
+    # One round spreads the pods evenly; a second one uses any room that is left.
     chunk = pods_per_node(wanted)
     left = wanted - _fill(st, acc, e, app, wanted, chunk, since, start, end, apps, rules)
     left -= _fill(st, acc, e, app, left, chunk, since, first, start, apps, rules)
@@ -170,7 +169,7 @@ def place_in_pool(
 @kernel
 def pods_per_node(wanted: int) -> int:
     """Pods of a batch that go to one node where it is spread."""
-    return (wanted + SPREAD - 1) // SPREAD
+    return (wanted + _SPREAD - 1) // _SPREAD
 
 
 @kernel
@@ -203,8 +202,8 @@ def _fill(
         for candidate in range(node, min(node + _BLOCK, stop)):
             if free_cpu[candidate] < cpu:
                 continue
-            there = min(free_cpu[candidate] // cpu, free_memory[candidate] // memory)
-            fits = min(left, chunk, there, free_pods[candidate])
+            room = min(free_cpu[candidate] // cpu, free_memory[candidate] // memory)
+            fits = min(left, chunk, room, free_pods[candidate])
             if fits > 0 and st.env[e].free_group != NONE:
                 bind(st, acc, e, app, candidate, fits, since, apps, rules)
                 left -= fits
@@ -217,8 +216,8 @@ def _fill(
 @kernel
 def _highest(row: I32) -> int:
     highest = np.int32(-1)
-    for place in range(row.size):
-        highest = max(highest, row[place])
+    for index in range(row.size):
+        highest = max(highest, row[index])
     return int(highest)
 
 
@@ -242,7 +241,7 @@ def bind(
 ) -> None:
     """Bind pods and draw when they will be ready."""
     ticks = start_ticks(st, e, app, node, apps, rules)
-    # Fresh containers bring the mean age down.
+    # Fresh containers lower the mean age.
     before = st.hidden[e, BOUND, app]
     st.flow[e, LEAK_HOURS, app] *= before / (before + count)
     add_group(st, e, app, node, rules.node_pool[node], count, st.env[e].tick + ticks)
@@ -290,7 +289,7 @@ def _preempt(
 def _preempt_group(
     st: State, acc: Accounts, e: int, app: int, group: int, since: int, apps: Records, rules: Rules
 ) -> int:
-    """Make room for one pod on the group's node, if its pods are enough for that."""
+    """Make room for one pod on the group's node, if evicting pods of the group is enough."""
     node, victim = st.group[e, group].node, st.group[e, group].app
     if not _may_use(st, e, app, rules.node_pool[node], rules) or st.env[e].free_group == NONE:
         return 0
@@ -319,7 +318,7 @@ def _may_use(st: State, e: int, app: int, pool: int, rules: Rules) -> bool:
 
 @kernel
 def _compact(st: State, e: int) -> None:
-    """Close the gaps that placed entries leave; the order stays."""
+    """Remove empty entries from the queue and keep the order."""
     kept = 0
     for entry in range(st.env[e].queue_length):
         if st.queue[e, entry].count > 0:
@@ -327,6 +326,6 @@ def _compact(st: State, e: int) -> None:
                 st.queue[e, kept].app = st.queue[e, entry].app
                 st.queue[e, kept].count = st.queue[e, entry].count
                 st.queue[e, kept].since = st.queue[e, entry].since
-                st.queue[e, kept].asked = st.queue[e, entry].asked
+                st.queue[e, kept].node_request = st.queue[e, entry].node_request
             kept += 1
     st.env[e].queue_length = kept

@@ -1,10 +1,10 @@
 """Everything that changes in a world, as one named tuple of arrays, environment first.
 
-What every app has stands in rows of one array per kind of number, because the loops over all
-apps then run over neighbours and are vectorised; what is visited one by one stands in records.
+Properties of all apps are rows of one array per number type, because loops over neighbouring
+numbers vectorise. Things that kernels visit one by one (groups, queue entries, nodes) are records.
 
-CPU is counted in millicores and memory in MiB, as Kubernetes does: integers, so that a node
-that was filled and emptied a million times is exactly as empty as before.
+CPU is counted in millicores and memory in MiB, as in Kubernetes. Integers, so that a node that was
+filled and emptied a million times is exactly as empty as before.
 """
 
 from typing import Final, NamedTuple
@@ -16,34 +16,63 @@ from models.cluster.description import MARKETS
 from models.cluster.observation import ACTIVE, DOMAIN, SAMPLES, STATUS
 from models.cluster.records import FLOAT, INT, LONG, Records, record_type
 from models.sim.apps import Apps
-from models.sim.describe.physics import (
+from models.sim.config.physics import (
     LONGEST_BACK_OFF_TICKS,
     LONGEST_LAG_TICKS,
     LONGEST_RESTART_TICKS,
 )
-from models.sim.layout import Layout
+from models.sim.rules import Layout
 
 NONE: Final = -1
+"""No index, no tick."""
 READY_RING: Final = 64
-"""Ticks ahead that a starting pod may become ready; longer starts are cut to this."""
+"""Ticks from bound to ready that are kept apart; longer starts are cut to this."""
 RESTART_RING: Final = LONGEST_RESTART_TICKS + LONGEST_BACK_OFF_TICKS + 1
+"""Ticks ahead in which a container may be back."""
 SAMPLE_RING: Final = LONGEST_LAG_TICKS + 2
-"""Ticks of measurements kept, so that pipelines of different lag can look back."""
+"""Ticks of measurements that are kept, so that pipelines of different lag can look back."""
 
 # Rows of `State.hidden`: bookkeeping that no controller sees.
-BOUND, DOWN, CANCELLED, SURGE, DEPLOY_LEFT, OLDEST, NEWEST, RESIZE_TICK, RESIZE_CPU = range(9)
-"""Pods on nodes, containers being restarted, pods to drop from the queue, extra replicas of a
-rolling deploy, pods of the old version left, first and last group, resize that is on its way."""
+BOUND: Final = 0
+"""Pods on nodes."""
+DOWN: Final = 1
+"""Containers that are being restarted."""
+CANCELLED: Final = 2
+"""Pods to drop from the pending queue."""
+SURGE: Final = 3
+"""Extra replicas of a rolling deploy."""
+DEPLOY_LEFT: Final = 4
+"""Pods of the old version that a rolling deploy has yet to replace."""
+OLDEST: Final = 5
+"""First group of the app's list."""
+NEWEST: Final = 6
+"""Last group of the app's list."""
+RESIZE_TICK: Final = 7
+"""When the pending resize takes effect; NONE without one."""
+RESIZE_CPU: Final = 8
 RESIZE_MEMORY: Final = 9
 HIDDEN: Final = 10
 
 # Rows of `State.flow`: traffic and queues of an app.
-RATE, RATE_NEXT, BOOST, PAYLOAD, BACKLOG, RETRY, PASSED, LEAK_HOURS = range(8)
-"""Requests per second from outside when this and the next minute begin, factors of the
-scenario's events on traffic and on work per request, requests waiting, requests that come
-again, share that got through last tick, mean age of the containers (for memory growth)."""
+RATE: Final = 0
+"""Requests per second from outside when this minute begins."""
+RATE_NEXT: Final = 1
+"""The same when the next minute begins."""
+BOOST: Final = 2
+"""Factor of the scenario's events on traffic."""
+PAYLOAD: Final = 3
+"""Factor of the scenario's events on the work per request."""
+BACKLOG: Final = 4
+"""Requests that wait."""
+RETRY: Final = 5
+"""Requests that come again in the next tick."""
+PASSED: Final = 6
+"""Share of the last tick's requests that the app finished and passes on to its callees."""
+LEAK_HOURS: Final = 7
+"""Mean age of the containers, for memory growth."""
 FLOWS: Final = 8
 
+# Rows of `State.room`: what a node has free.
 ROOM_CPU, ROOM_MEMORY, ROOM_PODS = range(3)
 ROOMS: Final = 3
 
@@ -51,7 +80,7 @@ NODE_ABSENT: Final = 0
 NODE_BOOTING: Final = 1
 NODE_READY: Final = 2
 NODE_LOST: Final = 3
-"""Gone, with pods that `nodes.empty_lost` is about to take away."""
+"""Gone; `nodes.empty_lost` has yet to evict its pods."""
 
 ENVIRONMENT: Final = record_type(
     seed=LONG,
@@ -75,15 +104,18 @@ GROUP: Final = record_type(
     older=INT,
 )
 
-NOT_HEARD, HEARD, SPOKEN_FOR = range(3)
-"""Whether the provisioner knows of pending pods: not yet, from themselves, or from a plan that
-coordinates their pool."""
+NOT_REQUESTED: Final = 0
+"""The provisioner has not accepted a node request for these pending pods."""
+REQUESTED: Final = 1
+"""The pods' own node request was accepted."""
+COORDINATED: Final = 2
+"""A plan coordinates the pods' pool, so they don't request nodes themselves."""
 
 ENTRY: Final = record_type(
     app=INT,
     count=INT,
     since=INT,  # tick at which the pods were needed
-    asked=INT,  # NOT_HEARD, HEARD or SPOKEN_FOR
+    node_request=INT,  # NOT_REQUESTED, REQUESTED or COORDINATED
 )
 
 NODE: Final = record_type(
@@ -96,17 +128,17 @@ NODE: Final = record_type(
 POOL: Final = record_type(
     ready=INT,  # nodes
     booting=INT,
-    asked_cpu=LONG,  # of pending pods the provisioner knows of
-    asked_memory=LONG,
-    first_app=INT,  # apps that ever had pods in the pool lie from here
-    end_app=INT,  # to one before here
+    pending_cpu=LONG,  # of pending pods that the provisioner counts for this pool
+    pending_memory=LONG,
+    first_app=INT,  # lowest index of an app that ever had pods in the pool
+    end_app=INT,  # one past the highest
 )
 
 LAUNCH: Final = record_type(pool=INT, count=INT, priority=INT)
 
-LOOP: Final = record_type(
-    level=FLOAT,  # deaths of an app's mean container since it was last healthy
-    died=INT,  # tick of the last death
+CRASH_LOOP: Final = record_type(
+    deaths=FLOAT,  # of an app's mean container since it was last healthy
+    last_death=INT,  # tick
 )
 
 
@@ -132,26 +164,26 @@ class State(NamedTuple):
     room: I32
     """[E, ROOMS, N] free millicores, MiB and pods; -1 unless the node is ready, so that nothing
     fits."""
-    low: I32
+    underused_since: I32
     """[E, N] tick since which a ready node is under-used, NONE when it is not."""
     pool: Records
     """[E, P] of POOL."""
     pool_market: I32
-    """[E, P, markets] existing nodes by how they were bought."""
+    """[E, P, markets] existing nodes by market."""
     launch: Records
-    """[E, L] of LAUNCH: node requests that wait for the cloud, oldest first."""
+    """[E, L] of LAUNCH: accepted node requests that wait for the cloud, oldest first."""
     ready_ring: I32
-    """[E, READY_RING, A] pods that become ready in a tick to come."""
+    """[E, READY_RING, A] pods by the tick in which they become ready."""
     restart_ring: I32
-    """[E, RESTART_RING, A] containers that are back in a tick to come."""
-    loop: Records
-    """[E, A] of LOOP: how often containers died of late."""
+    """[E, RESTART_RING, A] containers by the tick in which they are back."""
+    crash_loop: Records
+    """[E, A] of CRASH_LOOP."""
     samples: F32
     """[E, SAMPLE_RING, SAMPLES, A] true measurements of the last ticks."""
 
 
 def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
-    """A state of the right shapes with nothing in it."""
+    """A state of the right shapes, without nodes and pods."""
     e, a = len(seeds), apps.domain.size
     state = State(
         env=np.zeros(e, ENVIRONMENT),
@@ -163,13 +195,13 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         queue=np.zeros((e, layout.queue), ENTRY),
         node=np.zeros((e, layout.nodes), NODE),
         room=np.full((e, ROOMS, layout.nodes), NONE, np.int32),
-        low=np.full((e, layout.nodes), NONE, np.int32),
+        underused_since=np.full((e, layout.nodes), NONE, np.int32),
         pool=np.zeros((e, layout.pools), POOL),
         pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),
         launch=np.zeros((e, layout.launches), LAUNCH),
         ready_ring=np.zeros((e, READY_RING, a), np.int32),
         restart_ring=np.zeros((e, RESTART_RING, a), np.int32),
-        loop=np.zeros((e, a), LOOP),
+        crash_loop=np.zeros((e, a), CRASH_LOOP),
         samples=np.zeros((e, SAMPLE_RING, SAMPLES, a), np.float32),
     )
     state.env["seed"] = seeds

@@ -1,4 +1,4 @@
-"""One tick of all environments: the order of things, and nothing else."""
+"""One tick of all environments: the order in which the mechanisms run, and nothing else."""
 
 from typing import NamedTuple
 
@@ -8,21 +8,22 @@ from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
+from models.sim.apps import Traits
+from models.sim.call_graph import CallRows
 from models.sim.churn import churn
-from models.sim.describe.overlays import Script
-from models.sim.erlang import U32, LatencyTables
-from models.sim.layout import Rules
+from models.sim.config.script import Script
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
+from models.sim.queueing import U32, LatencyTables
+from models.sim.rules import Rules
 from models.sim.scheduler import Failed, schedule
 from models.sim.service import serve
-from models.sim.service_rows import CallRows, Traits
 from models.sim.state import State
 from models.sim.traffic import TrafficShape, begin_minute, lay_waves
 
 
 class Given(NamedTuple):
-    """What a tick needs and does not change."""
+    """The constant inputs of every tick."""
 
     apps: Records
     traits: Traits
@@ -34,7 +35,7 @@ class Given(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory that one environment after the other uses within a tick."""
+    """Working memory within a tick; environments use it one after the other."""
 
     per_app: F32
     counts: I32
@@ -44,7 +45,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def advance(st: State, acc: Accounts, plan: Plan, given: Given, scratch: Scratch) -> None:
-    """Move every environment on by one tick. One at a time, so that it stays in the cache."""
+    """Advance every environment by one tick. One at a time, so that it stays in the CPU cache."""
     for e in range(st.env.size):
         _advance_one(st, acc, plan, given, scratch, e)
         st.env[e].tick += 1

@@ -1,8 +1,8 @@
-"""What arrives from outside, as a pure function of (seed, app, time).
+"""Traffic from outside the cluster, as a pure function of (seed, app, time).
 
-A minute's rate is base x day profile x weekday x slow noise x burst; the scenario's overlays
-are laid on it tick by tick. Because it is a function of time, the 14 days before a scenario and
-the future that only an oracle may see come from the same code as the present.
+A minute's rate is base x day profile x weekday x slow noise x burst; the scenario's events multiply
+it tick by tick. Because it is a function of time, the same code yields the 14 days before a
+scenario and the future that only an oracle may see.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,8 @@ from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.cluster.observation import DOMAIN
 from models.cluster.records import Record, Records
 from models.jit import copy_row, kernel
-from models.sim.describe.overlays import TRAFFIC, Script
+from models.sim.call_graph import CallRows, call_forward
+from models.sim.config.script import TRAFFIC, Script
 from models.sim.draws import (
     Purpose,
     as_normal_32,
@@ -25,21 +26,21 @@ from models.sim.draws import (
     row_key,
     stream,
 )
+from models.sim.kernel_math import exponential
 from models.sim.state import BOOST, PAYLOAD, RATE, RATE_NEXT, State
-from models.sim.tail import exponential
 
 _SATURDAY = 5 * DAY_MINUTES
 _OCTAVES = 3
 _BURST_MINUTES = 10
 _EPOCH_MINUTES = 1 << 20
-"""Added to minutes before they are hashed: history has negative minutes."""
+"""Added to minutes before they are hashed, because history has negative minutes."""
 
 _NOISE = int(Purpose.TRAFFIC_NOISE)
 _BURST = int(Purpose.BURST)
 
 
 class TrafficShape(NamedTuple):
-    """What the traffic of all apps has in common."""
+    """The parameters of all apps' traffic."""
 
     start_minute_of_week: int
     """Minute of the week (Monday 00:00 is 0) at which the warm-up begins."""
@@ -60,24 +61,24 @@ class TrafficShape(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A minute taken apart once for all apps."""
+    """A minute in the units that the formulas need, computed once for all apps."""
 
     replay_index: int
-    """Minutes since 14 days before tick 0, as replayed series count."""
+    """Minutes since 14 days before tick 0, where replayed series begin."""
     of_day: int
     is_weekend: bool
     hour: int
-    """Hours since long before the history, to be hashed."""
+    """Hours since an epoch before the history; never negative, so that it can be hashed."""
     of_hour: int
     knots: tuple[int, int, int]
-    """The last knot of each noise octave."""
+    """Index of the last knot of each noise octave."""
     at: tuple[float, float, float]
-    """How far the minute is on the way to the next knot."""
+    """Position between the last and the next knot, 0 to 1."""
 
 
 @kernel
 def moment_of(minute: int, shape: TrafficShape) -> Moment:
-    """Take apart a minute since the warm-up began; history has negative minutes."""
+    """The moment of a minute since the warm-up began; negative in the history."""
     of_week = (minute + shape.start_minute_of_week) % WEEK_MINUTES
     since = minute + _EPOCH_MINUTES
     first, second, third = shape.periods
@@ -96,9 +97,9 @@ def moment_of(minute: int, shape: TrafficShape) -> Moment:
 def add_octave(
     noise_stream: np.uint64, octave: int, knot: int, at: float, weight: float, noise: F32
 ) -> None:
-    """Add one octave of autocorrelated noise to all apps: random knots, joined linearly.
+    """Add one octave of autocorrelated noise to all apps: random knots, interpolated linearly.
 
-    Interpolated knots can be evaluated at any minute, which an autoregressive process cannot.
+    Unlike an autoregressive process, this can be evaluated at any minute.
     """
     towards = np.float32(weight * at)
     stays = np.float32(weight * (1.0 - at))
@@ -114,7 +115,7 @@ def add_octave(
 
 @kernel
 def burst_factor(burst_stream: np.uint64, kind: Record, app: int, moment: Moment) -> float:
-    """A short burst at a random minute of an hour that has one: sudden rise, linear fall."""
+    """Factor of an hour's burst: it starts at a random minute, rises at once, falls linearly."""
     shape = draw(burst_stream, app, 1, moment.hour)
     since = moment.of_hour - int(as_uniform(shape) * (60 - _BURST_MINUTES))
     if since < 0 or since >= _BURST_MINUTES:
@@ -125,7 +126,7 @@ def burst_factor(burst_stream: np.uint64, kind: Record, app: int, moment: Moment
 
 @kernel
 def seasonal_factor(kind: Record, profiles: F32, weekend: float, moment: Moment) -> float:
-    """The regular part of an app's own traffic: day profile and weekend."""
+    """Day profile and weekend factor of an app's own traffic."""
     of_day = moment.of_day + kind.day_shift
     if of_day >= DAY_MINUTES:
         of_day -= DAY_MINUTES
@@ -137,7 +138,7 @@ def seasonal_factor(kind: Record, profiles: F32, weekend: float, moment: Moment)
 def season_of(
     kind: Record, row: int, replay: F32, profiles: F32, weekend: float, moment: Moment
 ) -> float:
-    """The replayed trace where there is one, else the app's own season."""
+    """The replayed trace if the app has one (`row` >= 0), else its own season."""
     if row >= 0:
         return replay[row, min(moment.replay_index, replay.shape[1] - 1)]
     return seasonal_factor(kind, profiles, weekend, moment)
@@ -167,7 +168,7 @@ def base_rates(
 
 @kernel
 def _noise_to_rates(deviation: F32, own_rps: F32, rates: F32) -> None:
-    """`rates` comes in as noise of unit variance and goes out as rates without a season."""
+    """Turn noise of unit variance, in place, into rates without a season."""
     for app in range(rates.size):
         rates[app] = own_rps[app] * exponential(deviation[app] * rates[app])
 
@@ -193,6 +194,27 @@ def _lay_bursts(
 
 
 @kernel
+def fill_history(
+    apps: Records,
+    domains: I32,
+    shape: TrafficShape,
+    script: Script,
+    calls: CallRows,
+    seed: int,
+    passed: F32,
+    rates: F32,
+) -> None:
+    """Fill `rates` [minutes, A] with the minutes before tick 0, calls included.
+
+    `passed` is all ones: nothing was overloaded before the scenario, so every call goes out.
+    """
+    for row in range(rates.shape[0]):
+        minute = row - rates.shape[0]
+        base_rates(apps, domains, shape, script, seed, minute, rates[row])
+        call_forward(calls.caller, calls.callee, calls.per_request, passed, rates[row])
+
+
+@kernel
 def begin_minute(
     st: State,
     e: int,
@@ -201,7 +223,7 @@ def begin_minute(
     script: Script,
     ticks_per_minute: int,
 ) -> None:
-    """Set each app's rate at the beginning and at the end of the minute that begins now."""
+    """Set each app's rate at the beginning and the end of the minute that begins now."""
     minute = st.env[e].tick // ticks_per_minute
     seed, domains, flow = st.env[e].seed, st.status[e, DOMAIN], st.flow[e]
     if minute == 0:
@@ -212,7 +234,7 @@ def begin_minute(
 
 @kernel
 def wave_shape(wave: Record, tick: float) -> float:
-    """How far a wave has risen: 0 before and after, 1 while it holds."""
+    """How far a wave has risen at `tick`: 0 before and after, 1 while it holds."""
     since = tick - wave.start
     if since <= 0.0:
         return 0.0
@@ -228,7 +250,7 @@ def wave_shape(wave: Record, tick: float) -> float:
 
 @kernel
 def lay_waves(st: State, e: int, script: Script) -> None:
-    """Multiply the overlays of this tick into traffic and payload."""
+    """Set the factors of the scenario's waves on traffic and payload for this tick."""
     if script.waves.shape[1] == 0:
         return
     boost, payload = st.flow[e, BOOST], st.flow[e, PAYLOAD]
@@ -236,16 +258,16 @@ def lay_waves(st: State, e: int, script: Script) -> None:
     payload[:] = 1.0
     for k in range(script.waves.shape[1]):
         wave = script.waves[e, k]
-        # The middle of the tick stands for it.
+        # Evaluated in the middle of the tick.
         risen = wave_shape(wave, st.env[e].tick + 0.5)
         if risen > 0.0:
             extra = np.float32((wave.factor - 1.0) * risen)
-            lay(boost if wave.what == TRAFFIC else payload, script.wave_weight[k], extra)
+            lay(boost if wave.kind == TRAFFIC else payload, script.wave_weight[k], extra)
 
 
 @kernel
 def lay(factors: F32, weight: F32, extra: np.float32) -> None:
-    """Multiply a wave into the factors of the apps it touches."""
+    """Multiply a wave into the factors of the apps that it affects."""
     for app in range(factors.size):
         factors[app] *= np.float32(1.0) + extra * weight[app]
 
@@ -254,7 +276,7 @@ def lay(factors: F32, weight: F32, extra: np.float32) -> None:
 def seasonal_rates(
     apps: Records, shape: TrafficShape, script: Script, minute: int, rates: F64
 ) -> None:
-    """Rates from outside at a minute without noise, bursts and events, for sizing a start."""
+    """Rates from outside without noise, bursts and events; initial replicas are sized by them."""
     moment = moment_of(minute, shape)
     for app in range(apps.size):
         kind = apps[app]

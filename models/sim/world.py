@@ -1,39 +1,57 @@
-"""A world: E environments of one cluster and scenario, advanced by plans, seen by observations."""
+"""A world: environments of one cluster and scenario, each with its own seed.
 
+Plans advance it tick by tick, observations show it to controllers. `world_hash` identifies it, and
+the history functions return the traffic before its first tick.
+"""
+
+import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation, Pipeline
+from models.cluster.arrays import F32
+from models.cluster.calendar import HISTORY_MINUTES
+from models.cluster.observation import (
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    REPLICAS,
+    Observation,
+    Pipeline,
+)
 from models.cluster.plan import Plan, empty_plan
 from models.inputs.errors import InputError
+from models.jit import meaning
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
-from models.sim.apps import Apps, Population, app_records
-from models.sim.describe.compile import compile_scenario
-from models.sim.describe.overlays import script_of
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
-from models.sim.erlang import build_tables
-from models.sim.fingerprint import world_hash
-from models.sim.layout import compile_rules
+from models.sim.apps import Apps, Population, app_records, service_traits
+from models.sim.call_graph import call_rows
+from models.sim.config.compile import compile_scenario
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
+from models.sim.config.script import script_of
+from models.sim.initial_state import fill, hide_late_apps, start_replicas
 from models.sim.observe import empty_observation, observe, scrape_ages
-from models.sim.population.fitted import load_fitted
+from models.sim.population.fitted import FITTED, load_fitted
 from models.sim.population.generate import generate
+from models.sim.queueing import build_tables
+from models.sim.rules import compile_rules
 from models.sim.scheduler import empty_failed
 from models.sim.service import SCRATCH_ROWS
-from models.sim.service_rows import call_rows, service_traits
-from models.sim.start import fill, hide_late_apps, start_replicas
 from models.sim.state import State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance
-from models.sim.traffic import TrafficShape
+from models.sim.traffic import TrafficShape, fill_history
 
-_SEEDS = 1 << 63
+_SEEDS: Final = 1 << 63
+_MODELS: Final = Path(__file__).parents[1]
 
 
 class Snapshot(NamedTuple):
-    """All that changes in a world; restoring it continues bit for bit."""
+    """Everything that changes in a world; a restored world continues bit for bit."""
 
     state: State
     accounts: Accounts
@@ -83,7 +101,7 @@ class World:
 
     @property
     def environments(self) -> int:
-        """How many environments run side by side."""
+        """Number of environments."""
         return int(self.state.env.size)
 
     @property
@@ -97,16 +115,9 @@ class World:
         return world_hash(self.cluster, self.scenario, self.population, self.given.script.replay)
 
     def observe(self, pipeline: Pipeline = Pipeline.OURS) -> Observation:
-        """What a controller may see now; the buffers are used again at the next call."""
+        """What a controller may observe now. The next call reuses the buffers."""
         given, observation = self.given, self._observations[pipeline]
-        observe(
-            self.state,
-            observation,
-            given.rules,
-            given.script,
-            self._ages,
-            int(pipeline),
-        )
+        observe(self.state, observation, given.rules, given.script, self._ages, int(pipeline))
         return observation
 
     def hold(self) -> Plan:
@@ -118,7 +129,7 @@ class World:
         return plan
 
     def step(self, plan: Plan) -> None:
-        """Advance one tick under `plan`; accounts start when the warm-up ends."""
+        """Advance one tick under `plan`; accounts start from zero when the warm-up ends."""
         if self.tick == self.timeline.warmup_ticks:
             reset_accounts(self.accounts)
         advance(self.state, self.accounts, plan, self.given, self._scratch)
@@ -128,7 +139,7 @@ class World:
         return Snapshot(copy_state(self.state), copy_accounts(self.accounts))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Continue from a snapshot of this world, or of one of the same scenario and seeds."""
+        """Continue from a snapshot of this world, or of another one of the same shape."""
         mine: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
         saved: tuple[NDArray[Any], ...] = (*snapshot.state, *snapshot.accounts)
         for array, value in zip(mine, saved, strict=True):
@@ -136,13 +147,13 @@ class World:
 
 
 def traffic_shape(cluster: SimCluster, apps: Apps, start_minute_of_week: int) -> TrafficShape:
-    """What all apps' traffic has in common, from the cluster file and the fitted noise."""
+    """The parameters of all apps' traffic, from the physics and the fitted noise."""
     noise = load_fitted().noise
     return TrafficShape(
         start_minute_of_week=start_minute_of_week,
         weekend=np.array([d.weekend_factor for d in cluster.domain_physics], np.float32),
         weights=noise.weights,
-        periods=_whole(noise.periods_minutes),
+        periods=_whole_minutes(noise.periods_minutes),
         own_rps=apps.own_rps,
         noise=apps.noise,
         bursts_per_hour=apps.bursts_per_day / np.float32(24),
@@ -150,7 +161,7 @@ def traffic_shape(cluster: SimCluster, apps: Apps, start_minute_of_week: int) ->
     )
 
 
-def _whole(periods: tuple[float, float, float]) -> tuple[int, int, int]:
+def _whole_minutes(periods: tuple[float, float, float]) -> tuple[int, int, int]:
     first, second, third = (max(1, round(period)) for period in periods)
     return first, second, third
 
@@ -161,3 +172,63 @@ def _check_seeds(seeds: Sequence[int]) -> None:
     bad = [seed for seed in seeds if not 0 <= seed < _SEEDS]
     if bad:
         raise InputError(f"seed: expected a whole number from 0 to {_SEEDS - 1}, got {bad[0]}")
+
+
+def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, replay: F32) -> str:
+    """Sixteen hexadecimal digits that change when the world does.
+
+    They cover the cluster, the scenario, the population and the meaning of the simulator's code, so
+    that results of two different worlds are not compared by accident. Of a replayed trace the
+    values count, not the location of its file.
+    """
+    digest = hashlib.sha256(_code_digest().encode())
+    digest.update(FITTED.read_bytes())
+    digest.update(msgspec.json.encode(cluster))
+    nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]
+    digest.update(msgspec.json.encode(msgspec.structs.replace(scenario, replay=tuple(nameless))))
+    digest.update(replay.tobytes())
+    columns: dict[str, NDArray[Any]] = population.apps._asdict() | population.calls._asdict()
+    for name, column in columns.items():
+        digest.update(name.encode())
+        digest.update(column.tobytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _code_digest() -> str:
+    """Of the code without comments, docstrings and formatting."""
+    digest = hashlib.sha256()
+    for package in ("cluster", "sim"):
+        for file in sorted((_MODELS / package).rglob("*.py")):
+            # The validation only looks at worlds.
+            if "validate" not in file.parts:
+                digest.update(meaning(file).encode())
+    return digest.hexdigest()
+
+
+def domain_history(world: World, minutes: int = HISTORY_MINUTES) -> F32:
+    """[E, D, minutes] requests per second per domain, calls included, up to tick 0."""
+    history = np.zeros((world.environments, world.layout.domains, minutes), np.float32)
+    for e in range(world.environments):
+        by_app = app_history(world, e, minutes)
+        domain = world.state.status[e, DOMAIN]
+        for d in range(world.layout.domains):
+            history[e, d] = by_app[:, domain == d].sum(axis=1)
+    return history
+
+
+def app_history(world: World, environment: int, minutes: int = HISTORY_MINUTES) -> F32:
+    """[minutes, A] requests per second of every app of one environment, up to tick 0.
+
+    The same function of (seed, app, minute) as the scenario's own traffic, without its events:
+    the history contains nothing of what is going to happen.
+    """
+    if not 1 <= minutes <= HISTORY_MINUTES:
+        raise ValueError(f"expected 1 to {HISTORY_MINUTES} minutes, got {minutes}")
+    given = world.given
+    rates = np.zeros((minutes, given.apps.size), np.float32)
+    domain = world.population.apps.domain.astype(np.int32)
+    seed = int(world.state.env["seed"][environment])
+    passed = np.ones_like(rates[0])
+    fill_history(given.apps, domain, given.shape, given.script, given.calls, seed, passed, rates)
+    return rates

@@ -52,7 +52,7 @@ def flow_residuals(before: World, backlog: F64, books: F64) -> F64:
 
     `backlog` and `books` are from before the tick that `before` has just made.
     """
-    made = before.accounts.books.astype(np.float64) - books
+    made = before.accounts.minute_requests.astype(np.float64) - books
     after = before.state.flow[:, BACKLOG].astype(np.float64)
     gone = made[:, SERVED] + made[:, FAILED] + after
     came = made[:, ARRIVED] + backlog

@@ -10,7 +10,7 @@ from models.sim.describe.scenario import load_scenario
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 
-_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring", "loop")
+_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring", "crash_loop")
 """Parts of the state that no API answers."""
 
 

@@ -51,7 +51,7 @@ def _recount(run: Driven, ticks: int) -> tuple[list[float], list[str]]:
     for tick in range(ticks):
         world = run.world
         backlog = world.state.flow[:, BACKLOG].astype(np.float64)
-        books = world.accounts.books.astype(np.float64)
+        books = world.accounts.minute_requests.astype(np.float64)
         run.run(1)
         if not _minute_closed(world):
             residuals.append(float(flow_residuals(world, backlog, books).max()))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from models.cluster.arrays import F64
 from models.sim.apps import Apps
-from models.sim.describe.physics import SimCluster, load_sim_cluster
+from models.sim.config.physics import SimCluster, load_sim_cluster
 from models.sim.population.fitted import Fitted, load_fitted
 from models.sim.population.generate import generate
 from models.validate.section import Check, Draw, Effort, Listing, Plot, Section

@@ -9,12 +9,12 @@ from models.cluster.arrays import I64
 from models.compare.drive import Driven
 from models.compare.failure_modes import CASCADE, STAMPEDE, measure
 from models.sim.accounting import WAIT_BINS
-from models.sim.describe.physics import load_sim_cluster
-from models.sim.describe.scenario import load_scenario
-from models.sim.outcome.failures import FailureWatch, setting_of
-from models.sim.outcome.findings import FailureName, Finding
-from models.sim.outcome.recording import Recorder
-from models.sim.outcome.results import quantile_s
+from models.sim.config.physics import load_sim_cluster
+from models.sim.config.scenario import load_scenario
+from models.sim.results.failures import FailureWatch, setting_of
+from models.sim.results.findings import FailureName, Finding
+from models.sim.results.recording import Recorder
+from models.sim.results.summary import quantile_s
 from models.sim.world import World
 from models.validate.section import Cell, Check, Draw, Effort, Listing, Plot, Section
 from models.validate.worlds import plain_apps, still_cluster, still_scenario

@@ -16,9 +16,9 @@ from models.cluster.arrays import F64
 from models.compare.drive import Driven
 from models.sim.accounting import CPU_THERE, CPU_USED
 from models.sim.apps import Population, declare
-from models.sim.describe.events import Deploy, Target, Traffic
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_physics
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Deploy, Target, Traffic
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_physics
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate, reachable
 from models.sim.world import World
 from models.validate.section import Check, Draw, Effort, Listing, Plot, Section
@@ -110,7 +110,7 @@ def _level(utilisation: float, population: Population, effort: Effort) -> _Level
         minutes = world.accounts.violation_minutes[:, apart].sum(axis=1)
         growth.append(minutes / np.maximum(without[:, apart].sum(axis=1), 1.0) - 1)
     return _Level(
-        float((totals[:, CPU_USED] / totals[:, CPU_THERE]).mean()), np.concatenate(growth)
+        float((totals[:, CPU_USED] / totals[:, CPU_CAPACITY]).mean()), np.concatenate(growth)
     )
 
 

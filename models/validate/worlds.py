@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from models.cluster.description import Pool
 from models.cluster.inventory import REQUEST_TYPES
 from models.sim.apps import CPU_BOUND, Apps, Calls, Population
-from models.sim.describe.events import Event
-from models.sim.describe.physics import Churn, PoolPhysics, SimCluster, load_sim_cluster
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Event
+from models.sim.config.physics import Churn, PoolPhysics, SimCluster, load_sim_cluster
+from models.sim.config.scenario import Scenario
 
 STILL = Churn(
     deploys_per_app_per_day=0.0,

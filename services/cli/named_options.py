@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from models.compare.catalogue import ENTRANTS
-from models.sim.describe.scenario import scenario_names
+from models.sim.config.scenario import scenario_names
 
 ControllerOption = Annotated[
     str, typer.Option("--controller", metavar="C", help=f"One of {', '.join(ENTRANTS)}.")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafka import KafkaProducer
 
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 from schemas.codec import Record, encode
 from schemas.columns import PODS

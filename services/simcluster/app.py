@@ -11,14 +11,14 @@ from typing import Any
 from aiohttp import web
 
 from models.inputs.errors import InputError
-from models.sim.describe.physics import (
+from models.sim.config.physics import (
     SCHEDULINGS,
     SimCluster,
     load_sim_cluster,
     with_apps,
     with_scheduling,
 )
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 from services._kit.settings import BadSettings, KitSettings
 from services.simcluster.cluster import SimulatedCluster

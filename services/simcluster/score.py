@@ -8,10 +8,10 @@ import numpy as np
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
 from models.compare.run import blind_decreases, without_sample
-from models.sim.outcome.failures import FailureWatch, setting_of
-from models.sim.outcome.findings import Finding
-from models.sim.outcome.recording import Recorder
-from models.sim.outcome.results import Decisions, Result, summarise
+from models.sim.results.failures import FailureWatch, setting_of
+from models.sim.results.findings import Finding
+from models.sim.results.recording import Recorder
+from models.sim.results.summary import Decisions, Result, summarise
 from models.sim.world import World
 
 CONTROLLER: Final = "services"

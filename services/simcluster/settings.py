@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from models.sim.describe.physics import SCHEDULINGS
+from models.sim.config.physics import SCHEDULINGS
 
 SERVICE: Final = "simcluster"
 AS_FILE: Final = "file"

@@ -16,7 +16,7 @@ import pytest
 
 from models.compare import families
 from models.control.tuned import tuned
-from models.sim.describe.physics import load_sim_cluster
+from models.sim.config.physics import load_sim_cluster
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast

@@ -10,8 +10,8 @@ from aiohttp.test_utils import TestServer
 from kafka.admin import NewTopic
 from kafka.errors import TopicAlreadyExistsError
 
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency

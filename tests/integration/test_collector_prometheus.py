@@ -11,9 +11,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from models.cluster.observation import CPU, REPLICAS, RPS
-from models.sim.describe.events import MetricsOutage, Target
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import MetricsOutage, Target
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from schemas.app_declared import AppDeclared

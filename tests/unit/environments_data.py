@@ -11,9 +11,9 @@ from models.environments.app import AppEnv
 from models.environments.commander import CommanderEnv
 from models.environments.environment import Environment
 from models.environments.soldier import SoldierEnv
-from models.sim.describe.events import Target, Traffic
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Target, Traffic
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
 
 Env = Environment[Any]
 KINDS: Final = ("commander", "paired commander", "soldier", "app")

@@ -32,7 +32,7 @@ from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import APP
 from models.sim.apps import declare
-from models.sim.describe.physics import load_sim_cluster, with_apps
+from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 
 CLUSTER_FILE = with_apps(load_sim_cluster(), 60)

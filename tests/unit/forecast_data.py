@@ -16,8 +16,8 @@ from models.cluster.observation import (
     Observation,
 )
 from models.forecaster.past import DAYS, LEAD_MIN, Past
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 

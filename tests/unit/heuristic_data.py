@@ -29,9 +29,9 @@ from models.control.hierarchy import Heuristic, HeuristicState
 from models.control.parameters import Parameters, Parts
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
 from models.sim.apps import declare
-from models.sim.describe.events import Event, Target, Traffic
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Event, Target, Traffic
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 

@@ -1,8 +1,8 @@
 """Small simulated clusters, and what is asked of them."""
 
-from models.sim.describe.events import Event
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Event
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency

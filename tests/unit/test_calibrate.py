@@ -20,8 +20,8 @@ from models.compare.journal import Journal, code_digest
 from models.compare.search import Tried, batches, from_unit, latin_hypercube, to_unit
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario, load_scenario, scenario_names
 from models.sim.world import World
 
 PID = FAMILIES["pid"]

@@ -10,9 +10,9 @@ from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
 from models.compare.catalogue import hpa_of
 from models.compare.run import run
 from models.control.controller import Controller
-from models.sim.describe.events import Deploy, Target, Traffic
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import Result, summarise
+from models.sim.config.events import Deploy, Target, Traffic
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import Result, summarise
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, world_of
 

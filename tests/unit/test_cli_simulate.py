@@ -11,9 +11,9 @@ from rich.console import Console
 
 from models.compare.catalogue import hpa_of
 from models.compare.run import run
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
-from models.sim.outcome.recording import Recorder
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
+from models.sim.results.recording import Recorder
 from models.sim.world import World
 from services.cli import main
 from services.cli.simulation import live

@@ -10,12 +10,12 @@ import pytest
 
 from models.cluster.arrays import F32, I16
 from models.cluster.calendar import HISTORY_MINUTES
-from models.sim.describe.compile import compile_scenario
-from models.sim.describe.events import Target
-from models.sim.describe.overlays import MOVE, OUTAGE_ZERO, PAYLOAD, TRAFFIC, Overlays
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
-from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
-from models.sim.describe.targeting import select
+from models.sim.config.compile import compile_scenario
+from models.sim.config.events import Target
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.config.scenario import SHIPPED, Scenario, load_scenario, scenario_names
+from models.sim.config.script import MOVE, OUTAGE_ZERO, PAYLOAD, TRAFFIC, Overlays
+from models.sim.config.targeting import select
 
 CLUSTER = load_sim_cluster()
 NAMES = scenario_names()
@@ -37,7 +37,7 @@ STEP: dict[str, Any] = {
     ],
 }
 AXES = {
-    "what": "K",
+    "kind": "K",
     "start": "E K",
     "ramp": "K",
     "hold": "K",
@@ -91,7 +91,7 @@ def test_a_shipped_scenario_compiles_for_any_size(name: str, apps: int) -> None:
     assert scenario.name == name
     assert 60 <= scenario.length_minutes <= 90
     overlays = compiled(scenario, [0, 1, 2], cluster)
-    sizes = {"E": 3, "A": apps, "K": len(overlays.what), "Z": len(overlays.zone)}
+    sizes = {"E": 3, "A": apps, "K": len(overlays.kind), "Z": len(overlays.zone)}
     sizes |= {"R": len(overlays.reclaim_share), "M": len(overlays.outage_mode)}
     sizes |= {"I": len(overlays.inventory_kind), "S": len(overlays.replay)}
     sizes["minutes"] = overlays.replay.shape[1]
@@ -132,7 +132,7 @@ def test_removing_an_event_leaves_the_others_as_they_were() -> None:
     np.testing.assert_array_equal(
         compiled(whole, seeds).deploy_tick, compiled(without, seeds).deploy_tick
     )
-    assert len(compiled(without, seeds).what) == 0
+    assert len(compiled(without, seeds).kind) == 0
 
 
 def test_the_sales_hit_the_same_apps() -> None:
@@ -164,7 +164,7 @@ def test_a_step_takes_one_tick_so_that_kernels_may_divide_by_it() -> None:
 
 def test_a_regime_goes_from_high_to_low_and_back() -> None:
     overlays = compiled(load_scenario("payload-shift", CLUSTER), [0])
-    assert overlays.what.tolist() == [PAYLOAD] * 3 + [TRAFFIC] * 4
+    assert overlays.kind.tolist() == [PAYLOAD] * 3 + [TRAFFIC] * 4
     factors = overlays.factor[0, 3:]
     assert (factors > 1).tolist() == [True, False, True, False]
     ends = overlays.start[0, 3:] + overlays.ramp[3:] + overlays.hold[3:]

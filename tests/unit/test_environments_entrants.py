@@ -19,7 +19,7 @@ from models.environments.seat import bounded, factors
 from models.environments.seated import Seated
 from models.environments.soldier_seat import SoldierSeat
 from models.sim.accounting import ACTIONS
-from models.sim.outcome.results import Result, summarise
+from models.sim.results.summary import Result, summarise
 from services.cli import main
 from tests.unit.environments_data import Always, cluster, make, play, spike
 

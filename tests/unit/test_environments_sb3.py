@@ -10,7 +10,7 @@ import pytest
 from models.compare.catalogue import Entrant, enter
 from models.environments.entrants import app_entrant, commander_entrant, soldier_entrant
 from models.environments.seat import Policy
-from models.sim.outcome.results import summarise
+from models.sim.results.summary import summarise
 from tests.unit.environments_data import KINDS, cluster, make, spike
 
 sb3 = pytest.importorskip(

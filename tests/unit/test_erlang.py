@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.sim import erlang
-from models.sim.tail import tail
+from models.sim import queueing as erlang
+from models.sim.kernel_math import tail
 
 F64 = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from models.sim.accounting import WAIT_BINS
-from models.sim.outcome.failures import FailureWatch, traffic_rise
-from models.sim.outcome.findings import Finding, Setting
-from models.sim.outcome.recording import Recording
+from models.sim.results.failures import FailureWatch, traffic_rise
+from models.sim.results.findings import Finding, Setting
+from models.sim.results.recording import Recording
 
 TICKS, FIRST, SPIKE = 400, 60, 240
 DOMAINS = ("payments", "merchant", "internal")

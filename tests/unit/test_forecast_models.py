@@ -12,7 +12,7 @@ from models.forecaster.port import HIGH, LOW, MEDIAN, VALID_MIN, Forecast, Forec
 from models.forecaster.seasonal import persistence, seasonal, seasonal_rule
 from models.forecaster.simulated.catalogue import FORECASTERS, forecaster_of
 from models.inputs.errors import InputError
-from models.sim.describe.scenario import Scenario
+from models.sim.config.scenario import Scenario
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, TICK_S, level_past, seen, world_of
 

@@ -31,9 +31,9 @@ from models.forecaster.simulated.history import past_of
 from models.forecaster.simulated.months import FIRST_SEED, GAP_MIN, LOST_DAY, lose, months
 from models.forecaster.simulated.traffic import record, source_of
 from models.inputs.errors import InputError
-from models.sim.describe.events import Target, Traffic
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Target, Traffic
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps, with_physics
+from models.sim.config.scenario import Scenario
 from models.sim.world import World
 
 CLUSTER = with_apps(load_sim_cluster(), 155)

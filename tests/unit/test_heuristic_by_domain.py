@@ -22,10 +22,10 @@ from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast
 from models.forecaster.simulated.catalogue import calendar_of
 from models.sim.apps import declare
-from models.sim.describe.calendar import CalendarEntry
-from models.sim.describe.events import Event
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.config.events import Event
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario, load_scenario
+from models.sim.config.timeline import CalendarEntry
 from models.sim.population.generate import generate
 from models.sim.world import World
 

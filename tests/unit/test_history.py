@@ -3,11 +3,10 @@ import numpy as np
 import pytest
 
 from models.cluster.calendar import DAY_MINUTES
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
-from models.sim.history import app_history, domain_history
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.state import RATE
-from models.sim.world import World
+from models.sim.world import World, app_history, domain_history
 
 
 def _world(scenario: str = "flash-sale-20-min-early", seeds: tuple[int, ...] = (3, 4)) -> World:

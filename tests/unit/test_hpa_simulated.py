@@ -27,7 +27,7 @@ from models.cluster.observation import (
 )
 from models.cluster.plan import Plan, Reason
 from models.sim.apps import declare
-from models.sim.describe.physics import load_sim_cluster, with_apps
+from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import NONE
 

@@ -12,8 +12,8 @@ from models.baselines.vpa import Vpa
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Pipeline
 from models.compare.run import run
 from models.sim.apps import declare
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
 from models.sim.world import World
 
 TARGET = 0.6

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F64
 from models.cluster.description import PRIORITIES
 from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND, Apps, Population
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
-from models.sim.population.draws import generator, pick
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps, with_physics
+from models.sim.population.fitted import generator, pick
 from models.sim.population.generate import generate
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from models.cluster.description import Call
 from models.inputs.errors import InputError
 from models.sim.apps import Calls, Population
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
+from models.sim.call_graph import call_rows
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate, reachable
-from models.sim.service_rows import call_rows
 
 
 @cache
@@ -100,6 +100,6 @@ def test_walks_along_the_calls_find_every_sum_complete() -> None:
     rows = call_rows(population().calls)
     last_to = {int(app): edge for edge, app in enumerate(rows.callee)}
     assert all(last_to.get(int(app), -1) < edge for edge, app in enumerate(rows.caller))
-    home_caller = np.repeat(rows.callers, np.diff(rows.home_first))
-    last_of = {int(app): edge for edge, app in enumerate(home_caller)}
-    assert all(last_of.get(int(app), -1) < edge for edge, app in enumerate(rows.home_callee))
+    caller = np.repeat(rows.callers, np.diff(rows.by_caller_start))
+    last_of = {int(app): edge for edge, app in enumerate(caller)}
+    assert all(last_of.get(int(app), -1) < edge for edge, app in enumerate(rows.by_caller_callee))

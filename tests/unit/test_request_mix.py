@@ -11,10 +11,10 @@ from models.cluster.observation import CPU, RPS
 from models.inputs import yamlfile
 from models.inputs.errors import InputError
 from models.sim.apps import Population
-from models.sim.describe.events import Event, Mix, Target
-from models.sim.describe.mix import mean_work, work_change
-from models.sim.describe.physics import load_sim_cluster
-from models.sim.describe.scenario import Scenario
+from models.sim.config.compile import mean_work, work_change
+from models.sim.config.events import Event, Mix, Target
+from models.sim.config.physics import load_sim_cluster
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World

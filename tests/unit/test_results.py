@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from models.sim import accounting
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import Decisions, Result, priority_weighted, quantile_s, summarise
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import Decisions, Result, priority_weighted, quantile_s, summarise
 from models.sim.world import World
 
 BENCHMARK_FIELDS = {
@@ -36,7 +36,7 @@ def row(world: World) -> Result:
     totals[accounting.ACTIONS], totals[accounting.REVERSALS] = 200, 10
     totals[accounting.P0_WAIT_TICKS], totals[accounting.P3_HELD] = 20, 3.6
     totals[accounting.P3_HELD_OF_P0_POOLS] = 0.8
-    totals[accounting.CPU_USED], totals[accounting.CPU_THERE] = 65, 100
+    totals[accounting.CPU_USED], totals[accounting.CPU_CAPACITY] = 65, 100
     totals[accounting.CRASHED], totals[accounting.OOM_KILLED] = 2, 3
     accounts.waits[1, 0, 3], accounts.waits[1, 4, 24] = 90, 10
     accounts.latency[1, :, :] = [[20, 100], [10, 100], [500, 100], [0, 0], [0, 0]]

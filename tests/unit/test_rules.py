@@ -22,8 +22,8 @@ from models.cluster.observation import (
 )
 from models.cluster.plan import Plan
 from models.sim.apps import declare
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.observe import empty_observation
 from models.sim.world import World
 

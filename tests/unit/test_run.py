@@ -7,11 +7,11 @@ from models.cluster.observation import REPLICAS
 from models.compare.catalogue import hpa_of
 from models.compare.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
-from models.sim.describe.events import Deploy, MetricsOutage, Target, Traffic
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.recording import Recorder
-from models.sim.outcome.spans import event_spans
+from models.sim.config.events import Deploy, MetricsOutage, Target, Traffic
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
+from models.sim.results.recording import Recorder
+from models.sim.results.spans import event_spans
 from models.sim.world import World
 
 SPIKE = Traffic(

@@ -11,10 +11,10 @@ import yaml
 
 from models.cluster.calendar import Announcement
 from models.inputs.errors import InputError
-from models.sim.describe.calendar import CalendarEntry, announcements
-from models.sim.describe.events import KINDS, Event, Replay, Target, Traffic
-from models.sim.describe.physics import load_sim_cluster
-from models.sim.describe.scenario import SHIPPED, Scenario, load_scenario, scenario_names
+from models.sim.config.events import KINDS, Event, Replay, Target, Traffic
+from models.sim.config.physics import load_sim_cluster
+from models.sim.config.scenario import SHIPPED, Scenario, load_scenario, scenario_names
+from models.sim.config.timeline import CalendarEntry, announcements
 
 CLUSTER = load_sim_cluster()
 NAMES = (

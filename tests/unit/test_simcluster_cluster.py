@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
-from models.sim.describe.calendar import CalendarEntry
-from models.sim.describe.events import Inventory, MetricsOutage, Target
+from models.sim.config.events import Inventory, MetricsOutage, Target
+from models.sim.config.timeline import CalendarEntry
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.codec import LIMIT_BYTES, encode

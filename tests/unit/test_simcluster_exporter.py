@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from models.cluster.observation import CPU, ERRORS, P99, RPS
-from models.sim.describe.events import MetricsOutage, Target
+from models.sim.config.events import MetricsOutage, Target
 from models.sim.state import SAMPLE_RING
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.exporter import Exporter

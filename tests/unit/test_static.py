@@ -7,9 +7,9 @@ from models.baselines.static import Parameters, Static, daily_peak_replicas, sta
 from models.cluster.observation import REPLICAS
 from models.compare.run import run
 from models.sim.apps import declare
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import summarise
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import summarise
 from models.sim.world import World
 
 

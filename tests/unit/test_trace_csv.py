@@ -9,10 +9,9 @@ import pytest
 
 from models.cluster.calendar import HISTORY_MINUTES
 from models.inputs.errors import InputError
-from models.sim.describe.events import Replay, Target
-from models.sim.describe.replay import replay_series
-from models.sim.describe.timeline import timeline
-from models.sim.describe.trace_csv import load_trace
+from models.sim.config.events import Replay, Target
+from models.sim.config.timeline import timeline
+from models.sim.config.traces import load_trace, replay_series
 
 DEV_TRACES = Path(__file__).parents[3] / "shared" / "traces" / "dev"
 TIMES = timeline("Tue 10:00", warmup_minutes=20, length_minutes=60, tick_seconds=10)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from models.sim.accounting import P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
-from models.sim.describe.events import Inventory, Target
-from models.sim.describe.physics import SimCluster
-from models.sim.outcome.results import Decisions, summarise
+from models.sim.config.events import Inventory, Target
+from models.sim.config.physics import SimCluster
+from models.sim.results.summary import Decisions, summarise
 from models.sim.world import World
 from models.validate.worlds import plain_apps, still_cluster, still_scenario
 

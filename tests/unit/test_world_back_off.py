@@ -3,7 +3,7 @@
 import pytest
 
 from models.cluster.observation import READY
-from models.sim.back_off import back_off_s
+from models.sim.churn import back_off_s
 from models.sim.world import World
 from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
@@ -56,7 +56,7 @@ def test_memory_that_grows_is_no_crash_loop() -> None:
     population = plain_apps(1, start_replicas=100, memory_leak=0.5, memory_base=0.5)
     world = World(still_cluster(100, headroom=0.1), still_scenario(minutes=120), [1], population)
     assert min(ready(world, 120 * MINUTE)) == 80, "a fifth at a time, and each time at once"
-    assert world.state.loop["level"][0, 0] == pytest.approx(0.2)
+    assert world.state.crash_loop["deaths"][0, 0] == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(0, 0), (0.01, 0.1), (1, 10), (3, 40), (20, 300)])

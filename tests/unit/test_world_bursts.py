@@ -11,8 +11,8 @@ from models.cluster.arrays import F64
 from models.cluster.observation import CPU, CPU_REQUEST, P99, READY
 from models.compare.drive import Driven
 from models.sim.apps import Population
-from models.sim.describe.events import Payload, Target, Traffic
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.config.events import Payload, Target, Traffic
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import BOUND, PAYLOAD, SAMPLE_RING
 from models.sim.world import World

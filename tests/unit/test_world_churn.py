@@ -7,7 +7,7 @@ import pytest
 from models.cluster.observation import ERRORS, PENDING, READY, RESTARTS, RPS
 from models.sim.accounting import CRASHED, OOM_KILLED
 from models.sim.apps import GUARD_NONE
-from models.sim.describe.events import Deploy, Inventory, Target, Traffic
+from models.sim.config.events import Deploy, Inventory, Target, Traffic
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 from models.validate.worlds import one_call, plain_apps, still_cluster, still_scenario

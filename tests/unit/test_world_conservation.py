@@ -7,8 +7,8 @@ import numpy as np
 from models.cluster.arrays import F64
 from models.cluster.observation import DOMAIN
 from models.sim.accounting import ARRIVED, FAILED, SERVED
-from models.sim.describe.events import Payload, Target, Traffic
-from models.sim.describe.physics import load_sim_cluster, with_apps
+from models.sim.config.events import Payload, Target, Traffic
+from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.sim.state import BACKLOG
 from models.sim.world import World
@@ -41,7 +41,7 @@ def test_every_request_of_every_app_is_served_fails_or_waits() -> None:
     snapshot = world.save()
     for tick in range(6 * MINUTES):
         backlog = world.state.flow[:, BACKLOG].astype(np.float64)
-        books = world.accounts.books.astype(np.float64)
+        books = world.accounts.minute_requests.astype(np.float64)
         world.step(world.hold())
         if (tick + 1) % 6 == 0:
             continue  # the minute's books are closed and empty

@@ -10,8 +10,8 @@ import pytest
 from models.cluster.observation import REPLICAS, RPS
 from models.compare.drive import Driven, digest, digest_of_run
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.population.generate import generate
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import CPU, PODS, Pipeline
-from models.sim.describe.events import MetricsOutage, Target
-from models.sim.describe.physics import SimCluster, with_physics
+from models.sim.config.events import MetricsOutage, Target
+from models.sim.config.physics import SimCluster, with_physics
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from models.validate.blindness import decision_changes

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from models.cluster.observation import ACTIVE
 from models.cluster.plan import Plan
 from models.sim.accounting import EVICTED, PREEMPTED, REFUSED, RESIZED
-from models.sim.describe.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
-from models.sim.describe.physics import Churn, SimCluster, load_sim_cluster, with_apps, with_physics
+from models.sim.config.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
+from models.sim.config.physics import Churn, SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate
 from models.sim.state import NODE_ABSENT
 from models.sim.world import World

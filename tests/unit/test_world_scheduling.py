@@ -8,10 +8,10 @@ import pytest
 
 from models.cluster.observation import CPU_REQUEST, PENDING, REPLICAS
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
-from models.sim.describe.events import ZoneLoss
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps, with_physics
-from models.sim.outcome.recording import Recorder
+from models.sim.config.events import ZoneLoss
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate
+from models.sim.results.recording import Recorder
 from models.sim.state import BOUND, NODE_ABSENT
 from models.sim.world import World
 from models.validate.worlds import STILL, plain_apps, still_cluster, still_scenario
@@ -181,7 +181,7 @@ def test_no_node_of_a_coordinated_pool_is_drained_while_pods_wait_for_it() -> No
     plan.coordinated[:] = 1
     for _ in range(2):
         world.step(plan)
-    assert world.state.pool["asked_cpu"][0, 0] == 8 * 30_000
+    assert world.state.pool["pending_cpu"][0, 0] == 8 * 30_000
 
 
 def test_zone_loss_kills_the_nodes_of_that_zone_and_starts_none_there() -> None:

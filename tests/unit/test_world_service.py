@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 from models.cluster.observation import ERRORS, P50, RPS
 from models.sim.accounting import UNSCORED
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls, Population
-from models.sim.describe.events import Payload, Target
-from models.sim.describe.physics import load_sim_cluster
+from models.sim.config.events import Payload, Target
+from models.sim.config.physics import load_sim_cluster
 from models.sim.population.generate import generate
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World

@@ -15,9 +15,9 @@ import numpy as np
 from models.cluster.arrays import F32, I8, I32
 from models.forecaster.simulated.future import Future
 from models.jit import kernel
-from models.sim.erlang import LatencyTables, quantiles
-from models.sim.service_rows import CallRows
-from models.sim.tail import tail
+from models.sim.call_graph import CallRows
+from models.sim.kernel_math import tail
+from models.sim.queueing import LatencyTables, quantiles
 from models.sim.world import World
 
 _BUSIEST: Final = np.float32(0.86)

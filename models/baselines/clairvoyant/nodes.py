@@ -17,7 +17,7 @@ from models.cluster.observation import (
     STARTING,
     Observation,
 )
-from models.sim.layout import Rules
+from models.sim.rules import Rules
 
 _PACKED: Final = 0.94
 """How full nodes get."""

@@ -19,7 +19,7 @@ from models.forecaster.simulated.future import future_of
 from models.forecaster.simulated.history import past_of, recorded_minutes
 from models.forecaster.simulated.oracle import Noisy, Oracle
 from models.inputs.errors import InputError, did_you_mean
-from models.sim.describe.calendar import announcements
+from models.sim.config.timeline import announcements
 from models.sim.world import World
 
 

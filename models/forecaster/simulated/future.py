@@ -13,8 +13,8 @@ import numpy as np
 from models.cluster.arrays import F32, I32
 from models.forecaster.port import HORIZONS_MIN
 from models.jit import kernel
-from models.sim.describe.overlays import APPEAR, MOVE, PAYLOAD, TRAFFIC
-from models.sim.service import call_forward, limit_to_active
+from models.sim.call_graph import call_forward, limit_to_active
+from models.sim.config.script import APPEAR, MOVE, PAYLOAD, TRAFFIC
 from models.sim.tick import Given
 from models.sim.traffic import base_rates, lay, wave_shape
 from models.sim.world import World
@@ -123,11 +123,11 @@ def _change_inventory(given: Given, e: int, tick: int, domain: I32, active: I32)
 
 
 @kernel
-def _lay_waves(given: Given, e: int, tick: int, what: int, factors: F32) -> None:
+def _lay_waves(given: Given, e: int, tick: int, kind: int, factors: F32) -> None:
     for k in range(given.script.waves.shape[1]):
         wave = given.script.waves[e, k]
         risen = wave_shape(wave, tick + 0.5)
-        if wave.what == what and risen > 0.0:
+        if wave.kind == kind and risen > 0.0:
             lay(factors, given.script.wave_weight[k], np.float32((wave.factor - 1.0) * risen))
 
 

@@ -19,8 +19,8 @@ from models.forecaster.simulated.event_plans import Planned, calendar_of, events
 from models.forecaster.simulated.traffic import Recorded, record, source_of
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import Apps, Population
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 
 FIRST_SEED: Final = 5_000_000

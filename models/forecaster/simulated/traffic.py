@@ -13,14 +13,14 @@ from models.cluster.observation import RPS
 from models.cluster.records import Records
 from models.jit import copy_row, kernel
 from models.sim.apps import Population, app_records
-from models.sim.describe.compile import compile_scenario
-from models.sim.describe.overlays import TRAFFIC, Script, script_of
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario
+from models.sim.call_graph import CallRows, call_forward, call_rows
+from models.sim.config.compile import compile_scenario
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario
+from models.sim.config.script import TRAFFIC, Script, script_of
 from models.sim.draws import Purpose, row_key, stream
-from models.sim.observe import _add_noise
-from models.sim.service import _arrive, call_forward
-from models.sim.service_rows import CallRows, call_rows
+from models.sim.observe import add_noise
+from models.sim.service import arrive
 from models.sim.traffic import TrafficShape, base_rates, lay, wave_shape
 from models.sim.world import traffic_shape
 
@@ -116,7 +116,7 @@ def _lay_waves(script: Script, tick: int, boost: F32) -> None:
         wave = script.waves[0, k]
         # The middle of the tick stands for it.
         risen = wave_shape(wave, tick + 0.5)
-        if wave.what == TRAFFIC and risen > 0.0:
+        if wave.kind == TRAFFIC and risen > 0.0:
             lay(boost, script.wave_weight[k], np.float32((wave.factor - 1.0) * risen))
 
 
@@ -125,7 +125,7 @@ def _measure(source: Source, tick: int, within: float, scratch: F32) -> None:
     """Add what is measured of a tick, in requests, to the total of the minute."""
     demand, passed, total, calls = scratch[_DEMAND], scratch[_PASSED], scratch[_TOTAL], source.calls
     shots = row_key(stream(source.seed, _SHOT), 0, tick)
-    _arrive(
+    arrive(
         scratch[_RATE], scratch[_RATE_NEXT], scratch[_BOOST], scratch[_RETRY], source.active,
         np.float32(within), np.float32(source.tick_s), shots, demand,
     )  # fmt: skip
@@ -133,7 +133,7 @@ def _measure(source: Source, tick: int, within: float, scratch: F32) -> None:
     call_forward(calls.caller, calls.callee, calls.per_request, passed, demand)
     spread = np.float32(source.metric_noise * _UNIFORM_TO_STD)
     seen_at = tick + 1 + source.lag_ticks
-    _add_noise(stream(source.seed, _NOISE), seen_at, RPS, spread, demand)
+    add_noise(stream(source.seed, _NOISE), seen_at, RPS, spread, demand)
     for app in range(total.size):
         total[app] += demand[app]
 

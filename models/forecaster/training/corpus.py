@@ -14,7 +14,7 @@ from models.forecaster.series import Series
 from models.forecaster.simulated.fixtures import fixtures
 from models.forecaster.simulated.months import FIRST_SEED, months
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster
+from models.sim.config.physics import SimCluster
 
 LEARNED_SHARE: Final = 0.8
 """Of each recorded series, from its beginning."""

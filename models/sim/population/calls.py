@@ -13,10 +13,9 @@ from models.cluster.arrays import F64, I32
 from models.cluster.description import Call
 from models.inputs.errors import InputError
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls
-from models.sim.describe.physics import Guard, SimCluster
-from models.sim.population.draws import from_quantiles, generator, pick
-from models.sim.population.fitted import Fitted
-from models.sim.population.layout import Layout, Mask
+from models.sim.config.physics import Guard, SimCluster
+from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
+from models.sim.population.structure import Layout, Mask
 
 _LAST_CALLING_TIER: Final = 2
 """Deeper tiers call nobody: a path inside a domain has at most four apps."""

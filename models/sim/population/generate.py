@@ -10,11 +10,11 @@ import numpy as np
 
 from models.cluster.arrays import F64, I32
 from models.sim.apps import Apps, Calls, Population
-from models.sim.describe.physics import SimCluster
+from models.sim.config.physics import SimCluster
 from models.sim.population.calls import draw_calls, inflow, reachable
 from models.sim.population.fitted import Fitted, load_fitted
-from models.sim.population.layout import Layout, lay_out
 from models.sim.population.sizes import Pods, draw_pods, peak_replicas
+from models.sim.population.structure import Layout, lay_out
 from models.sim.population.traits import (
     Rhythm,
     draw_rhythm,

@@ -6,10 +6,9 @@ import numpy as np
 
 from models.cluster.arrays import F64, I8, I32
 from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND
-from models.sim.describe.physics import SimCluster
-from models.sim.population.draws import from_quantiles, generator, pick
-from models.sim.population.fitted import Fitted
-from models.sim.population.layout import Layout
+from models.sim.config.physics import SimCluster
+from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
+from models.sim.population.structure import Layout
 
 _IO_SHARE: Final = 0.20
 _MEMORY_SHARE: Final = 0.15

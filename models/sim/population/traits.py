@@ -5,10 +5,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I8, I16, I32
-from models.sim.describe.physics import SimCluster
-from models.sim.population.draws import from_quantiles, generator, pick
-from models.sim.population.fitted import Fitted
-from models.sim.population.layout import Layout
+from models.sim.config.physics import SimCluster
+from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
+from models.sim.population.structure import Layout
 
 _FUNCTIONS_PER_APP: Final = 64
 """Independent sources whose noise an app's traffic averages: the fit is to single functions."""

@@ -10,12 +10,18 @@ import numpy as np
 
 from models.cluster.arrays import F64, I32
 from models.sim.apps import IO_BOUND, MEMORY_BOUND
-from models.sim.describe.physics import SimCluster
-from models.sim.erlang import response_quantile
-from models.sim.population.draws import from_quantiles, generator, log_uniform, pick, truncated
-from models.sim.population.fitted import Fitted
-from models.sim.population.layout import Layout
+from models.sim.config.physics import SimCluster
+from models.sim.population.fitted import (
+    Fitted,
+    from_quantiles,
+    generator,
+    log_uniform,
+    pick,
+    truncated,
+)
 from models.sim.population.sizes import Pods
+from models.sim.population.structure import Layout
+from models.sim.queueing import response_quantile
 
 _HOTTEST: Final = 0.78
 """No app is sized to be busier than this at its peak."""

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from models.compare.catalogue import Contest, enter
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
 

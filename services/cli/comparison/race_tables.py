@@ -6,7 +6,7 @@ from typing import Final
 from rich.table import Table
 
 from models.cluster.description import PRIORITIES, Priority
-from models.sim.outcome.results import Result
+from models.sim.results.summary import Result
 from services.cli.output import table
 
 UNKNOWN: Final = "-"

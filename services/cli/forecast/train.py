@@ -14,7 +14,7 @@ from models.forecaster.learned.artefact import Card
 from models.forecaster.training.args import Args
 from models.forecaster.training.corpus import RECORDED, Part, corpus
 from models.inputs.errors import InputError
-from models.sim.describe.physics import load_sim_cluster
+from models.sim.config.physics import load_sim_cluster
 from services.cli.options import SeedOption
 from services.cli.output import progress, table
 from services.cli.targets import writable_file

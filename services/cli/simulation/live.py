@@ -11,9 +11,9 @@ from rich.text import Text
 
 from models.cluster.arrays import F64
 from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
-from models.sim.describe.timeline import WEEKDAYS
-from models.sim.outcome.findings import Finding
-from models.sim.outcome.recording import Recording
+from models.sim.config.timeline import WEEKDAYS
+from models.sim.results.findings import Finding
+from models.sim.results.recording import Recording
 from models.sim.world import World
 from services.cli.output import flagged, table
 

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from models.cluster.arrays import F64, I32
-from models.sim.describe.calendar import announcements
-from models.sim.outcome.findings import Finding
-from models.sim.outcome.recording import Recording
-from models.sim.outcome.spans import Span, event_spans
+from models.sim.config.timeline import announcements
+from models.sim.results.findings import Finding
+from models.sim.results.recording import Recording
+from models.sim.results.spans import Span, event_spans
 from models.sim.world import World
 from services.cli.page import INK, PLOT_STYLE, drawing
 

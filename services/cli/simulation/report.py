@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from models.sim.outcome.findings import Finding
+from models.sim.results.findings import Finding
 from models.sim.world import World
 from services.cli.page import page, write_page
 from services.cli.simulation.outcome import Outcome, figures

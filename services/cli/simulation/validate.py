@@ -9,8 +9,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from models.sim.describe.physics import load_sim_cluster
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 from models.validate import conservation, latency, marginals, readiness, utilisation
 from models.validate import repeatability as sameness

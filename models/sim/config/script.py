@@ -1,4 +1,4 @@
-"""A scenario compiled for the kernels: who is touched, when and how much, per environment."""
+"""A compiled scenario: which apps and nodes each event affects, when and how much."""
 
 from typing import Final, NamedTuple
 
@@ -8,12 +8,12 @@ from models.cluster.arrays import F32, I8, I16, I32
 from models.cluster.records import Records, records
 
 TRAFFIC: Final = 0
-"""The overlay multiplies what arrives from outside."""
+"""The wave multiplies what arrives from outside."""
 PAYLOAD: Final = 1
-"""The overlay multiplies the work per request."""
+"""The wave multiplies the work per request."""
 
 OUTAGE_ZERO: Final = 0
-"""Samples read zero, as exporters that answer zero on errors do."""
+"""Samples read zero, as from exporters that report zero on errors."""
 OUTAGE_MISSING: Final = 1
 """Samples do not arrive."""
 
@@ -23,13 +23,13 @@ MOVE: Final = 2
 
 
 class Overlays(NamedTuple):
-    """Arrays of a compiled scenario. E environments, A apps; times are ticks since warm-up began.
+    """Columns of a compiled scenario. E environments, A apps; times are ticks since warm-up began.
 
-    `factor` rises linearly from 1 over `ramp` ticks after `start`, stays for `hold`, and
-    falls back to 1 over `decay`. Overlays on the same app multiply.
+    The first seven columns are waves: `factor` rises linearly from 1 over `ramp` ticks after
+    `start`, stays for `hold`, and falls back to 1 over `decay`. Waves on the same app multiply.
     """
 
-    what: I8
+    kind: I8
     """[K] TRAFFIC or PAYLOAD."""
     start: F32
     """[E, K] ticks."""
@@ -42,7 +42,7 @@ class Overlays(NamedTuple):
     factor: F32
     """[E, K]."""
     app_weight: F32
-    """[K, A] how much of `factor` - 1 an app gets: 0 is untouched, 1 fully touched."""
+    """[K, A] share of `factor` - 1 that applies to the app: 0 is none, 1 is all."""
 
     deploy_tick: I32
     """[E, A] tick at which a rolling deploy starts, -1 for none."""
@@ -66,7 +66,7 @@ class Overlays(NamedTuple):
     outage_end: I32
     """[E, M] ticks."""
     outage_app: I8
-    """[M, A] 1 where the app's samples are hit."""
+    """[M, A] 1 where the app's samples are affected."""
 
     inventory_kind: I8
     """[I] APPEAR, VANISH or MOVE."""
@@ -84,10 +84,10 @@ class Overlays(NamedTuple):
 
 
 class Script(NamedTuple):
-    """The overlays as the kernels take them: one record per environment and happening."""
+    """The overlays as kernels take them: one record per environment and event."""
 
     waves: Records
-    """[E, K] what, start, ramp, hold, decay, factor."""
+    """[E, K] kind, start, ramp, hold, decay, factor."""
     wave_weight: F32
     """[K, A]."""
     deploy_tick: I32
@@ -109,9 +109,9 @@ class Script(NamedTuple):
 
 
 def script_of(overlays: Overlays) -> Script:
-    """Put the columns of each kind of happening side by side."""
+    """Combine the columns of each kind of event into records."""
     o = overlays
-    waves: dict[str, ArrayLike] = {"what": o.what, "start": o.start, "ramp": o.ramp, "hold": o.hold}
+    waves: dict[str, ArrayLike] = {"kind": o.kind, "start": o.start, "ramp": o.ramp, "hold": o.hold}
     waves |= {"decay": o.decay, "factor": o.factor}
     inventory: dict[str, ArrayLike] = {"kind": o.inventory_kind, "tick": o.inventory_tick}
     inventory |= {"app": o.inventory_app, "domain": o.inventory_domain}

@@ -22,7 +22,7 @@ from models.cluster.observation import (
     THROUGHPUT,
 )
 from models.sim.accounting import VIOLATED, WAIT_BINS
-from models.sim.state import BOOST, BOUND, RATE, RETRY, SAMPLE_RING, SPOKEN_FOR
+from models.sim.state import BOOST, BOUND, COORDINATED, RATE, RETRY, SAMPLE_RING
 from models.sim.world import World
 
 ASKING_S = 30
@@ -120,7 +120,7 @@ class Recorder:
             np.bincount(domain, promised, domains), 1e-9
         )
         # Requests of closed minutes stand in one place, those of the current minute in another.
-        closed, books = world.accounts.domains[self._e], world.accounts.books[self._e]
+        closed, books = world.accounts.domains[self._e], world.accounts.minute_requests[self._e]
         violated = closed[:, VIOLATED] + np.bincount(domain, books[VIOLATED], domains)
         arrived = some * world.cluster.tick_seconds
         record.violating[tick] = np.clip((violated - self._violated) / arrived, 0, 1)
@@ -145,7 +145,7 @@ class Recorder:
         domain = state.status[self._e, DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
-        itself = (seconds < ASKING_S) & (queue["asked"] != SPOKEN_FOR)
+        itself = (seconds < ASKING_S) & (queue["node_request"] != COORDINATED)
         asking = np.unique(queue["app"][itself])
         record.asking[tick] = np.bincount(domain[asking], minlength=self._violated.size)
 

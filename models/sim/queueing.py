@@ -1,8 +1,8 @@
-"""How long a request takes in a queue with c servers (M/M/c, first come first served).
+"""Response times of a queue with c servers (M/M/c, first come first served).
 
-Times are in units of the mean service time. The exact formulas fill tables once; a tick
-only interpolates in them, because it asks 1,550 x 64 times and cannot afford an `exp`.
-Kernels keep to float32: a float64 literal would promote their arithmetic.
+Times are in units of the mean service time. The exact formulas fill tables once. A tick only
+interpolates in them: it needs 1,550 x 64 values and cannot afford an `exp` for each. Kernels use
+float32 constants only, because a float64 literal would promote their arithmetic.
 """
 
 from functools import cache
@@ -11,17 +11,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from models.cluster.arrays import I64
+from models.cluster.arrays import F32, F64, I64
 from models.jit import kernel
 
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
 U32 = NDArray[np.uint32]
 
 RHO_MAX: Final = 0.98
-"""Utilisation the tables end at: above it a backlog grows and no steady state describes it."""
+"""Utilisation at which the tables end: above it a backlog grows, so there is no steady state."""
 SERVERS_MAX: Final = 4096
-"""Larger queues are read as this one: they are a little better still, so the error is safe."""
+"""Larger queues are read as this one. They are slightly faster in fact, so the error is safe."""
 
 # The grids are the float32 numbers with three mantissa bits: eight even steps per octave.
 # The bits of a value then *are* its grid cell, and no logarithm is needed to find it.
@@ -77,7 +75,7 @@ def response_tail(servers: ArrayLike, utilisation: ArrayLike, t: ArrayLike) -> F
 
 
 def response_quantile(servers: ArrayLike, utilisation: ArrayLike, q: float) -> F64:
-    """The time that a share `q` of the requests stays below, by bisection.
+    """The `q` quantile of the response time, by bisection.
 
     Bracketed by service alone and by one server at the same utilisation.
     """
@@ -107,13 +105,13 @@ class LatencyTables(NamedTuple):
     """Quantiles of the response time over [servers, slack = 1 - utilisation]."""
 
     cells: F32
-    """Flattened from [cells, 2, 4]: all that a place in a cell needs for p50 and p99, side by
-    side in half a cache line. See `_bilinear`."""
+    """Flattened from [cells, 2, 4]: the coefficients of a cell for p50 and p99, side by side in
+    half a cache line. See `_bilinear`."""
 
 
 @cache
 def build_tables() -> LatencyTables:
-    """The exact quantiles on the grid; servers between two integers are interpolated."""
+    """Exact quantiles on the grid; interpolated where the number of servers is not an integer."""
     servers = _grid(0, SERVERS_MAX.bit_length() - 1)[:, None]
     utilisation = 1.0 - np.minimum(_grid(-_SLACK_OCTAVES, 0), 1.0)
     whole = np.floor(servers)
@@ -129,7 +127,7 @@ def build_tables() -> LatencyTables:
 
 
 def _cell_terms(grid: F64) -> F64:
-    """[rows, columns, 4] a value at the upper left corner and its changes over the cell."""
+    """[rows, columns, 4] the value at the upper left corner and its changes over the cell."""
     below = np.vstack([grid[1:], grid[-1:]])
     right = np.hstack([grid[:, 1:], grid[:, -1:]])
     across = np.hstack([below[:, 1:], below[:, -1:]])
@@ -137,7 +135,7 @@ def _cell_terms(grid: F64) -> F64:
 
 
 def _grid(first_octave: int, last_octave: int) -> F64:
-    """Points from 2**first to 2**last and one beyond: a cell has an upper end at the edge too."""
+    """Points from 2**first to 2**last and one more, so that the last cell has an upper end too."""
     index = np.arange((last_octave - first_octave) * _STEPS + 2)
     return np.asarray(2.0 ** (first_octave + index // _STEPS) * (1.0 + index % _STEPS / _STEPS))
 
@@ -148,8 +146,8 @@ def quantiles(
 ) -> tuple[np.float32, np.float32]:
     """(p50, p99) of the response time, within 1 % of the exact formulas.
 
-    Fewer servers than one count as one; utilisation is clipped to [0, RHO_MAX]. The constant
-    stands first in `max` because nan then ends at the bad edge, not outside the table.
+    Fewer than one server count as one; utilisation is clipped to [0, RHO_MAX]. The constant is
+    the first argument of `max`, so that nan becomes the worst case and not an index out of range.
     """
     count = min(_SERVERS_TOP, max(_ONE, np.float32(servers)))
     slack = min(_ONE, max(_SLACK_MIN, _ONE - np.float32(utilisation)))
@@ -163,7 +161,10 @@ def quantiles(
 
 @kernel
 def locate(servers: F32, utilisation: F32, cell: U32, down: F32, right: F32) -> None:
-    """Grid cells of many apps and the positions in them: `quantiles`, taken apart to vectorise."""
+    """Grid cells of many apps and the positions in them: the first half of `quantiles`.
+
+    Split from `interpolate` because this half vectorises.
+    """
     for app in range(cell.size):
         count = min(_SERVERS_TOP, max(_ONE, servers[app]))
         slack = min(_ONE, max(_SLACK_MIN, _ONE - utilisation[app]))
@@ -176,7 +177,7 @@ def locate(servers: F32, utilisation: F32, cell: U32, down: F32, right: F32) -> 
 def interpolate(
     tables: LatencyTables, cell: U32, down: F32, right: F32, p50: F32, p99: F32
 ) -> None:
-    """The quantiles at many places found by `locate`."""
+    """The quantiles at the positions that `locate` found."""
     for app in range(cell.size):
         start = np.uint64(cell[app]) * _TERMS
         p50[app] = _bilinear(tables.cells, start, down[app], right[app])
@@ -192,6 +193,6 @@ def _cell(value: Real) -> tuple[np.uint64, np.float32]:
 
 @kernel
 def _bilinear(cells: F32, at: np.uint64, down: np.float32, right: np.float32) -> np.float32:
-    """Between the four corners of a cell. Unsigned indices spare numba's wrap-around check."""
+    """Interpolate between a cell's corners. Unsigned indices avoid numba's wrap-around check."""
     upper = cells[at] + right * cells[at + _RIGHT]
     return np.float32(upper + down * (cells[at + _BELOW] + right * cells[at + _ACROSS]))

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F32, I16
-from models.sim.describe.events import Target
-from models.sim.describe.physics import SimCluster
+from models.sim.config.events import Target
+from models.sim.config.physics import SimCluster
 from models.sim.draws import Purpose, uniform
 
 Mask = NDArray[np.bool_]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import I32
-from models.sim.outcome.recording import Recording
-from models.sim.outcome.results import quantile_s
+from models.sim.results.recording import Recording
+from models.sim.results.summary import quantile_s
 
 Mask = NDArray[np.bool_]
 FailureName = Literal["stampede", "cascade", "priority inversion"]

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I32
-from models.sim.describe import overlays
-from models.sim.describe.events import (
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.inventory import REQUEST_TYPES, RequestType
+from models.sim.config import script
+from models.sim.config.events import (
     Deploy,
     Event,
     Inventory,
@@ -26,17 +27,16 @@ from models.sim.describe.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.describe.mix import work_change
-from models.sim.describe.overlays import Overlays
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.replay import replay_minutes, replay_series
-from models.sim.describe.scenario import Scenario
-from models.sim.describe.targeting import Grouped, Mask, key_of, select
-from models.sim.describe.timeline import Timeline
+from models.sim.config.physics import RequestWork, SimCluster
+from models.sim.config.scenario import Scenario
+from models.sim.config.script import Overlays
+from models.sim.config.targeting import Grouped, Mask, key_of, select
+from models.sim.config.timeline import Timeline
+from models.sim.config.traces import replay_minutes, replay_series
 from models.sim.draws import Purpose, uniform
 
-_MODES: Final = {"zero": overlays.OUTAGE_ZERO, "missing": overlays.OUTAGE_MISSING}
-_CHANGES: Final = {"appear": overlays.APPEAR, "vanish": overlays.VANISH, "move": overlays.MOVE}
+_MODES: Final = {"zero": script.OUTAGE_ZERO, "missing": script.OUTAGE_MISSING}
+_CHANGES: Final = {"appear": script.APPEAR, "vanish": script.VANISH, "move": script.MOVE}
 
 Columns = dict[str, NDArray[Any]]
 E = TypeVar("E", bound=Event)
@@ -83,7 +83,7 @@ class _Job(NamedTuple):
 class _Wave(NamedTuple):
     """One row of the traffic and payload overlays."""
 
-    what: int
+    kind: int
     start: F64
     ramp: float
     hold: float
@@ -113,7 +113,7 @@ def _waves(job: _Job) -> Columns:
     waves = [wave for event in job.scenario.events for wave in _waves_of(job, event)]
     weights = np.array([wave.weight for wave in waves], dtype=np.float32)
     return {
-        "what": np.array([wave.what for wave in waves], dtype=np.int8),
+        "kind": np.array([wave.kind for wave in waves], dtype=np.int8),
         "start": _by_environment(job, [wave.start for wave in waves]).astype(np.float32),
         "ramp": _at_least_a_tick([wave.ramp for wave in waves]),
         "hold": np.array([wave.hold for wave in waves], dtype=np.float32),
@@ -130,7 +130,7 @@ def _waves_of(job: _Job, event: Event) -> list[_Wave]:
         return []
     return [
         _Wave(
-            what=overlays.TRAFFIC if isinstance(event, Traffic) else overlays.PAYLOAD,
+            kind=script.TRAFFIC if isinstance(event, Traffic) else script.PAYLOAD,
             start=job.begin(event),
             ramp=job.times.ticks(event.ramp_minutes),
             hold=job.times.ticks(event.hold_minutes),
@@ -161,7 +161,7 @@ def _regime(job: _Job, event: Regime) -> list[_Wave]:
         for factor, minutes in ((event.high, event.high_minutes), (event.low, event.low_minutes)):
             hold = job.times.ticks(minutes)
             size = job.size(event, factor)
-            waves.append(_Wave(overlays.TRAFFIC, start, ramp, hold, ramp, size, touched))
+            waves.append(_Wave(script.TRAFFIC, start, ramp, hold, ramp, size, touched))
             start = start + max(ramp, 1) + hold
     return waves
 
@@ -264,3 +264,19 @@ def _at_least_a_tick(ticks: Sequence[float]) -> NDArray[np.float32]:
 def _whole(ticks: F64) -> I32:
     """Nothing happens before the first tick."""
     return np.maximum(np.rint(ticks), 0).astype(np.int32)
+
+
+def mean_work(mix: F32, work: RequestWork) -> F64:
+    """[A] work of a mean request of each app, over that of an API request."""
+    return np.asarray(mix.astype(np.float64) @ _by_type(work))
+
+
+def work_change(mix: F32, work: RequestWork, source: RequestType, target: RequestType) -> F64:
+    """[A] relative change of the work per request when all of `source` becomes `target`."""
+    index, each = REQUEST_TYPES.index, _by_type(work)
+    moved = mix[:, index(source)] * (each[index(target)] - each[index(source)])
+    return np.asarray(moved / mean_work(mix, work))
+
+
+def _by_type(work: RequestWork) -> F64:
+    return np.array([getattr(work, name) for name in REQUEST_TYPES])

@@ -14,8 +14,7 @@ from msgspec import Meta
 from models.cluster.description import Count, Name
 from models.inputs import yamlfile
 from models.inputs.errors import did_you_mean, input_error
-from models.sim.describe.calendar import CalendarEntry
-from models.sim.describe.events import (
+from models.sim.config.events import (
     KINDS,
     Event,
     Inventory,
@@ -24,9 +23,9 @@ from models.sim.describe.events import (
     ZoneLoss,
     target_of,
 )
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.replay import replay_series
-from models.sim.describe.timeline import Timeline, minute_of_week, timeline
+from models.sim.config.physics import SimCluster
+from models.sim.config.timeline import CalendarEntry, Timeline, minute_of_week, timeline
+from models.sim.config.traces import replay_series
 
 SHIPPED = Path(__file__).parents[1] / "scenarios"
 

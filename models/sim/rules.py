@@ -1,4 +1,4 @@
-"""The cluster file compiled for the kernels: sizes of arrays, node slots, physics in ticks."""
+"""The cluster and its physics compiled for kernels: array sizes, node slots, times in ticks."""
 
 import math
 from typing import NamedTuple
@@ -11,15 +11,16 @@ from models.cluster.description import MARKETS, PRIORITIES, Domain, Machine
 from models.cluster.inventory import domain_pools
 from models.cluster.records import Records, records
 from models.sim.apps import Population
-from models.sim.describe.physics import Churn, PodStart, Provisioner, Scheduler, SimCluster
+from models.sim.config.physics import Churn, PodStart, Provisioner, Scheduler, SimCluster
 
-_PODS_PER_GROUP_MARGIN = 1.3
+_GROUPS_PER_POD = 1.3
+"""Groups hold one pod or more, so this is enough even when the cluster grows."""
 _QUEUE_ENTRIES_PER_APP = 12
 _LAUNCH_ENTRIES = 256
 
 
 class Layout(NamedTuple):
-    """How long the axes are."""
+    """Lengths of the state's axes."""
 
     nodes: int
     groups: int
@@ -49,11 +50,11 @@ class Rules(NamedTuple):
 def compile_rules(
     cluster: SimCluster, population: Population, replicas: I32
 ) -> tuple[Layout, Rules]:
-    """Size the pools for `replicas` pods per app and put the physics into ticks."""
+    """Size the pools for `replicas` pods per app, and convert times to ticks."""
     first, start, end = _slots(cluster, population, replicas)
     layout = Layout(
         nodes=int(end[-1]),
-        groups=int(cluster.physics.population.pods_at_peak * _PODS_PER_GROUP_MARGIN) + 64,
+        groups=int(cluster.physics.population.pods_at_peak * _GROUPS_PER_POD) + 64,
         queue=_QUEUE_ENTRIES_PER_APP * replicas.size,
         pools=len(cluster.pools),
         domains=len(cluster.domains),
@@ -63,9 +64,9 @@ def compile_rules(
 
 
 def _slots(cluster: SimCluster, population: Population, replicas: I32) -> tuple[I32, I32, I32]:
-    """First slot, nodes at the start and end slot of each pool."""
+    """First slot, initial nodes and end slot of each pool."""
     start = np.array([_start_nodes(cluster, population, replicas, p) for p in cluster.pool_names])
-    # Quotas are bought for the peak, also when a scenario starts at night.
+    # Quotas are for the daily peak, also when a scenario starts at night.
     growth = max(1.0, cluster.physics.population.pods_at_peak / float(replicas.sum()))
     quota = growth * np.array([pool.max_nodes for pool in cluster.pool_physics])
     slots = np.maximum(np.ceil(start * quota), start + 1).astype(np.int32)
@@ -91,7 +92,7 @@ def _start_nodes(cluster: SimCluster, population: Population, replicas: I32, poo
 
 
 def spill_share(cluster: SimCluster, domain: Domain) -> float:
-    """Share of a domain's pods that starts in its shared pools."""
+    """Share of a domain's pods that run in its shared pools at tick 0."""
     names = domain.pools[1:]
     shared = (name for name in cluster.pool_names if name in names)
     return sum(cluster.physics.pools[name].pod_share for name in shared)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster.arrays import I64
-from models.sim.describe.events import (
+from models.sim.config.events import (
     Deploy,
     Event,
     Inventory,
@@ -17,7 +17,7 @@ from models.sim.describe.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.describe.targeting import select
+from models.sim.config.targeting import select
 from models.sim.world import World
 
 

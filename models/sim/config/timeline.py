@@ -2,11 +2,14 @@
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
-from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
+from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES, Announcement
+from models.cluster.description import Name, Positive
 
 # Bounded, because ticks are 32-bit; nothing of interest is further away than the history.
 Moment = Annotated[float, Meta(ge=-HISTORY_MINUTES, le=HISTORY_MINUTES)]
@@ -67,3 +70,32 @@ def minute_of_week(moment: str) -> int:
         )
     day, hour, minute = found.groups()
     return WEEKDAYS.index(day) * DAY_MINUTES + int(hour) * 60 + int(minute)
+
+
+class CalendarEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An announced campaign or batch, as a scenario file states it."""
+
+    name: Name
+    domains: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    at_minute: Moment
+    """Announced beginning, from the accounted start; may lie before it or after the end."""
+    length_minutes: Lasting
+    expected_factor: Positive
+    """Announced traffic over what would be normal then."""
+
+
+def announcements(
+    entries: Sequence[CalendarEntry], domain_names: Sequence[str], times: Timeline
+) -> tuple[Announcement, ...]:
+    """Put checked calendar entries on the axes of the world, the earliest first."""
+    placed = [
+        Announcement(
+            name=entry.name,
+            domains=tuple(domain_names.index(name) for name in entry.domains),
+            start_tick=round(times.tick_at(entry.at_minute)),
+            end_tick=round(times.tick_at(entry.at_minute + entry.length_minutes)),
+            expected_factor=entry.expected_factor,
+        )
+        for entry in entries
+    ]
+    return tuple(sorted(placed, key=lambda announcement: announcement.start_tick))

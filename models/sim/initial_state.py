@@ -1,4 +1,4 @@
-"""The first moment of a world: a cluster that has been running, sized for its traffic."""
+"""The state at tick 0: a cluster that has been running and is sized for its traffic."""
 
 import numpy as np
 
@@ -6,20 +6,20 @@ from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI
 from models.cluster.observation import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, READY, REPLICAS
 from models.jit import kernel
 from models.sim.apps import Apps, Population, app_records
-from models.sim.describe.overlays import APPEAR, Script
-from models.sim.describe.physics import SimCluster
+from models.sim.config.physics import SimCluster
+from models.sim.config.script import APPEAR, Script
 from models.sim.draws import Purpose, uniform
 from models.sim.groups import add_group
-from models.sim.layout import Rules, spill_share
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
+from models.sim.rules import Rules, spill_share
 from models.sim.scheduler import START_STRIDE, pods_per_node
 from models.sim.state import BOUND, LEAK_HOURS, NONE, ROOM_CPU, ROOM_MEMORY, ROOM_PODS, State
 from models.sim.traffic import TrafficShape, seasonal_rates
 
 
 def start_replicas(population: Population, shape: TrafficShape, script: Script) -> I32:
-    """Replicas that carry the season's traffic at tick 0; the same for every seed."""
+    """Replicas for the traffic at tick 0 without noise; the same for every seed."""
     apps, calls = population.apps, population.calls
     rates = np.zeros(apps.domain.size)
     seasonal_rates(app_records(apps), shape, script, 0, rates)
@@ -32,7 +32,7 @@ def start_replicas(population: Population, shape: TrafficShape, script: Script) 
 def fill(
     st: State, cluster: SimCluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
-    """Start the pools' nodes and bind every pod, ready since before tick 0."""
+    """Start the pools' nodes and bind every pod; all are ready at tick 0."""
     st.status[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
     st.status[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
     st.status[:, REPLICAS] = replicas
@@ -55,7 +55,7 @@ def _container_ages(apps: Apps, seed: int, cluster: SimCluster) -> F32:
 
 
 def hide_late_apps(st: State, script: Script) -> None:
-    """Apps that a scenario lets appear later are not there at first."""
+    """Deactivate the apps that appear later in the scenario."""
     late = script.inventory["app"][script.inventory["kind"] == APPEAR]
     st.status[:, ACTIVE, late] = 0
 
@@ -71,9 +71,9 @@ def _start_nodes(st: State, e: int, rules: Rules, script: Script) -> None:
 
 @kernel
 def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
-    """The spilled share goes to the shared pools first, the rest to the preferred pool.
+    """Bind the spill share in the shared pools, then the rest, preferred pool first.
 
-    Large pods go first: they fit only while nodes are empty.
+    `order` has large pods first: they fit only while nodes are empty.
     """
     choices = rules.domain_pools.shape[1]
     for app in order:
@@ -103,11 +103,11 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
             chunk = left
         node = first + offset
         offset = (offset + 1) % size
-        there = min(
+        room = min(
             st.room[e, ROOM_CPU, node] // st.status[e, CPU_REQUEST, app],
             st.room[e, ROOM_MEMORY, node] // st.status[e, MEMORY_REQUEST, app],
         )
-        fits = min(left, chunk, there, st.room[e, ROOM_PODS, node])
+        fits = min(left, chunk, room, st.room[e, ROOM_PODS, node])
         if fits > 0 and st.env[e].free_group != NONE:
             add_group(st, e, app, node, pool, fits, st.env[e].tick)
             left -= fits

@@ -1,7 +1,7 @@
-"""The share of requests slower than a limit, from the two latency quantiles a tick knows.
+"""Fast float32 functions for loops that must vectorise: exponentials and latency tails.
 
-Asked twice per app and tick (latency target, time-out), so it keeps to float32 selects:
-a loop over apps that does nothing else is vectorised and costs under a nanosecond each.
+A tick evaluates `tail` twice per app (latency target, timeout). It has no branches and no library
+calls, so a loop over apps vectorises and costs less than a nanosecond per app.
 """
 
 from typing import Final
@@ -29,10 +29,10 @@ Real = float | np.float32
 
 @kernel
 def tail(p50: Real, p99: Real, x: Real) -> np.float32:
-    """Share of requests slower than `x`, from two quantiles in the same unit as `x`.
+    """Share of requests slower than `x`, from two latency quantiles in the same unit as `x`.
 
-    Exponential through both (exact for one server), straight from 1 down to the median.
-    An infinite `x` is no target, so nothing is slower; an infinite median means all are.
+    Above the median an exponential through both quantiles (exact for one server), below it a
+    line from 1. An infinite `x` means no target: 0. An infinite median means that all are slower.
     """
     median, limit = np.float32(p50), np.float32(x)
     span = max(np.float32(p99) - median, _SPAN_MIN)
@@ -56,7 +56,7 @@ def halved(times: Real) -> np.float32:
 
 @kernel
 def exponential(x: Real) -> np.float32:
-    """exp(x) within a few millionths, for loops that have to vectorise."""
+    """exp(x), exact to a few millionths."""
     y = np.float32(x) * _LOG2_E
     power = halved(abs(y))
     return power if y < _ZERO else _ONE / power

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import F64
-from models.sim.outcome.findings import Episode, FailureName, Finding, Mask, Setting, describe
-from models.sim.outcome.recording import Recording
-from models.sim.outcome.results import quantile_s
+from models.sim.results.findings import Episode, FailureName, Finding, Mask, Setting, describe
+from models.sim.results.recording import Recording
+from models.sim.results.summary import quantile_s
 from models.sim.world import World
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I32
 from models.cluster.description import PRIORITIES, Domain
-from models.sim.describe.physics import SimCluster
-from models.sim.population.draws import generator, pick
+from models.sim.config.physics import SimCluster
+from models.sim.population.fitted import generator, pick
 
 Mask = NDArray[np.bool_]
 

@@ -14,12 +14,12 @@ from models.cluster.arrays import I64
 from models.cluster.description import PRIORITIES, Priority
 from models.sim.accounting import (
     ACTIONS,
-    CPU_THERE,
+    CPU_CAPACITY,
     CPU_USED,
     CRASHED,
     EVICTED,
     MAX_PENDING,
-    MEMORY_THERE,
+    MEMORY_CAPACITY,
     MEMORY_USED,
     MONEY,
     NODE_TICKS,
@@ -183,8 +183,8 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
             totals[P3_HELD_OF_P0_POOLS], totals[P0_WAIT_TICKS]
         ),
         p0_wait_ticks=int(totals[P0_WAIT_TICKS]),
-        cpu_utilisation=_ratio(totals[CPU_USED], totals[CPU_THERE]),
-        memory_utilisation=_ratio(totals[MEMORY_USED], totals[MEMORY_THERE]),
+        cpu_utilisation=_ratio(totals[CPU_USED], totals[CPU_CAPACITY]),
+        memory_utilisation=_ratio(totals[MEMORY_USED], totals[MEMORY_CAPACITY]),
         unscored_transactions=float(world.accounts.domains[e, :, UNSCORED].sum()),
         evictions=int(totals[EVICTED]),
         preemptions=int(totals[PREEMPTED]),

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from models.cluster.description import Count, Name, Positive
 from models.cluster.inventory import RequestType
-from models.sim.describe.timeline import Lasting, Moment, Span
+from models.sim.config.timeline import Lasting, Moment, Span
 
 SomeShare = Annotated[float, Meta(gt=0, le=1)]
 AppIndex = Annotated[int, Meta(ge=0)]

@@ -1,7 +1,7 @@
-"""What never changes about the apps of a cluster: one array per property, one row per app.
+"""The constant properties of a cluster's apps and of the calls between them.
 
-Named tuples of arrays, because numba kernels take them as they are. The values are drawn
-once per cluster file (`population.generate`), so all environments share them.
+One array per property, one element per app, in named tuples because numba kernels take those as
+they are. `population.generate` draws the values once per cluster, so all environments share them.
 """
 
 from typing import Final, NamedTuple
@@ -23,14 +23,14 @@ GUARD_QUEUE: Final = 2
 
 
 class Apps(NamedTuple):
-    """Static properties, each of shape [apps] unless said otherwise."""
+    """Each array is [apps] unless stated otherwise."""
 
     domain: I16
     """Index into the cluster's domains; accounting uses its priority."""
     tier: I16
     """Index into the domain's tiers."""
     pod_class: I8
-    """Priority class the scheduler sees, 0..3; for some apps not the domain's."""
+    """Priority class that the scheduler uses, 0..3; for some apps not that of the domain."""
     bound: I8
     """CPU_BOUND, MEMORY_BOUND or IO_BOUND."""
     best_effort: I8
@@ -46,25 +46,25 @@ class Apps(NamedTuple):
     min_replicas: I32
     max_replicas: I32
     start_replicas: I32
-    """Replicas that carry the mean of a weekday's traffic at the wanted utilisation."""
+    """Replicas for the mean weekday traffic at the target utilisation."""
     cpu_seconds: F32
-    """CPU time one request takes."""
+    """CPU time of one request."""
     io_seconds: F32
-    """Time one request waits for disks and networks while holding its worker."""
+    """Time that a request waits for disks and networks while it occupies a worker."""
     workers_per_core: F32
-    """Requests a pod works on at once, per core that it gets."""
+    """Requests that a pod works on at once, per core."""
     memory_base: F32
-    """GiB a fresh idle pod holds."""
+    """GiB that a fresh idle pod uses."""
     memory_per_request: F32
-    """GiB per request in work."""
+    """GiB per request in progress."""
     memory_leak: F32
-    """GiB a pod gains per hour."""
+    """GiB that a pod leaks per hour."""
     latency_target: F32
     """Seconds; infinite for best-effort apps."""
     timeout: F32
     """Seconds until the caller gives up."""
     retry_share: F32
-    """Share of failed requests that are sent again; 0 where not retryable."""
+    """Share of failed requests that callers retry; 0 where they must not."""
     mean_rps: F32
     """Requests per second over a mean weekday, calls from other apps included."""
     own_rps: F32
@@ -89,10 +89,10 @@ class Apps(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Edges of the call graph, sorted so that a caller's own callers come first.
+    """Edges of the call graph, sorted so that edges into an app precede the edges out of it.
 
-    A walk forward carries demand to the callees, a walk backward brings their latency
-    and failures home, each in one pass.
+    So one pass forward carries demand to the callees, and one pass backward carries their latency
+    and failures to the callers.
     """
 
     caller: I32
@@ -104,14 +104,14 @@ class Calls(NamedTuple):
 
 
 class Population(NamedTuple):
-    """Everything static about a cluster's apps."""
+    """The apps of a cluster and their calls."""
 
     apps: Apps
     calls: Calls
 
 
 def app_records(apps: Apps) -> Records:
-    """[A] the single numbers of each app side by side, as the kernels take them."""
+    """[A] one record per app with all its scalar properties, as kernels take them."""
     columns = {name: column for name, column in apps._asdict().items() if column.ndim == 1}
     return records(columns, apps.domain.shape)
 
@@ -152,7 +152,7 @@ def service_traits(apps: Apps) -> Traits:
 
 
 def declare(population: Population, cluster: Cluster) -> Inventory:
-    """The inventory of a population in its cluster, as its owners would write it."""
+    """The inventory that the owners of these apps would declare."""
     apps = population.apps
     busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
     return declare_cluster(cluster)._replace(

@@ -1,7 +1,7 @@
 """The call graph: tiers call the next tier and the innermost one, domains call domains.
 
-Edges only ever lead inwards (to a later tier or to a domain later in call order), so the
-graph has no cycle by construction. Inflow by calls never makes up most of an app's traffic.
+Edges only lead inwards (to a later tier, or to a domain later in call order), so the graph has no
+cycles. Calls are at most 60 % of an app's traffic.
 """
 
 from graphlib import CycleError, TopologicalSorter
@@ -15,17 +15,17 @@ from models.inputs.errors import InputError
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls
 from models.sim.config.physics import Guard, SimCluster
 from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
-from models.sim.population.structure import Layout, Mask
+from models.sim.population.structure import Mask, Structure
 
 _LAST_CALLING_TIER: Final = 2
-"""Deeper tiers call nobody: a path inside a domain has at most four apps."""
+"""Deeper tiers make no calls, so a path inside a domain has at most four apps."""
 _MOST_INFLOW: Final = 0.6
-"""Of an app's traffic, at most this share comes by calls."""
+"""Calls are at most this share of an app's traffic."""
 _MOST_PER_REQUEST: Final = 2.0
 _LEAST_PER_REQUEST: Final = 0.001
 _MOST_FAN_OUT: Final = 5
 _CALLING_SHARE: Final = 0.4
-"""Share of a domain's middle tiers that call another domain."""
+"""Share of the apps in a domain's middle tiers that call another domain."""
 _GUARDS: Final[dict[Guard, int]] = {
     "none": GUARD_NONE,
     "fail-open": GUARD_FAIL_OPEN,
@@ -41,29 +41,29 @@ class _Edges(NamedTuple):
 
 
 def reachable(calls: Calls, n_apps: int, sources: Mask) -> Mask:
-    """Apps on a call path from the sources, these included; the others are bystanders."""
+    """Apps on a call path from the sources, sources included; the others are bystanders."""
     reached = np.zeros(n_apps, dtype=np.bool_) | sources
-    # One pass is enough: edges into an app stand before the edges out of it.
+    # One pass is enough: edges into an app precede the edges out of it.
     for caller, callee in zip(calls.caller.tolist(), calls.callee.tolist(), strict=True):
         reached[callee] |= reached[caller]
     return reached
 
 
 def inflow(calls: Calls, mean_rps: F64) -> F64:
-    """Requests per second that reach each app by calls, in the mean."""
+    """Mean requests per second that reach each app by calls."""
     carried = mean_rps[calls.caller] * calls.per_request
     return np.bincount(calls.callee, carried, len(mean_rps)).astype(np.float64)
 
 
-def draw_calls(cluster: SimCluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> Calls:
-    """Edges inside domains by the fitted structure, between domains by the cluster's calls."""
+def draw_calls(cluster: SimCluster, fitted: Fitted, structure: Structure, mean_rps: F64) -> Calls:
+    """Edges inside domains by the fitted structure, and between domains by the cluster's calls."""
     rank = _call_order(cluster)
-    edges = [_inside(cluster, fitted, layout, mean_rps)]
+    edges = [_inside(cluster, fitted, structure, mean_rps)]
     arriving = _arriving(edges, mean_rps)
     for number, call in enumerate(cluster.calls):
-        edges.append(_between(cluster, layout, mean_rps, arriving, (number, call)))
+        edges.append(_between(cluster, structure, mean_rps, arriving, (number, call)))
         arriving = _arriving(edges, mean_rps)
-    return _sorted(_joined(edges), layout, rank)
+    return _sorted(_joined(edges), structure, rank)
 
 
 def _call_order(cluster: SimCluster) -> I32:
@@ -74,8 +74,8 @@ def _call_order(cluster: SimCluster) -> I32:
     try:
         order = list(TopologicalSorter(callers).static_order())
     except CycleError as error:
-        circle = " -> ".join(error.args[1])
-        raise InputError(f"calls: expected no circle between domains, got {circle}") from None
+        cycle = " -> ".join(error.args[1])
+        raise InputError(f"calls: expected no cycle between domains, got {cycle}") from None
     return np.array([order.index(name) for name in cluster.domain_names], np.int32)
 
 
@@ -86,19 +86,19 @@ def _arriving(edges: list[_Edges], mean_rps: F64) -> F64:
     return total
 
 
-def _inside(cluster: SimCluster, fitted: Fitted, layout: Layout, mean_rps: F64) -> _Edges:
-    """Calls to the next tier, and calls to the innermost one, which keeps the data."""
+def _inside(cluster: SimCluster, fitted: Fitted, structure: Structure, mean_rps: F64) -> _Edges:
+    """Calls to the next tier, and to the innermost one, which holds the data."""
     rng = generator(cluster.physics.population.seed, "calls")
     fan_out = np.array(fitted.calls.fan_out_share)
     callees = 1 + rng.choice(len(fan_out), size=len(mean_rps), p=fan_out / fan_out.sum())
     callees = np.minimum(callees, _MOST_FAN_OUT)
     # Leaves are a share of all edges, so there are this many for each inner edge.
     leaves = rng.poisson(callees * fitted.calls.leaf_share / (1 - fitted.calls.leaf_share))
-    calling = layout.tier <= _LAST_CALLING_TIER
-    ahead = _slots(layout, np.where(calling, callees, 0), layout.tier + 1)
-    inmost = _slots(layout, np.where(calling, leaves, 0), layout.tiers - 1)
+    calling = structure.tier <= _LAST_CALLING_TIER
+    ahead = _slots(structure, np.where(calling, callees, 0), structure.tier + 1)
+    inmost = _slots(structure, np.where(calling, leaves, 0), structure.tiers - 1)
     slots = np.concatenate([ahead, inmost])
-    pairs = np.unique(_aim(rng, layout, slots, mean_rps), axis=0)
+    pairs = np.unique(_aim(rng, structure, slots, mean_rps), axis=0)
     rate = from_quantiles(rng, fitted.calls.calls_per_request, len(pairs))
     caller, callee = pairs[:, 0], pairs[:, 1]
     rate = np.minimum(rate, _MOST_PER_REQUEST)
@@ -106,27 +106,27 @@ def _inside(cluster: SimCluster, fitted: Fitted, layout: Layout, mean_rps: F64) 
     return _Edges(caller, callee, _within(room, caller, callee, rate, mean_rps), 0 * caller)
 
 
-def _slots(layout: Layout, count: I32, tier: I32) -> I32:
-    """[slots, 2] of (caller, tier to call), one row per wanted edge that leads inwards."""
-    caller = np.repeat(np.arange(len(count)), np.where(tier > layout.tier, count, 0))
+def _slots(structure: Structure, count: I32, tier: I32) -> I32:
+    """[slots, 2] of (caller, tier to call), one row per edge to draw."""
+    caller = np.repeat(np.arange(len(count)), np.where(tier > structure.tier, count, 0))
     return np.stack([caller, tier[caller]], axis=1).astype(np.int32)
 
 
-def _aim(rng: np.random.Generator, layout: Layout, slots: I32, mean_rps: F64) -> I32:
-    """Choose a callee for each slot, busy ones more often (but not as much as they are busier).
+def _aim(rng: np.random.Generator, structure: Structure, slots: I32, mean_rps: F64) -> I32:
+    """Choose a callee for each slot, with weights that grow as the square root of traffic.
 
-    Open apps call only open ones, so nothing behind them becomes reachable for other domains;
-    what has a target does not wait for what has none.
+    Open apps call only open ones, so nothing behind them becomes reachable for other domains.
+    Apps with a latency target don't call apps without one.
     """
     caller, tier = slots[:, 0], slots[:, 1]
-    kind = 2 * layout.open + layout.best_effort
+    kind = 2 * structure.open + structure.best_effort
     pairs = [np.zeros((0, 2), dtype=np.int32)]
-    groups = np.stack([layout.domain[caller], tier, kind[caller]], axis=1)
+    groups = np.stack([structure.domain[caller], tier, kind[caller]], axis=1)
     for domain, to_tier, callers_kind in np.unique(groups, axis=0).tolist():
         mine = (groups == (domain, to_tier, callers_kind)).all(axis=1)
-        suited = (layout.domain == domain) & (layout.tier == to_tier)
-        suited &= layout.open if callers_kind == 2 else np.True_
-        suited &= np.True_ if callers_kind == 1 else ~layout.best_effort
+        suited = (structure.domain == domain) & (structure.tier == to_tier)
+        suited &= structure.open if callers_kind == 2 else np.True_
+        suited &= np.True_ if callers_kind == 1 else ~structure.best_effort
         chosen = _by_weight(rng, _indices(suited), np.sqrt(mean_rps), int(mine.sum()))
         pairs.append(np.stack([caller[mine][: len(chosen)], chosen], axis=1))
     return np.concatenate(pairs).astype(np.int32)
@@ -137,9 +137,9 @@ def _indices(mask: Mask) -> I32:
 
 
 def _by_weight(rng: np.random.Generator, options: I32, weight: F64, count: int) -> I32:
-    """`count` of the options with replacement; none when there are no options.
+    """Draw `count` of the options with replacement; none when there are no options.
 
-    Evenly spaced along the weights, in random order: no large option goes without callers.
+    Evenly spaced along the weights, in random order, so that each large option gets callers.
     """
     if not len(options) or weight[options].sum() <= 0:
         return np.zeros(0, dtype=np.int32)
@@ -150,7 +150,7 @@ def _by_weight(rng: np.random.Generator, options: I32, weight: F64, count: int) 
 
 
 def _within(room: F64, caller: I32, callee: I32, rate: F64, mean_rps: F64) -> F64:
-    """Rates lowered where a callee would get more by calls than it has room for."""
+    """Lower the rates where a callee would get more calls than it has room for."""
     load = np.bincount(callee, mean_rps[caller] * rate, len(mean_rps))
     fit = np.minimum(1.0, np.maximum(room, 0) / np.maximum(load, 1e-12))
     return np.asarray(rate * fit[callee], dtype=np.float64)
@@ -158,26 +158,26 @@ def _within(room: F64, caller: I32, callee: I32, rate: F64, mean_rps: F64) -> F6
 
 def _between(
     cluster: SimCluster,
-    layout: Layout,
+    structure: Structure,
     mean_rps: F64,
     arriving: F64,
     numbered: tuple[int, Call],
 ) -> _Edges:
-    """One domain calls another: some apps of its middle tiers, the other's open first tier."""
+    """Calls of one domain to another: from some of its middle tiers to the open first tier."""
     number, call = numbered
     rng = generator(cluster.physics.population.seed, f"calls/{number}")
     names = cluster.domain_names
-    own = layout.domain == names.index(call.caller)
+    own = structure.domain == names.index(call.caller)
     room = _MOST_INFLOW * mean_rps - arriving
-    callers = _callers(rng, layout, own, mean_rps)
-    callees = layout.inline & (layout.domain == names.index(call.callee))
-    first = callees & (layout.tier == 0)
+    callers = _callers(rng, structure, own, mean_rps)
+    callees = structure.inline & (structure.domain == names.index(call.callee))
+    first = callees & (structure.tier == 0)
     options = _indices(first if first.any() else callees)
     slots = np.repeat(callers, rng.integers(1, 4, len(callers)))
     chosen = _by_weight(rng, options, np.maximum(room, 0), len(slots))
     pairs = np.unique(np.stack([slots[: len(chosen)], chosen], axis=1), axis=0)
     caller, callee = pairs[:, 0], pairs[:, 1]
-    # A request of the domain is one that enters it; calls inside it are part of that request.
+    # A request of the domain is one that enters it; calls inside the domain are part of it.
     entering = float((mean_rps - arriving)[own].sum())
     rate = rng.lognormal(0, 0.3, len(pairs))
     for _ in range(8):
@@ -188,27 +188,29 @@ def _between(
     return _Edges(caller, callee, rate, np.full(len(pairs), guard, np.int32))
 
 
-def _callers(rng: np.random.Generator, layout: Layout, own: Mask, mean_rps: F64) -> I32:
-    """Apps that call out: of the middle tiers where there are any, the busy ones rather."""
-    middle = own & (layout.tier > 0) & (layout.tier < layout.tiers - 1) & ~layout.best_effort
+def _callers(rng: np.random.Generator, structure: Structure, own: Mask, mean_rps: F64) -> I32:
+    """Apps that call other domains: of the middle tiers if there are any, weighted by traffic."""
+    middle = (
+        own & (structure.tier > 0) & (structure.tier < structure.tiers - 1) & ~structure.best_effort
+    )
     pool = _indices(middle if middle.any() else own)
     chosen = pick(rng, mean_rps[pool], max(1, round(_CALLING_SHARE * len(pool))))
     return np.asarray(pool[chosen], dtype=np.int32)
 
 
 def _joined(edges: list[_Edges]) -> _Edges:
-    """All parts, without edges that lost nearly all their calls to a callee's lack of room."""
+    """All parts, without edges whose rate is nearly zero because the callee had no room."""
     real = [part.rate >= _LEAST_PER_REQUEST for part in edges]
     columns = zip(*edges, strict=True)
     return _Edges(*(np.concatenate([a[b] for a, b in zip(c, real, strict=True)]) for c in columns))
 
 
-def _sorted(edges: _Edges, layout: Layout, rank: I32) -> Calls:
+def _sorted(edges: _Edges, structure: Structure, rank: I32) -> Calls:
     """Callers in call order: by their domain's rank, then by tier."""
     caller = edges.caller
-    keys = (edges.callee, caller, layout.tier[caller], rank[layout.domain[caller]])
+    keys = (edges.callee, caller, structure.tier[caller], rank[structure.domain[caller]])
     order = np.lexsort(keys)
-    crosses = layout.domain[edges.caller] != layout.domain[edges.callee]
+    crosses = structure.domain[edges.caller] != structure.domain[edges.callee]
     return Calls(
         caller=edges.caller[order].astype(np.int32),
         callee=edges.callee[order].astype(np.int32),

@@ -1,7 +1,7 @@
-"""Fit the population's parameters to real tables and write them with their provenance.
+"""Fit the population's parameters to public tables and write them with their provenance.
 
-Pure functions of the tables: the same folder gives the same file. What depends on time
-(daily shapes, noise, bursts) is in `fit_series`.
+Pure functions of the tables: the same folder gives the same file. `fit_series` fits everything that
+depends on time (daily shapes, noise, bursts).
 """
 
 from collections import Counter
@@ -38,12 +38,12 @@ from models.sim.population.fitted import (
 
 COMMAND: Final = "hirl world fit --traces DIR"
 _DIGITS: Final = 4
-"""Significant digits kept: more than the tables support, and the file stays readable."""
+"""Significant digits that are kept: more than the tables support, and still readable."""
 _BUSY_14_DAYS: Final = 14 * 1440
 _LEAST_SIZE_APPS: Final = 3
 _MOST_CALLS: Final = 8
 _REAL_CALL: Final = 0.05
-"""Edges seen in fewer requests are rare variants of a graph, not its structure."""
+"""Edges with fewer calls per request are rare variants of a graph, not its structure."""
 
 
 def fit(traces: Path) -> Fitted:
@@ -65,7 +65,7 @@ def fit(traces: Path) -> Fitted:
 
 
 def write(fitted: Fitted, file: Path) -> None:
-    """Write parameters as YAML that a person can read and `load_fitted` reads back."""
+    """Write the parameters as readable YAML that `load_fitted` reads back."""
     plain = msgspec.to_builtins(fitted)
     text = yaml.dump(
         plain,
@@ -84,7 +84,7 @@ def write(fitted: Fitted, file: Path) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes values out where they stand; anchors would be hard to read."""
+    """Repeats values instead of using anchors, which are hard to read."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class names it
         return True
@@ -99,7 +99,7 @@ def _rounded(value: Any) -> Any:
 
 
 def fit_pod_sizes(traces: Path) -> PodSizes:
-    """The joint distribution of CPU and memory; both are bought in fixed combinations."""
+    """The joint distribution of CPU and memory: they come in fixed combinations."""
     table = Table(traces, IBM)
     pairs = zip(table.numbers("cpu_vcpu").tolist(), table.numbers("mem_gb").tolist(), strict=True)
     counts = {size: n for size, n in Counter(pairs).items() if n >= _LEAST_SIZE_APPS}
@@ -115,7 +115,7 @@ def fit_pod_sizes(traces: Path) -> PodSizes:
 
 
 def fit_min_replicas(traces: Path) -> MinReplicas:
-    """The configured minimum; half values are apps that changed it half-way, rounded up."""
+    """The configured minimum; fractions are apps that changed it meanwhile, rounded up."""
     values = np.ceil(Table(traces, IBM).numbers("min_scale")).astype(int)
     replicas, counts = np.unique(values, return_counts=True)
     return MinReplicas(
@@ -126,7 +126,7 @@ def fit_min_replicas(traces: Path) -> MinReplicas:
 
 
 def fit_service_times(traces: Path) -> ServiceTimes:
-    """Medians over functions called by people, and over those fed by queues."""
+    """Log-normal fits of interactive functions, and of functions fed by queues."""
     table = Table(traces, AZURE_DURATIONS)
     trigger, median = table.words("trigger"), table.numbers("dur_ms_p50")
     ratio = table.numbers("dur_ms_p99") / np.maximum(median, 1)
@@ -168,7 +168,7 @@ def fit_traffic(traces: Path) -> Traffic:
     """Invocations of functions called at least once a minute, over their median."""
     totals = Table(traces, AZURE_PROFILES).lists("counts").sum(axis=1)
     busy = totals[totals >= _BUSY_14_DAYS]
-    # The last point is the 99.5th percentile: a maximum would be one function's accident.
+    # The last point is the 99.5th percentile: the maximum would depend on one function.
     probabilities = np.minimum(np.linspace(0, 1, 41), 0.995)
     quantiles = np.quantile(busy, probabilities) / np.median(busy)
     statistic = f"quantiles of invocations >= {_BUSY_14_DAYS} in 14 days over their median"
@@ -202,7 +202,7 @@ def fit_calls(traces: Path) -> CallStructure:
 
 
 def _shares(values: F64) -> tuple[float, ...]:
-    """Shares of 1, 2, .. up to a last class that holds whatever is more."""
+    """Shares of the values 1, 2, ..; the last class includes all larger ones."""
     counts = np.bincount(np.clip(values, 1, _MOST_CALLS), minlength=_MOST_CALLS + 1)[1:]
     return tuple((counts / counts.sum()).tolist())
 

@@ -1,4 +1,4 @@
-"""What per-minute traces say about time: daily shapes, noise and bursts."""
+"""Fit daily shapes, noise and bursts to per-minute traces."""
 
 from pathlib import Path
 from typing import Final
@@ -30,12 +30,12 @@ _HARMONICS: Final = 8
 _SHAPES: Final = 24
 _PEAK_HOUR: Final = 14.0
 _LEAST_OF_DAY: Final = 0.05
-"""No profile falls below this share of its mean."""
+"""Minimum of a profile over its mean."""
 _PERIODS: Final = (1, 8, 64)
 _LAGS: Final = (1, 8, 64)
 _TREND_MINUTES: Final = 361
 _LEAST_COUNT: Final = 20
-"""Below so many requests a minute, counting noise hides the rest."""
+"""Below so many requests per minute counting noise dominates."""
 
 
 def even_quantiles(values: F64) -> tuple[float, ...]:
@@ -44,7 +44,7 @@ def even_quantiles(values: F64) -> tuple[float, ...]:
 
 
 def fit_profiles(traces: Path) -> Profiles:
-    """Group the rhythmic ones of the busy functions into a few smooth days."""
+    """Group the busy functions with a daily rhythm into a few smooth profiles."""
     counts = Table(traces, AZURE_PROFILES).lists("counts")
     busy = counts[counts.sum(axis=1) >= _BUSY_14_DAYS]
     harmonics = np.fft.rfft(busy / busy.mean(axis=1, keepdims=True), axis=1)
@@ -74,21 +74,21 @@ def _curves(harmonics: Complex) -> F64:
 
 
 def _is_rhythmic(harmonics: Complex) -> Mask:
-    """Neither flat (timers) nor a few minutes a day (jobs), which harmonics cannot draw."""
+    """Not flat (timers), nor active for minutes only (jobs), which harmonics cannot describe."""
     curves = _curves(harmonics)
     swings = np.abs(harmonics[:, 0]) > 0.1
     return np.asarray(swings & (curves.max(axis=1) < 4) & (curves.min(axis=1) > -0.3))
 
 
 def _turn_to_peak(harmonics: Complex) -> Complex:
-    """Rotate each day so that its first harmonic peaks at the common hour."""
+    """Shift each day so that its first harmonic peaks at the common hour."""
     shift = np.angle(harmonics[:, :1]) + 2 * np.pi * _PEAK_HOUR / 24
     order = np.arange(1, _HARMONICS + 1)
     return np.asarray(harmonics * np.exp(-1j * order * shift))
 
 
 def _group(harmonics: Complex) -> tuple[Complex, F64]:
-    """k-means from evenly spaced swings, so that no random start is needed."""
+    """k-means that starts from evenly spaced amplitudes, so it needs no random start."""
     order = np.argsort(np.abs(harmonics[:, 0]), kind="stable")
     picks = order[np.linspace(0, len(order) - 1, _SHAPES).astype(int)]
     centres = harmonics[picks]
@@ -105,7 +105,7 @@ def _group(harmonics: Complex) -> tuple[Complex, F64]:
 
 
 def _profile(centre: Complex, weight: float) -> Profile:
-    """Damp the swing as far as the day stays positive: the mean is kept, unlike by clipping."""
+    """Damp the swing until the day stays positive. Unlike clipping, this keeps the mean."""
     lowest = float(_curves(centre[None]).min())
     damped = centre * min(1.0, (1 - _LEAST_OF_DAY) / (1 - lowest))
     return Profile(
@@ -114,7 +114,7 @@ def _profile(centre: Complex, weight: float) -> Profile:
 
 
 def fit_noise(traces: Path) -> Noise:
-    """Octave weights from two long traces, the spread of sizes from many functions."""
+    """Octave weights from two long traces, and the noise of apps from many functions."""
     measured = tuple(_autocorrelation(traces, file) for file in (WORLDCUP, NASA))
     correlation = np.mean([trace.correlation for trace, _ in measured], axis=0)
     spread = _excess_std(Table(traces, AZURE_DAY).minutes())
@@ -135,14 +135,14 @@ def fit_noise(traces: Path) -> Noise:
 
 def _autocorrelation(traces: Path, file: str) -> tuple[Autocorrelation, int]:
     table = Table(traces, file)
-    counts, known = table.numbers("requests"), table.numbers("missing") == 0
+    counts, present = table.numbers("requests"), table.numbers("missing") == 0
     window = np.ones(_TREND_MINUTES)
-    weight = np.convolve(known, window, "same")
-    trend = np.convolve(np.where(known, counts, 0), window, "same") / np.maximum(weight, 1)
-    use = known & (weight > 0.9 * _TREND_MINUTES) & (trend >= _LEAST_COUNT)
+    weight = np.convolve(present, window, "same")
+    trend = np.convolve(np.where(present, counts, 0), window, "same") / np.maximum(weight, 1)
+    use = present & (weight > 0.9 * _TREND_MINUTES) & (trend >= _LEAST_COUNT)
     residual = np.where(use, np.log((counts + 0.5) / np.maximum(trend, 0.5)), np.nan)
     residual -= np.nanmean(residual)
-    # What remains of the variance once Poisson counting is taken out is the load's own.
+    # The variance of the load is what remains without that of Poisson counting.
     variance = float(np.nanmean(residual**2) - np.mean(1 / trend[use]))
     found = [float(np.nanmean(residual[lag:] * residual[:-lag])) / variance for lag in _LAGS]
     name = file.rsplit("/", maxsplit=1)[-1].split(".", maxsplit=1)[0]
@@ -154,12 +154,12 @@ def _autocorrelation(traces: Path, file: str) -> tuple[Autocorrelation, int]:
 
 
 def octave_weights(correlation: F64) -> tuple[float, float, float]:
-    """Amplitudes of the three octaves whose sum has variance 1 and nearly this correlation."""
+    """Amplitudes of three octaves whose sum has variance 1 and about this correlation."""
     rows = [[_knot_covariance(p, lag) for p in _PERIODS] for lag in (0, *_LAGS)]
     matrix = np.array(rows)
     matrix[1:] /= matrix[0]
     matrix[0] = 1
-    # The total must be 1; the correlations are met as well as three octaves can.
+    # The total must be 1; the correlations are met as well as three octaves allow.
     priority = np.array([100.0, 1, 1, 1])
     shares, _ = nnls(matrix * priority[:, None], np.array([1.0, *correlation]) * priority)
     alone = np.array(rows[0])
@@ -168,7 +168,7 @@ def octave_weights(correlation: F64) -> tuple[float, float, float]:
 
 
 def _knot_covariance(period: int, lag: int) -> float:
-    """Mean over phases of the covariance of unit knots joined linearly, at a lag in minutes."""
+    """Covariance of interpolated unit knots at a lag in minutes, mean over phases."""
     phase = np.arange(period)
     knots = np.arange(-1, lag // period + 3)
     here = np.maximum(0, 1 - np.abs(phase[:, None] / period - knots))
@@ -177,7 +177,7 @@ def _knot_covariance(period: int, lag: int) -> float:
 
 
 def _excess_std(minutes: F64) -> F64:
-    """Relative noise of functions whose counts vary more than chance; timers vary less."""
+    """Relative noise of functions whose counts vary more than by chance; timers vary less."""
     tens = minutes[minutes.sum(axis=1) >= 2 * _DAY].reshape(-1, _DAY // 10, 10).sum(axis=2)
     width = 13
     padded = np.pad(tens, ((0, 0), (width // 2, width // 2)), mode="reflect")

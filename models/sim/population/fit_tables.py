@@ -1,6 +1,6 @@
-"""The real tables behind the fit: where they are, where they come from, how they are read.
+"""The public tables behind the fit: their paths, origins and licences, and how to read them.
 
-The raw data stay outside the repository; only what is fitted to them is committed.
+The raw data stay outside the repository; only the fitted parameters are committed.
 """
 
 from pathlib import Path
@@ -47,13 +47,13 @@ _ORIGIN: Final[dict[str, tuple[str, str]]] = {
 
 
 class Table:
-    """Columns of one file by name."""
+    """One file, by column."""
 
     def __init__(self, traces: Path, file: str) -> None:
         self._table = _read(traces / file)
 
     def numbers(self, column: str) -> F64:
-        """A numeric column; what is absent becomes NaN."""
+        """A numeric column; absent values become NaN."""
         values = self._table[column].to_numpy(zero_copy_only=False)
         return np.asarray(values, dtype=np.float64)
 

@@ -1,7 +1,10 @@
-"""The fitted parameters as the population generator reads them (`fitted.yaml`).
+"""The fitted parameters of the generator (`fitted.yaml`), and draws from their distributions.
 
-The tables themselves are not shipped; each section says which table it was fitted to, under
-which licence, from how many rows and by which statistic. `fit.fit` produces these structs.
+The tables themselves are not shipped. Each section states the table that it was fitted to, its
+licence, the number of rows and the statistic. `fit.fit` produces these structs.
+
+Each purpose draws from its own named random stream: a new draw for a new purpose leaves all other
+properties unchanged, so clusters stay comparable when the generator changes.
 """
 
 import zlib
@@ -33,7 +36,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Provenance(_Section, frozen=True):
-    """Where a section's numbers come from."""
+    """The source of a section's numbers."""
 
     file: str
     origin: str
@@ -73,7 +76,7 @@ class LogNormal(_Section, frozen=True):
 
 
 class ServiceTimes(_Section, frozen=True):
-    """Service times of what a person waits for, and of what a queue feeds."""
+    """Service times of interactive requests, and of requests from queues."""
 
     sources: Sources
     interactive: LogNormal
@@ -81,13 +84,13 @@ class ServiceTimes(_Section, frozen=True):
 
 
 class Memory(_Section, frozen=True):
-    """How much of a process's memory comes and goes with its work."""
+    """Memory of a process, and the part of it that depends on its load."""
 
     sources: Sources
     median_mb: Positive
     log_std: Positive
     growth: Quantiles
-    """Share of the 99th percentile that the 5th percentile does not hold."""
+    """1 - 5th percentile / 99th percentile."""
 
 
 class Traffic(_Section, frozen=True):
@@ -106,7 +109,7 @@ class Profile(_Section, frozen=True):
 
 
 class Profiles(_Section, frozen=True):
-    """Daily shapes, all turned to the same peak hour."""
+    """Daily shapes, all shifted to the same peak hour."""
 
     sources: Sources
     peak_hour: NotNegative
@@ -125,7 +128,7 @@ class Profiles(_Section, frozen=True):
 
 
 class Autocorrelation(_Section, frozen=True):
-    """Noise of one long trace around its 6-hour mean, counting noise taken out."""
+    """Noise of one long trace around its 6-hour mean, without counting noise."""
 
     trace: str
     std: Positive
@@ -134,15 +137,15 @@ class Autocorrelation(_Section, frozen=True):
 
 
 class Noise(_Section, frozen=True):
-    """Noise as three sums of linearly joined random knots."""
+    """Noise as a sum of three octaves of linearly interpolated random knots."""
 
     sources: Sources
     periods_minutes: tuple[Positive, Positive, Positive]
     weights: tuple[NotNegative, NotNegative, NotNegative]
-    """Amplitudes of unit-normal knots; together they make a standard deviation of 1."""
+    """Amplitudes of unit-normal knots; the sum has a standard deviation of 1."""
     traces: tuple[Autocorrelation, ...]
     app_std: Quantiles
-    """Log standard deviation over functions with users behind them."""
+    """Log standard deviation, over user-facing functions."""
 
 
 class Bursts(_Section, frozen=True):
@@ -185,7 +188,7 @@ class Fitted(_Section, frozen=True):
     """The whole file."""
 
     command: str
-    """Reproduces the file from the tables."""
+    """The command that reproduces the file from the tables."""
     pod_sizes: PodSizes
     min_replicas: MinReplicas
     service_times: ServiceTimes
@@ -204,13 +207,13 @@ def load_fitted(file: Path | None = None) -> Fitted:
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """The stream of one purpose."""
+    """The random stream of one purpose."""
     key = zlib.crc32(purpose.encode())
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, key])))
 
 
 def from_quantiles(rng: np.random.Generator, quantiles: tuple[float, ...], size: int) -> F64:
-    """Draws from values at evenly spaced probabilities, linear in between."""
+    """Draws from quantiles at evenly spaced probabilities, linear in between."""
     return np.interp(rng.random(size), np.linspace(0, 1, len(quantiles)), quantiles)
 
 
@@ -220,9 +223,9 @@ def log_uniform(rng: np.random.Generator, low: float, high: float, size: int) ->
 
 
 def truncated(rng: np.random.Generator, fit: LogNormal, low: F64, high: F64) -> F64:
-    """Seconds from the log-normal between `low` and `high`.
+    """Seconds from the log-normal, truncated to `low` .. `high`.
 
-    Truncated, not clipped: clipping would pile the upper half of a wide fit on the bound.
+    Not clipped: that would put the upper half of a wide fit exactly on the bound.
     """
     centre = np.log(fit.median_ms / 1000)
     bottom = _below((np.log(low) - centre) / fit.log_std)

@@ -1,6 +1,6 @@
-"""Who belongs where: domains, tiers, what is open to other domains, and what has no target.
+"""Which domain and tier each app belongs to, whether other domains call it, and its SLO.
 
-Nothing here knows a domain by its name; priority, SLO kind, tier order and calls decide.
+No domain is special by name: priority, SLO kind, tier order and calls decide.
 """
 
 from typing import Final, NamedTuple
@@ -16,57 +16,57 @@ from models.sim.population.fitted import generator, pick
 Mask = NDArray[np.bool_]
 
 _OPEN_SHARE: Final = 0.5
-"""Share of a domain's apps that other domains' requests may reach: the rest are bystanders."""
+"""Share of a domain's apps that requests of other domains may reach."""
 _OPEN_FIRST_TIER: Final = 0.8
-"""Share of the first tier that is open: it is where other domains call."""
+"""Share of the first tier that is open: other domains call apps of this tier."""
 _CALLED_GROWTH: Final = 6.0
-"""How much an entry app grows per call that each request of another domain makes."""
+"""Growth of an entry app per call that a request of another domain makes."""
 _PODS_PER_NODE: Final = 8
-"""A pod takes at most this part of a node, or packing would be about single pods."""
+"""A pod takes at most a node's capacity divided by this; larger pods would dominate packing."""
 
 
-class Layout(NamedTuple):
-    """Structure of the population, each of shape [apps]."""
+class Structure(NamedTuple):
+    """Each array is [apps]."""
 
     domain: I32
     tier: I32
     tiers: I32
-    """Tiers of the app's domain."""
+    """Number of tiers of the app's domain."""
     priority: I32
     queued: Mask
-    """The domain promises throughput, not latency."""
+    """The domain has a throughput SLO, so a queue feeds the app."""
     best_effort: Mask
     open: Mask
-    """Requests of other domains may reach it."""
+    """Requests of other domains may reach the app."""
     inline: Mask
-    """Open, in a domain that others call: its answer time is part of theirs."""
+    """Open, and in a domain that others call: its latency is part of theirs."""
     target: F64
-    """Seconds, of the domain."""
+    """Latency target of the domain, seconds."""
     timeout: F64
-    """Seconds; of the impatient callers where inline."""
+    """Seconds; where inline, at most that of the calling domains."""
     inline_target: F64
     """Seconds: the tightest target of the domain and those that call it inline."""
     popularity: F64
-    """Size over what it would be if nobody called its domain."""
+    """Size over what it would be if no other domain called its domain."""
     most_cpu: F64
     """Cores a pod may request."""
     most_memory: F64
     """GiB a pod may request."""
 
 
-def lay_out(cluster: SimCluster) -> Layout:
-    """Place the apps; they are ordered by domain, then by tier."""
+def draw_structure(cluster: SimCluster) -> Structure:
+    """The apps' structure, ordered by domain, then by tier."""
     counts = [domain.apps for domain in cluster.domain_physics]
     domain = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
     tier = np.concatenate([_tiers(cluster, spec) for spec in cluster.domains]).astype(np.int32)
     best_effort = np.concatenate([_best_effort(cluster, spec) for spec in cluster.domains])
     opened = np.concatenate([_open(cluster, spec) for spec in cluster.domains]) & ~best_effort
-    targets, timeouts, called = _callers_patience(cluster)
+    targets, timeouts, called = _inline_limits(cluster)
     inline = opened & called[domain]
     limits = np.array([_pod_limits(cluster, spec) for spec in cluster.domains])
     own = np.array([spec.slo.latency_target_ms / 1000 for spec in cluster.domains])
     own_timeout = np.array([spec.timeout_ms / 1000 for spec in cluster.domain_physics])
-    return Layout(
+    return Structure(
         domain=domain,
         tier=tier,
         tiers=np.array([len(spec.tiers) for spec in cluster.domains], np.int32)[domain],
@@ -95,7 +95,7 @@ def _tiers(cluster: SimCluster, spec: Domain) -> I32:
 
 
 def _best_effort(cluster: SimCluster, spec: Domain) -> Mask:
-    """Mostly the inner tiers: what faces people rarely comes without a promise."""
+    """Mostly apps of the inner tiers: user-facing apps usually have a target."""
     rng = generator(cluster.physics.population.seed, f"best-effort/{spec.name}")
     weight = 1.0 + 4.0 * _tiers(cluster, spec).astype(np.float64)
     domain = cluster.physics_of(spec)
@@ -103,7 +103,7 @@ def _best_effort(cluster: SimCluster, spec: Domain) -> Mask:
 
 
 def _open(cluster: SimCluster, spec: Domain) -> Mask:
-    """Most of the first tier, then apps of the others until the share is reached."""
+    """Most of the first tier, then apps of other tiers until the share is reached."""
     rng = generator(cluster.physics.population.seed, f"open/{spec.name}")
     tier = _tiers(cluster, spec)
     quota = max(1, int(_OPEN_SHARE * tier.size))
@@ -113,8 +113,8 @@ def _open(cluster: SimCluster, spec: Domain) -> Mask:
     return np.asarray(first | inner)
 
 
-def _callers_patience(cluster: SimCluster) -> tuple[F64, F64, Mask]:
-    """Per domain: tightest target and time-out of itself and its callers; whether it is called."""
+def _inline_limits(cluster: SimCluster) -> tuple[F64, F64, Mask]:
+    """Per domain: tightest target and timeout of itself and its callers; whether it is called."""
     targets = [spec.slo.latency_target_ms / 1000 for spec in cluster.domains]
     timeouts = [spec.timeout_ms / 1000 for spec in cluster.domain_physics]
     called = np.zeros(len(targets), dtype=np.bool_)
@@ -122,14 +122,14 @@ def _callers_patience(cluster: SimCluster) -> tuple[F64, F64, Mask]:
     for call in cluster.calls:
         callee, caller = names.index(call.callee), cluster.domains[names.index(call.caller)]
         called[callee] = True
-        # Half: the caller has work of its own to do in the same time.
+        # Half, because the caller does work of its own in the same time.
         targets[callee] = min(targets[callee], 0.5 * caller.slo.latency_target_ms / 1000)
         timeouts[callee] = min(timeouts[callee], cluster.physics_of(caller).timeout_ms / 1000)
     return np.array(targets), np.array(timeouts), called
 
 
 def _popularity(cluster: SimCluster) -> F64:
-    """Entry apps of a called domain are its busy ones, or they could not carry the calls."""
+    """Growth of the entry apps of a called domain, which have to carry the calls."""
     called = np.zeros(len(cluster.domains))
     for call in cluster.calls:
         called[cluster.domain_names.index(call.callee)] += call.calls_per_request
@@ -137,7 +137,7 @@ def _popularity(cluster: SimCluster) -> F64:
 
 
 def _pod_limits(cluster: SimCluster, spec: Domain) -> tuple[float, float]:
-    """Most cores and GiB of a pod, by the smallest node it may run on."""
+    """Maximum cores and GiB of a pod, by the smallest node that it may run on."""
     machines = [cluster.machine_of(pool) for pool in cluster.pools if pool.name in spec.pools]
     cpu = min(machine.cpu_cores - machine.reserved_cpu_cores for machine in machines)
     memory = min(machine.memory_gib - machine.reserved_memory_gib for machine in machines)

@@ -1,7 +1,7 @@
-"""What a request costs and what is promised: service times, workers, memory, targets.
+"""Service times, workers, memory use, latency targets and timeouts of the apps.
 
-A pod has `workers_per_core` x CPU request workers, more while it bursts above its request; apps
-are sized without that. A request holds a worker for cpu + io seconds.
+A pod has `workers_per_core` x CPU request workers. It has more while it bursts above its request,
+but apps are sized without that. A request occupies a worker for cpu + io seconds.
 """
 
 from typing import Final, NamedTuple
@@ -20,54 +20,57 @@ from models.sim.population.fitted import (
     truncated,
 )
 from models.sim.population.sizes import Pods
-from models.sim.population.structure import Layout
+from models.sim.population.structure import Structure
 from models.sim.queueing import response_quantile
 
 _HOTTEST: Final = 0.78
-"""No app is sized to be busier than this at its peak."""
+"""Maximum utilisation that apps are sized for at their peak."""
 _LEAST_MULTIPLE: Final = 9.0
-"""A target is at least so many mean service times: the 99th percentile of service is 4.6."""
+"""Minimum of a target over the mean service time; the 99th percentile of service alone is 4.6."""
 _SPARE: Final = 1.3
-"""Over the 99th percentile at the wanted occupation: noise and churn need room too."""
+"""Margin over the 99th percentile at the sized occupation, for noise and churn."""
 _PER_LEVEL: Final = 0.35
-"""Part of a target that each level of callees takes."""
+"""Part of a target that each level of callees uses up."""
 _FASTEST_S: Final = 0.0005
 _FASTEST_OVER_LONGEST: Final = 1 / 6
-"""Targets are set with the app's own speed in mind: no app is faster than it needs by more."""
+"""Service times are at least this share of the longest one that meets the target: owners set
+targets to match their app's speed."""
 _FASTEST_QUEUED_OVER_LONGEST: Final = 1 / 60
 _LEAKING_SHARE: Final = 0.1
 """Of the memory-bound apps."""
 
 
 class Work(NamedTuple):
-    """Cost of requests and capacity of pods, each of shape [apps]."""
+    """Cost of requests and capacity of pods. Each array is [apps]."""
 
     cpu_seconds: F64
     io_seconds: F64
     workers_per_core: F64
     occupation: F64
-    """Share of its workers that a well-sized app keeps busy."""
+    """Share of busy workers that the app is sized for."""
     cpu_use: F64
     """CPU used over CPU requested at that occupation."""
     latency_target: F64
     timeout: F64
 
     def rps_per_pod(self, pods: Pods) -> F64:
-        """Requests per second that a pod serves at the wanted occupation."""
+        """Requests per second that a pod serves at the sized occupation."""
         workers = self.workers_per_core * pods.cpu
         return workers * self.occupation / (self.cpu_seconds + self.io_seconds)
 
 
 class MemoryUse(NamedTuple):
-    """GiB of a pod, each of shape [apps]."""
+    """GiB of a pod. Each array is [apps]."""
 
     base: F64
     per_request: F64
     leak_per_hour: F64
 
 
-def draw_work(cluster: SimCluster, fitted: Fitted, layout: Layout, pods: Pods, peak: I32) -> Work:
-    """Occupation first, then service times short enough for the target at that occupation."""
+def draw_work(
+    cluster: SimCluster, fitted: Fitted, structure: Structure, pods: Pods, peak: I32
+) -> Work:
+    """Draw the occupation, then service times short enough for the target at that occupation."""
     rng = generator(cluster.physics.population.seed, "work")
     apps, io_bound = len(peak), pods.bound == IO_BOUND
     io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
@@ -78,24 +81,24 @@ def draw_work(cluster: SimCluster, fitted: Fitted, layout: Layout, pods: Pods, p
     use = np.where(io_bound, use, hot)
     occupation = np.where(io_bound, io_occupation, use)
     per_core = full_use / (1 - io_part)
-    target, timeout = _promises(cluster, layout)
+    target, timeout = _promises(cluster, structure)
     workers = np.maximum(1, np.floor(peak * pods.cpu * per_core))
-    seconds = _service_seconds(cluster, fitted, layout, target, (workers, occupation))
+    seconds = _service_seconds(cluster, fitted, structure, target, (workers, occupation))
     return Work(
         cpu_seconds=seconds * (1 - io_part),
         io_seconds=seconds * io_part,
         workers_per_core=per_core,
         occupation=occupation,
         cpu_use=use,
-        latency_target=np.where(layout.best_effort, np.inf, target),
+        latency_target=np.where(structure.best_effort, np.inf, target),
         timeout=timeout,
     )
 
 
 def _compensating_use(cluster: SimCluster, pods: Pods, peak: I32, io_use: F64) -> float:
-    """CPU over request of the apps that are not IO-bound, so that the cluster's mean is met.
+    """CPU over request of apps that are not IO-bound, such that the cluster's mean is `cpu_use`.
 
-    The cluster's figure is over allocatable cores; pools are full of requests but for headroom.
+    That mean is over allocatable cores; requests fill the pools up to their headroom.
     """
     packed = 1 - float(np.mean([pool.headroom for pool in cluster.pool_physics]))
     cores = peak * pods.cpu
@@ -104,32 +107,32 @@ def _compensating_use(cluster: SimCluster, pods: Pods, peak: I32, io_use: F64) -
     return float(np.clip(wanted / max(busy, 1e-9), 0.3, 0.88))
 
 
-def _promises(cluster: SimCluster, layout: Layout) -> tuple[F64, F64]:
-    """Targets and time-outs in seconds: looser outside, where callees' latency is included."""
+def _promises(cluster: SimCluster, structure: Structure) -> tuple[F64, F64]:
+    """Targets and timeouts in seconds: looser in outer tiers, which include callees' latency."""
     rng = generator(cluster.physics.population.seed, "target")
-    depth = layout.tier / np.maximum(layout.tiers - 1, 1)
+    depth = structure.tier / np.maximum(structure.tiers - 1, 1)
     factor = np.clip(1.45 - 0.65 * depth + rng.uniform(-0.2, 0.15, len(depth)), 0.6, 1.6)
-    target, timeout = factor * layout.target, factor * layout.timeout
-    # A target beyond the patience of those who call inline would promise nothing.
+    target, timeout = factor * structure.target, factor * structure.timeout
+    # A target beyond the callers' timeout would be meaningless.
     return np.where(timeout <= target, 0.5 * timeout, target), timeout
 
 
 def _service_seconds(
     cluster: SimCluster,
     fitted: Fitted,
-    layout: Layout,
+    structure: Structure,
     target: F64,
     queue: tuple[F64, F64],
 ) -> F64:
-    """Log-normal, cut where the target would not be honest."""
+    """Log-normal, truncated to what allows the app to meet its target."""
     rng = generator(cluster.physics.population.seed, "service-time")
     workers, occupation = queue
     slowest = response_quantile(np.minimum(workers, 512), occupation, 0.99)
     multiple = np.maximum(_LEAST_MULTIPLE, _SPARE * slowest)
-    levels = np.minimum(layout.tiers - 1 - layout.tier, 3)
-    allowed = np.minimum(target, layout.inline_target)
+    levels = np.minimum(structure.tiers - 1 - structure.tier, 3)
+    allowed = np.minimum(target, structure.inline_target)
     longest = allowed / (multiple * (1 + _PER_LEVEL * levels))
-    slow = layout.queued & ~layout.inline
+    slow = structure.queued & ~structure.inline
     part = np.where(slow, _FASTEST_QUEUED_OVER_LONGEST, _FASTEST_OVER_LONGEST)
     fastest = np.maximum(_FASTEST_S, part * longest)
     quick = truncated(rng, fitted.service_times.interactive, fastest, longest)
@@ -138,7 +141,7 @@ def _service_seconds(
 
 
 def draw_memory(cluster: SimCluster, fitted: Fitted, pods: Pods, work: Work) -> MemoryUse:
-    """Memory at full occupation as a share of the request, split by the fitted growth."""
+    """Memory at full occupation as a share of the request, split into base and per request."""
     rng = generator(cluster.physics.population.seed, "memory")
     apps, memory_bound = len(pods.cpu), pods.bound == MEMORY_BOUND
     tight, easy = rng.uniform(0.75, 0.92, apps), rng.uniform(0.4, 0.7, apps)

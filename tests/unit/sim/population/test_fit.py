@@ -15,7 +15,7 @@ from models.sim.population import fit
 from models.sim.population.fit_series import octave_weights
 from models.sim.population.fit_tables import IBM, Table
 
-BESIDE = Path(__file__).parents[3] / "shared" / "traces"
+BESIDE = Path(__file__).parents[5] / "shared" / "traces"
 
 
 @pytest.fixture(scope="module")

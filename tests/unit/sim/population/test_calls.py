@@ -61,10 +61,10 @@ def test_payments_reaches_some_of_fraud_and_leaves_bystanders_everywhere() -> No
     assert away[1] < 1
 
 
-def test_a_circle_of_calls_is_refused_with_its_domains() -> None:
+def test_a_cycle_of_calls_is_refused_with_its_domains() -> None:
     back = Call(caller="fraud", callee="payments", calls_per_request=0.1)
     cluster = msgspec.structs.replace(example(), calls=(*example().calls, back))
-    with pytest.raises(InputError, match=r"circle between domains, got .*fraud"):
+    with pytest.raises(InputError, match=r"cycle between domains, got .*fraud"):
         generate(cluster)
 
 

@@ -1,8 +1,8 @@
 """What is booked, and to whom."""
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from models.sim.accounting import P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
 from models.sim.config.events import Inventory, Target
@@ -45,12 +45,13 @@ def test_what_p3_holds_is_counted_in_the_pools_that_p0_waits_for() -> None:
 def two_pools() -> SimCluster:
     """A pool that only internal uses, and one for everybody with half of internal's pods."""
     cluster = still_cluster(30, headroom=0.0)
-    own = msgspec.structs.replace(cluster.pools[0], name="own")
-    shared = msgspec.structs.replace(own, name="shared", pod_share=0.5)
+    own = replace(cluster.pools[0], name="own")
+    shared = replace(own, name="shared")
+    (start,) = cluster.physics.pools.values()
+    pools = {"own": start, "shared": replace(start, pod_share=0.5)}
     domains = tuple(
-        msgspec.structs.replace(
-            domain, pools=("own", "shared") if domain.name == "internal" else ("shared",)
-        )
+        replace(domain, pools=("own", "shared") if domain.name == "internal" else ("shared",))
         for domain in cluster.domains
     )
-    return msgspec.structs.replace(cluster, pools=(own, shared), domains=domains)
+    physics = replace(cluster.physics, pools=pools)
+    return replace(cluster, pools=(own, shared), domains=domains, physics=physics)

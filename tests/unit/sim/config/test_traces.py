@@ -13,7 +13,7 @@ from models.sim.config.events import Replay, Target
 from models.sim.config.timeline import timeline
 from models.sim.config.traces import load_trace, replay_series
 
-DEV_TRACES = Path(__file__).parents[3] / "shared" / "traces" / "dev"
+DEV_TRACES = Path(__file__).parents[5] / "shared" / "traces" / "dev"
 TIMES = timeline("Tue 10:00", warmup_minutes=20, length_minutes=60, tick_seconds=10)
 
 

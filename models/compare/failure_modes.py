@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from models.compare.catalogue import enter
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
 from models.sim.apps import Calls
-from models.sim.describe.events import Deploy, Traffic
-from models.sim.describe.physics import SimCluster
-from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.describe.targeting import select
-from models.sim.outcome.results import quantile_s
+from models.sim.config.events import Deploy, Traffic
+from models.sim.config.physics import SimCluster
+from models.sim.config.scenario import Scenario, load_scenario
+from models.sim.config.targeting import select
 from models.sim.population.calls import reachable
 from models.sim.population.generate import generate
 from models.sim.results.summary import quantile_s

@@ -10,11 +10,11 @@ import models
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.jobs import population_of
 from models.compare.request import Request
-from models.sim.describe.compile import compile_scenario
-from models.sim.describe.overlays import script_of
-from models.sim.describe.physics import Scheduling, SimCluster, with_scheduling
-from models.sim.describe.scenario import Scenario
-from models.sim.fingerprint import world_hash
+from models.sim.config.compile import compile_scenario
+from models.sim.config.physics import Scheduling, SimCluster, with_scheduling
+from models.sim.config.scenario import Scenario
+from models.sim.config.script import script_of
+from models.sim.world import world_hash
 
 _CONTROLLING: Final = (
     "baselines", "cluster", "compare", "control", "environments", "features",

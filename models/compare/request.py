@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.entrants import FRONTIER
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster, load_scaled, load_sim_cluster
-from models.sim.describe.scenario import Scenario, load_scenario, scenario_names
+from models.sim.config.physics import SimCluster, load_scaled, load_sim_cluster
+from models.sim.config.scenario import Scenario, load_scenario, scenario_names
 
 FULL_SEEDS: Final = "0-9"
 QUICK_SEEDS: Final = "0-2"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.compare.request import Request
-from models.sim.outcome.results import Result
+from models.sim.results.summary import Result
 
 ALL: Final = "all scenarios"
 

@@ -11,9 +11,9 @@ from models.environments.environment import Environment
 from models.environments.episode import Episode
 from models.features.table import APP
 from models.forecaster.simulated.catalogue import NONE
-from models.sim.describe.physics import Scheduling, SimCluster
-from models.sim.describe.scenario import Scenario
-from models.sim.outcome.results import Result
+from models.sim.config.physics import Scheduling, SimCluster
+from models.sim.config.scenario import Scenario
+from models.sim.results.summary import Result
 from models.sim.world import World
 
 _HEADROOM, _ERRORS = APP.at("headroom"), APP.at("errors")

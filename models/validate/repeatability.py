@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 from models.compare.drive import Driven, copy_memory, digest, digest_of_run
-from models.sim.describe.physics import load_sim_cluster
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster
+from models.sim.config.scenario import load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import World
 from models.validate.blindness import decision_changes

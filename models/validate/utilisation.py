@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from models.baselines.hpa.simulated import Hpa
 from models.cluster.arrays import F64
 from models.compare.drive import Driven
-from models.sim.accounting import CPU_THERE, CPU_USED
+from models.sim.accounting import CPU_CAPACITY, CPU_USED
 from models.sim.apps import Population, declare
 from models.sim.config.events import Deploy, Target, Traffic
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_physics

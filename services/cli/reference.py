@@ -21,7 +21,7 @@ from msgspec import inspect as types
 from models.cluster.description import Cluster
 from models.control.breaker import Thresholds
 from models.features import table as features
-from models.sim.describe.physics import Physics
+from models.sim.config.physics import Physics
 from schemas import generate
 from schemas.topics import ANY, TOPICS, Topic
 from services._kit.settings import KitSettings

@@ -6,9 +6,9 @@ from typing import Final, Literal
 import msgspec
 
 from models.inputs.errors import InputError
-from models.sim.describe.physics import SimCluster, load_scaled
-from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.describe.timeline import Timeline
+from models.sim.config.physics import SimCluster, load_scaled
+from models.sim.config.scenario import Scenario, load_scenario
+from models.sim.config.timeline import Timeline
 from services.devcluster.record import Scene
 from services.forecaster.model import MODELS
 

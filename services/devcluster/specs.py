@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from models.sim.describe.timeline import Timeline
+from models.sim.config.timeline import Timeline
 from services.devcluster.kafka.description import HOST, Description
 from services.devcluster.kafka.security import credentials_file
 from services.devcluster.record import SIMCLUSTER, Spec

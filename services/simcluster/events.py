@@ -18,7 +18,7 @@ from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.inventory import REQUEST_TYPES, Inventory
 from models.cluster.observation import ACTIVE, DOMAIN, Observation
 from models.forecaster.simulated.history import past_of
-from models.sim.describe.calendar import announcements
+from models.sim.config.timeline import announcements
 from models.sim.world import World
 from schemas.app_declared import AppDeclared, RequestMix
 from schemas.columns import PODS

@@ -13,9 +13,9 @@ from rich.console import Console
 from models.compare.catalogue import enter
 from models.compare.jobs import Job
 from models.compare.race import Race
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
-from models.sim.outcome.results import summarise
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
+from models.sim.results.summary import summarise
 from services.cli import main
 from services.cli.comparison import race as command
 from services.cli.comparison.race_view import LiveView, play

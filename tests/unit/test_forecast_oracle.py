@@ -8,8 +8,8 @@ from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.simulated.catalogue import noisy_of, oracle_of
 from models.forecaster.simulated.future import future_of
 from models.forecaster.simulated.oracle import NOISE, by_domain
-from models.sim.describe.events import Inventory, Payload, Target, Traffic
-from models.sim.describe.scenario import Scenario
+from models.sim.config.events import Inventory, Payload, Target, Traffic
+from models.sim.config.scenario import Scenario
 from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World
 from tests.unit.forecast_data import PER_MINUTE, POPULATION, world_of

@@ -8,7 +8,7 @@ from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, RPS
 from models.forecaster.minutes import add_tick, start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.forecaster.simulated.history import past_of
-from models.sim.history import domain_history
+from models.sim.world import domain_history
 from tests.unit.forecast_data import PER_MINUTE, level_past, seen, world_of
 
 

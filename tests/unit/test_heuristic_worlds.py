@@ -8,8 +8,8 @@ import pytest
 from models.compare.ablation import heuristic_of
 from models.compare.run import run
 from models.forecaster.simulated.catalogue import calendar_of
-from models.sim.describe.events import Inventory as Change
-from models.sim.describe.events import MetricsOutage, Target
+from models.sim.config.events import Inventory as Change
+from models.sim.config.events import MetricsOutage, Target
 from tests.unit.heuristic_data import ALL, LESS, SPIKE, same, world_of
 
 

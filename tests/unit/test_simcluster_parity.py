@@ -17,8 +17,8 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan
 from models.compare.catalogue import Contest, enter
 from models.forecaster.simulated.history import past_of
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.columns import MEASURED, PODS
 from services._kit.pools import pool_records

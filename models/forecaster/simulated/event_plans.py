@@ -13,7 +13,7 @@ import numpy as np
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.series import ALWAYS, Announced
 from models.forecaster.simulated.event_kinds import KINDS, Kind, Part, Range
-from models.sim.describe.events import Event, Regime, Target, Traffic
+from models.sim.config.events import Event, Regime, Target, Traffic
 
 QUIET_DAYS: Final = 0.64
 """Share of the days for which nothing is planned."""

@@ -8,7 +8,7 @@ from models.cluster.arrays import F32, I32
 from models.cluster.observation import ACTIVE, DOMAIN
 from models.forecaster.past import LEAD_MIN, Past, day_width, minutes_of_days, past_of_days
 from models.jit import kernel
-from models.sim.service import call_forward, limit_to_active
+from models.sim.call_graph import call_forward, limit_to_active
 from models.sim.tick import Given
 from models.sim.traffic import base_rates
 from models.sim.world import World

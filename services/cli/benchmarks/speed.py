@@ -12,8 +12,8 @@ from rich.console import Console
 from models.compare.busy_world import busy_world
 from models.compare.drive import Driven
 from models.compare.stages import describe, stage_seconds
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 from services.cli.benchmarks import decisions as bench_decisions
 from services.cli.benchmarks import path as path_command

@@ -12,7 +12,7 @@ from models.compare.families import FAMILIES, Family, family_of
 from models.compare.journal import Journal
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
-from models.sim.describe.physics import load_sim_cluster, with_apps
+from models.sim.config.physics import load_sim_cluster, with_apps
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 from services.cli.targets import writable_file

@@ -11,7 +11,7 @@ import msgspec
 from models.cluster.description import PRIORITIES
 from models.compare.outcome import Outcome
 from models.inputs.errors import InputError
-from models.sim.outcome.results import Result
+from models.sim.results.summary import Result
 
 
 def payload(outcome: Outcome) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from models.compare.race import Race
 from models.compare.request import Request
 from models.inputs.errors import InputError
 from models.jit import is_compiled
-from models.sim.describe.physics import load_scaled
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_scaled
+from models.sim.config.scenario import load_scenario
 from models.sim.tick import advance as tick_kernel
 from services.cli.comparison.files import payload
 from services.cli.comparison.race_report import outcome_of, write_race

@@ -11,7 +11,7 @@ from rich.console import Console
 from models.forecaster.data.axes import stamp
 from models.forecaster.series import ALWAYS, Series
 from models.forecaster.simulated.months import FIRST_MONDAY, FIRST_SEED, months
-from models.sim.describe.physics import load_sim_cluster, with_apps
+from models.sim.config.physics import load_sim_cluster, with_apps
 from services.cli.targets import writable_file
 
 EXAMPLES = (

@@ -7,11 +7,11 @@ from rich.console import Console
 
 from models.compare.catalogue import Contest, enter, entrant_of
 from models.jit import is_compiled
-from models.sim.describe.physics import load_scaled
-from models.sim.describe.scenario import load_scenario
-from models.sim.outcome.failures import FailureWatch, setting_of
-from models.sim.outcome.recording import Recorder
-from models.sim.outcome.results import summarise
+from models.sim.config.physics import load_scaled
+from models.sim.config.scenario import load_scenario
+from models.sim.results.failures import FailureWatch, setting_of
+from models.sim.results.recording import Recorder
+from models.sim.results.summary import summarise
 from models.sim.tick import advance
 from models.sim.world import World
 from services.cli.named_options import ControllerOption, ScenarioOption

@@ -16,7 +16,7 @@ from models.cluster.description import (
     Prices,
     load_cluster,
 )
-from models.sim.describe.physics import SimCluster, load_sim_cluster
+from models.sim.config.physics import SimCluster, load_sim_cluster
 from services.cli.forecast import months
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, table, write_json

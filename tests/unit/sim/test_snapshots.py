@@ -4,8 +4,8 @@ import numpy as np
 
 from models.baselines.hpa.simulated import HpaState
 from models.compare.drive import Driven, copy_memory, digest
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.population.generate import generate
 from models.sim.world import Snapshot, World
 

@@ -10,8 +10,8 @@ import yaml
 from models.cluster.observation import READY
 from models.inputs.errors import InputError
 from models.inputs.yamlfile import read
-from models.sim.describe.physics import EXAMPLE_PHYSICS, load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import EXAMPLE_PHYSICS, load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
 SMALLEST = Path("infra/examples/cluster.yaml")

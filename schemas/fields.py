@@ -24,8 +24,8 @@ Name = Annotated[
     str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$(?!\n)")
 ]
 """Name of a domain, app or pool, in the characters Kubernetes accepts, plus `/` for namespaces."""
-Tick = Annotated[int, _integer(0, "10 s ticks of event time")]
-Epoch = Annotated[int, _integer(-1, "budgets granted")]
+Tick = Annotated[int, _integer(0, "ticks")]
+Epoch = Annotated[int, _integer(-1)]
 Count = Annotated[int, _integer(0)]
 Small = Annotated[int, Meta(ge=0, le=2**15 - 1)]
 """An index into a short list, stored in 16 bits."""
@@ -67,7 +67,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class TickEvent(Event, frozen=True, kw_only=True):
     """Base of an event that belongs to one tick."""
 
-    tick: Annotated[Tick, about("Event time in ticks since the cluster's origin.")]
+    tick: Annotated[
+        Tick, about("Event time in ticks since the cluster's origin; usually 10 s each.")
+    ]
     time: Annotated[Time, about("Event time at which the tick ends, UTC.")]
 
 

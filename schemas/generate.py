@@ -31,6 +31,8 @@ def json_schema(topic: Topic) -> Document:
     event = definitions.pop(topic.event.__name__)
     for column, leader in _leaders(topic.event):
         event["properties"][column]["x-aligned-with"] = leader
+    for definition in (event, *definitions.values()):
+        definition["description"] = _unwrapped(definition["description"])
     schema = {
         "$schema": DIALECT,
         "$id": f"urn:hirl:{topic.name}",
@@ -85,6 +87,12 @@ def _leaders(event: type[Event]) -> Iterator[tuple[str, str]]:
     """Columns and their leaders: JSON Schema cannot express that lists are equally long."""
     for rule in RULES.get(event, ()):
         yield from ((name, rule.leader) for name in (*rule.required, *rule.optional))
+
+
+def _unwrapped(docstring: str) -> str:
+    """Join the lines of each paragraph of a docstring."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in docstring.split("\n\n"))
+    return "\n\n".join(paragraphs)
 
 
 def _pretty(value: Document) -> str:

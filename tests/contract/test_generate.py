@@ -64,6 +64,12 @@ def test_schema_and_codec_refuse_the_same_values(change: dict[str, Any]) -> None
         decode(BUDGET, msgspec.json.encode(example))
 
 
+def test_descriptions_have_no_line_breaks_inside_a_paragraph() -> None:
+    description = SCHEMAS["hirl.metrics-sampled.v1"]["description"]
+    assert "\n\n" in description
+    assert "\n" not in description.replace("\n\n", "")
+
+
 def test_the_schema_names_units_and_aligned_columns() -> None:
     assert SCHEMAS[BUDGET]["properties"]["cores"]["x-unit"] == "cores"
     planned = SCHEMAS["hirl.scale-planned.v1"]["properties"]

@@ -57,7 +57,8 @@ _ABOUT_EVENTS: Final = (
 _ABOUT_CLUSTER: Final = (
     "An operator's description of a cluster in YAML, which every service reads and validates at "
     "its start; unknown fields are errors. `infra/examples/cluster.yaml` is the smallest useful "
-    "one, `models/cluster/example.yaml` the example cluster."
+    "one, `models/cluster/example.yaml` the example cluster. `hirl world show --cluster FILE` "
+    "prints what was understood."
 )
 _ABOUT_PHYSICS: Final = (
     "How a simulated cluster behaves: pod starts, churn, the provisioner, metrics. Only the "

@@ -80,7 +80,7 @@ $(TRAIN)/.ready: $(READY) $(LOCKS)/training.txt
 train-env: $(TRAIN)/.ready ## create .venv-train, an environment with torch (several GiB)
 
 test-train: train-env ## run the tests that need torch, including Stable-Baselines3
-	@$(TRAIN)/bin/pytest -q tests/unit/test_environments_sb3.py \
+	@$(TRAIN)/bin/pytest -q tests/unit/environments/test_sb3.py \
 		tests/unit/test_forecast_training.py tests/unit/test_cli_forecast_train.py \
 		tests/unit/test_cli_forecast_published.py
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.baselines.hold import hold
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import (
@@ -28,7 +27,7 @@ from models.cluster.observation import (
     Observation,
     Pipeline,
 )
-from models.cluster.plan import Plan, Reason
+from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.world import World
@@ -111,7 +110,7 @@ class Pid:
         level = self._level(observation)
         seen = ~np.isnan(level)
         output, state = self._control(observation, np.where(seen, level, 0.0), seen, state)
-        plan = hold(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
+        plan = hold_plan(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
         return self._round(observation, plan, output, seen), state
 
     def _level(self, observation: Observation) -> F64:

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.baselines.hold import hold
 from models.cluster.arrays import F32, I32
 from models.cluster.calendar import DAY_MINUTES
 from models.cluster.inventory import Inventory
 from models.cluster.observation import REPLICAS, Observation, Pipeline
-from models.cluster.plan import Plan, Reason
+from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.world import World, app_history
@@ -68,7 +67,7 @@ class Static:
         state: StaticState,
     ) -> tuple[Plan, StaticState]:
         """Say the same again; only the first time does it change anything."""
-        plan = hold(observation, self._pools, Reason.HOLD_NOT_DUE)
+        plan = hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE)
         status = observation.status[:, REPLICAS]
         moved = np.where(state.replicas > status, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
         reason = np.where(state.replicas == status, plan.reason, moved).astype(np.int32)

@@ -31,7 +31,6 @@ from models.baselines.decaying import (
     empty_histograms,
     percentiles,
 )
-from models.baselines.hold import hold
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.inventory import Inventory
@@ -48,7 +47,7 @@ from models.cluster.observation import (
     Observation,
     Pipeline,
 )
-from models.cluster.plan import Plan, Reason
+from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
 from models.sim.world import World, app_history
@@ -177,7 +176,7 @@ class Vpa:
     ) -> tuple[Plan, VpaState]:
         """Once a minute take a sample, recommend and update; hold in between."""
         if observation.tick[0] * self._tick_s % LOOP_S >= self._tick_s:
-            return hold(observation, self._pools, Reason.HOLD_NOT_DUE), state
+            return hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE), state
         self._sample_cpu(observation, state)
         if self._controls_memory:
             state = self._sample_memory(observation, state)
@@ -279,7 +278,7 @@ class Vpa:
         wanted = outside | ((age_s >= OLD_POD_S) & (difference >= WORTHWHILE))
         alive = status[:, READY] + status[:, STARTING] + status[:, PENDING] >= MIN_REPLICAS
         due = self._first(wanted & alive, difference)
-        plan = hold(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
+        plan = hold_plan(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
         cpu_target, memory_target = recommended.cpu[_TARGET], in_mib[_TARGET]
         new_cpu = np.where(due & (cpu_target > 0), np.ceil(cpu_target), cpu)
         new_memory = np.where(due & (memory_target > 0), np.ceil(memory_target), memory)

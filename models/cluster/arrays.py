@@ -4,10 +4,11 @@ CPU requests are millicores and memory requests MiB, as in Kubernetes: integers,
 exact. Measurements are cores and GiB.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -19,3 +20,31 @@ I64 = NDArray[np.int64]
 MILLI: Final = 1000
 """Millicores of a core."""
 MIB_PER_GIB: Final = 1024
+
+
+Records = NDArray[np.void]
+Record = Any
+"""One element of a structured array; kernels read its fields as attributes."""
+
+INT = np.int32
+FLOAT = np.float32
+LONG = np.int64
+DOUBLE = np.float64
+
+
+def record_type(**fields: type[np.generic]) -> np.dtype[np.void]:
+    """A record type with the wide fields first."""
+    ordered = sorted(fields.items(), key=lambda field: -np.dtype(field[1]).itemsize)
+    return np.dtype([(name, kind) for name, kind in ordered], align=True)
+
+
+def records(columns: Mapping[str, ArrayLike], shape: tuple[int, ...]) -> Records:
+    """Columns of any shape that broadcasts to `shape`, as one structured array."""
+    arrays: dict[str, NDArray[Any]] = {name: np.asarray(col) for name, col in columns.items()}
+    kind = record_type(
+        **{name: FLOAT if array.dtype.kind == "f" else INT for name, array in arrays.items()}
+    )
+    table = np.zeros(shape, kind)
+    for name, array in arrays.items():
+        table[name] = array
+    return table

@@ -8,8 +8,7 @@ bus carry the same columns; their names and order are defined once, in `schemas.
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from models.cluster.arrays import F32, I8, I32
-from models.cluster.records import FLOAT, INT, Records, record_type
+from models.cluster.arrays import F32, FLOAT, I8, I32, INT, Records, record_type
 from schemas.columns import MEASURED
 from schemas.columns import PODS as POD_COLUMNS
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster.arrays import I8, I32
+from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation
 
 
 class Reason(IntEnum):
@@ -53,6 +54,23 @@ def empty_plan(environments: int, apps: int, pools: int) -> Plan:
         cpu=np.zeros(shape, np.int32),
         memory=np.zeros(shape, np.int32),
         reason=np.zeros(shape, np.int32),
+        nodes=np.zeros((environments, pools, 4), np.int32),
+        coordinated=np.zeros((environments, pools), np.int8),
+        keep=np.zeros((environments, pools), np.int32),
+    )
+
+
+def hold_plan(
+    observation: Observation, pools: int, reason: Reason = Reason.HOLD_IN_TOLERANCE
+) -> Plan:
+    """Fresh arrays with what the API server knows, no node wanted, and one reason for all."""
+    status = observation.status
+    environments, apps = observation.missing.shape
+    return Plan(
+        replicas=status[:, REPLICAS].copy(),
+        cpu=status[:, CPU_REQUEST].copy(),
+        memory=status[:, MEMORY_REQUEST].copy(),
+        reason=np.full((environments, apps), int(reason), np.int32),
         nodes=np.zeros((environments, pools, 4), np.int32),
         coordinated=np.zeros((environments, pools), np.int8),
         keep=np.zeros((environments, pools), np.int32),

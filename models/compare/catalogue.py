@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from models.baselines.clairvoyant import clairvoyant_of
+from models.baselines.clairvoyant.controller import clairvoyant_of
 from models.baselines.hpa.simulated import Hpa
 from models.compare.ablation import ABLATIONS, ablated_of
 from models.compare.families import FAMILIES, HEURISTIC, calibrated, family_of

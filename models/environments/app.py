@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from models.cluster.arrays import F32
-from models.environments.app_seat import AppSeat, AppState
-from models.environments.environment import Environment
-from models.environments.episode import Episode
+from models.environments.app_adapter import AppAdapter, AppAdapterState
+from models.environments.environment import Environment, Episode
 from models.features.table import APP
 from models.forecaster.simulated.catalogue import NONE
 from models.sim.config.physics import Scheduling, SimCluster
@@ -20,7 +19,7 @@ _HEADROOM, _ERRORS = APP.at("headroom"), APP.at("errors")
 _RESOURCES = (APP.at("utilisation"), APP.at("memory_use"))
 
 
-class AppEnv(Environment[AppState]):
+class AppEnv(Environment[AppAdapterState]):
     """One app, horizontal and vertical at once, as in AWARE; the rest of the cluster runs HPA.
 
     Observation: the app's normalised features (load and its change, use of CPU and memory, SLO
@@ -46,15 +45,15 @@ class AppEnv(Environment[AppState]):
         self._rewards: list[float] = []
         super().__init__(scenarios, cluster, NONE, Scheduling())
 
-    def _seat_of(self, world: World) -> AppSeat:
-        self._seat = AppSeat(world, self._app)
-        return self._seat
+    def _adapter_of(self, world: World) -> AppAdapter:
+        self._adapter = AppAdapter(world, self._app)
+        return self._adapter
 
     def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
         self._rewards = []
 
-    def _after_tick(self, episode: Episode[AppState]) -> None:  # noqa: ARG002  the seat knows
-        self._rewards.append(reward_of(self._seat.row[0], self._alpha))
+    def _after_tick(self, episode: Episode[AppAdapterState]) -> None:  # noqa: ARG002  the seat knows
+        self._rewards.append(reward_of(self._adapter.row[0], self._alpha))
 
     def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  measured, not accounted
         mean = float(np.mean(self._rewards))

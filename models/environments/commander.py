@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from models.compare.families import HEURISTIC, family_of
-from models.environments.commander_seat import CommanderSeat
 from models.environments.environment import Environment
-from models.environments.heuristic_seat import SeatState
+from models.environments.heuristic_adapters import CommanderAdapter, HeuristicAdapterState
 from models.sim.config.physics import SimCluster
 from models.sim.config.scenario import Scenario
 from models.sim.results.summary import Result
@@ -17,7 +16,7 @@ _PER_APP: Final = 10.0
 """Scale of the reward for one app: a minute's J per app is of the order of a tenth."""
 
 
-class CommanderEnv(Environment[SeatState]):
+class CommanderEnv(Environment[HeuristicAdapterState]):
     """A residual on the tuned heuristic with a forecaster.
 
     Observation: normalised features of the domains, pools and cluster, one after the other.
@@ -41,8 +40,8 @@ class CommanderEnv(Environment[SeatState]):
         self.reward_scale = _PER_APP / self._cluster.apps
         self._before = 0.0
 
-    def _seat_of(self, world: World) -> CommanderSeat:
-        return CommanderSeat(world)
+    def _adapter_of(self, world: World) -> CommanderAdapter:
+        return CommanderAdapter(world)
 
     def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
         self._before = 0.0

@@ -6,16 +6,80 @@ over, as in training.
 """
 
 from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
+from models.cluster.arrays import F32, I32
+from models.cluster.observation import Observation, Pipeline
+from models.cluster.plan import Plan
 from models.compare.catalogue import Entrant
 from models.compare.families import HEURISTIC, family_of
-from models.environments.app_seat import AppSeat, AppState
-from models.environments.commander_seat import CommanderSeat
-from models.environments.seat import Policy
-from models.environments.seated import Seated, SeatedUnderBudgets
-from models.environments.soldier_seat import SoldierSeat
+from models.environments.app_adapter import AppAdapter, AppAdapterState
+from models.environments.heuristic_adapters import (
+    CommanderAdapter,
+    HeuristicAdapter,
+    HeuristicAdapterState,
+    SoldierAdapter,
+)
+from models.environments.policy import Policy, PolicyAdapter, is_due
+from models.forecaster.port import Forecast
 from models.forecaster.simulated.catalogue import forecaster_of
 from models.sim.world import World
+
+S = TypeVar("S")
+
+
+class PolicyControllerState(NamedTuple):
+    """The seat's state and the action in force."""
+
+    adapter: Any
+    action: F32 | None
+    """[E, actions]; None before the first decision."""
+
+
+class PolicyController(Generic[S]):
+    """Asks the policy when a decision is due, environment by environment.
+
+    One observation at a time is what it was trained with, and makes an environment's decisions
+    independent of those beside it, to the last bit.
+    """
+
+    def __init__(self, adapter: PolicyAdapter[S], policy: Policy, first_tick: int) -> None:
+        self.name: str = adapter.name
+        self.pipeline: Pipeline = adapter.pipeline
+        self._adapter, self._policy, self._first_tick = adapter, policy, first_tick
+
+    def start(self, observation: Observation) -> PolicyControllerState:
+        """Nobody has decided yet."""
+        return PolicyControllerState(self._adapter.start(observation), None)
+
+    def step(
+        self, observation: Observation, forecast: Forecast | None, state: PolicyControllerState
+    ) -> tuple[Plan, PolicyControllerState]:
+        """The seat's plan under the last action; before `first_tick` nobody sits there."""
+        seen, inner = self._adapter.look(observation, state.adapter)
+        tick, action = int(observation.tick[0]), state.action
+        if tick >= self._first_tick and is_due(tick, self._adapter.every):
+            action = np.stack([self._ask(row) for row in seen])
+        plan, inner = self._adapter.act(observation, forecast, inner, action)
+        return plan, PolicyControllerState(inner, action)
+
+    def _ask(self, seen: F32) -> F32:
+        action, _ = self._policy.predict(seen.copy(), deterministic=True)
+        return np.asarray(action, np.float32).reshape(self._adapter.actions)
+
+
+class BudgetedPolicyController(PolicyController[HeuristicAdapterState]):
+    """The same on the heuristic, which counts increases beyond its budgets."""
+
+    def __init__(self, adapter: HeuristicAdapter, policy: Policy, first_tick: int) -> None:
+        super().__init__(adapter, policy, first_tick)
+        self._budgeted = adapter
+
+    def overruns(self, state: PolicyControllerState) -> I32:
+        """[E] so far."""
+        return self._budgeted.overruns(state.adapter)
 
 
 def commander_entrant(policy: Policy, forecast: str = "calendar") -> Entrant:
@@ -35,13 +99,15 @@ def app_entrant(policy: Policy, app: int) -> Entrant:
     return Entrant(partial(_app, policy, app))
 
 
-def _commander(policy: Policy, world: World) -> SeatedUnderBudgets:
-    return SeatedUnderBudgets(CommanderSeat(world), policy, world.timeline.warmup_ticks)
+def _commander(policy: Policy, world: World) -> BudgetedPolicyController:
+    return BudgetedPolicyController(CommanderAdapter(world), policy, world.timeline.warmup_ticks)
 
 
-def _soldier(policy: Policy, domain: str, world: World) -> SeatedUnderBudgets:
-    return SeatedUnderBudgets(SoldierSeat(world, domain), policy, world.timeline.warmup_ticks)
+def _soldier(policy: Policy, domain: str, world: World) -> BudgetedPolicyController:
+    return BudgetedPolicyController(
+        SoldierAdapter(world, domain), policy, world.timeline.warmup_ticks
+    )
 
 
-def _app(policy: Policy, app: int, world: World) -> Seated[AppState]:
-    return Seated(AppSeat(world, app), policy, world.timeline.warmup_ticks)
+def _app(policy: Policy, app: int, world: World) -> PolicyController[AppAdapterState]:
+    return PolicyController(AppAdapter(world, app), policy, world.timeline.warmup_ticks)

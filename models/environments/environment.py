@@ -16,8 +16,8 @@ from gymnasium.spaces import Box
 
 from models.cluster.arrays import F32
 from models.compare.calibrate import tuning_scenarios
-from models.environments.episode import Episode
-from models.environments.seat import Seat
+from models.environments.policy import PolicyAdapter, is_due
+from models.forecaster.port import Forecaster
 from models.forecaster.simulated.catalogue import NONE, forecaster_of
 from models.inputs.errors import InputError
 from models.sim.config.physics import (
@@ -40,6 +40,48 @@ SEEDS: Final = (1 << 20, 1 << 31)
 """Seeds are drawn from here, so that those of the benchmark, which begin at 0, stay unseen."""
 
 
+class Episode(Generic[S]):
+    """Drives the world as `models.compare.run` does, one tick per call; the warm-up at once."""
+
+    seen: F32
+    """[E, numbers] what the policy sees now."""
+
+    def __init__(
+        self, world: World, adapter: PolicyAdapter[S], forecaster: Forecaster[Any] | None
+    ) -> None:
+        self.world, self.adapter = world, adapter
+        self._forecaster = forecaster
+        first = world.observe(adapter.pipeline)
+        self._state = adapter.start(first)
+        self._foreseen = forecaster.start(first) if forecaster is not None else None
+        self._look()
+        while world.tick < world.timeline.warmup_ticks:
+            self.tick(None)
+
+    @property
+    def over(self) -> bool:
+        """Whether the scenario has ended."""
+        return self.world.tick >= self.world.timeline.total_ticks
+
+    @property
+    def due(self) -> bool:
+        """Whether the policy decides now."""
+        return is_due(self.world.tick, self.adapter.every)
+
+    def tick(self, action: F32 | None) -> None:
+        """Advance under the action [E, actions] in force, and look."""
+        observation, forecast = self._observation, None
+        if self._forecaster is not None:
+            forecast, self._foreseen = self._forecaster.step(observation, self._foreseen)
+        plan, self._state = self.adapter.act(observation, forecast, self._state, action)
+        self.world.step(plan)
+        self._look()
+
+    def _look(self) -> None:
+        self._observation = self.world.observe(self.adapter.pipeline)
+        self.seen, self._state = self.adapter.look(self._observation, self._state)
+
+
 class Environment(Env[F32, F32], ABC, Generic[S]):
     """Subclasses give the seat and the reward."""
 
@@ -58,9 +100,9 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
         self._forecaster_of = forecaster_of(forecast)
         self._copies = copies
         self._episode: Episode[S] | None = None
-        seat = self._seat_of(self._world(self._scenarios[0], 0))
-        self.observation_space = Box(seat.limits.low, seat.limits.high, dtype=np.float32)
-        self.action_space = Box(-1.0, 1.0, (seat.actions,), np.float32)
+        adapter = self._adapter_of(self._world(self._scenarios[0], 0))
+        self.observation_space = Box(adapter.limits.low, adapter.limits.high, dtype=np.float32)
+        self.action_space = Box(-1.0, 1.0, (adapter.actions,), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -74,14 +116,14 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
         scenario, world_seed = self._draw(options or {})
         world = self._world(scenario, world_seed)
         forecaster = self._forecaster_of(world) if self._forecaster_of is not None else None
-        self._episode = Episode(world, self._seat_of(world), forecaster)
+        self._episode = Episode(world, self._adapter_of(world), forecaster)
         self._begin(world)
         return self._episode.seen[0], {"scenario": scenario.name, "world_seed": world_seed}
 
     def step(self, action: F32) -> tuple[F32, float, bool, bool, dict[str, Any]]:
         """Act until the next decision is due."""
         episode = self._running()
-        actions = np.zeros((self._copies, episode.seat.actions), np.float32)
+        actions = np.zeros((self._copies, episode.adapter.actions), np.float32)
         actions[0] = action
         episode.tick(actions)
         self._after_tick(episode)
@@ -93,7 +135,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
         return episode.seen[0], reward, False, episode.over, told(results[0])
 
     @abstractmethod
-    def _seat_of(self, world: World) -> Seat[S]:
+    def _adapter_of(self, world: World) -> PolicyAdapter[S]:
         """Where the policy sits."""
 
     @abstractmethod

@@ -17,10 +17,12 @@ from models.cluster.observation import (
     STARTING,
 )
 from models.compare.families import HEURISTIC, family_of
-from models.environments.environment import Environment
-from models.environments.episode import Episode
-from models.environments.heuristic_seat import SeatState
-from models.environments.soldier_seat import SoldierSeat, domain_index
+from models.environments.environment import Environment, Episode
+from models.environments.heuristic_adapters import (
+    HeuristicAdapterState,
+    SoldierAdapter,
+    domain_index,
+)
 from models.sim.accounting import ARRIVED, VIOLATED
 from models.sim.apps import declare
 from models.sim.config.physics import SimCluster
@@ -41,7 +43,7 @@ class Requests(NamedTuple):
     violated: float
 
 
-class SoldierEnv(Environment[SeatState]):
+class SoldierEnv(Environment[HeuristicAdapterState]):
     """A residual on the need of one domain's apps; the other domains run the plain heuristic.
 
     Observation: normalised features of the domain's tier groups, then those of the domain.
@@ -69,13 +71,13 @@ class SoldierEnv(Environment[SeatState]):
         self._node_cores = float(inventory.pool_cpu[inventory.domain_pools[self._index, 0]])
         self.reward_scale = _PER_APP / self._cluster.physics_of(declared).apps
 
-    def _seat_of(self, world: World) -> SoldierSeat:
-        return SoldierSeat(world, self._domain)
+    def _adapter_of(self, world: World) -> SoldierAdapter:
+        return SoldierAdapter(world, self._domain)
 
     def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
         self._before, self._cost = Requests(0.0, 0.0), 0.0
 
-    def _after_tick(self, episode: Episode[SeatState]) -> None:
+    def _after_tick(self, episode: Episode[HeuristicAdapterState]) -> None:
         world = episode.world
         minutes = world.cluster.tick_seconds / 60.0
         status = world.state.status[0]

@@ -5,21 +5,119 @@ memory in, features out. Nothing else is read, so nothing hidden can leak into a
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.inventory import REQUEST_TYPES, Inventory, RequestType
-from models.cluster.observation import Observation
-from models.features.apps import Declared
-from models.features.digest import Work, digest, digest_apps, digest_sorted, empty_work
-from models.features.flight import age_edges
-from models.features.keys import MOST_SEGMENTS
-from models.features.kinds import SUMS
-from models.features.memory import FeatureState, elapsed_ticks, start_memory, trend_gain
+from models.cluster.observation import DOMAIN, Observation
+from models.features.apps import U32, Declared, encode_apps
+from models.features.memory import (
+    FeatureState,
+    age_edges,
+    elapsed_ticks,
+    remember,
+    start_memory,
+    trend_gain,
+)
 from models.features.normalise import Features, by_feature, empty_features
 from models.features.pools import PoolReadings, cluster_columns, pool_columns, spend
-from models.features.table import CLUSTER, DOMAIN, POOL, Level
+from models.features.summary import MOST_SEGMENTS, expose, find_groups, summarise, write_keys
+from models.features.sums import SUMS, sum_groups
+from models.features.table import APP, CLUSTER, POOL, Level
+from models.features.table import DOMAIN as DOMAIN_LEVEL
+from models.jit import kernel
+
+_LIVE = APP.at("active")
+_USE = APP.at("utilisation")
+_SLACK = APP.at("headroom")
+
+
+class Work(NamedTuple):
+    """Space between the kernels."""
+
+    group: I32
+    """[2, A] tier group and domain of each app of the environment at hand, -1 for none."""
+    groups: F64
+    """[E, G, SUMS]."""
+    domains: F64
+    """[E, D, SUMS]."""
+    keys: U32
+    """[4, E, A] sort keys of utilisation and headroom by group, then by domain."""
+
+
+@kernel
+def digest_apps(
+    measured: F32,
+    missing: I8,
+    status: I32,
+    elapsed: I32,
+    st: FeatureState,
+    declared: Declared,
+    apps: F32,
+) -> None:
+    """Memory and app features [E, APP, A] of every environment."""
+    for e in range(elapsed.size):
+        remember(
+            st, e, measured[e], missing[e], status[e], elapsed[e], declared.gain, declared.edges
+        )
+        encode_apps(st, e, status[e], declared, apps[e])
+
+
+@kernel
+def digest(
+    measured: F32,
+    missing: I8,
+    status: I32,
+    elapsed: I32,
+    st: FeatureState,
+    declared: Declared,
+    apps: F32,
+    work: Work,
+) -> None:
+    """As `digest_apps`, and the sums and sort keys for groups and domains."""
+    group, domain = work.group[0], work.group[1]
+    for e in range(elapsed.size):
+        count, rows, age = status[e], apps[e], st.age[e]
+        remember(st, e, measured[e], missing[e], count, elapsed[e], declared.gain, declared.edges)
+        encode_apps(st, e, count, declared, rows)
+        find_groups(count[DOMAIN], rows[_LIVE], declared, group, domain)
+        sum_groups(st, e, count, rows, declared, group, work.groups[e])
+        _add_groups(work.groups[e], declared.first, declared.tiers, work.domains[e])
+        write_keys(rows[_USE], age, group, work.keys[0, e])
+        write_keys(rows[_SLACK], age, group, work.keys[1, e])
+        write_keys(rows[_USE], age, domain, work.keys[2, e])
+        write_keys(rows[_SLACK], age, domain, work.keys[3, e])
+
+
+@kernel
+def _add_groups(groups: F64, first: I32, tiers: I32, domains: F64) -> None:
+    domains[:] = 0.0
+    for domain in range(tiers.size):
+        for group in range(first[domain], first[domain] + tiers[domain]):
+            for kind in range(groups.shape[1]):
+                domains[domain, kind] += groups[group, kind]
+
+
+@kernel
+def digest_sorted(work: Work, capacity: F64, declared: Declared, group: F32, domain: F32) -> None:
+    """Group [E, GROUP, G] and domain [E, DOMAIN, D] features, once the keys are sorted."""
+    for e in range(capacity.shape[0]):
+        cpu, memory = capacity[e, 0], capacity[e, 1]
+        summarise(work.groups[e], work.keys[0, e], work.keys[1, e], cpu, memory, group[e])
+        summarise(work.domains[e], work.keys[2, e], work.keys[3, e], cpu, memory, domain[e])
+        expose(work.domains[e], declared.calls, domain[e])
+
+
+def empty_work(environments: int, apps: int, groups: int, domains: int, sums: int) -> Work:
+    """Space for so many environments."""
+    return Work(
+        group=np.zeros((2, apps), np.int32),
+        groups=np.zeros((environments, groups, sums)),
+        domains=np.zeros((environments, domains, sums)),
+        keys=np.zeros((4, environments, apps), np.uint32),
+    )
 
 
 class Encoder:
@@ -93,9 +191,9 @@ class Encoder:
         apps, domains = inventory.domain.size, inventory.tiers.size
         groups, pools = int(inventory.tiers.sum()), inventory.pool_cpu.size
         features = empty_features(environments, apps, groups, domains, pools)
-        features.domain[..., DOMAIN.at("priority")] = inventory.priority
-        features.domain[..., DOMAIN.at("floor_share")] = inventory.floor_share
-        features.domain[..., DOMAIN.width :] = inventory.calls
+        features.domain[..., DOMAIN_LEVEL.at("priority")] = inventory.priority
+        features.domain[..., DOMAIN_LEVEL.at("floor_share")] = inventory.floor_share
+        features.domain[..., DOMAIN_LEVEL.width :] = inventory.calls
         return features, empty_work(environments, apps, groups, domains, SUMS)
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Records
 from models.cluster.inventory import Inventory
-from models.cluster.records import Records
-from models.features import kinds as s
+from models.features import sums as s
 from models.features.memory import FeatureState
 
 _LEAST = 1e-3

@@ -19,12 +19,9 @@ from models.cluster.observation import (
     READY,
     STARTING,
 )
-from models.features import kinds as k
 from models.features.apps import U32, Declared
-from models.features.holdings import sum_flight, sum_pods
-from models.features.kinds import end_of_run
 from models.features.memory import UNSEEN, FeatureState
-from models.features.table import APP
+from models.features.table import AGES, APP
 from models.jit import kernel
 
 _RPS: Final = APP.at("rps")
@@ -113,13 +110,13 @@ def _sum_traffic(
             bound += limited
         if group[order[start]] >= 0:
             out = total[group[order[start]]]
-            out[k.TRAFFIC] += traffic
-            out[k.MEAN_TRAFFIC] += before
-            out[k.FAILING] += failing
-            out[k.SLACK_TRAFFIC] += slack
-            out[k.LATENCY] += latency
-            out[k.TARGET] += promised
-            out[k.TARGET_TRAFFIC] += bound
+            out[TRAFFIC] += traffic
+            out[MEAN_TRAFFIC] += before
+            out[FAILING] += failing
+            out[SLACK_TRAFFIC] += slack
+            out[LATENCY] += latency
+            out[TARGET] += promised
+            out[TARGET_TRAFFIC] += bound
 
 
 @kernel
@@ -152,12 +149,12 @@ def _sum_use(
             memory_asked += held * memory[app] / max(memory_use[app], _TINY)
         if group[order[start]] >= 0:
             out = total[group[order[start]]]
-            out[k.USE] += use
-            out[k.USE_SQUARED] += squares
-            out[k.CPU_USED] += cpu_used
-            out[k.CPU_ASKED] += cpu_asked * 0.001
-            out[k.MEMORY_USED] += memory_used
-            out[k.MEMORY_ASKED] += memory_asked
+            out[USE] += use
+            out[USE_SQUARED] += squares
+            out[CPU_USED] += cpu_used
+            out[CPU_ASKED] += cpu_asked * 0.001
+            out[MEMORY_USED] += memory_used
+            out[MEMORY_ASKED] += memory_asked
 
 
 @kernel
@@ -190,11 +187,101 @@ def _sum_state(
             pods += wanted[app]
         if group[order[start]] >= 0:
             out = total[group[order[start]]]
-            out[k.APPS] += end - start
-            out[k.SEEN] += seen
-            out[k.SLACK] += slack
-            out[k.SLACK_SQUARED] += squares
-            out[k.AT_RISK] += risky
-            out[k.MISSING] += absent
-            out[k.AGE_S] += old
-            out[k.WANTED] += pods
+            out[APPS] += end - start
+            out[SEEN] += seen
+            out[SLACK] += slack
+            out[SLACK_SQUARED] += squares
+            out[AT_RISK] += risky
+            out[MISSING] += absent
+            out[AGE_S] += old
+            out[WANTED] += pods
+
+
+(
+    APPS,
+    SEEN,
+    TRAFFIC,
+    MEAN_TRAFFIC,
+    FAILING,
+    CPU_USED,
+    CPU_ASKED,
+    MEMORY_USED,
+    MEMORY_ASKED,
+    USE,
+    USE_SQUARED,
+    SLACK,
+    SLACK_SQUARED,
+    SLACK_TRAFFIC,
+    LATENCY,
+    TARGET,
+    TARGET_TRAFFIC,
+    AT_RISK,
+    RESTARTED,
+    UP,
+    WANTED,
+    WAITING,
+    HELD_CPU,
+    HELD_MEMORY,
+    WAITING_CPU,
+    MISSING,
+    AGE_S,
+    FLIGHT,
+) = range(28)
+"""FLIGHT is the first of the age buckets."""
+SUMS: Final = FLIGHT + len(AGES)
+
+
+@kernel
+def end_of_run(order: U32, group: I32, start: int) -> int:
+    """One past the last app of the group that `start` begins."""
+    end = start + 1
+    while end < order.size and group[order[end]] == group[order[start]]:
+        end += 1
+    return end
+
+
+@kernel
+def sum_pods(
+    order: U32,
+    group: I32,
+    restarts: F32,
+    ready: I32,
+    starting: I32,
+    pending: I32,
+    cpu: I32,
+    memory: I32,
+    total: F64,
+) -> None:
+    """What a domain holds: the requests of its bound and pending pods, surge included."""
+    end = 0
+    while end < order.size:
+        start, end = end, end_of_run(order, group, end)
+        up = waiting = restarted = held_cpu = held_memory = waiting_cpu = 0.0
+        for place in range(start, end):
+            app = order[place]
+            there, queued = np.float64(max(0, ready[app])), np.float64(max(0, pending[app]))
+            holding = there + queued + np.float64(max(0, starting[app]))
+            cores = np.float64(max(0, cpu[app]))
+            up += there
+            waiting += queued
+            restarted += restarts[app] * max(1.0, there)
+            held_cpu += holding * cores
+            waiting_cpu += queued * cores
+            held_memory += holding * max(0, memory[app])
+        if group[order[start]] >= 0:
+            out = total[group[order[start]]]
+            out[UP] += up
+            out[WAITING] += waiting
+            out[RESTARTED] += restarted
+            out[HELD_CPU] += held_cpu * 0.001
+            out[WAITING_CPU] += waiting_cpu * 0.001
+            out[HELD_MEMORY] += held_memory / 1024.0
+
+
+@kernel
+def sum_flight(group: I32, in_flight: I32, flight: I32, total: F64) -> None:
+    """Most apps have nothing in flight."""
+    for app in range(group.size):
+        if in_flight[app] > 0 and group[app] >= 0:
+            for bucket in range(flight.shape[0]):
+                total[group[app], FLIGHT + bucket] += flight[bucket, app]

@@ -1,15 +1,17 @@
 """Read a YAML file into a typed struct, with one precise line for whatever is wrong."""
 
+import copy
 import math
+import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import yaml
+from msgspec import inspect
 
-from models.inputs.errors import input_error
-from models.inputs.explain import explain
+from models.inputs.errors import closest, input_error
 
 T = TypeVar("T")
 
@@ -73,3 +75,161 @@ def _finite_float(loader: _StrictLoader, node: yaml.ScalarNode) -> float:
 
 
 _StrictLoader.add_constructor("tag:yaml.org,2002:float", _finite_float)
+
+
+_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "nothing",
+    "object": "a mapping",
+    "str": "text",
+}
+_LONGEST_SHOWN = 40
+_Step = Hashable
+_SOME_KEY = "..."
+"""msgspec's step into a mapping's values, which does not say which one."""
+_UNSEEN = object()
+"""Stands for a value that the path does not lead to."""
+
+
+def explain(error: msgspec.ValidationError, value: Any, kind: type) -> tuple[str, str]:
+    """The path in the file and what was expected there, for an error of converting `value`."""
+    message, _, place = str(error).rpartition(" - at ")
+    if not message:
+        message, place = place, ""
+    steps = _steps(place)
+    for index in [index for index, step in enumerate(steps) if step == _SOME_KEY]:
+        steps[index] = _failing_key(str(error), value, kind, steps[:index])
+    in_key = place.startswith("`key`")
+    expected = _expected_type(inspect.type_info(kind), steps, in_key=in_key)
+    found = _UNSEEN if in_key else _at(value, steps)
+    return _path(steps), _sentence(message, expected, found, in_key=in_key)
+
+
+def _steps(place: str) -> list[_Step]:
+    """`$.domains[2].slo` as the steps domains, 2, slo."""
+    pairs = re.findall(r"\.([^.\[`]+)|\[([^\]]+)\]", place)
+    return [int(index) if index.isdigit() else name or index for name, index in pairs]
+
+
+def _path(steps: list[_Step]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return text.removeprefix(".")
+
+
+def _at(value: Any, steps: list[_Step]) -> Any:
+    try:
+        for step in steps:
+            value = value[step]
+    except (IndexError, KeyError, TypeError):
+        return _UNSEEN
+    return value
+
+
+def _failing_key(message: str, value: Any, kind: type, steps: list[_Step]) -> Hashable:
+    """The key whose value fails: the one that fails alike when it stands alone."""
+    for key in _at(value, steps):
+        trial = copy.deepcopy(value)
+        mapping = _at(trial, steps)
+        for other in [other for other in mapping if other != key]:
+            del mapping[other]
+        try:
+            msgspec.convert(trial, kind)
+        except msgspec.ValidationError as error:
+            if str(error) == message:
+                return cast(Hashable, key)
+    return _SOME_KEY
+
+
+def _expected_type(
+    expected: inspect.Type, steps: list[_Step], *, in_key: bool
+) -> inspect.Type | None:
+    """The type declared at the place, None where the walk cannot tell."""
+    for step in steps:
+        found = next(filter(None, (_inside(each, step) for each in _alternatives(expected))), None)
+        if found is None:
+            return None
+        expected = found
+    if in_key:
+        return expected.key_type if isinstance(expected, inspect.DictType) else None
+    return expected
+
+
+def _alternatives(expected: inspect.Type) -> tuple[inspect.Type, ...]:
+    return expected.types if isinstance(expected, inspect.UnionType) else (expected,)
+
+
+def _inside(expected: inspect.Type, step: _Step) -> inspect.Type | None:
+    match expected:
+        case inspect.StructType():
+            return next((f.type for f in expected.fields if f.encode_name == step), None)
+        case inspect.DictType():
+            return expected.value_type
+        case inspect.ListType() | inspect.VarTupleType():
+            return expected.item_type
+        case inspect.TupleType():
+            return expected.item_types[step] if isinstance(step, int) else None
+        case _:
+            return None
+
+
+def _sentence(message: str, expected: inspect.Type | None, found: Any, *, in_key: bool) -> str:
+    if lost := re.fullmatch(r"Object missing required field `(.+)`", message):
+        return f"expected the field {lost[1]}, which is missing"
+    if unknown := re.fullmatch(r"Object contains unknown field `(.+)`", message):
+        return _unknown_field(unknown[1], expected)
+    subject = "keys: expected" if in_key else "expected"
+    got = "" if found is _UNSEEN else f", got {_shown(found)}"
+    if wrong := re.fullmatch(r"Invalid enum value (.+)", message):
+        got = f", got {wrong[1]}"
+    choices = _choices(expected)
+    if choices:
+        return f"{subject} one of {', '.join(choices)}{got}"
+    if not message.startswith("Expected "):
+        # The words of a check across fields, which names its fields itself.
+        return message
+    rule = message.removeprefix("Expected ").split(", got ")[0]
+    return f"{subject} {_in_words(rule)}{got}"
+
+
+def _unknown_field(name: str, expected: inspect.Type | None) -> str:
+    known = [
+        field.encode_name
+        for each in (_alternatives(expected) if expected else ())
+        if isinstance(each, inspect.StructType)
+        for field in each.fields
+    ]
+    close = closest(name, known)
+    hint = f"did you mean {close}?" if close else f"expected one of {', '.join(known)}"
+    return f"unknown field {name}, {hint}"
+
+
+def _choices(expected: inspect.Type | None) -> list[str]:
+    if isinstance(expected, inspect.LiteralType):
+        return [str(value) for value in expected.values]
+    if isinstance(expected, inspect.EnumType):
+        return [str(member.value) for member in expected.cls]
+    return []
+
+
+def _in_words(rule: str) -> str:
+    """The rule `float` >= 0.0 as: a number >= 0."""
+    text = re.sub(r"`([^`]+)`", lambda kind: _kinds_in_words(kind[1]), rule)
+    return re.sub(r"\b(\d+)\.0\b", r"\1", text)
+
+
+def _kinds_in_words(kinds: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
+
+
+def _shown(found: Any) -> str:
+    if isinstance(found, str):
+        return repr(found if len(found) <= _LONGEST_SHOWN else found[:_LONGEST_SHOWN] + "...")
+    if isinstance(found, list | dict):
+        kind = "list" if isinstance(found, list) else "mapping"
+        return f"a {kind}" if found else f"an empty {kind}"
+    if found is None:
+        return "nothing"
+    return str(found).lower() if isinstance(found, bool) else str(found)

@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F32, F64, I8, I32, I64
+from models.cluster.arrays import F32, F64, I8, I32, I64, INT, Records, record_type
 from models.cluster.description import MARKETS
 from models.cluster.observation import ACTIVE, CPU, CPU_REQUEST, DOMAIN, MEMORY, P99, RPS
-from models.cluster.records import INT, Records, record_type
 from models.jit import kernel
 from models.sim.rules import Layout, Rules
 from models.sim.state import BOUND, NONE, SAMPLE_RING, State

@@ -1,9 +1,8 @@
 """Apply a plan: replica counts change at once, resizes take effect after a tick or two."""
 
-from models.cluster.arrays import I32
+from models.cluster.arrays import I32, Records
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.cluster.plan import Plan
-from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import (
     CPU_SIZE,

@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, I8, I16, I32
+from models.cluster.arrays import F32, I8, I16, I32, Records, records
 from models.cluster.description import Cluster
 from models.cluster.inventory import Inventory, declare_cluster
-from models.cluster.records import Records, records
 
 CPU_BOUND: Final = 0
 MEMORY_BOUND: Final = 1

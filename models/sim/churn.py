@@ -13,9 +13,8 @@ mean number of deaths per container: one crash among a thousand pods is no crash
 import math
 from typing import Final
 
-from models.cluster.arrays import MIB_PER_GIB
+from models.cluster.arrays import MIB_PER_GIB, Record, Records
 from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, MEMORY_REQUEST, RESTARTS, STARTING
-from models.cluster.records import Record, Records
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
 from models.sim.config.physics import LONGEST_BACK_OFF_TICKS

@@ -8,10 +8,9 @@ boots slow each other down. An accepted request cannot be cancelled.
 
 import numpy as np
 
-from models.cluster.arrays import I32
+from models.cluster.arrays import I32, Record
 from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST
 from models.cluster.plan import Plan
-from models.cluster.records import Record
 from models.jit import kernel
 from models.sim.accounting import Accounts
 from models.sim.config.script import Script

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI
+from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI, Records, records
 from models.cluster.description import MARKETS, PRIORITIES, Domain, Machine
 from models.cluster.inventory import domain_pools
-from models.cluster.records import Records, records
 from models.sim.apps import Population
 from models.sim.config.physics import Churn, PodStart, Provisioner, Scheduler, SimCluster
 

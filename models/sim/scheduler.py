@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import I32
+from models.cluster.arrays import I32, Records
 from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING
-from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream

@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, FLOAT, I32, INT, LONG, Records, record_type
 from models.cluster.description import MARKETS
 from models.cluster.observation import ACTIVE, DOMAIN, SAMPLES, STATUS
-from models.cluster.records import FLOAT, INT, LONG, Records, record_type
 from models.sim.apps import Apps
 from models.sim.config.physics import (
     LONGEST_BACK_OFF_TICKS,

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I32, Records
 from models.cluster.plan import Plan
-from models.cluster.records import Records
 from models.jit import kernel
 from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, Record, Records
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
 from models.cluster.observation import DOMAIN
-from models.cluster.records import Record, Records
 from models.jit import copy_row, kernel
 from models.sim.call_graph import CallRows, call_forward
 from models.sim.config.script import TRAFFIC, Script

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from models.cluster.arrays import F32, I8, I32
+from models.cluster.arrays import F32, I8, I32, Records
 from models.cluster.observation import (
     ACTIVE,
     DOMAIN,
@@ -17,7 +17,6 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Reason
-from models.cluster.records import Records
 from models.features.table import APP
 from schemas.columns import MEASURED
 from schemas.domain_observed import DomainObserved, Pods

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from models.cluster.arrays import Records
 from models.cluster.observation import POOL_STATUS
-from models.cluster.records import Records
 from schemas.pool_observed import PoolObserved
 
 

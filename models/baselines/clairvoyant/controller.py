@@ -5,17 +5,16 @@ What it does not know: which node a pod lands on, and which single containers cr
 """
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.baselines.clairvoyant.deploys import deploying
-from models.baselines.clairvoyant.losses import Loss, losses_of, lost_share
-from models.baselines.clairvoyant.need import needed_pods, pods_for, prices_of
+from models.baselines.clairvoyant.need import deploying, needed_pods, pods_for, prices_of
 from models.baselines.clairvoyant.nodes import due_nodes, short_nodes, supply_of
-from models.cluster.arrays import I32
+from models.cluster.arrays import F32, I32
 from models.cluster.observation import (
     CPU_REQUEST,
+    DOMAIN,
     MEMORY_REQUEST,
     REPLICAS,
     RPS,
@@ -25,6 +24,7 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.forecaster.port import Forecast
 from models.forecaster.simulated.future import future_of
+from models.sim.nodes import SPOT
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 
@@ -44,6 +44,40 @@ _KEEP_TICKS: Final = 66
 """A node is given back after ten minutes of little use: to scale in for less saves nothing."""
 _AHEAD_MIN: Final = 25
 """How long before it comes the largest need has to be asked for."""
+_UNEVEN: Final = 1.2
+"""Pods are not spread quite evenly over what is lost and what stays."""
+_MOST: Final = 0.6
+
+
+class Loss(NamedTuple):
+    """One happening of one environment."""
+
+    tick: int
+    zone: bool
+    share: float
+    """Of the nodes of a zone's loss, of the spot nodes of a reclaim."""
+
+
+def losses_of(world: World) -> list[list[Loss]]:
+    """The losses that the script has for each environment."""
+    script, zones = world.given.script, len(world.cluster.physics.zones)
+    found: list[list[Loss]] = []
+    for e in range(world.environments):
+        lost = [Loss(int(row["start"]), True, 1 / zones) for row in script.zones[e]]
+        taken = [Loss(int(row["tick"]), False, float(row["share"])) for row in script.reclaims[e]]
+        found.append(lost + taken)
+    return found
+
+
+def lost_share(world: World, e: int, loss: Loss, own_pool: I32) -> F32:
+    """[A] share of each app's pods that a loss takes, as the nodes stand now."""
+    apps = world.given.apps.size
+    if loss.zone:
+        return np.full(apps, min(_MOST, loss.share * _UNEVEN), np.float32)
+    market = world.state.pool_market[e]
+    spot = market[:, SPOT] / np.maximum(1, market.sum(axis=1))
+    share = np.minimum(_MOST, spot * loss.share * _UNEVEN)
+    return np.asarray(share[own_pool[world.state.status[e, DOMAIN]]], np.float32)
 
 
 class Clairvoyant:
@@ -143,3 +177,8 @@ class Clairvoyant:
             short.append(short_nodes(self._supply, observation, e, pods + self._surge[e, step]))
         due = due_nodes(np.array(short), (ahead - lead).astype(np.int32), self._supply.per_tick)
         return np.ceil(due).astype(np.int32)
+
+
+def clairvoyant_of(world: World) -> Clairvoyant:
+    """One that knows this world's future. Pods are best placed by priority, without preemption."""
+    return Clairvoyant(world)

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.baselines.hpa.gate import ABSENT, OUTSIDE, bounded, is_sync
 from models.baselines.hpa.settings import (
     DISABLED,
     DOWN,
@@ -21,6 +20,7 @@ from models.baselines.hpa.settings import (
     VALUE,
     Rules,
 )
+from models.baselines.hpa.window import ABSENT, OUTSIDE, bounded, is_sync
 from models.cluster.arrays import I64
 from models.jit import kernel
 

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.baselines.hpa.gate import ABSENT, NO_METRIC, NOT_DUE, gate
 from models.baselines.hpa.replica_calculator import (
     Totals,
     careful_replicas,
@@ -20,7 +19,7 @@ from models.baselines.hpa.replica_calculator import (
     refilled_percent,
 )
 from models.baselines.hpa.settings import Bounds
-from models.baselines.hpa.window import FRESH
+from models.baselines.hpa.window import ABSENT, FRESH, NO_METRIC, NOT_DUE, gate
 from models.cluster.arrays import F32, I8, I32
 from models.jit import kernel
 from models.sim.state import NONE
@@ -33,7 +32,7 @@ _CORES: Final = np.float32(1e8)
 """More than an app can use, and little enough for exact arithmetic."""
 
 
-class Seen(NamedTuple):
+class HpaInputs(NamedTuple):
     """[A] each: the rows of an observation that an HPA with a CPU target looks at."""
 
     missing: I8
@@ -54,7 +53,7 @@ def _usage(cpu: np.float32, pods: np.float32) -> np.float32:
 
 
 @kernel
-def look(seen: Seen, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
+def look(seen: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
     """Recommend for every app as if no pod had been left out; `left` says where one was.
 
     Without branches, all outcomes computed, so that it runs over several apps at once; in two
@@ -65,7 +64,7 @@ def look(seen: Seen, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: 
 
 
 @kernel
-def _calculate(seen: Seen, bounds: Bounds, wanted: I32, left: I32) -> None:
+def _calculate(seen: HpaInputs, bounds: Bounds, wanted: I32, left: I32) -> None:
     for app in range(wanted.size):
         request, cpu = np.float64(seen.request[app]), seen.cpu[app]
         ready = np.float32(seen.ready[app])
@@ -82,7 +81,7 @@ def _calculate(seen: Seen, bounds: Bounds, wanted: I32, left: I32) -> None:
 
 
 @kernel
-def _gate(seen: Seen, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
+def _gate(seen: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
     """Of what was recommended, what counts."""
     for app in range(wanted.size):
         current = seen.current[app]
@@ -97,7 +96,7 @@ def _gate(seen: Seen, bounds: Bounds, due: I32, highest: I32, wanted: I32, left:
 
 
 @kernel
-def look_again(seen: Seen, bounds: Bounds, app: int) -> int:
+def look_again(seen: HpaInputs, bounds: Bounds, app: int) -> int:
     """Recommend for an app some of whose pods were left out."""
     request, target = np.float64(seen.request[app]), bounds.target[app]
     ready = np.float64(min(seen.pods[app], np.float32(seen.ready[app])))

@@ -1,12 +1,104 @@
 """One recommendation for one app, from its pods as the Kubernetes API shows them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Literal
 
 import msgspec
 
-from models.baselines.hpa.pods import Pod, Readiness, total
 from models.baselines.hpa.replica_calculator import Totals, by_average, by_utilisation
+
+
+class Group(Enum):
+    """How the replica calculator treats a pod."""
+
+    IGNORED = "ignored"
+    UNREADY = "unready"
+    MISSING = "missing"
+    READY = "ready"
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server and the metrics API answer about a pod; None for what is absent."""
+
+    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
+    deletion_timestamp_set: bool
+    ready_condition: Literal["True", "False", "Unknown"] | None
+    ready_transition_age_s: float | None
+    """Since the ready condition changed."""
+    start_age_s: float | None
+    request_millis: int | None
+    """Of all containers; None when one of them has none."""
+    usage_millis: int | None
+    metric_age_s: float | None
+    """Since the end of the time that the sample stands for."""
+    metric_window_s: float | None
+    """Length of that time."""
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the controller for pods that have just started."""
+
+    cpu_initialization_period_s: float = 300
+    """Age below which a sample from before readiness is not believed."""
+    delay_of_initial_readiness_status_s: float = 30
+    """Later than this after the start, a pod that is not ready has been ready before."""
+
+
+def group_of(pod: Pod, by_cpu: bool, readiness: Readiness) -> Group:
+    """The first rule that applies; only CPU metrics look at readiness."""
+    if pod.deletion_timestamp_set or pod.phase == "Failed":
+        return Group.IGNORED
+    if pod.phase == "Pending":
+        return Group.UNREADY
+    if pod.usage_millis is None:
+        return Group.MISSING
+    return Group.UNREADY if by_cpu and _starting(pod, readiness) else Group.READY
+
+
+def _starting(pod: Pod, readiness: Readiness) -> bool:
+    """Whether its CPU use may be that of its start. All comparisons are strict."""
+    if pod.ready_condition is None or pod.start_age_s is None:
+        return True
+    unready = pod.ready_condition == "False"
+    since_change = pod.ready_transition_age_s or 0.0
+    if pod.start_age_s < readiness.cpu_initialization_period_s:
+        return unready or (pod.metric_age_s or 0.0) > since_change - (pod.metric_window_s or 0.0)
+    never_ready_after_s = pod.start_age_s - readiness.delay_of_initial_readiness_status_s
+    return unready and since_change > never_ready_after_s
+
+
+def total(
+    pods: Iterable[Pod],
+    stray_usages: Sequence[int],
+    by_cpu: bool,
+    readiness: Readiness,
+    target_percent: int = 0,
+) -> Totals:
+    """Add the groups up. A request that is absent counts as zero: who needs it checks before."""
+    groups: dict[Group, list[Pod]] = {group: [] for group in Group}
+    for pod in pods:
+        groups[group_of(pod, by_cpu, readiness)].append(pod)
+    ready, missing, unready = (groups[g] for g in (Group.READY, Group.MISSING, Group.UNREADY))
+    # Missing pods are taken to use their whole request, or the target where that is more. Cut pod
+    # by pod: the sum of the parts is not the part of the sum.
+    share = max(100, target_percent)
+    return Totals(
+        ready=len(ready),
+        usage=sum(pod.usage_millis or 0 for pod in ready),
+        requests=_requests(ready),
+        stray=len(stray_usages),
+        stray_usage=sum(stray_usages),
+        missing=len(missing),
+        missing_requests=_requests(missing),
+        missing_fill=sum((pod.request_millis or 0) * share // 100 for pod in missing),
+        unready=len(unready),
+        unready_requests=_requests(unready),
+    )
+
+
+def _requests(pods: Iterable[Pod]) -> int:
+    return sum(pod.request_millis or 0 for pod in pods)
 
 
 class Failure(Enum):

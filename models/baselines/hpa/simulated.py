@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.baselines.hpa.behaviour import Memory, behave, empty_memory, store_change
-from models.baselines.hpa.gate import ABSENT, NO_METRIC, NOT_DUE
-from models.baselines.hpa.observed import FORGET, REFILL, Seen, look, look_again
+from models.baselines.hpa.observed import FORGET, REFILL, HpaInputs, look, look_again
 from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Bounds, Rules, rules_of
 from models.baselines.hpa.window import (
+    ABSENT,
+    NO_METRIC,
+    NOT_DUE,
     Window,
     empty_window,
     forget,
@@ -192,7 +194,7 @@ def _sync(
             state.highest_from[e], state.highest[e], state.millis[e],
             state.marks[e],
         )  # fmt: skip
-        seen = Seen(
+        seen = HpaInputs(
             obs.missing[e], measured[CPU], measured[PODS], status[ACTIVE], current, status[READY],
             status[STARTING], status[PENDING], status[CPU_REQUEST],
         )  # fmt: skip
@@ -213,7 +215,7 @@ def _sync(
 
 
 @kernel
-def _finish(seen: Seen, bounds: Bounds, window: Window, left: I32, wanted: I32) -> None:
+def _finish(seen: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32) -> None:
     """The few apps that need more than the first look, searched for eight at a time."""
     whole = left.size - left.size % 8
     for start in range(0, whole, 8):
@@ -234,7 +236,7 @@ def _any_of_eight(left: I32, i: int) -> bool:
 
 @kernel
 def _finish_app(
-    seen: Seen, bounds: Bounds, window: Window, left: I32, wanted: I32, app: int
+    seen: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32, app: int
 ) -> None:
     if left[app] == REFILL:
         wanted[app] = look_again(seen, bounds, app)

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, Records
 from models.cluster.observation import RPS
-from models.cluster.records import Records
 from models.jit import copy_row, kernel
 from models.sim.apps import Population, app_records
 from models.sim.call_graph import CallRows, call_forward, call_rows

@@ -4,8 +4,7 @@ from typing import Final, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from models.cluster.arrays import F32, I8, I16, I32
-from models.cluster.records import Records, records
+from models.cluster.arrays import F32, I8, I16, I32, Records, records
 
 TRAFFIC: Final = 0
 """The wave multiplies what arrives from outside."""

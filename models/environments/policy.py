@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     high: F32
 
 
-class Seat(Protocol[S]):
+class PolicyAdapter(Protocol[S]):
     """A controller with a place for a policy. E environments."""
 
     name: str

@@ -14,7 +14,7 @@ from models.features.normalise import Features
 from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.sim.apps import declare
 from models.sim.world import World
-from tests.unit.heuristic_data import SPIKE, world_of
+from tests.unit.control.control_helpers import SPIKE, world_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from models.environments.environment import SEEDS
 from models.environments.soldier import SoldierEnv
 from models.features.table import APP, CLUSTER, DOMAIN, GROUP, POOL
 from models.inputs.errors import InputError
-from tests.unit.environments_data import KINDS, cluster, make, play, spike
+from tests.unit.environments.environments_helpers import KINDS, cluster, make, play, spike
 
 
 @pytest.mark.parametrize("kind", KINDS)

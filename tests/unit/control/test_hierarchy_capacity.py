@@ -12,7 +12,7 @@ from models.cluster.plan import Reason
 from models.control.budget import CommanderDecision
 from models.control.hierarchy import Heuristic
 from models.control.parameters import Parameters, Parts
-from tests.unit.heuristic_data import (
+from tests.unit.control.control_helpers import (
     APPS,
     INVENTORY,
     PER_MINUTE,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.baselines.hpa.replay import Moments, Spec, replay
+from models.baselines.hpa.golden import Moments, Spec, replay
 from models.baselines.hpa.settings import (
     DOWN,
     KIND,

@@ -9,7 +9,7 @@ import pytest
 from models.cluster.observation import ACTIVE, DOMAIN, READY, REPLICAS
 from models.cluster.plan import Plan, Reason
 from models.forecaster.port import Forecast
-from tests.unit.heuristic_data import (
+from tests.unit.control.control_helpers import (
     INVENTORY,
     PER_MINUTE,
     POOLS,

@@ -22,7 +22,7 @@ from models.features.encode import Encoder
 from models.features.memory import copy_memory
 from models.features.normalise import normalise
 from models.features.table import APP, CALLS, CLUSTER, DOMAIN, GROUP, LEVELS, POOL, markdown
-from tests.unit.features_data import (
+from tests.unit.features.features_helpers import (
     APPS,
     CLUSTER_FILE,
     DOMAINS,
@@ -193,7 +193,7 @@ def test_the_table_is_consistent() -> None:
 
 
 def test_the_documentation_is_up_to_date() -> None:
-    file = Path(__file__).parents[2] / "docs" / "reference" / "features.md"
+    file = Path(__file__).parents[3] / "docs" / "reference" / "features.md"
     assert file.read_text(encoding="utf-8") == markdown()
 
 

@@ -7,7 +7,7 @@ from models.control.parameters import Parameters, Parts
 from models.features.encode import Encoder
 from models.sim.apps import declare
 from services._kit.state_codec import flatten
-from tests.unit.heuristic_data import SPIKE, world_of
+from tests.unit.control.control_helpers import SPIKE, world_of
 
 
 def test_a_survey_senses_as_a_step_does_and_sees_as_the_encoder_does() -> None:

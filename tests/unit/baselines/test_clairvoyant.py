@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from models.baselines.clairvoyant import clairvoyant_of
-from models.baselines.clairvoyant.deploys import deploying
+from models.baselines.clairvoyant.controller import clairvoyant_of
+from models.baselines.clairvoyant.need import deploying
 from models.baselines.clairvoyant.nodes import due_nodes
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
 from models.compare.catalogue import hpa_of

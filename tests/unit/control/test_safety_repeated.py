@@ -24,7 +24,7 @@ from models.cluster.plan import Plan, Reason, empty_plan
 from models.control.budget import Budget, allowed, no_directive
 from models.control.change_history import NOBODY, ChangeHistory, take_turns, workspace
 from models.control.safety import SafetyRules
-from tests.unit.heuristic_data import APPS, DOMAINS, INVENTORY, POOLS
+from tests.unit.control.control_helpers import APPS, DOMAINS, INVENTORY, POOLS
 
 seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=100, deadline=None)

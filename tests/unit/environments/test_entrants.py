@@ -12,16 +12,19 @@ from models.cluster.observation import CPU_REQUEST, REPLICAS
 from models.compare import pool
 from models.compare.catalogue import Contest, Entrant, enter
 from models.control.residual import neutral
-from models.environments.app_seat import AppSeat
-from models.environments.commander_seat import CommanderSeat
-from models.environments.entrants import app_entrant, commander_entrant, soldier_entrant
-from models.environments.seat import bounded, factors
-from models.environments.seated import Seated
-from models.environments.soldier_seat import SoldierSeat
+from models.environments.app_adapter import AppAdapter
+from models.environments.entrants import (
+    PolicyController,
+    app_entrant,
+    commander_entrant,
+    soldier_entrant,
+)
+from models.environments.heuristic_adapters import CommanderAdapter, SoldierAdapter
+from models.environments.policy import bounded, factors
 from models.sim.accounting import ACTIONS
 from models.sim.results.summary import Result, summarise
 from services.cli import main
-from tests.unit.environments_data import Always, cluster, make, play, spike
+from tests.unit.environments.environments_helpers import Always, cluster, make, play, spike
 
 ACTIONS_OF = {"commander": 10, "soldier": 4, "app": 2}
 
@@ -100,18 +103,18 @@ def test_an_action_of_the_wrong_size_is_refused(module: ModuleType) -> None:
 
 def test_a_soldier_moves_the_apps_of_its_domain_only() -> None:
     world = enter("heuristic:none", cluster(), spike(), [0]).world
-    seat = SoldierSeat(world, "fraud")
-    residual = seat._residual(np.ones((1, seat.actions), np.float32), world.observe())
+    adapter = SoldierAdapter(world, "fraud")
+    residual = adapter._residual(np.ones((1, adapter.actions), np.float32), world.observe())
     moved = residual.need[0] != 1
     np.testing.assert_array_equal(moved, world.population.apps.domain == 1)
 
 
 def test_a_commander_moves_the_domain_it_means() -> None:
     world = enter("heuristic:none", cluster(), spike(), [0]).world
-    seat = CommanderSeat(world)
-    action = np.zeros((1, seat.actions), np.float32)
+    adapter = CommanderAdapter(world)
+    action = np.zeros((1, adapter.actions), np.float32)
     action[0, 2], action[0, 5 + 1] = 1.0, -1.0
-    residual = seat._residual(action, world.observe())
+    residual = adapter._residual(action, world.observe())
     np.testing.assert_array_equal(residual.headroom, [[1, 1, 1.5, 1, 1]])
     np.testing.assert_array_equal(residual.urgency, [[1, 0.25, 1, 1, 1]])
     assert residual.need.shape == neutral(1).need.shape == (1, 0)
@@ -120,10 +123,10 @@ def test_a_commander_moves_the_domain_it_means() -> None:
 def test_all_other_apps_have_the_hpa_that_they_always_had() -> None:
     world = enter("hpa", cluster(), spike(), [0]).world
     plain = enter("hpa", cluster(), spike(), [0])
-    seat = Seated(AppSeat(world, 3), Always(0.9, 2), 0)
-    mine, theirs = seat.start(world.observe()), plain.controller.start(world.observe())
+    adapter = PolicyController(AppAdapter(world, 3), Always(0.9, 2), 0)
+    mine, theirs = adapter.start(world.observe()), plain.controller.start(world.observe())
     for _ in range(13):
-        ours, mine = seat.step(world.observe(), None, mine)
+        ours, mine = adapter.step(world.observe(), None, mine)
         wanted = ours._replace(replicas=ours.replicas.copy(), cpu=ours.cpu.copy())
         hpas, theirs = plain.controller.step(world.observe(plain.controller.pipeline), None, theirs)
         others = np.arange(world.population.apps.domain.size) != 3

@@ -10,7 +10,7 @@ from models.compare.run import run
 from models.forecaster.simulated.catalogue import calendar_of
 from models.sim.config.events import Inventory as Change
 from models.sim.config.events import MetricsOutage, Target
-from tests.unit.heuristic_data import ALL, LESS, SPIKE, same, world_of
+from tests.unit.control.control_helpers import ALL, LESS, SPIKE, same, world_of
 
 
 @pytest.mark.parametrize("foreseen", [False, True])

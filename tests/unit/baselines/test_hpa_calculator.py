@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.baselines.hpa.pods import Group, Pod, Readiness, group_of, total
-from models.baselines.hpa.recommend import Failure, Recommendation, Target, recommend
+from models.baselines.hpa.recommend import (
+    Failure,
+    Group,
+    Pod,
+    Readiness,
+    Recommendation,
+    Target,
+    group_of,
+    recommend,
+    total,
+)
 from models.baselines.hpa.replica_calculator import Totals, by_average, by_utilisation, percent_used
 
 OLD = {

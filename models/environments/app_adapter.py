@@ -15,8 +15,8 @@ from models.cluster.arrays import F32, F64, I32
 from models.cluster.observation import ACTIVE, CPU_REQUEST, REPLICAS, Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.compare.catalogue import hpa_of
-from models.environments.heuristic_seat import limits_of
-from models.environments.seat import Limits, bounded, factors, is_due
+from models.environments.heuristic_adapters import limits_of
+from models.environments.policy import Limits, bounded, factors, is_due
 from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import normalise
@@ -39,7 +39,7 @@ _SIZE: Final = Feature(
 )
 
 
-class AppState(NamedTuple):
+class AppAdapterState(NamedTuple):
     """E environments."""
 
     hpa: HpaState
@@ -50,7 +50,7 @@ class AppState(NamedTuple):
     """[E, 2] replicas and millicores that the app was last given; they hold until the next."""
 
 
-class AppSeat:
+class AppAdapter:
     """One app's place beside the HPAs of all others."""
 
     name = "app-policy"
@@ -73,16 +73,16 @@ class AppSeat:
         self.every = max(1, 60 // inventory.tick_s)
         self.limits: Limits = limits_of((*APP.features, _SIZE))
 
-    def start(self, observation: Observation) -> AppState:
+    def start(self, observation: Observation) -> AppAdapterState:
         """Begin with what runs."""
-        return AppState(
+        return AppAdapterState(
             hpa=self._hpa.start(observation),
             features=self._encoder.start(observation),
             first=observation.status[:, CPU_REQUEST, self._app].astype(np.float64),
             wish=observation.status[:, (REPLICAS, CPU_REQUEST), self._app].copy(),
         )
 
-    def look(self, observation: Observation, state: AppState) -> tuple[F32, AppState]:
+    def look(self, observation: Observation, state: AppAdapterState) -> tuple[F32, AppAdapterState]:
         """The app's normalised features and its size."""
         if is_due(int(observation.tick[0]), self.every):
             features, memory = self._encoder.encode(observation, state.features)
@@ -98,9 +98,9 @@ class AppSeat:
         self,
         observation: Observation,
         forecast: Forecast | None,  # noqa: ARG002  every seat has this shape; HPA only reacts
-        state: AppState,
+        state: AppAdapterState,
         action: F32 | None,
-    ) -> tuple[Plan, AppState]:
+    ) -> tuple[Plan, AppAdapterState]:
         """The HPAs' plan, and the policy's for its app."""
         plan, hpa = self._hpa.step(self._seen_by_hpa(), None, state.hpa)
         app = self._app
@@ -116,12 +116,12 @@ class AppSeat:
         plan.replicas[:, app], plan.cpu[:, app] = wish[:, 0], wish[:, 1]
         return plan, state._replace(hpa=hpa, wish=wish)
 
-    def _size(self, state: AppState) -> F32:
+    def _size(self, state: AppAdapterState) -> F32:
         ratio: F64 = np.maximum(state.wish[:, 1], 1) / np.maximum(state.first, 1.0)
         size: F32 = np.clip(np.log(ratio) / np.log(MOST_CPU), -1.0, 1.0).astype(np.float32)
         return size[:, None]
 
-    def _moved(self, state: AppState, action: F32) -> F64:
+    def _moved(self, state: AppAdapterState, action: F32) -> F64:
         """[E, 2] where the steps lead, within the bounds."""
         replicas, cpu = state.wish.astype(np.float64).T
         step = bounded(action[:, 0]) * np.maximum(1.0, REPLICA_STEP * replicas)

@@ -9,9 +9,9 @@ import pytest
 
 from models.compare.catalogue import Entrant, enter
 from models.environments.entrants import app_entrant, commander_entrant, soldier_entrant
-from models.environments.seat import Policy
+from models.environments.policy import Policy
 from models.sim.results.summary import summarise
-from tests.unit.environments_data import KINDS, cluster, make, spike
+from tests.unit.environments.environments_helpers import KINDS, cluster, make, spike
 
 sb3 = pytest.importorskip(
     "stable_baselines3", reason="stable-baselines3 needs torch: run `make test-train`"

@@ -16,9 +16,9 @@ from models.cluster.observation import (
     STARTING,
 )
 from models.features.encode import Encoder
-from models.features.flight import age_edges
+from models.features.memory import age_edges
 from models.features.table import AGES, DOMAIN
-from tests.unit.features_data import (
+from tests.unit.features.features_helpers import (
     APPS,
     INVENTORY,
     app,

@@ -130,11 +130,16 @@ class Exporter:
 
     def _pool_lines(self) -> Iterator[str]:
         pools = self._cluster.observation().pools
-        for name in ("ready", "coming", "quota"):
+        nodes = {
+            "ready": [pool.ready for pool in pools],
+            "coming": [pool.booting + pool.requested for pool in pools],
+            "quota": [pool.quota for pool in pools],
+        }
+        for name, counts in nodes.items():
             metric = f"node_pool_{name}"
             yield f"# HELP {metric} Nodes of a pool\n# TYPE {metric} gauge\n"
-            for pool in pools:
-                yield f'{metric}{{pool="{pool.pool}"}} {getattr(pool, name)}\n'
+            for pool, count in zip(pools, counts, strict=True):
+                yield f'{metric}{{pool="{pool.pool}"}} {count}\n'
 
 
 def _pods(status: F64) -> Iterator[_Series]:

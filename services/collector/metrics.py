@@ -1,4 +1,4 @@
-"""What the collector counts of itself."""
+"""Metrics of the collector."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,7 +13,7 @@ class Metrics:
         self.last_tick = Gauge("hirl_collector_tick", "Last tick published", registry=registry)
         self.skipped = Counter(
             "hirl_collector_skipped_ticks_total",
-            "Ticks that could not be had any more",
+            "Ticks skipped because the source no longer had them",
             registry=registry,
         )
         self.samples = Counter(
@@ -27,13 +27,13 @@ class Metrics:
         )
         self.errors = Counter(
             "hirl_collector_errors_total",
-            "Questions that were not answered, by what was asked",
+            "Failed requests to the source, by what was asked",
             ["question"],
             registry=registry,
         )
         self.publish_seconds = Histogram(
             "hirl_collector_publish_seconds",
-            "From having a tick to having all of it acknowledged",
+            "Time from receiving a tick to having all of it acknowledged",
             buckets=FAST_SECONDS,
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""What the collector can be told, beside what the kit asks for."""
+"""Settings of the collector, in addition to those of the kit."""
 
 from typing import Annotated, Final, Literal
 
@@ -11,23 +11,23 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One source."""
+    """Where samples come from, and how long to wait for them."""
 
     source: Literal["simulated", "prometheus"] = "simulated"
-    """What is measured: a simulated cluster, or a real one by its Prometheus."""
+    """What is measured: a simulated cluster, or a real one through its Prometheus."""
     url: str = "http://127.0.0.1:8700"
-    """Of the simulated cluster, or of Prometheus."""
+    """URL of the simulated cluster or of Prometheus."""
     queries: str = ""
-    """Path of a queries file (YAML); queries for common names when empty. Prometheus only."""
+    """Path of a queries file (YAML); empty: queries for common exporters. Prometheus only."""
     inventory: str = ""
-    """Path of an inventory file (YAML); when empty, apps are found by their labels, and nothing
-    is changed about them. Prometheus only."""
+    """Path of an inventory file (YAML); empty: apps are found by their labels and stay in mode
+    preview. Prometheus only."""
     timeout_seconds: Seconds = 5.0
-    """For Prometheus to answer a query."""
+    """Timeout of a query to Prometheus."""
     settle_seconds: Annotated[float, Meta(ge=0)] = 2.0
-    """After the end of a tick, for its scrapes to come in."""
+    """Delay after the end of a tick, so that its scrapes have arrived."""
     catch_up_ticks: Annotated[int, Meta(ge=0)] = 6
-    """That are still asked for after a pause."""
+    """Most ticks to query afterwards when the collector was down."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):

@@ -1,6 +1,6 @@
-"""What the process of a simulated cluster can be told, beside what the kit asks for.
+"""Settings of the simulated cluster's process, in addition to those of the kit.
 
-`lock_step` and `speed` are the kit's, as the other services go by them too.
+`lock_step` and `speed` are settings of the kit, because the other services use them too.
 """
 
 import argparse
@@ -25,23 +25,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     scenario: str
     """Name of a shipped scenario, or path of a file."""
     seed: Annotated[int, Meta(ge=0)] = 0
-    """Of all randomness: the same seed gives the same world."""
+    """Seed of all randomness: the same seed gives the same world."""
     cluster: str = ""
-    """Path of a cluster description (YAML); the example cluster when empty."""
+    """Path of a cluster description (YAML); empty: the example cluster."""
     physics: str = ""
-    """Path of the physics of that cluster (YAML); those of the example cluster when empty."""
+    """Path of the physics of that cluster (YAML); empty: those of the example cluster."""
     apps: Annotated[int, Meta(ge=0)] = 0
-    """Scale the cluster to so many apps; 0: as the file says."""
+    """Scale the cluster to this number of apps; 0: as in the file."""
     scheduling: str = "priority"
     """How pods are placed: fifo, priority, priority+preemption, or file."""
     host: str = "127.0.0.1"
     """Address to listen on. Nothing is authenticated: keep it on loopback."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8700
-    """Port to listen on; 0: any that is free."""
+    """Port to listen on; 0: any free port."""
     kafka: bool = True
-    """Whether node requests come over Kafka; by HTTP they can always come."""
+    """Whether to read node requests from Kafka; HTTP always accepts them."""
     linger_seconds: float = 60.0
-    """To go on answering after the scenario has ended; negative: until stopped."""
+    """How long to keep answering after the end of the scenario; negative: until stopped."""
 
     def __post_init__(self) -> None:
         if self.scheduling not in (AS_FILE, *SCHEDULINGS):

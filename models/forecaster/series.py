@@ -1,8 +1,8 @@
-"""Recorded traffic on an axis of minutes, with what was announced about it.
+"""Traffic on an axis of minutes, with the events that were announced for it.
 
-Every series has one value per minute, whatever it was recorded in: a value that stands for five
-minutes is repeated five times, and `step_min` remembers it. So features, windows and services
-count in minutes and nothing else.
+Every series has one value per minute, whatever its recorded step: a value that stands for five
+minutes is repeated five times, and `step_min` is 5. So inputs, windows and services only ever
+count in minutes.
 """
 
 from typing import Final, NamedTuple
@@ -15,24 +15,24 @@ from models.cluster.arrays import F64
 Mask = NDArray[np.bool_]
 
 ALWAYS: Final = -(2**40)
-"""An announcement of which nobody knows when it was made was known from the beginning."""
+"""Time of an announcement that has none: it counts as made before the series begins."""
 UNKNOWN: Final = -1
-"""A priority or a domain that the model was not told."""
+"""A priority or a domain that the model does not get."""
 
 
 class Announced(NamedTuple):
-    """An entry of a calendar; it may differ from what happens."""
+    """An entry of a calendar; what happens may differ."""
 
     start_min: int
-    """Minute on the series' axis at which it is said to begin."""
+    """Announced start, as a minute on the series' axis."""
     end_min: int
-    """The minute after its last."""
+    """The minute after the last one."""
     factor: float = 1.0
-    """Announced traffic over what would be normal; 1 where nobody said."""
+    """Announced traffic over normal traffic; 1 where no factor was announced."""
     kind: str = ""
-    """Events of one kind are expected to look alike."""
-    known_from_min: int = ALWAYS
-    """The first minute at which it was in the calendar."""
+    """Events of the same kind are expected to have a similar effect."""
+    announced_from_min: int = ALWAYS
+    """First minute at which the entry was in the calendar."""
 
 
 class Series(NamedTuple):
@@ -40,7 +40,7 @@ class Series(NamedTuple):
 
     name: str
     origin_min: int
-    """Minutes since 1970-01-01 00:00 on the clock of the people who make the traffic."""
+    """Minutes since 1970-01-01 00:00, in the local time of the users."""
     step_min: int
     """Minutes that one recorded value stands for."""
     rps: F64
@@ -54,7 +54,7 @@ class Series(NamedTuple):
     priority: int = UNKNOWN
     """0 to 3."""
     domain: int = UNKNOWN
-    """Place among the cluster's domains."""
+    """Index into the cluster's domains."""
 
     @property
     def missing(self) -> Mask:
@@ -62,10 +62,10 @@ class Series(NamedTuple):
         return np.isnan(self.rps)
 
     def until(self, minute: int) -> "Series":
-        """What was known at the end of minute `minute` - 1: no later value or announcement."""
+        """The series as of the end of minute `minute` - 1: no later value or announcement."""
         return self._replace(
             rps=self.rps[:minute],
-            calendar=tuple(entry for entry in self.calendar if entry.known_from_min < minute),
+            calendar=tuple(entry for entry in self.calendar if entry.announced_from_min < minute),
             errors=None if self.errors is None else self.errors[:minute],
             latency=None if self.latency is None else self.latency[:minute],
         )

@@ -10,9 +10,9 @@ from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES, Announcement
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned import conformal, memory, scores
-from models.forecaster.learned.answer import Model
 from models.forecaster.learned.forecaster import NAME
 from models.forecaster.learned.record import WIDTH
+from models.forecaster.learned.serving import Model
 from models.forecaster.past import Past, past_from
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecaster
 from models.forecaster.seasonal import persistence, seasonal
@@ -48,10 +48,10 @@ def open_network(learning: Learning) -> Model:
     """Load the network; raises InputError with what to do if there is none."""
     try:
         # Imported here because it loads onnxruntime, which the rules do not need.
-        from models.forecaster.learned.shipped import model_of  # noqa: PLC0415
+        from models.forecaster.learned.artefact import load_model  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"model: tft: {error}; install the extra `serve`") from error
-    return model_of() if learning.folder is None else model_of(learning.folder)
+    return load_model() if learning.folder is None else load_model(learning.folder)
 
 
 def compile_network_kernels() -> None:

@@ -190,8 +190,8 @@ def expanded(progress: Progress) -> Progress:
         return progress
     calibration = progress.learned.calibration
     ordered = np.zeros_like(calibration.recent)
-    for index in np.ndindex(calibration.kept.shape):
-        count = min(int(calibration.kept[index]), scores.SCORES)
+    for index in np.ndindex(calibration.stored.shape):
+        count = min(int(calibration.stored[index]), scores.SCORES)
         ordered[index][:count] = np.sort(calibration.recent[index][:count])
     calibration = calibration._replace(ordered=ordered)
     return replace(progress, learned=progress.learned._replace(calibration=calibration))

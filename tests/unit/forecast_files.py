@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from models.cluster.arrays import F64
 from models.forecaster.learned.inputs import Inputs
-from models.forecaster.learned.session import Said
+from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.port import HORIZONS_MIN
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -42,8 +42,8 @@ class Told(NamedTuple):
     factor: float = 1.0
     spread: float = 0.1
 
-    def predict(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> NetworkOutput:
         level = self.factor * inputs.scale[:, None] * np.ones(len(HORIZONS_MIN))
         values = level[:, :, None] * np.array([1 - self.spread, 1.0, 1 + self.spread])
         peak = (1 + 2 * self.spread) * level
-        return Said(values, peak, np.zeros((*level.shape, 1)))
+        return NetworkOutput(values, peak, np.zeros((*level.shape, 1)))

@@ -6,13 +6,12 @@ import numpy as np
 
 from models.cluster.arrays import F32, F64
 from models.forecaster.calendar import Calendar
-from models.forecaster.learned.answer import Model
-from models.forecaster.learned.corrector import Artefact
+from models.forecaster.learned.corrector import Corrector
 from models.forecaster.learned.forecaster import Given, Learned, LearnedState
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.learned.memory import DEFAULTS, Settings
 from models.forecaster.learned.record import Row
-from models.forecaster.learned.session import Said
+from models.forecaster.learned.serving import Model, NetworkOutput
 from models.forecaster.port import HORIZONS_MIN, Forecast
 from tests.unit.forecast_data import USUAL, level_past, seen
 
@@ -32,7 +31,7 @@ class FakeNetwork:
         self.rows: list[int] = []
         """Of each call."""
 
-    def predict(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> NetworkOutput:
         self.rows.append(inputs.scale.size)
         if self.fails:
             raise RuntimeError("the session is broken")
@@ -40,10 +39,10 @@ class FakeNetwork:
         values = np.repeat(inputs.scale[:, None, None] * around, len(HORIZONS_MIN), axis=1)
         values[list(self.broken_rows)] = np.nan
         hidden = np.zeros((inputs.scale.size, len(HORIZONS_MIN), HIDDEN))
-        return Said(values, 1.1 * values[..., -1], hidden)
+        return NetworkOutput(values, 1.1 * values[..., -1], hidden)
 
 
-def model_of(network: FakeNetwork, corrector: Artefact | None = None) -> Model:
+def model_of(network: FakeNetwork, corrector: Corrector | None = None) -> Model:
     return Model("tft/fake", "2026-01-01T00:00:00Z", network, corrector)
 
 
@@ -55,7 +54,7 @@ def served_by(
     network: FakeNetwork,
     history: F32 | None = None,
     settings: Settings = DEFAULTS,
-    corrector: Artefact | None = None,
+    corrector: Corrector | None = None,
 ) -> Learned:
     """A tick is a minute, and nothing was announced."""
     history = level_history() if history is None else history

@@ -10,7 +10,7 @@ from models.forecaster.data.load import load
 from models.forecaster.learned import corrector
 from models.forecaster.learned.artefact import CARD, CORRECTOR, NETWORK, SHIPPED
 from models.forecaster.learned.inputs import Inputs, to_log
-from models.forecaster.learned.session import Said
+from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.training import corrector as correcting
 from models.inputs.errors import InputError
 from services.cli.main import run
@@ -40,15 +40,15 @@ def test_months_of_several_seeds_and_apps_begin_on_the_same_day(tmp_path: Path) 
 class Biased:
     """Always says a tenth too little of the recent level, and shows it in its hidden state."""
 
-    def predict(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> NetworkOutput:
         values = np.repeat(0.9 * inputs.scale[:, None, None], 9, axis=1).reshape(-1, 3, 3)
         hidden = np.repeat(to_log(inputs, inputs.scale)[:, None, None], 3, axis=1)
-        return Said(values, values[..., 2], hidden)
+        return NetworkOutput(values, values[..., 2], hidden)
 
 
 def test_a_bias_is_learned_and_taken_away() -> None:
     made = correcting.make(Biased(), [(series(days(4)), 1440, 4 * 1440)], "made up", 0)
-    assert made.artefact.used
+    assert made.corrector.used
     (gain,) = made.gains.values()
     assert gain.corrected < 0.8 * gain.raw
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
 from models.forecaster.learned.conformal import Settings, replay, step
-from models.forecaster.learned.coverage import coverage, covered
 from models.forecaster.learned.scores import Pace, State, start
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.inputs.errors import InputError
+from tests.unit.forecaster.interval_coverage import coverage, covered
 
 MINUTES: Final = 6000
 CHANGE: Final = 3600
@@ -119,7 +119,7 @@ def test_what_is_missing_teaches_nothing() -> None:
     for t in range(200, 400):
         gap = np.full(1, (np.nan, -5.0, np.inf)[t % 3])
         _, state = step(state, said[t : t + 1], said[t : t + 1, :, HIGH], gap, t)
-    waiting = {"made", "came", "median", "shift", "half", "scale"}
+    waiting = {"made", "actual", "median", "shift", "half", "scale"}
     for name in set(State._fields) - waiting:
         np.testing.assert_array_equal(getattr(before, name), getattr(state, name))
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.forecaster.learned.artefact import Session
 from models.forecaster.learned.inputs import Inputs
-from models.forecaster.learned.session import Said, Session
+from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.score.contest import choose, contest, steps_of
 from models.forecaster.score.one_shot import speak
 from models.forecaster.score.peers.boosted import Boosted
@@ -60,7 +61,7 @@ def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on()
 
 def always(value: float) -> Learned:
     class Always(Told):
-        def predict(self, inputs: Inputs) -> Said:
+        def predict(self, inputs: Inputs) -> NetworkOutput:
             said = super().predict(inputs)
             return said._replace(values=np.full_like(said.values, value))
 
@@ -111,7 +112,7 @@ class Counted:
     def __init__(self) -> None:
         self.rows = 0
 
-    def predict(self, inputs: Inputs) -> Said:
+    def predict(self, inputs: Inputs) -> NetworkOutput:
         self.rows += inputs.scale.size
         return Told().predict(inputs)
 

@@ -9,19 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
-from models.forecaster.learned.corrector import (
-    ERRORS,
-    Artefact,
-    Gain,
-    Settings,
-    correct,
-    fit,
-    gain,
-    judged,
-    load,
-    save,
-)
+from models.forecaster.learned.corrector import ERRORS, Corrector, correct, load, save
 from models.forecaster.port import MEDIAN
+from models.forecaster.training.corrector import Gain, Settings, evaluated, fit, gain
 from models.inputs.errors import InputError
 
 WIDTH: Final = 8
@@ -53,10 +43,10 @@ def moments(seed: int, count: int = 3000, *, learnable: bool = True) -> Moments:
     )
 
 
-def fitted(seed: int = 0, *, learnable: bool = True, limit: float = 0.15) -> Artefact:
+def fitted(seed: int = 0, *, learnable: bool = True, limit: float = 0.15) -> Corrector:
     past, later = moments(seed, learnable=learnable), moments(seed + 1, learnable=learnable)
     found = fit(*past[:4], "two domains", 1234, Settings(most_rate=limit))
-    return judged(found, gain(found, later.hidden, later.errors, later.said, later.came))
+    return evaluated(found, gain(found, later.hidden, later.errors, later.said, later.came))
 
 
 def test_errors_that_follow_from_the_last_ones_are_corrected() -> None:
@@ -69,7 +59,7 @@ def test_errors_that_follow_from_the_last_ones_are_corrected() -> None:
 def test_a_corrector_that_does_not_help_is_not_used() -> None:
     fresh = moments(7)
     for useless in (
-        judged(fitted(), Gain(1.0, 1.0)),
+        evaluated(fitted(), Gain(1.0, 1.0)),
         fit(*moments(0)[:4], "not judged", 0),
     ):
         found = correct(useless, fresh.hidden, fresh.errors, fresh.said)

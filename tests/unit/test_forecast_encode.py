@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.cluster.calendar import DAY_MINUTES
+from models.forecaster.learned.announcements import event_table
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import (
     AHEAD_MIN,
@@ -19,7 +20,6 @@ from models.forecaster.learned.inputs import (
     from_log,
     to_log,
 )
-from models.forecaster.learned.occasions import occasions_of
 from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.series import Announced, Series
 
@@ -127,7 +127,7 @@ def test_other_kinds_of_events_are_precedents_only_for_want_of_better() -> None:
 
 def test_an_announcement_counts_from_the_minute_it_was_made() -> None:
     start = 2 * DAY_MINUTES + 600
-    late = Announced(start, start + 60, 3.0, "sale", known_from_min=start - 10)
+    late = Announced(start, start + 60, 3.0, "sale", announced_from_min=start - 10)
     both = encode(series(days(4), late), np.array([start - 11, start - 10]))
     under_way = both.future[:, AHEAD_MIN.index(15), FUTURE.index("under_way")]
     assert under_way.tolist() == [0.0, 1.0]
@@ -161,7 +161,7 @@ def test_the_end_of_an_event_is_expected_as_its_beginning_was() -> None:
 
 
 def test_an_event_counts_for_the_part_of_a_window_that_it_covers() -> None:
-    known = occasions_of([Announced(10, 20, 3.0, "sale")]).known(np.array([0]))
+    known = event_table([Announced(10, 20, 3.0, "sale")]).visible_at(np.array([0]))
     first, end = np.array([[0, 5, 10, 8, 20]]), np.array([[10, 15, 20, 28, 30]])
     count, promised = known.during(first, end)
     np.testing.assert_allclose(count[0], [0.0, 0.5, 1.0, 0.5, 0.0])

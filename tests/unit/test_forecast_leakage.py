@@ -79,7 +79,7 @@ def look_ahead_fill(series: Series, at: I64) -> Inputs:
 
 def target_day_calendar(series: Series, at: I64) -> Inputs:
     """The calendar as it stood in the end, not as it stood at the origin."""
-    final = tuple(entry._replace(known_from_min=0) for entry in series.calendar)
+    final = tuple(entry._replace(announced_from_min=0) for entry in series.calendar)
     return encode(series._replace(calendar=final), at)
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.learned.artefact import NETWORK, SHIPPED
+from models.forecaster.learned.artefact import NETWORK, SHIPPED, load_model
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import Inputs, joined
-from models.forecaster.learned.shipped import model_of
 from models.forecaster.port import MEDIAN
 from models.forecaster.score.windows import targets
 from models.forecaster.series import Announced, Series
@@ -60,7 +59,7 @@ def as_served(series: Series, at: I64) -> Inputs:
 def skill(inputs: Inputs) -> float:
     """Share of the error of `nothing changes` that the model's median is spared."""
     series, at = traffic(), origins()
-    said = model_of().network.predict(inputs).values[..., MEDIAN]
+    said = load_model().network.predict(inputs).values[..., MEDIAN]
     return 1 - error(said) / error(series.rps[at][:, None])
 
 
@@ -81,7 +80,7 @@ def centred_smoothing(series: Series, at: I64) -> Inputs:
 
 def final_calendar(series: Series, at: I64) -> Inputs:
     """The calendar as it stood in the end, not as it stood at the origin."""
-    final = tuple(entry._replace(known_from_min=0) for entry in series.calendar)
+    final = tuple(entry._replace(announced_from_min=0) for entry in series.calendar)
     return encode(series._replace(calendar=final), at)
 
 

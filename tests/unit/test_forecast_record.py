@@ -11,8 +11,8 @@ from models.forecaster.learned.record import (
     WIDTH,
     Record,
     Row,
-    known_minutes,
-    readable,
+    history_minutes,
+    minutes_read,
     record_of,
     rows_of,
     series_of,
@@ -38,7 +38,7 @@ def traffic(minutes: int) -> F32:
 def test_minutes_that_are_not_recorded_for_a_world_are_never_read() -> None:
     rows = (Row(priority=0, domain=0, calendar=CALENDAR),)
     whole = traffic(WIDTH + LAST_MIN)
-    kept = readable(rows, BEFORE_MIN, LAST_MIN)
+    kept = minutes_read(rows, BEFORE_MIN, LAST_MIN)
     assert kept.size < 0.4 * WIDTH
     cut = np.full((1, WIDTH), np.nan, np.float32)
     cut[:, kept] = whole[:, :WIDTH][:, kept]
@@ -79,7 +79,7 @@ def test_a_record_is_as_long_as_what_is_known() -> None:
     history[0, 10:] = 5.0
     history[1, [20, 30]] = -1.0, np.inf
     record = record_of(history, 0)
-    assert known_minutes(record).tolist() == [40, 0, 0]
+    assert history_minutes(record).tolist() == [40, 0, 0]
     rows = (Row(0, 0, ()),)
     assert [s.rps.size for s in series_of(record, rows, 0, 0)] == [40, 1, 1]
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F32
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned import choice
-from models.forecaster.learned.answer import FAILED, NO_NUMBER, SHORT, UNSEEN
-from models.forecaster.learned.corrector import ERRORS, Artefact
+from models.forecaster.learned.corrector import ERRORS, Corrector
 from models.forecaster.learned.forecaster import WARM_MIN
 from models.forecaster.learned.memory import DEFAULTS, Settings
+from models.forecaster.learned.serving import FAILED, NO_NUMBER, SHORT, UNSEEN
 from models.forecaster.port import HIGH, LOW, MEDIAN, Forecast, Serving
 from tests.unit.forecast_data import USUAL, level_past, seen
 from tests.unit.served_data import (
@@ -229,17 +229,17 @@ def test_an_environment_is_served_as_if_it_were_alone() -> None:
     np.testing.assert_array_equal(said[-1].domain[2:], single[-1].domain)
 
 
-def corrector(log: float, *, helps: bool = True) -> Artefact:
+def corrector(log: float, *, helps: bool = True) -> Corrector:
     """Always the same correction."""
     features = HIDDEN + 2 * ERRORS
     weights = np.zeros((3, features + 1))
     weights[:, -1] = log
     rmse = np.array([1.0, 0.8 if helps else 1.2])
     nothing, one = np.zeros((3, features)), np.ones((3, features))
-    return Artefact(nothing, one, weights, 0.15, "fake", 0, 1, rmse)
+    return Corrector(nothing, one, weights, 0.15, "fake", 0, 1, rmse)
 
 
-def first_with(by: Artefact, settings: Settings = DEFAULTS) -> Forecast:
+def first_with(by: Corrector, settings: Settings = DEFAULTS) -> Forecast:
     forecaster = served_by(FakeNetwork(), settings=settings, corrector=by)
     return play(forecaster, begin(forecaster), level(1))[0][0]
 
@@ -265,7 +265,7 @@ def test_a_correction_that_is_too_large_is_refused_and_somebody_is_asked_to_look
     ],
 )
 def test_a_corrector_that_does_not_help_or_is_switched_off_does_nothing(
-    by: Artefact, settings: Settings
+    by: Corrector, settings: Settings
 ) -> None:
     said = first_with(by, settings)
     np.testing.assert_allclose(said.domain[..., MEDIAN], USUAL, rtol=1e-5)

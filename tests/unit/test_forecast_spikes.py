@@ -77,8 +77,8 @@ def test_of_the_doublings_of_an_hour_the_first_is_kept() -> None:
         (Announced(85, 200), True),
         (Announced(84, 200), False),
         (Announced(116, 200), False),
-        (Announced(100, 200, known_from_min=90), True),
-        (Announced(100, 200, known_from_min=91), False),
+        (Announced(100, 200, announced_from_min=90), True),
+        (Announced(100, 200, announced_from_min=91), False),
     ],
 )
 def test_announced_is_what_the_calendar_had_near_it_and_in_time(

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="the network needs torch: run `make 
 
 from torch import nn  # noqa: E402
 
-from models.forecaster.learned.session import Session  # noqa: E402
+from models.forecaster.learned.artefact import Session  # noqa: E402
 from models.forecaster.training.network import (  # noqa: E402
     HIGH,
     LOW,

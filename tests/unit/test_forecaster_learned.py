@@ -10,8 +10,8 @@ from prometheus_client import generate_latest
 
 from models.cluster.calendar import HISTORY_MINUTES
 from models.forecaster.learned import memory
-from models.forecaster.learned.answer import SHORT
 from models.forecaster.learned.artefact import CARD
+from models.forecaster.learned.serving import SHORT
 from models.forecaster.minutes import start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.inputs.errors import InputError
@@ -169,8 +169,8 @@ def remembered(rows: int) -> memory.Memory:
     draw = np.random.default_rng(0)
     found = memory.start(rows)
     state = found.calibration
-    state.kept[:] = 400
-    for array in (found.waiting, found.errors, state.median, state.half, state.scale, state.came):
+    state.stored[:] = 400
+    for array in (found.pending, found.errors, state.median, state.half, state.scale, state.actual):
         array[:] = draw.standard_normal(array.shape)
     state.recent[:] = draw.standard_normal(state.recent.shape)
     state.ordered[:] = np.sort(state.recent, axis=-1)
@@ -185,7 +185,7 @@ def progress(learned: memory.Memory) -> Progress:
 
 def test_what_is_remembered_comes_back_bit_for_bit() -> None:
     before = remembered(3)
-    before.calibration.kept[0, 0, 0] = 10
+    before.calibration.stored[0, 0, 0] = 10
     before.calibration.ordered[0, 0, 0, 10:] = 0.0
     before.calibration.ordered[0, 0, 0, :10] = np.sort(before.calibration.recent[0, 0, 0, :10])
     after = expanded(compact(progress(before))).learned
@@ -199,8 +199,8 @@ def test_what_was_remembered_of_other_domains_is_not_taken_up() -> None:
     check_progress(saved, 3)
     with pytest.raises(Refused, match="`domain`"):
         check_progress(saved, 4)
-    other = remembered(3)._replace(waiting=np.zeros(1))
-    with pytest.raises(Refused, match="`waiting`"):
+    other = remembered(3)._replace(pending=np.zeros(1))
+    with pytest.raises(Refused, match="`pending`"):
         check_progress(compact(progress(other)), 3)
 
 

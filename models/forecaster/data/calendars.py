@@ -68,7 +68,7 @@ def _on_axis(entry: Entry, origin: int) -> Announced:
         end_min=-(-entry.end_s // 60) - origin,
         factor=entry.factor,
         kind=entry.kind,
-        known_from_min=ALWAYS
+        announced_from_min=ALWAYS
         if entry.announced_s is None
         else -(-entry.announced_s // 60) - origin,
     )

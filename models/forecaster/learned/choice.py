@@ -1,8 +1,8 @@
 """Which model serves: the learned one, until a simple one has been better for long enough.
 
-Errors of all candidates are absolute, at all horizons together, as running means per row. A row
-leaves its model when another is better by a margin, returns to the learned one when that is no
-longer worse, and stays for a while after each change, so that noise cannot make it flap.
+Candidates are compared by running means of absolute errors over all horizons, per row. A row
+leaves the learned model when a simple one is better by a margin, returns when that is no longer
+so, and keeps its model for a while after each change, so that noise cannot make it flap.
 """
 
 from enum import IntEnum
@@ -15,16 +15,16 @@ from models.forecaster.series import Mask
 from models.inputs.errors import InputError
 
 LEARNED: Final = 0
-"""Place of the learned model among the candidates."""
+"""Index of the learned model among the candidates."""
 
 
 class Reason(IntEnum):
     """Why a row is served by its model."""
 
     DEFAULT = 0
-    """Nothing better was seen."""
+    """No simple model is better."""
     FEW = 1
-    """Too few outcomes to judge by: the default serves."""
+    """Too few outcomes to compare: the default serves."""
     STAY = 2
     """Another is better, but the last change is too recent."""
     SIMPLE_BETTER = 3
@@ -37,15 +37,15 @@ class Settings(NamedTuple):
     """When the serving model changes."""
 
     window_min: float = 240.0
-    """Outcomes of which errors are running means, one a minute."""
+    """Length of the running means of errors, in outcomes, one a minute."""
     margin: float = 0.05
     """Share by which the error of a simple model must be lower than the learned one's."""
     hysteresis: float = 0.03
-    """Of the margin this much must be lost again before the learned model returns."""
+    """Part of the margin that must be lost again before the learned model returns."""
     least_outcomes: int = 60
-    """Outcomes of a candidate before it can be chosen."""
+    """Outcomes of a candidate before its error counts."""
     stay_min: int = 60
-    """Minutes after a change in which there is no other."""
+    """Minutes after a change during which the model stays."""
     default: int = LEARNED
     """Candidate that serves while there are too few outcomes."""
 
@@ -56,9 +56,9 @@ class State(NamedTuple):
     error: F64
     """[R, C] running mean absolute error."""
     outcomes: I64
-    """[R, C] outcomes seen."""
+    """[R, C] number of outcomes."""
     serving: I64
-    """[R] candidate."""
+    """[R] candidate that serves."""
     reason: I64
     """[R] a Reason."""
     changed_min: I64
@@ -70,7 +70,7 @@ _NEVER: Final = -(2**40)
 
 
 def start(rows: int, candidates: int, settings: Settings = DEFAULTS) -> State:
-    """The default serves."""
+    """Start with the default."""
     _check(candidates, settings)
     return State(
         error=np.zeros((rows, candidates)),
@@ -82,31 +82,31 @@ def start(rows: int, candidates: int, settings: Settings = DEFAULTS) -> State:
 
 
 def step(state: State, errors: F64, minute: int, settings: Settings = DEFAULTS) -> State:
-    """Take in the errors [R, C, H] of the forecasts about a minute, NaN where one is unknown.
+    """Add the errors [R, C, H] of the forecasts about a minute, NaN where one is unknown.
 
-    Only rows of which something was learnt are judged anew.
+    Rows without any new error keep their model.
     """
-    known = ~np.isnan(errors)
-    count = known.sum(axis=2)
-    learnt = count > 0
-    outcomes = state.outcomes + learnt
-    mean = np.where(known, errors, 0.0).sum(axis=2) / np.maximum(count, 1)
-    weight = learnt / np.clip(outcomes, 1.0, settings.window_min)
+    valid = ~np.isnan(errors)
+    count = valid.sum(axis=2)
+    is_new = count > 0
+    outcomes = state.outcomes + is_new
+    mean = np.where(valid, errors, 0.0).sum(axis=2) / np.maximum(count, 1)
+    weight = is_new / np.clip(outcomes, 1.0, settings.window_min)
     error = state.error + weight * (mean - state.error)
-    judged = state._replace(error=error, outcomes=outcomes)
-    return _judge(judged, learnt.any(axis=1), minute, settings)
+    updated = state._replace(error=error, outcomes=outcomes)
+    return _with_choice(updated, is_new.any(axis=1), minute, settings)
 
 
-def _judge(state: State, anew: Mask, minute: int, settings: Settings) -> State:
-    """Change where it is better, allowed and not too soon."""
+def _with_choice(state: State, is_new: Mask, minute: int, settings: Settings) -> State:
+    """Change the model of rows with new outcomes, unless the last change is too recent."""
     wanted, reason = _wanted(state, settings)
     settled = minute - state.changed_min >= settings.stay_min
-    differs = anew & (wanted != state.serving)
+    differs = is_new & (wanted != state.serving)
     change = differs & settled
     reason = np.where(differs & ~settled, Reason.STAY, reason)
     return state._replace(
         serving=np.where(change, wanted, state.serving),
-        reason=np.where(anew, reason, state.reason),
+        reason=np.where(is_new, reason, state.reason),
         changed_min=np.where(change, minute, state.changed_min),
     )
 
@@ -128,7 +128,7 @@ def _wanted(state: State, settings: Settings) -> tuple[I64, I64]:
 
 
 def _simple(error: F64, serving: I64, hysteresis: float) -> I64:
-    """[R] the best simple model; one that serves and is about as good goes on."""
+    """[R] the best simple model; the one that serves stays if it is about as good."""
     rows, best = np.arange(serving.size), 1 + np.argmin(error[:, 1:], axis=1)
     good = (1.0 - hysteresis) * error[rows, serving] <= error[rows, best]
     keeps = (serving != LEARNED) & good & np.isfinite(error[rows, serving])
@@ -138,8 +138,8 @@ def _simple(error: F64, serving: I64, hysteresis: float) -> I64:
 def _check(candidates: int, settings: Settings) -> None:
     if candidates < 2 or not 0 <= settings.default < candidates:
         raise InputError(
-            f"the choice among {candidates} models with default {settings.default}: "
+            f"cannot choose among {candidates} models with default {settings.default}: "
             "give the learned one, at least one simple one, and a default among them"
         )
     if not 0.0 <= settings.hysteresis <= settings.margin < 1.0 or settings.window_min < 1.0:
-        raise InputError("choose 0 <= hysteresis <= margin < 1 and a window of a minute or more")
+        raise InputError("expected 0 <= hysteresis <= margin < 1 and a window of at least a minute")

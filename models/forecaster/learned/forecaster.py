@@ -1,37 +1,38 @@
-"""The learned model at work: each minute one call for all rows, calibrated, and watched.
+"""The learned forecaster: queries the network each minute for all rows and serves the result.
 
-Beside it runs the forecast from the season and the calendar, which needs no training: it serves
-where the network has nothing to say, or has been worse for long enough. A row is a domain of an
-environment.
+The calendar forecaster runs beside it. It needs no training, and serves where the network is
+unusable or has been worse for long enough. A row is a domain of an environment.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, I64
+from models.cluster.arrays import F32
 from models.cluster.observation import Observation
 from models.forecaster.calendar import Calendar, CalendarState
-from models.forecaster.learned import memory as remembered
-from models.forecaster.learned.answer import (
-    Answer,
-    Model,
-    ask,
-    corrected,
-)
+from models.forecaster.learned import memory as memories
 from models.forecaster.learned.encode import encode, encode_last
-from models.forecaster.learned.inputs import Inputs, joined
-from models.forecaster.learned.memory import Memory, Noted, Settings
+from models.forecaster.learned.inputs import joined
+from models.forecaster.learned.memory import Memory, PendingForecast, Settings
 from models.forecaster.learned.record import (
     Record,
     Row,
-    known_minutes,
+    history_minutes,
     record_of,
     series_of,
     with_minute,
 )
-from models.forecaster.learned.served import Said, account, calibrated, serve
+from models.forecaster.learned.serving import (
+    Model,
+    ModelForecast,
+    NetworkForecast,
+    apply_corrector,
+    calibrated,
+    describe_serving,
+    query,
+    serve,
+)
 from models.forecaster.minutes import MinuteMeans
 from models.forecaster.port import (
     HIGH,
@@ -47,28 +48,28 @@ NAME: Final = "tft"
 WARM_MIN: Final = 360
 """Minutes of the record that are replayed at the start, so that the first forecast is calibrated.
 
-Each costs a forecast of every row; half of it leaves hardly enough scores to be calibrated by.
+Each costs a forecast of every row; half of them would yield hardly enough scores to calibrate.
 """
 
 _ROUGHLY: Final = np.array([0.5, 1.0, 2.0])
 
 
 class Given(NamedTuple):
-    """What was known at tick 0. E environments, D domains."""
+    """What is given at tick 0. E environments, D domains."""
 
     history: F32
-    """[E, D, M] minutes that end at tick 0; NaN where nothing is known."""
+    """[E, D, M] minutes that end at tick 0; NaN where unknown."""
     first_minute: int
     """Number of the last of them."""
     start_minute_of_week: int
-    """Of tick 0."""
+    """Minute of the week of tick 0, since Monday 00:00."""
     rows: tuple[Row, ...]
     """[D]."""
     tick_s: int
 
 
 class LearnedState(NamedTuple):
-    """What it remembers between ticks."""
+    """State between ticks."""
 
     simple: CalendarState
     record: Record
@@ -78,12 +79,12 @@ class LearnedState(NamedTuple):
 
     @property
     def minutes(self) -> MinuteMeans:
-        """Of the observations."""
+        """Of the observations; the calendar forecaster maintains them."""
         return self.simple.minutes
 
 
 class Learned:
-    """Knows the past, what it observes, what was announced, and what it was trained on."""
+    """A trained network with the calendar forecaster as its fallback."""
 
     name = NAME
 
@@ -92,104 +93,105 @@ class Learned:
         model: Model,
         simple: Calendar,
         given: Given,
-        settings: Settings = remembered.DEFAULTS,
+        settings: Settings = memories.DEFAULTS,
     ) -> None:
         self._model, self._simple, self._given, self._settings = model, simple, given, settings
         self._per_minute = ticks_per_minute(given.tick_s)
         self._rows = given.rows * given.history.shape[0]
 
     def start(self, observation: Observation) -> LearnedState:
-        """Begin with what was recorded, calibrated on its last hours."""
-        record, memory = self.recorded(), remembered.start(len(self._rows), self._settings)
+        """Start from the recorded history, calibrated on its last hours."""
+        record, memory = self.recorded(), memories.start(len(self._rows), self._settings)
         return self.resume(observation, record, self._warmed(record, memory))
 
     def resume(self, observation: Observation, record: Record, memory: Memory) -> LearnedState:
-        """Begin with what an earlier one remembered."""
+        """Start from an earlier forecaster's record and memory."""
         return LearnedState(self._simple.start(observation), record, memory, None)
 
     def recorded(self) -> Record:
-        """What was recorded until tick 0."""
+        """The history until tick 0."""
         history = self._given.history
         return record_of(history.reshape(len(self._rows), -1), self._given.first_minute)
 
     def step(self, observation: Observation, state: LearnedState) -> tuple[Forecast, LearnedState]:
-        """Take in a tick; at the end of a minute learn from it and say what is to come."""
+        """Add a tick; when it closes a minute, learn its outcome and make a new forecast."""
         simple, following = self._simple.step(observation, state.simple)
         state, before = state._replace(simple=following), state.simple.forecast
         if state.forecast is not None and simple is before:
             return state.forecast, state
         minute = self._given.first_minute + int(observation.tick[0]) // self._per_minute
         if minute > state.record.newest:
-            state = self._learnt(state, minute)
-        forecast = self._say(observation, state, simple)
+            state = self._with_outcome(state, minute)
+        forecast = self._forecast(observation, state, simple)
         return forecast, state._replace(forecast=forecast)
 
-    def _learnt(self, state: LearnedState, minute: int) -> LearnedState:
-        """With what came in the minute that has just ended."""
+    def _with_outcome(self, state: LearnedState, minute: int) -> LearnedState:
+        """Add the traffic of the minute that has just ended."""
         minutes = state.minutes
         observed, newest = minutes.observed == 1, minutes.domain[:, :, -1].astype(np.float64)
-        came = np.where(observed, newest, np.nan).ravel()
-        memory = remembered.learn(state.memory, minute, came, self._settings)
-        memory = remembered.choose(memory, minute, came, self._settings)
-        return state._replace(record=with_minute(state.record, minute, came), memory=memory)
+        actual = np.where(observed, newest, np.nan).ravel()
+        memory = memories.add_outcome(state.memory, minute, actual, self._settings)
+        memory = memories.choose(memory, minute, actual, self._settings)
+        return state._replace(record=with_minute(state.record, minute, actual), memory=memory)
 
-    def _say(self, observation: Observation, state: LearnedState, simple: Forecast) -> Forecast:
-        record, memory, shape = state.record, state.memory, simple.domain.shape
+    def _forecast(
+        self, observation: Observation, state: LearnedState, calendar: Forecast
+    ) -> Forecast:
+        record, memory, shape = state.record, state.memory, calendar.domain.shape
         inputs = encode_last(self._series(record))
-        said = self._corrected(ask(self._model, inputs, known_minutes(record)), memory)
-        other = Said(
-            simple.domain.reshape(-1, *shape[2:]).astype(np.float64),
-            simple.domain_peak.reshape(-1, shape[2]).astype(np.float64),
+        network = self._corrected(query(self._model, inputs, history_minutes(record)), memory)
+        simple = ModelForecast(
+            calendar.domain.reshape(-1, *shape[2:]).astype(np.float64),
+            calendar.domain_peak.reshape(-1, shape[2]).astype(np.float64),
         )
-        served = serve(said, other, record, memory, self._settings)
-        medians = said.raw, said.values[..., MEDIAN], other.values[..., MEDIAN]
-        remembered.note(memory, record.newest, Noted(*medians, served.values))
+        served = serve(network, simple, record, memory, self._settings)
+        medians = network.raw, network.values[..., MEDIAN], simple.values[..., MEDIAN]
+        memories.add_pending(memory, record.newest, PendingForecast(*medians, served.values))
         values = served.values.reshape(shape).astype(np.float32)
         peak = served.peak.reshape(shape[:3]).astype(np.float32)
-        how = account(self._model, simple.model, said, served, memory, shape[:2])
-        name, per_minute = self._model.name, self._per_minute
-        return issue_forecast(name, observation, per_minute, (values, peak), serving=how)
+        serving = describe_serving(self._model, calendar.model, network, served, memory, shape[:2])
+        return issue_forecast(
+            self._model.name, observation, self._per_minute, (values, peak), serving=serving
+        )
 
     def _series(self, record: Record) -> list[Series]:
         given = self._given
         return series_of(record, self._rows, given.first_minute, given.start_minute_of_week)
 
-    def _corrected(self, said: Answer, memory: Memory) -> Answer:
-        by = self._model.corrector if self._settings.corrects else None
-        return corrected(said, by, memory.errors)
+    def _corrected(self, network: NetworkForecast, memory: Memory) -> NetworkForecast:
+        corrector = self._model.corrector if self._settings.corrects else None
+        return apply_corrector(network, corrector, memory.errors)
 
     def _warmed(self, record: Record, memory: Memory) -> Memory:
-        """Replay the last hours, as far as every row that can be asked now could be asked then."""
-        known = known_minutes(record)
-        able = known[known >= LEAST_HISTORY_MIN] - LEAST_HISTORY_MIN
+        """Replay the last hours, as far back as every row that is usable now was usable then."""
+        length = history_minutes(record)
+        able = length[length >= LEAST_HISTORY_MIN] - LEAST_HISTORY_MIN
         count = min(WARM_MIN, int(able.min(initial=WARM_MIN)))
         if able.size == 0 or count == 0:
             return memory
         ages = np.arange(count)[::-1]
-        inputs = _encoded([(each, each.rps.size - 1 - ages) for each in self._series(record)])
-        said = ask(self._model, inputs, (known[:, None] - ages).ravel().astype(np.int32))
-        if not said.fit.any():
+        # One query for all minutes of all rows, row after row.
+        inputs = joined([encode(each, each.rps.size - 1 - ages) for each in self._series(record)])
+        network = query(self._model, inputs, (length[:, None] - ages).ravel().astype(np.int32))
+        if not network.usable.any():
             return memory
-        for place, age in enumerate(ages.tolist()):
-            then = said.some(slice(place, None, count))
-            memory = self._replayed(record, memory, then, age)
+        for index, age in enumerate(ages.tolist()):
+            memory = self._replayed(record, memory, network.rows(slice(index, None, count)), age)
         return memory
 
-    def _replayed(self, record: Record, memory: Memory, said: Answer, age: int) -> Memory:
-        """A minute of the record: only the network is asked, so nothing is chosen by it."""
-        minute, came = record.newest - age, record.rps[:, -1 - age].astype(np.float64)
-        memory = remembered.learn(memory, minute, came, self._settings)
-        said, fit = self._corrected(said, memory), said.fit[:, None]
-        # A row that cannot be asked is scored by a rough guess: the simple model serves it.
-        guess = np.nan_to_num(came)[:, None, None] * _ROUGHLY
-        values = np.where(fit[..., None], said.values, guess)
-        peak = np.where(fit, said.peak, guess[..., HIGH])
-        found = calibrated(memory, Said(values, peak), came, minute, self._settings)
-        nobody = np.full(said.raw.shape, np.nan)
-        remembered.note(memory, minute, Noted(said.raw, nobody, nobody, found.values))
+    def _replayed(
+        self, record: Record, memory: Memory, network: NetworkForecast, age: int
+    ) -> Memory:
+        """Replay a minute of the record. Only the network is queried, so nothing is chosen."""
+        minute, actual = record.newest - age, record.rps[:, -1 - age].astype(np.float64)
+        memory = memories.add_outcome(memory, minute, actual, self._settings)
+        network, usable = self._corrected(network, memory), network.usable[:, None]
+        # Unusable rows are scored by a rough guess, because the simple model serves them.
+        guess = np.nan_to_num(actual)[:, None, None] * _ROUGHLY
+        values = np.where(usable[..., None], network.values, guess)
+        peak = np.where(usable, network.peak, guess[..., HIGH])
+        found = calibrated(memory, ModelForecast(values, peak), actual, minute, self._settings)
+        unknown = np.full(network.raw.shape, np.nan)
+        pending = PendingForecast(network.raw, unknown, unknown, found.values)
+        memories.add_pending(memory, minute, pending)
         return memory
-
-
-def _encoded(series: Sequence[tuple[Series, I64]]) -> Inputs:
-    """The inputs of some series at some origins of each, one series after the other."""
-    return joined([encode(each, at) for each, at in series])

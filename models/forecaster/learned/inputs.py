@@ -1,7 +1,8 @@
-"""The inputs of the learned forecaster: which there are, in which order.
+"""The inputs of the network, by name and in order.
 
-Everything about traffic is the logarithm of a ratio to the recent level, so the model is the
-same for ten requests a minute and for a million.
+All traffic is given as the logarithm of its ratio to the recent level, so that one model serves ten
+requests a minute and a million. Names and order are part of a trained model: its card lists them,
+and a model with another list is refused.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from models.cluster.arrays import F32, F64
 
 AHEAD_MIN: Final = (5, 10, 15, 20, 25, 30)
-"""Minutes ahead that the decoder walks through; the served horizons are among them."""
+"""Minutes ahead of the decoder's steps; the served horizons are among them."""
 PAST_WINDOWS: Final = (
     (120, 180),
     (90, 120),
@@ -21,7 +22,7 @@ PAST_WINDOWS: Final = (
     *((age, age + 5) for age in (25, 20, 15, 10, 5)),
     *((age, age + 1) for age in (4, 3, 2, 1, 0)),
 )
-"""Windows of minutes before now, from and to which age; the newest last, and finest there."""
+"""Windows of past minutes as (youngest age, oldest age), the newest last and finest."""
 PAST: Final = (
     "level",
     "seen",
@@ -80,7 +81,7 @@ STATIC: Final = (
     "domain_3",
     "domain_4",
 )
-"""Traffic character, as seen lately; priority and domain where they are known."""
+"""Character of the recent traffic; priority and domain where they are given."""
 
 
 class Inputs(NamedTuple):
@@ -93,18 +94,18 @@ class Inputs(NamedTuple):
     static: F32
     """[B, len(STATIC)]."""
     scale: F64
-    """[B] recent level; NaN where nothing was seen in the last day, so nothing can be said."""
+    """[B] recent level; NaN where the last day has no value, so that no forecast is possible."""
     offset: F64
-    """[B] what is added to values and scale before a logarithm is taken."""
+    """[B] added to values and scale before taking logarithms."""
 
 
 def joined(parts: Sequence[Inputs]) -> Inputs:
-    """The origins of one part after those of the other."""
+    """Concatenate along the origins."""
     return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def to_log(inputs: Inputs, values: F64) -> F64:
-    """Values [B, ...] in the network's terms."""
+    """Values [B, ...] as the logarithms that the network works with."""
     shape = (-1,) + (1,) * (values.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
     logs: F64 = np.log((values + offset) / (scale + offset))
@@ -112,7 +113,7 @@ def to_log(inputs: Inputs, values: F64) -> F64:
 
 
 def from_log(inputs: Inputs, logs: F64) -> F64:
-    """The network's terms [B, ...] as values, never negative."""
+    """The inverse of `to_log`, never negative."""
     shape = (-1,) + (1,) * (logs.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
     values: F64 = np.maximum(np.exp(logs) * (scale + offset) - offset, 0.0)
@@ -120,7 +121,7 @@ def from_log(inputs: Inputs, logs: F64) -> F64:
 
 
 def flat(inputs: Inputs) -> F32:
-    """[B, K] the same inputs side by side, for models without a notion of time."""
+    """[B, K] all inputs in one row, for models without a time axis."""
     rows = inputs.static.shape[0]
     parts = (inputs.past.reshape(rows, -1), inputs.future.reshape(rows, -1), inputs.static)
     return np.concatenate(parts, axis=1)

@@ -1,7 +1,7 @@
-"""The minutes that a served model can look back on, and the series that they make.
+"""The minutes that a served model looks back on, and the series that they make.
 
-A minute is named by its number: it ends that many minutes after tick 0 of whoever counts, so
-that numbers go on when a forecaster is made anew.
+Minutes are numbered by their end, in minutes after the service's tick 0, so that numbers continue
+when the forecaster is rebuilt.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from models.cluster.calendar import DAY_MINUTES, Announcement
 from models.cluster.description import PRIORITIES, Cluster, load_cluster
 from models.forecaster.learned.encode import DAYS_BACK, HISTORY_MIN, SMOOTH_MIN
 from models.forecaster.learned.inputs import AHEAD_MIN
-from models.forecaster.learned.skills import SKILL_MIN
+from models.forecaster.learned.window_means import SKILL_MIN
 from models.forecaster.series import UNKNOWN, Announced, Series
 
 WIDTH: Final = HISTORY_MIN + 1
-"""Minutes that are kept: an origin, and all that can have an influence on its inputs."""
+"""Minutes in a record: an origin, and all minutes that its inputs can depend on."""
 _AFTER_MIN: Final = max(AHEAD_MIN) + SMOOTH_MIN + 1
-"""Minutes after an origin that are read of each day before."""
-_NEAR_MIN: Final = 100
-_FELT_MIN: Final = 190
-"""Minutes before an announced start and after its end that are read for its like."""
+"""Minutes after the origin's time of day that are read of each earlier day."""
+_BEFORE_EVENT_MIN: Final = 100
+_AFTER_EVENT_MIN: Final = 190
+"""Minutes before the start and after the end of an earlier event that are read as a precedent."""
 _THURSDAY_MIN: Final = 3 * DAY_MINUTES
-"""From the Monday of a week to the weekday of 1970-01-01."""
+"""From the Monday of a week to the weekday of 1970-01-01, a Thursday."""
 _DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
@@ -36,60 +36,60 @@ class Record(NamedTuple):
     newest: int
     """Number of the last minute."""
     rps: F32
-    """[R, WIDTH] requests per second; NaN where nothing is known."""
+    """[R, WIDTH] requests per second; NaN where unknown."""
 
 
 class Row(NamedTuple):
-    """What is known of a row beside its traffic."""
+    """What the model gets of a row besides its traffic."""
 
     priority: int
     domain: int
-    """Place among the domains that the model was trained on."""
+    """Index into the domains that the model was trained on."""
     calendar: tuple[Announced, ...]
     """In minutes since tick 0."""
 
 
 def record_of(history: F32, newest: int) -> Record:
-    """From minutes [R, M] that end with number `newest`; what is no rate counts as unknown."""
-    kept = history[:, -WIDTH:]
-    sound = np.isfinite(kept) & (kept >= 0)
-    rps = np.full((kept.shape[0], WIDTH), np.nan, np.float32)
-    rps[:, WIDTH - kept.shape[1] :] = np.where(sound, kept, np.float32(np.nan))
+    """From minutes [R, M] that end with number `newest`; invalid rates become NaN."""
+    recent = history[:, -WIDTH:]
+    valid = np.isfinite(recent) & (recent >= 0)
+    rps = np.full((recent.shape[0], WIDTH), np.nan, np.float32)
+    rps[:, WIDTH - recent.shape[1] :] = np.where(valid, recent, np.float32(np.nan))
     return Record(newest, rps)
 
 
-def with_minute(record: Record, minute: int, came: F64) -> Record:
-    """One more minute; those that were skipped are unknown."""
+def with_minute(record: Record, minute: int, actual: F64) -> Record:
+    """Append a minute; skipped minutes become NaN."""
     passed = min(minute - record.newest, WIDTH)
     rps = np.full_like(record.rps, np.nan)
     rps[:, : WIDTH - passed] = record.rps[:, passed:]
-    rps[:, -1] = came
+    rps[:, -1] = actual
     return Record(minute, rps)
 
 
-def known_minutes(record: Record) -> I32:
-    """[R] minutes since the first that is known."""
-    known = ~np.isnan(record.rps)
-    since: I32 = np.where(known.any(axis=1), WIDTH - known.argmax(axis=1), 0).astype(np.int32)
-    return since
+def history_minutes(record: Record) -> I32:
+    """[R] minutes since the first one with a value."""
+    valid = ~np.isnan(record.rps)
+    length: I32 = np.where(valid.any(axis=1), WIDTH - valid.argmax(axis=1), 0).astype(np.int32)
+    return length
 
 
 def series_of(record: Record, rows: Sequence[Row], first: int, minute_of_week: int) -> list[Series]:
     """A series per row that ends with the newest minute; rows repeat for each environment.
 
-    Tick 0 is at the end of the minute `first`, at a minute of the week since Monday.
+    Tick 0 is at the end of minute `first`, and at `minute_of_week` since Monday 00:00.
     """
     passed = record.newest - first
     series = []
-    for place, size in enumerate(known_minutes(record).tolist()):
-        row, length = rows[place % len(rows)], max(size, 1)
+    for index, size in enumerate(history_minutes(record).tolist()):
+        row, length = rows[index % len(rows)], max(size, 1)
         shift = length - passed
         series.append(
             Series(
                 name="",
                 origin_min=minute_of_week - _THURSDAY_MIN - shift,
                 step_min=1,
-                rps=record.rps[place, WIDTH - length :].astype(np.float64),
+                rps=record.rps[index, WIDTH - length :].astype(np.float64),
                 calendar=tuple(_moved(entry, shift) for entry in row.calendar),
                 priority=row.priority,
                 domain=row.domain,
@@ -101,42 +101,43 @@ def series_of(record: Record, rows: Sequence[Row], first: int, minute_of_week: i
 def rows_of(
     cluster: Cluster, announcements: Sequence[Announcement], per_minute: int
 ) -> tuple[Row, ...]:
-    """The domains of a cluster with what was announced for each, from ticks to minutes."""
+    """The domains of a cluster with the events announced for each, in minutes since tick 0."""
     return tuple(
         Row(
             priority=PRIORITIES.index(domain.priority),
             domain=_trained_on().get(domain.name, UNKNOWN),
-            calendar=tuple(_said(a, per_minute) for a in announcements if place in a.domains),
+            calendar=tuple(_in_minutes(a, per_minute) for a in announcements if index in a.domains),
         )
-        for place, domain in enumerate(cluster.domains)
+        for index, domain in enumerate(cluster.domains)
     )
 
 
-def readable(rows: Sequence[Row], before_min: int, last_min: int) -> I32:
-    """The minutes before tick 0 that are read by origins from `before_min` before it on.
+def minutes_read(rows: Sequence[Row], before_min: int, last_min: int) -> I32:
+    """The minutes before tick 0 that the inputs of origins can depend on.
 
-    The last origin is minute `last_min` after it. All others would take longer to record than
-    anything else does.
+    Origins run from `before_min` before tick 0 to minute `last_min` after it. A simulated world
+    computes only these minutes, because computing all of them takes longer than anything else.
     """
     wanted = np.zeros(WIDTH, np.bool_)
-    # How long a row has been known is an input too.
+    # The length of the history is an input too.
     _mark(wanted, -WIDTH, last_min + 1 - WIDTH)
-    # Rules are judged by the last hours, that of yesterday too.
+    # Rules are compared over the last hours, one of them with the day before.
     _mark(wanted, -before_min - DAY_MINUTES - SKILL_MIN, 0)
     for day in range(DAY_MINUTES, DAYS_BACK * DAY_MINUTES + 1, DAY_MINUTES):
         _mark(wanted, -before_min - SMOOTH_MIN - day, last_min + _AFTER_MIN - day)
     entries = [entry for row in rows for entry in row.calendar]
     longest = max((entry.end_min - entry.start_min for entry in entries), default=0)
     for entry in entries:
-        _mark(wanted, entry.start_min - _NEAR_MIN, entry.start_min + longest + _FELT_MIN)
+        last = entry.start_min + longest + _AFTER_EVENT_MIN
+        _mark(wanted, entry.start_min - _BEFORE_EVENT_MIN, last)
     minutes: I32 = (np.flatnonzero(wanted) - WIDTH).astype(np.int32)
     return minutes
 
 
 @cache
 def _trained_on() -> dict[str, int]:
-    """Places of the domains of the example cluster, whose months the model has seen."""
-    return {name: place for place, name in enumerate(load_cluster().domain_names)}
+    """Indices of the example cluster's domains, on whose simulated months the model was trained."""
+    return {name: index for index, name in enumerate(load_cluster().domain_names)}
 
 
 def _mark(wanted: np.ndarray[tuple[int], np.dtype[np.bool_]], first: int, end: int) -> None:
@@ -148,8 +149,8 @@ def _moved(entry: Announced, minutes: int) -> Announced:
     return entry._replace(start_min=start, end_min=end)
 
 
-def _said(announcement: Announcement, per_minute: int) -> Announced:
-    """Events that differ in a number only are of one kind."""
+def _in_minutes(announcement: Announcement, per_minute: int) -> Announced:
+    """Events whose names differ in digits only are of one kind."""
     return Announced(
         start_min=announcement.start_tick // per_minute,
         end_min=-(-announcement.end_tick // per_minute),

@@ -1,8 +1,8 @@
-"""What calibration remembers: forecasts that wait for their outcome, and how wrong others were.
+"""State of the calibration: pending forecasts, and scores of those whose outcome is known.
 
-An error is the distance of what came from the median, in log space. Its score is that distance
-in units of the half width that was said and of the local scale: how wrong five-minute forecasts
-were in the minutes before, against how wrong forecasts usually are.
+An error is the distance of the actual value from the forecast median, in log space. Its score is
+the error in units of the forecast's half width times the local scale: how wrong five-minute
+forecasts were in the last minutes, relative to how wrong forecasts usually are.
 """
 
 import math
@@ -15,85 +15,86 @@ from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.jit import kernel
 
 SCORES: Final = 288
-"""Scores that are remembered per row, horizon and edge."""
+"""Stored scores per row, horizon and edge."""
 EDGES: Final = 3
 DOWN, UP, PEAK = range(EDGES)
 """The low quantile, the high quantile, and the high quantile of the peak."""
 SLOTS: Final = max(HORIZONS_MIN) + 1
 _NEVER: Final = -(2**40)
 _SHIFT: Final = 0.05
-"""Of the usual level, added before logarithms are taken: zero is not infinitely far away."""
+"""Share of the usual level that is added before taking logarithms, so that zero is not infinitely
+far away."""
 _TINY: Final = 1e-9
 _LEAST_HALF: Final = 0.01
 _LEAST_SCALE: Final = 0.02
 _LEAST_ROOT: Final = 0.1
 _MEAN_ROOT: Final = 0.726
-"""Mean root of an error over the half width of an 80 % interval, where errors are normal."""
+"""Mean square root of an error over the half width of an 80 % interval, for normal errors."""
 _CARRIED: Final = (1.0, 0.95, 0.9)
-"""Power of the local scale that is believed at each horizon: unrest does not always last."""
+"""Power of the local scale at each horizon, because unrest does not always last."""
 _CALM: Final = 0.8
-"""The same where it is calm: what was swinging an hour ago still has to swing back."""
+"""The same in calm times, because traffic that swung an hour ago may still swing back."""
 _MOST_SCORE: Final = 100.0
-_WHOLE: Final = 0.8
-"""Share of the minutes until a peak's horizon that must be known for it to be judged."""
+_LEAST_PRESENT: Final = 0.8
+"""Share of the minutes until a peak's horizon that must have a value for the peak to be scored."""
 
 
 class Pace(NamedTuple):
-    """How fast is learnt."""
+    """How fast the calibration adapts."""
 
     local_min: float = 10.0
-    """Minutes of which the local scale is a mean: shorter is quicker, and wider on average."""
+    """Minutes that the local scale is a mean of: fewer adapt faster and widen intervals."""
     usual_min: float = 1440.0
-    """Minutes of which the usual scale and level are means."""
+    """Minutes that the usual scale and level are means of."""
     most_wrong: float = 2.0
-    """Times the usual root, or that of the last minutes where it is larger, that the root of one
-    error counts at most: a jump is not unrest. What has become eight times as wild is followed
-    some minutes later for it."""
-    keep_every: int = 7
-    """Of the scores every n-th is remembered; coprime to 60, so that no minute is left out."""
+    """Limit of the square root of one error, as a multiple of the usual or the local one, because a
+    single jump is not unrest. Traffic that becomes eight times as volatile is followed some minutes
+    later for it."""
+    store_every: int = 7
+    """Every n-th score is stored; coprime to 60, so that all minutes of the hour are covered."""
 
 
 class State(NamedTuple):
-    """R rows, S slots of minutes, H horizons, 3 edges, N scores. Updated in place."""
+    """R rows, S slots of minutes, H horizons, 3 edges, N scores. Arrays are updated in place."""
 
     made: I64
     """[S] minute in which a slot's forecast was made."""
-    came: F64
-    """[R, S] what came in that minute; NaN where it is missing."""
+    actual: F64
+    """[R, S] traffic of that minute; NaN where it is missing."""
     median: F64
-    """[R, S, H] as it was said."""
+    """[R, S, H] forecast median."""
     shift: F64
-    """[R, S] added before logarithms are taken."""
+    """[R, S] added before taking logarithms."""
     half: F64
-    """[R, S, H, 3] distance of the edges from the median, as it was said, in log space."""
+    """[R, S, H, 3] distance of the forecast edges from the median, in log space."""
     scale: F64
-    """[R, S, H] local scale at that time."""
+    """[R, S, H] local scale when it was made."""
     level: F64
     """[R] usual level."""
     minutes: I64
     """[R] minutes with a value."""
     local: F64
-    """[R] how wrong five-minute forecasts were lately, as a mean of roots; 1 is as said."""
+    """[R] recent error of five-minute forecasts, as a mean of square roots; 1 is as forecast."""
     usual: F64
-    """[R, H] how wrong forecasts usually are."""
+    """[R, H] usual error, likewise."""
     outcomes: I64
-    """[R, H] forecasts whose outcome is known."""
+    """[R, H] number of forecasts whose outcome is known."""
     recent: F32
-    """[R, H, 3, N] remembered scores, in a ring."""
+    """[R, H, 3, N] stored scores, as a ring buffer."""
     ordered: F32
-    """[R, H, 3, N] the same by size."""
-    kept: I64
-    """[R, H, 3] scores ever remembered."""
+    """[R, H, 3, N] the same, sorted."""
+    stored: I64
+    """[R, H, 3] number of scores stored so far, overwritten ones included."""
 
 
 def start(rows: int) -> State:
-    """Nothing is known, and what is said is believed."""
+    """Without outcomes: forecasts are taken as they are."""
     horizons = len(HORIZONS_MIN)
     by_slot = (rows, SLOTS, horizons)
     by_edge = (rows, horizons, EDGES)
     return State(
         made=np.full(SLOTS, _NEVER, np.int64),
-        came=np.full((rows, SLOTS), np.nan),
+        actual=np.full((rows, SLOTS), np.nan),
         median=np.zeros(by_slot),
         shift=np.full((rows, SLOTS), _TINY),
         half=np.ones((*by_slot, EDGES)),
@@ -105,13 +106,13 @@ def start(rows: int) -> State:
         outcomes=np.zeros((rows, horizons), np.int64),
         recent=np.zeros((*by_edge, SCORES), np.float32),
         ordered=np.zeros((*by_edge, SCORES), np.float32),
-        kept=np.zeros(by_edge, np.int64),
+        stored=np.zeros(by_edge, np.int64),
     )
 
 
 @kernel
-def latest(state: State) -> int:
-    """The last minute that was taken in."""
+def last_minute(state: State) -> int:
+    """The last minute that was added."""
     found = _NEVER
     for slot in range(SLOTS):
         found = max(found, state.made[slot])
@@ -119,142 +120,144 @@ def latest(state: State) -> int:
 
 
 @kernel
-def take_in(state: State, minute: int, came: F64, said: F64, peak: F64, pace: Pace) -> None:
-    """Learn from what came [R] in a minute, then note what is said [R, H, Q] at its end."""
+def add_minute(
+    state: State, minute: int, actual: F64, forecast: F64, peak: F64, pace: Pace
+) -> None:
+    """Score forecasts by the traffic [R] of a minute, then store those [R, H, Q] of its end."""
     slot = minute % SLOTS
     state.made[slot] = minute
-    for row in range(came.size):
-        state.came[row, slot] = came[row]
-        if came[row] >= 0.0:
+    for row in range(actual.size):
+        state.actual[row, slot] = actual[row]
+        if actual[row] >= 0.0:
             state.minutes[row] += 1
             weight = 1.0 / min(float(state.minutes[row]), pace.usual_min)
-            state.level[row] += weight * (came[row] - state.level[row])
-            _judge(state, row, minute, came[row], pace)
-        _note(state, row, slot, said[row], peak[row])
+            state.level[row] += weight * (actual[row] - state.level[row])
+            _add_outcome(state, row, minute, actual[row], pace)
+        _add_forecast(state, row, slot, forecast[row], peak[row])
 
 
 @kernel
-def _judge(state: State, row: int, minute: int, came: float, pace: Pace) -> None:
-    """Each horizon has one forecast that was about this minute, if it was made."""
+def _add_outcome(state: State, row: int, minute: int, actual: float, pace: Pace) -> None:
+    """Each horizon has at most one forecast about this minute."""
     for at in range(len(HORIZONS_MIN)):
         slot = (minute - HORIZONS_MIN[at]) % SLOTS
         if state.made[slot] != minute - HORIZONS_MIN[at]:
             continue
-        error = _distance(state, row, slot, at, came)
+        error = _distance(state, row, slot, at, actual)
         _rescale(state, row, slot, at, abs(error), pace)
-        # A standstill that was foreseen teaches nothing about the time after it.
+        # A correctly forecast standstill says nothing about the time after it.
         still = state.scale[row, slot, at] <= _LEAST_SCALE
-        if state.outcomes[row, at] % pace.keep_every != 0 or still:
+        if state.outcomes[row, at] % pace.store_every != 0 or still:
             continue
-        _remember(state, row, slot, at, DOWN, -error)
-        _remember(state, row, slot, at, UP, error)
-        highest = _highest(state.came[row], state.made, minute, HORIZONS_MIN[at])
+        _add_score(state, row, slot, at, DOWN, -error)
+        _add_score(state, row, slot, at, UP, error)
+        highest = _highest(state.actual[row], state.made, minute, HORIZONS_MIN[at])
         if highest >= 0.0:
-            _remember(state, row, slot, at, PEAK, _distance(state, row, slot, at, highest))
+            _add_score(state, row, slot, at, PEAK, _distance(state, row, slot, at, highest))
 
 
 @kernel
-def _distance(state: State, row: int, slot: int, at: int, came: float) -> float:
+def _distance(state: State, row: int, slot: int, at: int, actual: float) -> float:
     shift = state.shift[row, slot]
-    return math.log((came + shift) / (state.median[row, slot, at] + shift))
+    return math.log((actual + shift) / (state.median[row, slot, at] + shift))
 
 
 @kernel
 def _rescale(state: State, row: int, slot: int, at: int, error: float, pace: Pace) -> None:
-    """Running means; the first outcomes weigh more, as there is nothing before them."""
+    """Update the running means; the first outcomes weigh more, as nothing precedes them."""
     half = 0.5 * (state.half[row, slot, at, DOWN] + state.half[row, slot, at, UP])
-    # Roots, because one odd minute does not make an hour of unrest.
+    # Square roots, so that one odd minute does not count as an hour of unrest.
     wrong = math.sqrt(error / half) / _MEAN_ROOT
-    known = max(state.usual[row, at], state.local[row], _LEAST_ROOT)
-    wrong = min(wrong, pace.most_wrong * known)
+    expected = max(state.usual[row, at], state.local[row], _LEAST_ROOT)
+    wrong = min(wrong, pace.most_wrong * expected)
     state.outcomes[row, at] += 1
-    # One more than were seen: what was said counts as the first.
-    seen = float(state.outcomes[row, at] + 1)
-    state.usual[row, at] += (wrong - state.usual[row, at]) / min(seen, pace.usual_min)
+    # The forecast width itself counts as the first outcome.
+    count = float(state.outcomes[row, at] + 1)
+    state.usual[row, at] += (wrong - state.usual[row, at]) / min(count, pace.usual_min)
     if at == 0:
-        state.local[row] += (wrong - state.local[row]) / min(seen, pace.local_min)
+        state.local[row] += (wrong - state.local[row]) / min(count, pace.local_min)
 
 
 @kernel
-def _highest(came: F64, made: I64, minute: int, horizon: int) -> float:
-    """The highest of the minutes of a horizon that ends now; -1 where too few are known."""
-    highest, known = -1.0, 0
+def _highest(actual: F64, made: I64, minute: int, horizon: int) -> float:
+    """The highest of the minutes of a horizon that ends now; -1 if too few have a value."""
+    highest, present = -1.0, 0
     for back in range(horizon):
         slot = (minute - back) % SLOTS
-        if made[slot] == minute - back and came[slot] >= 0.0:
-            highest = max(highest, came[slot])
-            known += 1
-    return highest if known >= _WHOLE * horizon else -1.0
+        if made[slot] == minute - back and actual[slot] >= 0.0:
+            highest = max(highest, actual[slot])
+            present += 1
+    return highest if present >= _LEAST_PRESENT * horizon else -1.0
 
 
 @kernel
-def _remember(state: State, row: int, slot: int, at: int, edge: int, error: float) -> None:
-    """Put a score in the place of the oldest, in both orders."""
+def _add_score(state: State, row: int, slot: int, at: int, edge: int, error: float) -> None:
+    """Replace the oldest score, in the ring and in sorted order."""
     reach = state.half[row, slot, at, edge] * state.scale[row, slot, at]
     score = np.float32(min(max(error / reach, -_MOST_SCORE), _MOST_SCORE))
     recent, ordered = state.recent[row, at, edge], state.ordered[row, at, edge]
-    kept = state.kept[row, at, edge]
-    place = kept % SCORES
-    count = min(kept, SCORES)
-    if kept >= SCORES:
+    stored = state.stored[row, at, edge]
+    index = stored % SCORES
+    count = min(stored, SCORES)
+    if stored >= SCORES:
         count -= 1
-        _drop(ordered, recent[place])
+        _remove(ordered, recent[index])
     _insert(ordered, count, score)
-    recent[place] = score
-    state.kept[row, at, edge] = kept + 1
+    recent[index] = score
+    state.stored[row, at, edge] = stored + 1
 
 
 @kernel
-def _drop(ordered: F32, score: np.float32) -> None:
-    """Remove a score from a full row; its last place is then free."""
-    place = 0
-    while ordered[place] != score:
-        place += 1
-    for index in range(place, ordered.size - 1):
+def _remove(ordered: F32, score: np.float32) -> None:
+    """Remove a score from a full row; its last element is then free."""
+    found = 0
+    while ordered[found] != score:
+        found += 1
+    for index in range(found, ordered.size - 1):
         ordered[index] = ordered[index + 1]
 
 
 @kernel
 def _insert(ordered: F32, count: int, score: np.float32) -> None:
-    place = count
-    while place > 0 and ordered[place - 1] > score:
-        ordered[place] = ordered[place - 1]
-        place -= 1
-    ordered[place] = score
+    index = count
+    while index > 0 and ordered[index - 1] > score:
+        ordered[index] = ordered[index - 1]
+        index -= 1
+    ordered[index] = score
 
 
 @kernel
-def _note(state: State, row: int, slot: int, said: F64, peak: F64) -> None:
-    """What is said waits for its outcome."""
-    shift = shift_of(state, row, said)
+def _add_forecast(state: State, row: int, slot: int, forecast: F64, peak: F64) -> None:
+    """Store a forecast until its outcome is known."""
+    shift = log_shift(state, row, forecast)
     state.shift[row, slot] = shift
     for at in range(len(HORIZONS_MIN)):
-        state.median[row, slot, at] = said[at, MEDIAN]
-        state.scale[row, slot, at] = scale_of(state, row, at)
+        state.median[row, slot, at] = forecast[at, MEDIAN]
+        state.scale[row, slot, at] = local_scale(state, row, at)
         for edge in range(EDGES):
-            state.half[row, slot, at, edge] = half_of(said[at], peak[at], shift, edge)
+            state.half[row, slot, at, edge] = half_width(forecast[at], peak[at], shift, edge)
 
 
 @kernel
-def shift_of(state: State, row: int, said: F64) -> float:
-    """What is added before logarithms are taken; before the first minute by what is said."""
-    level = state.level[row] if state.minutes[row] > 0 else said[0, MEDIAN]
+def log_shift(state: State, row: int, forecast: F64) -> float:
+    """What is added before taking logarithms; before the first minute, from the forecast."""
+    level = state.level[row] if state.minutes[row] > 0 else forecast[0, MEDIAN]
     return float(max(_SHIFT * level, _TINY))
 
 
 @kernel
-def scale_of(state: State, row: int, at: int) -> float:
-    """How wrong forecasts are now, in half widths that were said."""
+def local_scale(state: State, row: int, at: int) -> float:
+    """How wrong forecasts are now, in half widths of the forecast."""
     usual = max(state.usual[row, at], _LEAST_ROOT)
-    lately = max(state.local[row], _LEAST_ROOT) / max(state.usual[row, 0], _LEAST_ROOT)
-    power = _CARRIED[at] if lately > 1.0 else _CALM
-    return float(max((usual * lately**power) ** 2, _LEAST_SCALE))
+    local = max(state.local[row], _LEAST_ROOT) / max(state.usual[row, 0], _LEAST_ROOT)
+    power = _CARRIED[at] if local > 1.0 else _CALM
+    return float(max((usual * local**power) ** 2, _LEAST_SCALE))
 
 
 @kernel
-def half_of(said: F64, peak: float, shift: float, edge: int) -> float:
-    """Distance of an edge from the median, as it is said, in log space."""
-    median = said[MEDIAN] + shift
+def half_width(forecast: F64, peak: float, shift: float, edge: int) -> float:
+    """Distance of a forecast edge from the median, in log space."""
+    median = forecast[MEDIAN] + shift
     if edge == DOWN:
-        return max(math.log(median / (said[LOW] + shift)), _LEAST_HALF)
-    return max(math.log(((said[HIGH] if edge == UP else peak) + shift) / median), _LEAST_HALF)
+        return max(math.log(median / (forecast[LOW] + shift)), _LEAST_HALF)
+    return max(math.log(((forecast[HIGH] if edge == UP else peak) + shift) / median), _LEAST_HALF)

@@ -127,7 +127,7 @@ def is_announced(calendar: tuple[Announced, ...], minutes: I64) -> Mask:
     found = np.zeros(minutes.size, np.bool_)
     for entry in calendar:
         near = np.abs(minutes - entry.start_min) <= ANNOUNCED_WITHIN_MIN
-        found |= near & (entry.known_from_min <= minutes - LEAD_MIN)
+        found |= near & (entry.announced_from_min <= minutes - LEAD_MIN)
     return found
 
 

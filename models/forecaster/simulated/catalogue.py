@@ -12,7 +12,7 @@ import numpy as np
 from models.cluster.calendar import Announcement
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import WARM_MIN, Given, Learned
-from models.forecaster.learned.record import WIDTH, readable, rows_of
+from models.forecaster.learned.record import WIDTH, minutes_read, rows_of
 from models.forecaster.port import Forecaster, ticks_per_minute
 from models.forecaster.seasonal import RuleForecaster, persistence, seasonal
 from models.forecaster.simulated.future import future_of
@@ -42,17 +42,17 @@ def tft_of(world: World) -> Learned:
     """The trained network that is shipped, calibrated, with the one before it as a fallback."""
     try:
         # It loads onnxruntime, for which nobody else should have to wait.
-        from models.forecaster.learned.shipped import model_of  # noqa: PLC0415
+        from models.forecaster.learned.artefact import load_model  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"forecaster: tft: {error}; install the extra `serve`") from error
-    return Learned(model_of(), calendar_of(world), _given(world))
+    return Learned(load_model(), calendar_of(world), _given(world))
 
 
 def _given(world: World) -> Given:
     """What the network may look back on; what it never reads is not recorded."""
     tick_s = world.cluster.tick_seconds
     rows = rows_of(world.cluster, _announced(world), ticks_per_minute(tick_s))
-    minutes = readable(rows, WARM_MIN, world.timeline.total_minutes)
+    minutes = minutes_read(rows, WARM_MIN, world.timeline.total_minutes)
     shape = (world.environments, world.layout.domains, WIDTH)
     history = np.full(shape, np.nan, np.float32)
     history[:, :, minutes] = recorded_minutes(world, minutes)

@@ -117,7 +117,7 @@ def calendar_of(planned: Sequence[Planned], domain: str) -> tuple[Announced, ...
             end_min=plan.start_min + _said_length(plan),
             factor=plan.said_factor,
             kind=plan.kind,
-            known_from_min=plan.said_from_min,
+            announced_from_min=plan.said_from_min,
         )
         for plan in planned
         if plan.announced and any(domain in part.domains for part in plan.parts)

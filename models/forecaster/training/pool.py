@@ -8,9 +8,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from models.cluster.arrays import F32, F64, I64
+from models.forecaster.learned.announcements import HOLIDAY
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, to_log
-from models.forecaster.learned.occasions import HOLIDAY
 from models.forecaster.port import LEAST_HISTORY_MIN
 from models.forecaster.score.windows import origins as known_origins
 from models.forecaster.series import Mask, Series

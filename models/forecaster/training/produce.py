@@ -18,7 +18,7 @@ from models.forecaster.learned.artefact import (
     CURVES,
     NETWORK,
     Card,
-    Learned,
+    TrainedPart,
     expected_inputs,
     identity,
 )
@@ -174,7 +174,7 @@ def _members(order: Order) -> list[tuple[Args, Path]]:
 
 
 def _card(
-    order: Order, members: list[Trained], learned: list[Learned], parity: float, minutes: float
+    order: Order, members: list[Trained], learned: list[TrainedPart], parity: float, minutes: float
 ) -> Card:
     return Card(
         model=identity(order.folder / NETWORK),
@@ -191,10 +191,10 @@ def _card(
     )
 
 
-def _learned(parts: list[Part], pool: Pool) -> list[Learned]:
+def _learned(parts: list[Part], pool: Pool) -> list[TrainedPart]:
     total = sum(part.share for part in parts)
     return [
-        Learned(
+        TrainedPart(
             part=part.name,
             series=len(part.series),
             minutes=sum(int(series.rps.size * part.learned) for series in part.series),

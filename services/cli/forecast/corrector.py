@@ -67,7 +67,7 @@ def corrector(
     with progress("fitting", 1, console) as advance:
         made = make(model.session, stretches, ", ".join(each.name for each in fine), until)
         advance(1)
-    correction.save(made.artefact, artefact / CORRECTOR)
+    correction.save(made.corrector, artefact / CORRECTOR)
     _show(console, made, artefact / CORRECTOR)
 
 
@@ -97,5 +97,5 @@ def _show(console: Console, made: Made, path: Path) -> None:
     ]
     title = "RMSE of the median, where it was not fitted"
     console.print(table(title, ("series", "raw", "corrected", "change"), rows))
-    verdict = "is used" if made.artefact.used else "does not help and is not used"
-    console.print(f"{path}: fitted to {made.artefact.moments:,} moments; it {verdict}")
+    verdict = "is used" if made.corrector.used else "does not help and is not used"
+    console.print(f"{path}: fitted to {made.corrector.moments:,} moments; it {verdict}")

@@ -83,7 +83,7 @@ def _write_calendar(path: Path, made: Sequence[Series]) -> None:
         rows.writerow(("starts_at", "ends_at", "factor", "kind", "series", "announced_at"))
         for series in made:
             for entry in series.calendar:
-                known = entry.known_from_min
+                known = entry.announced_from_min
                 rows.writerow(
                     (
                         stamp((series.origin_min + entry.start_min) * 60),

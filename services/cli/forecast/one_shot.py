@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 
 from models.forecaster.data.axes import minute_of, stamp
+from models.forecaster.learned.announcements import HOLIDAY
 from models.forecaster.learned.artefact import NAME, SHIPPED
-from models.forecaster.learned.occasions import HOLIDAY
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.score.contest import Advance
 from models.forecaster.score.headline import FLOORS
@@ -96,7 +96,7 @@ def _unheard(spoken: Spoken) -> list[str]:
         f"{_when(series, entry.start_min)}, of which {spoken.served.model} knows nothing"
         for entry in series.calendar
         if entry.kind != HOLIDAY
-        and entry.known_from_min <= spoken.at
+        and entry.announced_from_min <= spoken.at
         and entry.start_min <= last
         and entry.end_min > spoken.at + 1
     ]

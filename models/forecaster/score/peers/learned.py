@@ -7,10 +7,9 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
-from models.forecaster.learned.artefact import NAME
+from models.forecaster.learned.artefact import NAME, Session
 from models.forecaster.learned.conformal import Calibrated, replay
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.session import Session
 from models.forecaster.score.peers.port import Absent, Fitted, H, Peer, Q, Tell, untold
 from models.forecaster.series import Series
 

@@ -20,8 +20,8 @@ from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.rejected import Rejected
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS, state_topic, topic_of
-from services._kit.consume import Delivery, Intake
 from services._kit.kafka import Reader, connection
+from services._kit.records import Delivery, EventReader
 from services._kit.settings import KitSettings, NoSettings, load
 
 E = TypeVar("E", bound=Event)
@@ -177,6 +177,6 @@ def read_all(settings: KitSettings, kind: type[E]) -> list[E]:
         async with Reader(settings) as reader:
             return [found async for found in reader.to_end([topic_of(kind).name])]
 
-    intake = Intake()
+    intake = EventReader()
     arrivals = [intake.read(delivery) for delivery in asyncio.run(read())]
     return [one.event for one in arrivals if one and isinstance(one.event, kind)]

@@ -1,7 +1,7 @@
-"""Time as an argument: what waits for a grace period can be tested without waiting.
+"""Time as an argument, so that grace periods can be tested without waiting.
 
-Decisions go by event time. Durations are measured on a clock that nobody sets: a correction of the
-machine's time must not open a breaker. What people or other machines are told is a date.
+Decisions go by event time. Durations are measured on a monotonic clock: a correction of the
+machine's time must not open a breaker. Timestamps for people and other machines are dates.
 """
 
 import time
@@ -10,38 +10,38 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as it passes outside of events."""
+    """Time outside of events."""
 
     def now(self) -> float:
-        """Seconds since some moment, never backwards: for grace periods and dead-man checks.
+        """Monotonic seconds, for grace periods and dead-man checks.
 
-        It means nothing to another process, so no state that is saved has it.
+        Meaningless to another process, so it must not be saved in a state.
         """
 
     def date(self) -> float:
-        """Seconds since 1970, as far as the machine knows."""
+        """Wall time in seconds since 1970."""
 
 
 class SystemClock:
-    """The time of the machine."""
+    """The machine's clocks."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Monotonic seconds."""
         return time.monotonic()
 
     def date(self) -> float:
-        """Seconds since 1970."""
+        """Wall time in seconds since 1970."""
         return time.time()
 
 
 class ManualClock:
-    """Stands still until a test moves it."""
+    """A clock for tests and simulations: it stands still until it is moved."""
 
     def __init__(self, now: float = 0.0) -> None:
         self._now = now
 
     def now(self) -> float:
-        """Seconds since 1970 too: both are the same here."""
+        """The same as `date`."""
         return self._now
 
     def date(self) -> float:
@@ -49,17 +49,17 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move on."""
+        """Move forward."""
         self.move_to(self._now + seconds)
 
     def move_to(self, moment: float) -> None:
-        """Move on to a moment; back there is no way."""
+        """Move forward to a moment."""
         if moment < self._now:
-            raise ValueError(f"a clock does not run backwards: {moment} < {self._now}")
+            raise ValueError(f"a clock cannot move backwards: {moment} < {self._now}")
         self._now = moment
 
 
 def rfc3339(moment: float) -> str:
-    """A moment as events write it."""
+    """A moment in seconds since 1970, as events spell it."""
     stamp = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
     return stamp.replace("+00:00", "Z")

@@ -1,6 +1,7 @@
-"""Drives a handler: the part of every adapter that does not know its bus.
+"""Drives a handler: the part of every adapter that does not depend on the bus.
 
-One event at a time per key, in the order in which they were taken; keys do not wait for each other.
+Events of a key are handled one at a time, in the order of delivery; keys do not wait for each
+other.
 """
 
 import asyncio
@@ -15,181 +16,188 @@ from schemas.codec import Malformed, Record
 from schemas.fields import Event
 from schemas.topics import BY_NAME
 from services._kit.clock import Clock
-from services._kit.consume import Arrival, Delivery, Intake
 from services._kit.errors import Refused
-from services._kit.giving_up import POISON, GivingUp
+from services._kit.failures import POISON, FailurePolicy
 from services._kit.handler import CLUSTER, S, Service, Step
-from services._kit.keep import Keep
 from services._kit.logs import tracing
-from services._kit.outbox import Outbox, Outlet
-from services._kit.parcel import Parcel, parcel_of
+from services._kit.records import (
+    BusWriter,
+    Delivery,
+    EventReader,
+    Publisher,
+    Received,
+    StateRecord,
+    state_record,
+)
 from services._kit.state_codec import saved_alike
+from services._kit.state_store import StateStore
 from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 WAKE: Final = "wake"
 WRITTEN: Final = "written"
-FAILURES_OF_REFERENCE: Final = 0
-"""Partition of the state topic where failures to learn are counted: reference data is read before
-it is known which partitions this process will have."""
+REFERENCE_FAILURES_PARTITION: Final = 0
+"""Partition of the state topic that counts failures to learn: reference data is read before the
+process knows its partitions."""
 
 
 class Stopped(Exception):  # noqa: N818  not an error of this event
     """An earlier event failed, so nothing after it may be handled."""
 
 
-class _Over(Exception):  # noqa: N818  as above
-    """Dead letters are all that comes of a record or of a step of a state."""
+class _GivenUp(Exception):  # noqa: N818  as above
+    """A record or a step was given up; its dead letters are published."""
 
 
-class _Ready(NamedTuple, Generic[S]):
-    """A step as it will be sent: whatever can fail without a bus has not."""
+class _Prepared(NamedTuple, Generic[S]):
+    """A step, encoded: everything that can fail without a bus has succeeded."""
 
     step: Step[S]
     records: Sequence[Record]
     data: bytes | None = None
     """Of the state; None where nothing that is saved has changed."""
-    parcel: Parcel | None = None
-    """The same as they are sent."""
+    state_record: StateRecord | None = None
+    """The same as it is sent."""
 
 
 class Engine(Generic[S]):
-    """A handler at work, with the states of the keys that are here."""
+    """A handler at work, with the states of the keys in this process."""
 
     def __init__(
-        self, service: Service[S], outlet: Outlet, clock: Clock, telemetry: Telemetry
+        self, service: Service[S], writer: BusWriter, clock: Clock, telemetry: Telemetry
     ) -> None:
         self.handler = service.handler
         self._executor = service.executor
-        self._outlet = outlet
+        self._writer = writer
         self._clock = clock
         self._telemetry = telemetry
-        self._reference = Intake()
-        self._keep = Keep(service.handler)
-        self._outbox = Outbox(service, outlet, clock, telemetry)
-        self._giving_up = GivingUp(service.handler, self._keep, outlet, self._outbox, clock)
-        self._attempts = self._giving_up.attempts
-        self._forget_all()
+        self._reference = EventReader()
+        self._store = StateStore(service.handler)
+        self._publisher = Publisher(service, writer, clock, telemetry)
+        self._policy = FailurePolicy(service.handler, self._store, writer, self._publisher, clock)
+        self._failures = self._policy.counts
+        self._clear()
         self._failed = False
         self.term = 0
-        """Rises when states are released: what was taken before is nobody's any more."""
+        """Rises when states are released: records fetched in an earlier term are dropped."""
         self._active = 0
         self._idle = asyncio.Event()
 
-    # What the bus brings.
+    # What the bus delivers.
 
     async def take(self, delivery: Delivery) -> None:
-        """Handle a record of an input, and acknowledge what is done with."""
+        """Handle a record of an input and acknowledge what is done."""
         term, began = self.term, perf_counter()
         self._telemetry.event_age.labels(delivery.topic).observe(
             max(0.0, self._clock.date() - delivery.timestamp)
         )
         deliveries: Sequence[Delivery] = (delivery,)
         try:
-            arrival = self._intake.read(delivery)
-            deliveries = deliveries if arrival is None else arrival.deliveries
-            key = self._key_of(arrival)
+            received = self._reader.read(delivery)
+            deliveries = deliveries if received is None else received.deliveries
+            key = self._key_of(received)
         except (Malformed, Refused) as error:
-            await self._outbox.reject(delivery, error, error.kind)
-            self._outlet.acknowledge(deliveries)
+            await self._publisher.reject(delivery, error, error.kind)
+            self._writer.acknowledge(deliveries)
             return
         except Exception as error:  # noqa: BLE001  logged there
-            await self._blame(delivery, error)
-            self._outlet.acknowledge(deliveries)
+            await self._record_failed(delivery, error)
+            self._writer.acknowledge(deliveries)
             return
-        if arrival is None:
-            self._outbox.count(delivery, "part")
+        if received is None:
+            self._publisher.count(delivery, "part")
             return
         async with self._turn(key):
             if term != self.term:
-                return  # the partition went elsewhere, and the record with it
-            self._keep.locate(key, delivery.partition)
+                return  # the partition was revoked; its new owner gets the record
+            self._store.set_partition(key, delivery.partition)
             self._resting.discard(key)
-            before = self._keep.last_saved(key)
-            settled = await self._answer(arrival, key)
+            before = self._store.last_saved(key)
+            settled = await self._handle(received, key)
             self._settle(key, before, settled, deliveries)
         self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
 
     async def study(self, delivery: Delivery) -> None:
-        """Take in a record of a reference topic; `wake` everybody when there is no more."""
+        """Take in a record of a reference topic; call `wake(early=True)` after the last one."""
         try:
-            arrival = self._reference.read(delivery)
-            if arrival is None:
+            received = self._reference.read(delivery)
+            if received is None:
                 return
-            self._learn(arrival)
+            self._learn(received)
         except (Malformed, Refused) as error:
-            await self._outbox.reject(delivery, error, error.kind)
+            await self._publisher.reject(delivery, error, error.kind)
         except Exception as error:
-            log.exception("%s could not learn %s", self.handler.name, delivery.place)
-            if await self._attempts.failed(delivery.place, FAILURES_OF_REFERENCE):
+            log.exception("%s failed to learn %s", self.handler.name, delivery.position)
+            if await self._failures.failed(delivery.position, REFERENCE_FAILURES_PARTITION):
                 raise
-            # Its failures are not forgotten: the next start reads it again.
-            await self._outbox.reject(delivery, error, POISON)
+            # The count stays: the next start reads the record again.
+            await self._publisher.reject(delivery, error, POISON)
         else:
-            await self._attempts.forget(delivery.place, FAILURES_OF_REFERENCE)
-            self._outbox.count(delivery, "learned")
+            await self._failures.forget(delivery.position, REFERENCE_FAILURES_PARTITION)
+            self._publisher.count(delivery, "learned")
 
-    def _learn(self, arrival: Arrival) -> None:
-        if arrival.event is None:
-            kind, key = BY_NAME[arrival.last.topic].event, arrival.last.key.decode()
+    def _learn(self, received: Received) -> None:
+        if received.event is None:
+            kind, key = BY_NAME[received.last.topic].event, received.last.key.decode()
             self.handler.forget(kind, key, self._clock)
         else:
-            self.handler.learn(arrival.event, self._clock)
+            self.handler.learn(received.event, self._clock)
 
-    def recall(self, key: str, data: bytes | None) -> None:
-        """A record of the state topic, before `study`: of use if it counts failures to learn."""
-        self._attempts.restore(key, data)
+    def restore_failures(self, key: str, data: bytes | None) -> None:
+        """Take in a record of the state topic before `study`, if it counts failures to learn."""
+        self._failures.restore(key, data)
 
     def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
-        """A record of the state topic, in their order; None is a tombstone."""
-        if self._attempts.restore(key, data):
+        """Take in a record of the state topic, in order; None is a tombstone."""
+        if self._failures.restore(key, data):
             return
-        self._keep.restore(key, data, partition)
+        self._store.restore(key, data, partition)
 
     async def begin(self) -> None:
-        """All records of states were restored: load the newest of each key."""
-        for key in self._keep.saved:
+        """Load the states after all their records were restored."""
+        for key in self._store.saved_keys:
             try:
-                self._keep.load(key)
+                self._store.load(key)
             except Exception as error:  # noqa: BLE001  logged there
-                await self._giving_up.fault(key, "load", error)
-                await self._giving_up.drop(key, error)
-        if self.handler.scope == CLUSTER:  # it exists even if it was never saved
+                await self._policy.state_failed(key, "load", error)
+                await self._policy.drop_state(key, error)
+        if self.handler.scope == CLUSTER:  # its state exists even if it was never saved
             await self._begin_cluster()
 
     async def _begin_cluster(self) -> None:
         try:
-            self._keep.of(CLUSTER)
+            self._store.get_or_start(CLUSTER)
         except Exception as error:  # noqa: BLE001  logged there
-            await self._giving_up.fault(CLUSTER, "start", error)
-            await self._giving_up.mourn(CLUSTER, error)
+            await self._policy.state_failed(CLUSTER, "start", error)
+            await self._policy.dead_letter_state(CLUSTER, error)
 
     async def release(self) -> None:
-        """Finish what is being handled, let go of what waits, and forget all states."""
+        """Finish what is being handled, drop what waits for its turn, and drop all states."""
         self.term += 1
         while self._active:
             self._idle.clear()
             await self._idle.wait()
-        self._forget_all()
+        self._clear()
 
     # Time.
 
     def next_due(self) -> float | None:
-        """When, by `Clock.now`, the next state wants to be woken that is not about to be."""
+        """When, by `Clock.now`, the next state that is not about to be woken is due."""
         dues = map(self._due, self._idle_states().values())
         return min((due for due in dues if due is not None), default=None)
 
     async def wake(self, *, early: bool = False) -> int:
-        """Wake the states whose time has come or, early, all of them; how many did something.
+        """Wake the states that are due or, early, all of them; returns how many did something.
 
-        Early is after new reference data: a state may wait for it that waits for no time. One that
-        waits for its turn to be woken is left out: it will see what is newest then.
+        Early means after new reference data: a state may wait for that instead of for time.
+        States that already wait for their turn to be woken are left out: they will see the
+        newest reference data then.
         """
         now = self._clock.now()
         idle = self._idle_states()
         chosen = [key for key in sorted(idle) if early or self._is_due(idle[key], now)]
-        self._called.update(chosen)
+        self._waking.update(chosen)
         return sum(await asyncio.gather(*(self._wake(key) for key in chosen)))
 
     async def _wake(self, key: str) -> bool:
@@ -197,23 +205,23 @@ class Engine(Generic[S]):
         async with self._turn(key):
             if term != self.term:
                 return False
-            self._called.discard(key)
-            if key not in self._keep:
-                return False  # it was dropped, and has not begun anew
-            state, before = self._keep.of(key), self._keep.last_saved(key)
+            self._waking.discard(key)
+            state, before = self._store.get(key), self._store.last_saved(key)
+            if state is None:
+                return False  # dropped, and not started anew
             try:
-                ready = await self._decide(key, WAKE, lambda: self._woken(state))
-                settled = await self._carry(key, ready)
-            except _Over:
+                prepared = await self._decide(key, WAKE, lambda: self._woken(state))
+                settled = await self._carry_out(key, prepared)
+            except _GivenUp:
                 self._resting.add(key)
                 return True
             self._settle(key, before, settled)
-            return ready.data is not None or bool(ready.step.events or ready.step.writes)
+            return prepared.data is not None or bool(prepared.step.events or prepared.step.writes)
 
     def _idle_states(self) -> dict[str, S]:
-        """By key: those that can be woken."""
-        busy = self._called | self._resting
-        return {key: state for key, state in self._keep.items() if key not in busy}
+        """States that can be woken, by key."""
+        busy = self._waking | self._resting
+        return {key: state for key, state in self._store.items() if key not in busy}
 
     def _is_due(self, state: S, now: float) -> bool:
         due = self._due(state)
@@ -222,7 +230,7 @@ class Engine(Generic[S]):
     def _due(self, state: S) -> float | None:
         try:
             return self.handler.due(state)
-        except Exception:  # noqa: BLE001  asked again in `_woken`, where it can be counted
+        except Exception:  # noqa: BLE001  called again in `_woken`, where the failure is counted
             return 0.0
 
     def _woken(self, state: S) -> Step[S]:
@@ -231,72 +239,82 @@ class Engine(Generic[S]):
 
     # One event.
 
-    async def _answer(self, arrival: Arrival, key: str) -> bool:
-        """Handle an event; whether nothing of it would be lost in a restart."""
-        delivery, event = arrival.last, arrival.event
-        if event is None:  # a tombstone of a compacted input has nothing to say to a handler
-            self._outbox.count(delivery, "tombstone")
+    async def _handle(self, received: Received, key: str) -> bool:
+        """Handle an event; returns whether a restart would lose nothing of it."""
+        delivery, event = received.last, received.event
+        if event is None:  # handlers have no use for a tombstone of a compacted input
+            self._publisher.count(delivery, "tombstone")
             return True
         with tracing(event):
             try:
-                ready = await self._asked(delivery, event, key)
-            except _Over:
+                prepared = await self._step_of(delivery, event, key)
+            except _GivenUp:
                 return True
             try:
-                settled = await self._carry(key, ready)
-            except _Over:
+                settled = await self._carry_out(key, prepared)
+            except _GivenUp:
                 settled = True
-            await self._attempts.forget(delivery.place, delivery.partition)
-        self._outbox.count(delivery, "handled")
+            await self._failures.forget(delivery.position, delivery.partition)
+        self._publisher.count(delivery, "handled")
         return settled
 
-    async def _asked(self, delivery: Delivery, event: Event, key: str) -> _Ready[S]:
-        """What comes of a record. The key is to blame where it cannot begin or be kept."""
+    async def _step_of(self, delivery: Delivery, event: Event, key: str) -> _Prepared[S]:
+        """Call the handler. What fails before or after `handle` is blamed on the key."""
         try:
-            state = self._keep.of(key)
+            state = self._store.get_or_start(key)
         except Refused as error:
-            await self._outbox.reject(delivery, error, error.kind)
-            raise _Over from error
+            await self._publisher.reject(delivery, error, error.kind)
+            raise _GivenUp from error
         except Exception as error:
-            await self._giving_up.fault(key, "start", error)
-            await self._outbox.reject(delivery, error, POISON)
-            raise _Over from error
-        step = await self._handled(delivery, event, key, state)
-        try:
-            return self._prepared(key, step)
-        except Exception as error:
-            await self._giving_up.fault(key, "save", error)
-            await self._giving_up.drop(key, error)
-            await self._outbox.reject(delivery, error, POISON)
-            raise _Over from error
+            await self._policy.state_failed(key, "start", error)
+            await self._publisher.reject(delivery, error, POISON)
+            raise _GivenUp from error
 
-    async def _handled(self, delivery: Delivery, event: Event, key: str, state: S) -> Step[S]:
         try:
             with self._telemetry.decision_seconds.labels(delivery.topic).time():
-                return self.handler.handle(event, state, self._clock)
+                step = self.handler.handle(event, state, self._clock)
         except Refused as error:
-            await self._outbox.reject(delivery, error, error.kind)
-            raise _Over from error
+            await self._publisher.reject(delivery, error, error.kind)
+            raise _GivenUp from error
         except Exception as error:
-            await self._giving_up.blame(delivery, error, key)
-            raise _Over from error
+            await self._policy.record_failed(delivery, error, key)
+            raise _GivenUp from error
 
-    def _prepared(self, key: str, step: Step[S]) -> _Ready[S]:
-        """Everything that can go wrong without a bus does so here, before anything is said."""
-        records = self._outbox.encode(step.events)
-        if saved_alike(step.state, self._keep.get(key)):
-            return _Ready(step, records)
+        try:
+            return self._prepare(key, step)
+        except Exception as error:
+            await self._policy.state_failed(key, "save", error)
+            await self._policy.drop_state(key, error)
+            await self._publisher.reject(delivery, error, POISON)
+            raise _GivenUp from error
+
+    async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> _Prepared[S]:
+        """Call the handler where no record can be blamed, only the key."""
+        try:
+            with self._telemetry.decision_seconds.labels(cause).time():
+                step = decide()
+            return self._prepare(key, step)
+        except Exception as error:
+            await self._policy.state_failed(key, cause, error)
+            await self._policy.drop_state(key, error)
+            raise _GivenUp from error
+
+    def _prepare(self, key: str, step: Step[S]) -> _Prepared[S]:
+        """Encode a step, so that everything that can fail without a bus fails before publishing."""
+        records = self._publisher.encode(step.events)
+        if saved_alike(step.state, self._store.get(key)):
+            return _Prepared(step, records)
         data = self.handler.save(step.state)
-        return _Ready(step, records, data, parcel_of(key, data))
+        return _Prepared(step, records, data, state_record(key, data))
 
-    async def _carry(self, key: str, ready: _Ready[S]) -> bool:
-        """Carry out a step, in the order that `handler.py` promises; whether it is settled."""
-        step, records, data, parcel = ready
-        await self._outbox.publish(step.events, records)
+    async def _carry_out(self, key: str, prepared: _Prepared[S]) -> bool:
+        """Carry out a step in the order that `handler.py` promises; whether it is settled."""
+        step, records, data, record = prepared
+        await self._publisher.publish(step.events, records)
         if data is not None:
-            await self._outlet.save(key, parcel, self._keep.partition(key))
+            await self._writer.save(key, record, self._store.partition(key))
             self._telemetry.state_bytes.labels(key).set(len(data))
-        self._keep.put(key, step.state, data)
+        self._store.put(key, step.state, data)
         settled = step.settled
         for write in step.writes:
             settled = await self._write(key, write)
@@ -304,50 +322,39 @@ class Engine(Generic[S]):
 
     async def _write(self, key: str, write: Any) -> bool:
         if self._executor is None:
-            raise TypeError(f"{self.handler.name} asks for writes and has no executor")
+            raise TypeError(f"{self.handler.name} requests writes but has no executor")
         result = await self._executor.carry_out(write)
-        state = self._keep.of(key)
-        ready = await self._decide(
+        state = self._store.get_or_start(key)
+        prepared = await self._decide(
             key, WRITTEN, lambda: self.handler.written(result, state, self._clock)
         )
-        return await self._carry(key, ready)
-
-    async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> _Ready[S]:
-        """What a handler answers where no record can be blamed: stop or, the last time, drop."""
-        try:
-            with self._telemetry.decision_seconds.labels(cause).time():
-                step = decide()
-            return self._prepared(key, step)
-        except Exception as error:
-            await self._giving_up.fault(key, cause, error)
-            await self._giving_up.drop(key, error)
-            raise _Over from error
+        return await self._carry_out(key, prepared)
 
     def _settle(
         self, key: str, before: bytes | None, settled: bool, deliveries: Sequence[Delivery] = ()
     ) -> None:
-        """Acknowledge what led to a settled state; keep the rest for a restart."""
+        """Acknowledge the inputs of a settled state; hold those of an unsettled one."""
         if not settled:
-            self._keep.hold(key, deliveries)
-        elif self._keep.last_saved(key) is before:
-            # Nothing was saved, so inputs that waited before are still only in memory.
-            self._outlet.acknowledge(deliveries)
+            self._store.hold(key, deliveries)
+        elif self._store.last_saved(key) is before:
+            # Nothing was saved, so inputs that are held are still only in memory.
+            self._writer.acknowledge(deliveries)
         else:
-            self._outlet.acknowledge([*self._keep.let_go(key), *deliveries])
+            self._writer.acknowledge([*self._store.take_unsettled(key), *deliveries])
 
-    # Small things.
+    # Helpers.
 
-    async def _blame(self, delivery: Delivery, error: Exception) -> None:
-        """A record that belongs to no key: its failure is nobody's turn."""
+    async def _record_failed(self, delivery: Delivery, error: Exception) -> None:
+        """A record without a key fails outside of any turn."""
         try:
-            await self._giving_up.blame(delivery, error)
+            await self._policy.record_failed(delivery, error)
         except BaseException:
-            self._failed = True  # nothing that follows may be handled before it
+            self._failed = True  # nothing after it may be handled
             raise
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
-        """One at a time per key; after a failure nobody, as order would be lost."""
+        """One at a time per key. After a failure raises Stopped: order would be lost."""
         async with self._locks[key]:
             if self._failed:
                 raise Stopped
@@ -361,19 +368,19 @@ class Engine(Generic[S]):
                 self._active -= 1
                 self._idle.set()
 
-    def _key_of(self, arrival: Arrival | None) -> str:
-        if arrival is None:
+    def _key_of(self, received: Received | None) -> str:
+        if received is None:
             return ""
-        if arrival.event is None:
-            return arrival.last.key.decode(errors="replace")
-        return self.handler.key(arrival.event)
+        if received.event is None:
+            return received.last.key.decode(errors="replace")
+        return self.handler.key(received.event)
 
-    def _forget_all(self) -> None:
-        self._keep.clear()
+    def _clear(self) -> None:
+        self._store.clear()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._called: set[str] = set()  # to be woken in their next turn
-        # Dropped when they were woken. One that fails each time would be so at once, for ever:
-        # with an event that comes, it is worth another try.
+        self._waking: set[str] = set()  # to be woken in their next turn
+        # Keys whose state was dropped in `wake`. A state that fails each time would be woken and
+        # dropped in a loop, so the key rests until its next event.
         self._resting: set[str] = set()
-        self._intake = Intake()
-        self._attempts.clear()
+        self._reader = EventReader()
+        self._failures.clear()

@@ -12,3 +12,11 @@ class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong 
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
+
+
+class Unprepared(Exception):  # noqa: N818  it says what is not prepared
+    """Stop with one log line: something outside is missing. The line says what to do; restart."""
+
+
+class BadSettings(ValueError):  # noqa: N818  it names what is bad
+    """Stop with one line and status 2: a setting cannot be used. The line says which and why."""

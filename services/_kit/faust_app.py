@@ -1,7 +1,7 @@
-"""The service's group by Faust: who consumes what, in which order, and how far.
+"""Group membership by Faust.
 
-Faust brings records and commits offsets. What comes out goes through the kit's own producer, as
-state and outputs have to be acknowledged before an offset may be committed.
+Faust delivers records and commits offsets. Outputs go through the kit's own producer: states and
+events have to be acknowledged before an offset may be committed.
 """
 
 import logging
@@ -17,10 +17,9 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, EventT, Message, StreamT
 from faust.types.auth import CredentialsT
 
-from services._kit.assignors import assignor
-from services._kit.consume import Delivery
 from services._kit.handler import S
-from services._kit.kafka import tls
+from services._kit.kafka import assignor, tls
+from services._kit.records import Delivery
 from services._kit.settings import KitSettings
 from services._kit.worker import Worker
 
@@ -33,11 +32,10 @@ class FaustGroup:
     def __init__(self, worker: Worker[S]) -> None:
         self._worker = worker
         self._app = make_app(worker)
-        self._under_way: dict[tuple[str, int, int], Message] = {}
-        """By place, without their values: to be acknowledged they need none, and frames are large.
-        """
+        self._in_flight: dict[tuple[str, int, int], Message] = {}
+        """By position, without values: acknowledging needs none, and frames are large."""
         self._done: dict[TP, int] = {}
-        # Faust keeps only weak references to what is connected.
+        # Faust keeps only weak references to listeners.
         self._listeners = cast(tuple[Any, Any], (self._assigned, self._revoked))
         self._app.on_partitions_assigned.connect(self._listeners[0])
         self._app.on_partitions_revoked.connect(self._listeners[1])
@@ -51,18 +49,18 @@ class FaustGroup:
         self._app.agent(inputs, name="intake")(self._consume)
 
     async def join(self) -> None:
-        """Start Faust inside the loop that runs."""
+        """Start Faust inside the running event loop."""
         await self._app.start()
 
     async def leave(self) -> None:
-        """Commit and stop. A static member does not say goodbye: it is expected back."""
+        """Commit and stop. A static member does not leave the group: it is expected back."""
         if self._app.started and not self._app.crashed:
             await self._app.consumer.commit()
         await self._app.stop()
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Let Faust commit it, once all before it are acknowledged."""
-        message = self._under_way.pop(_place(delivery), None)
+        message = self._in_flight.pop(_position(delivery), None)
         if message is not None:
             message.ack(self._app.consumer)
             self._done[message.tp] = delivery.offset + 1
@@ -70,33 +68,34 @@ class FaustGroup:
     def lag(self) -> dict[str, int]:
         """Records by topic between what is acknowledged and the end."""
         behind = dict.fromkeys(self._worker.inputs, 0)
-        for place, done in self._done.items():
-            behind[place.topic] += max(0, (self._app.consumer.highwater(place) or 0) - done)
+        for partition, done in self._done.items():
+            end = self._app.consumer.highwater(partition) or 0
+            behind[partition.topic] += max(0, end - done)
         return behind
 
     async def _consume(self, stream: StreamT[bytes]) -> None:
-        # An event is acknowledged when all that follows from it is, not when the next one comes.
+        # An event is acknowledged after everything it caused is, not when the next one arrives.
         async for event in cast(Stream[bytes], stream).noack().events():
             delivery = _delivery(event)
             event.message.value = None
-            self._under_way[_place(delivery)] = event.message
+            self._in_flight[_position(delivery)] = event.message
             await self._worker.dispatch(delivery, self._worker.term)
 
     async def _assigned(self, _: Any, assigned: set[TP], **__: Any) -> None:
         try:
-            await self._worker.assigned({place.partition for place in assigned})
+            await self._worker.assigned({partition.partition for partition in assigned})
         except Exception as error:  # noqa: BLE001  it ends the process, which logs it
-            log.warning("could not take up the assigned partitions: %r", error)
+            log.warning("failed to load the states of the assigned partitions: %r", error)
             self._worker.fail(error)
 
     async def _revoked(self, _: Any, revoked: set[TP], **__: Any) -> None:  # noqa: ARG002
         await self._worker.revoked()
-        self._under_way.clear()
+        self._in_flight.clear()
         self._done.clear()
 
 
 def make_app(worker: Worker[S]) -> faust.App:
-    """The Faust app of a service; it opens no port and keeps no tables."""
+    """The Faust app of a service; it opens no port and has no tables."""
     settings = worker.settings
     return _app_type(worker)(
         f"hirl-{worker.name}",
@@ -115,13 +114,13 @@ def make_app(worker: Worker[S]) -> faust.App:
         topic_disable_leader=True,
         web_enabled=False,
         store="memory://",
-        # Faust makes a folder of its own for tables; there are none, and the root may be read-only.
+        # Faust creates a folder for tables even without any, and the root may be read-only.
         datadir=tempfile.gettempdir(),
     )
 
 
 def _app_type(worker: Worker[S]) -> type[faust.App]:
-    """Faust takes classes where others take arguments."""
+    """Faust is configured by subclasses where other libraries take arguments."""
     quiet = logging.getLogger("faust")
 
     class Thread(driver.AIOKafkaConsumerThread):
@@ -129,7 +128,7 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
 
         def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
             consumer = super()._create_worker_consumer(transport)
-            # Round robin, which is wired in, tears the topics of a domain apart.
+            # Faust hard-wires round robin, which would separate the topics of a domain.
             strategy = [assignor(by_domain=worker.by_domain)]
             consumer._partition_assignment_strategy = strategy  # noqa: SLF001
             return consumer
@@ -156,7 +155,7 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
         logger = quiet
 
         async def on_start(self) -> None:
-            # Without the second that Faust gives tables to be declared: there are none.
+            # Skip the second that Faust waits for tables to be declared: there are none.
             await self._update_channels()
             await self.recovery.start()
 
@@ -207,5 +206,5 @@ def _delivery(event: EventT[Any]) -> Delivery:
     )
 
 
-def _place(delivery: Delivery) -> tuple[str, int, int]:
+def _position(delivery: Delivery) -> tuple[str, int, int]:
     return delivery.topic, delivery.partition, delivery.offset

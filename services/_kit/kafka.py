@@ -1,19 +1,24 @@
-"""Kafka without a group: connections, the outlet of an engine, and topics that are read whole."""
+"""Kafka without Faust: connections, the engine's writer, topics read whole, assignors."""
 
 import ssl
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from schemas.codec import Record
 from schemas.topics import state_topic
-from services._kit import parcel
-from services._kit.consume import Delivery
-from services._kit.parcel import Parcel
-from services._kit.settings import KitSettings, Unprepared
+from services._kit.errors import Unprepared
+from services._kit.records import LARGEST_STATE_BYTES, Delivery, StateRecord, state_bytes
+from services._kit.settings import KitSettings
 
-LARGEST_STATE_BYTES: Final = parcel.LARGEST_BYTES
 _POLL_MS: Final = 500
 
 
@@ -35,14 +40,14 @@ def connection(settings: KitSettings) -> dict[str, Any]:
 
 
 def tls(settings: KitSettings) -> ssl.SSLContext | None:
-    """Trust in the brokers' certificates; None where nothing is encrypted."""
+    """Trust in the brokers' certificates; None for unencrypted connections."""
     if not settings.kafka_security.endswith("SSL"):
         return None
     return ssl.create_default_context(cafile=settings.kafka_ca or None)
 
 
 def delivery_of(record: ConsumerRecord) -> Delivery:
-    """A record as the kit knows it."""
+    """A consumed record in the kit's form."""
     return Delivery(
         record.topic,
         record.partition,
@@ -55,11 +60,11 @@ def delivery_of(record: ConsumerRecord) -> Delivery:
 
 
 def state_of(delivery: Delivery) -> bytes | None:
-    """What was saved in a record of a state topic; None for a tombstone."""
-    return None if delivery.value is None else parcel.contents(delivery.value, delivery.headers)
+    """Saved bytes in a record of a state topic; None for a tombstone."""
+    return None if delivery.value is None else state_bytes(delivery.value, delivery.headers)
 
 
-class KafkaOutlet:
+class KafkaWriter:
     """Publishes and saves. Every call returns when all in-sync replicas have the records."""
 
     def __init__(self, service: str, settings: KitSettings, *, by_domain: bool) -> None:
@@ -79,11 +84,11 @@ class KafkaOutlet:
         await self._producer.start()
 
     async def stop(self) -> None:
-        """Send what is left and disconnect."""
+        """Flush and disconnect."""
         await self._producer.stop()
 
     async def publish(self, records: Sequence[Record]) -> None:
-        """Returns when all are acknowledged; they are sent together."""
+        """Send records together; return when all are acknowledged."""
         sent = [
             await self._producer.send(
                 record.topic,
@@ -97,8 +102,8 @@ class KafkaOutlet:
         for acknowledged in sent:
             await acknowledged
 
-    async def save(self, key: str, state: Parcel | None, partition: int | None) -> None:
-        """States of a domain stand in the partition number of its events."""
+    async def save(self, key: str, state: StateRecord | None, partition: int | None) -> None:
+        """The state of a domain goes to the partition number of the domain's events."""
         await self._producer.send_and_wait(
             self._state_topic,
             None if state is None else state.value,
@@ -109,7 +114,7 @@ class KafkaOutlet:
 
 
 class TopicMissing(Unprepared):
-    """A topic that is not there is not an empty one: who takes it for that forgets everything."""
+    """A missing topic is not an empty one: treating it as empty would forget all states."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic} is missing: run `hirl topics apply`")
@@ -139,43 +144,87 @@ class Reader:
         await self._consumer.stop()
 
     async def require(self, *topics: str) -> None:
-        """Raise TopicMissing unless they are all there."""
+        """Raise TopicMissing unless all topics exist."""
         for topic in topics:
-            await self._places(topic, None)
+            await self._partitions(topic, None)
 
     async def to_end(
-        self, topics: Iterable[str], partitions: Collection[int] | None = None
+        self, topics: Iterable[str], numbers: Collection[int] | None = None
     ) -> AsyncIterator[Delivery]:
-        """Every record up to where the topics end now; of all partitions, or of these."""
-        places = [place for name in topics for place in await self._places(name, partitions)]
-        if not places:
+        """Every record up to the present end of the topics; of all partitions, or of these."""
+        partitions = [part for name in topics for part in await self._partitions(name, numbers)]
+        if not partitions:
             return
-        self._consumer.assign(places)
-        await self._consumer.seek_to_beginning(*places)
-        ends = await self._consumer.end_offsets(places)
+        self._consumer.assign(partitions)
+        await self._consumer.seek_to_beginning(*partitions)
+        ends = await self._consumer.end_offsets(partitions)
         while not await self._reached(ends):
             async for delivery in self.next():
                 yield delivery
 
     async def next(self) -> AsyncIterator[Delivery]:
-        """What came since; nothing, if nothing comes for a moment."""
+        """Records since the last call; nothing, if none arrive within the poll timeout."""
         found = await self._consumer.getmany(timeout_ms=_POLL_MS)
         for records in found.values():
             for record in records:
                 yield delivery_of(record)
 
-    async def _places(self, topic: str, partitions: Collection[int] | None) -> list[TopicPartition]:
-        # There is no public way to ask for a topic that is not subscribed to.
+    async def _partitions(
+        self, topic: str, numbers: Collection[int] | None
+    ) -> list[TopicPartition]:
+        # aiokafka has no public call for the metadata of a topic that is not subscribed to.
         metadata = await self._consumer._client.fetch_all_metadata()  # noqa: SLF001
-        known = metadata.partitions_for_topic(topic)
-        if not known:
+        existing = metadata.partitions_for_topic(topic)
+        if not existing:
             raise TopicMissing(topic)
-        wanted = known if partitions is None else known & set(partitions)
+        wanted = existing if numbers is None else existing & set(numbers)
         return [TopicPartition(topic, number) for number in sorted(wanted)]
 
     async def _reached(self, ends: dict[TopicPartition, int]) -> bool:
-        """Compacted topics have gaps, so positions count, not records."""
-        for place, end in ends.items():
-            if await self._consumer.position(place) < end:
+        # Compacted topics have gaps, so compare positions instead of counting records.
+        for partition, end in ends.items():
+            if await self._consumer.position(partition) < end:
                 return False
         return True
+
+
+class SingleActiveAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # no types there
+    """The first member gets everything, the others stand by: for a state of the whole cluster.
+
+    Ids of static members begin with their instance, so it is the same one after each rebalance.
+    """
+
+    name = "hirl-single-active"
+    version = 0
+
+    @classmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """All partitions of all subscribed topics, for the first member by id."""
+        topics = sorted({topic for member in members.values() for topic in member.subscription})
+        everything = [(name, sorted(cluster.partitions_for_topic(name) or ())) for name in topics]
+        first = min(members)
+        return {
+            member: ConsumerProtocolMemberAssignment(
+                cls.version, everything if member == first else [], b""
+            )
+            for member in members
+        }
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """What a member sends when it joins."""
+        return ConsumerProtocolMemberMetadata(cls.version, list(topics), b"")
+
+    @classmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Nothing to remember."""
+
+
+def assignor(*, by_domain: bool) -> type[AbstractPartitionAssignor]:
+    """How a service's partitions are shared, by the scope of its states.
+
+    A domain needs the same partition number of all topics: ranges give that, round robin does not.
+    """
+    return RangePartitionAssignor if by_domain else SingleActiveAssignor

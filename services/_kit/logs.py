@@ -1,6 +1,6 @@
-"""Logs as JSON lines on stderr, with the ids that lead from a line to a decision.
+"""Logs as JSON lines on stderr, with the ids of the event that caused a line.
 
-On a terminal they are written for people instead.
+On a terminal the lines are formatted for people instead.
 """
 
 import json
@@ -20,7 +20,7 @@ _ids: ContextVar[dict[str, Any]] = ContextVar("ids")
 
 @contextmanager
 def tracing(event: Event) -> Iterator[None]:
-    """Lines logged inside carry the ids of this event."""
+    """Add the ids of an event to the lines logged inside."""
     found = {name: getattr(event, name) for name in _IDS if getattr(event, name, "") != ""}
     token = _ids.set(found)
     try:
@@ -37,7 +37,7 @@ class JsonLines(logging.Formatter):
         self._constant = {"service": service, "instance": instance}
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line; what `extra={"fields": {...}}` gave is part of it."""
+        """One line, with the fields of `extra={"fields": {...}}`."""
         line: dict[str, Any] = {
             "time": rfc3339(record.created),
             "level": record.levelname.lower(),
@@ -53,20 +53,20 @@ class JsonLines(logging.Formatter):
 
 
 class Readable(logging.Formatter):
-    """A line for a person."""
+    """Lines for people."""
 
     def __init__(self, service: str) -> None:
         super().__init__(f"%(asctime)s %(levelname)-7s {service}: %(message)s", "%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, with the ids at its end."""
+        """One line, with the ids at its end."""
         ids = {**_ids.get({}), **getattr(record, "fields", {})}
         text = super().format(record)
         return text + "".join(f" {name}={value}" for name, value in ids.items())
 
 
 def set_up(service: str, instance: str, level: str) -> None:
-    """Send every log of this process to stderr. Libraries speak up from warnings on."""
+    """Send every log of this process to stderr; those of libraries from warnings on."""
     out = logging.StreamHandler(sys.stderr)
     terminal = sys.stderr.isatty()
     out.setFormatter(Readable(service) if terminal else JsonLines(service, instance))

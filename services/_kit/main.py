@@ -1,4 +1,4 @@
-"""The start and the end of every process: settings, logs, probes, the bus, the exit status."""
+"""Entry point of every service process: settings, logs, probes, bus, exit status."""
 
 import asyncio
 import logging
@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from services._kit import logs, probes
+from services._kit import logs
 from services._kit.clock import SystemClock
+from services._kit.errors import BadSettings, Unprepared
 from services._kit.handler import Handler, Service
-from services._kit.settings import BadSettings, KitSettings, T, Unprepared, load
-from services._kit.telemetry import Telemetry
+from services._kit.settings import KitSettings, T, load
+from services._kit.telemetry import Telemetry, serving
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ Build = Callable[[KitSettings, T], Service[Any] | Handler[Any]]
 
 
 def run(name: str, build: Build[T], own: type[T], arguments: Sequence[str] | None = None) -> int:
-    """Run a service until SIGTERM; the exit status. The one argument is a file with settings."""
+    """Run a service until SIGTERM; returns the exit status. The argument is a settings file."""
     given = sys.argv[1:] if arguments is None else list(arguments)
 
     def work() -> None:
@@ -32,23 +33,23 @@ def run(name: str, build: Build[T], own: type[T], arguments: Sequence[str] | Non
 
 
 def guarded(name: str, work: Callable[[], None]) -> int:
-    """The exit status of a process whose whole life is `work`.
+    """Run `work` as a whole process; returns the exit status.
 
-    Bad settings are one line and status 2. Status 1 is for a failure, with its traceback in the
-    log unless a line says all: whoever supervises the process starts it again.
+    Bad settings give one line and status 2. Any other failure gives status 1 with a traceback in
+    the log, except where one line says everything; the supervisor restarts the process.
     """
     try:
         work()
     except BadSettings as error:
-        print(f"hirl-{name}: {error}", file=sys.stderr)  # noqa: T201  for whoever started it
+        print(f"hirl-{name}: {error}", file=sys.stderr)  # noqa: T201  to the operator
         return 2
     except Unprepared as error:
         log.error("%s stops: %s", name, error)  # noqa: TRY400  nothing is wrong with the code
         return 1
     except Exception:
-        log.exception("%s stops", name)
+        log.exception("%s stops after an error", name)
         return 1
-    log.info("%s is done", name)
+    log.info("%s stopped", name)
     return 0
 
 
@@ -61,7 +62,7 @@ async def _serve(service: Service[Any], settings: KitSettings) -> None:
     if settings.metrics_port < 0:
         await _work(service, settings, telemetry, stop)
         return
-    with probes.serving(telemetry, settings.metrics_host, settings.metrics_port) as port:
+    with serving(telemetry, settings.metrics_host, settings.metrics_port) as port:
         log.info("metrics at http://%s:%d/metrics", settings.metrics_host, port)
         await _work(service, settings, telemetry, stop)
 
@@ -69,7 +70,7 @@ async def _serve(service: Service[Any], settings: KitSettings) -> None:
 async def _work(
     service: Service[Any], settings: KitSettings, telemetry: Telemetry, stop: asyncio.Event
 ) -> None:
-    # Kafka's clients are loaded here, so that a handler on the memory bus does without them.
+    # Imported here so that services on the memory bus do not load Kafka clients.
     from services._kit.worker import Worker  # noqa: PLC0415
 
     worker = Worker(service, settings, SystemClock(), telemetry)

@@ -1,13 +1,13 @@
-"""The bus without a broker: every service in one process, in an order that never varies.
+"""The bus without a broker: every service in one process, in a deterministic order.
 
-Records are encoded and decoded as on Kafka. Each service takes the oldest record it has not
-had, in turn, until nobody has anything left to do. Kafka promises less, an order within a topic
-only: `order` shuffles the rest. Time stands still unless `advance` moves it.
+Records are encoded and decoded as on Kafka. Each service takes the oldest record it has not taken
+yet, in turn, until no service has anything left to do. Kafka promises less, an order within each
+topic only: `order` shuffles the rest. Time stands still unless `advance` moves it.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, TypeVar
 
 from schemas.codec import Record, encode
@@ -15,26 +15,24 @@ from schemas.fields import Event
 from schemas.rejected import Rejected
 from schemas.topics import BY_NAME, key_of, topic_of
 from services._kit.clock import Clock, ManualClock
-from services._kit.consume import Delivery, Intake
 from services._kit.engine import Engine
 from services._kit.handler import Service
-from services._kit.memory_log import Log
-from services._kit.parcel import Parcel, contents
+from services._kit.records import Delivery, EventReader, StateRecord, state_bytes
 from services._kit.telemetry import Telemetry
 
 E = TypeVar("E", bound=Event)
 Moment = Literal["publish", "save", "acknowledge"]
-"""Where a process can die while it handles an event: before it does this."""
+"""Where a process can die while it handles an event: just before this."""
 Build = Callable[[], Service]  # type: ignore[type-arg]  # services of one bus differ in their state
 
 Order = Callable[[Sequence[Delivery]], Delivery]
-"""Chooses what a service gets next: of each topic that has any, the next record; oldest first."""
+"""Chooses a service's next record among the next ones of each topic, oldest first."""
 
-ENDLESS: Final = 1_000_000
-"""Deliveries after which a bus that does not come to rest is taken for a loop."""
+MOST_ROUNDS: Final = 1_000_000
+"""After this many rounds `settle` assumes that services answer each other in a loop."""
 
 
-class Killed(Exception):  # noqa: N818  it is the test that wants it
+class Killed(Exception):  # noqa: N818  injected by a test
     """A fault that a test asked for."""
 
 
@@ -44,7 +42,7 @@ def oldest(candidates: Sequence[Delivery]) -> Delivery:
 
 
 class MemoryBus:
-    """Topics, states and the services that are on the bus."""
+    """Topics, states and the services on the bus."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class MemoryBus:
         keep: int | None = None,
         order: Order = oldest,
     ) -> None:
-        """Deliver twice what `duplicate` says; of topics keep the newest `keep` records or all.
+        """Deliver twice where `duplicate` says so; keep the newest `keep` records of topics or all.
 
         With `order=random.Random(seed).choice` topics overtake each other.
         """
@@ -61,18 +59,19 @@ class MemoryBus:
         self.duplicate = duplicate
         self.order = order
         self._keep = keep
-        self._logs = {
-            name: Log(name, compacted=topic.cleanup == "compact") for name, topic in BY_NAME.items()
+        self._topics = {
+            name: _Topic(name, compacted=topic.cleanup == "compact")
+            for name, topic in BY_NAME.items()
         }
         self._written = 0
-        self._seats: dict[str, _Seat] = {}
+        self._processes: dict[str, _Process] = {}
 
     # From outside.
 
     def add(self, build: Build) -> None:
-        """Put a service on the bus; `build` is called again whenever it is started again."""
-        seat = _Seat(self, build)
-        self._seats[seat.name] = seat
+        """Put a service on the bus; `build` is called again at each restart."""
+        process = _Process(self, build)
+        self._processes[process.name] = process
 
     def publish(self, *events: Event, source: str = "outside") -> None:
         """Write events."""
@@ -87,15 +86,15 @@ class MemoryBus:
         value: bytes | None,
         headers: tuple[tuple[str, bytes], ...] = (),
     ) -> None:
-        """Write a raw record, however wrong; None is a tombstone."""
-        self._logs[topic].append(self._written, key, value, headers, self.clock.date())
+        """Write a raw record, valid or not; None is a tombstone."""
+        self._topics[topic].append(self._written, key, value, headers, self.clock.date())
         self._written += 1
 
     def events(self, kind: type[E]) -> list[E]:
         """All events of a kind that a reader would get now, in order."""
-        intake = Intake()
-        arrivals = [intake.read(delivery) for delivery in self._logs[topic_of(kind).name]]
-        return [found.event for found in arrivals if found and isinstance(found.event, kind)]
+        reader = EventReader()
+        found = [reader.read(delivery) for delivery in self._topics[topic_of(kind).name]]
+        return [one.event for one in found if one and isinstance(one.event, kind)]
 
     def newest(self, kind: type[E]) -> dict[str, E]:
         """The newest event of each key."""
@@ -103,22 +102,22 @@ class MemoryBus:
 
     @property
     def dead_letters(self) -> list[Rejected]:
-        """What services could not use."""
+        """What services rejected."""
         return self.events(Rejected)
 
     def compact(self) -> None:
-        """Compact every topic that Kafka would compact."""
-        for log in self._logs.values():
-            log.compact()
+        """Compact every compacted topic now."""
+        for topic in self._topics.values():
+            topic.compact()
 
     def telemetry(self, service: str) -> Telemetry:
-        """Metrics of a service since it was started."""
-        return self._seats[service].telemetry
+        """Metrics of a service since its last start."""
+        return self._processes[service].telemetry
 
     def state(self, service: str, key: str) -> bytes | None:
-        """What a service saved."""
-        found = self._seats[service].saved.get(key)
-        return None if found is None else contents(*found)
+        """Saved bytes of a key."""
+        found = self._processes[service].saved.get(key)
+        return None if found is None else state_bytes(*found)
 
     # Time.
 
@@ -127,16 +126,16 @@ class MemoryBus:
         asyncio.run(self.settle())
 
     async def settle(self) -> None:
-        """Deliver until nobody has anything left to do at this moment."""
-        for _ in range(ENDLESS):
-            acted = [await seat.act() for seat in self._seats.values()]
+        """Deliver until no service has anything left to do at this moment."""
+        for _ in range(MOST_ROUNDS):
+            acted = [await process.act() for process in self._processes.values()]
             if not any(acted):
                 self._trim()
                 return
-        raise RuntimeError("the bus does not come to rest: services answer each other for ever")
+        raise RuntimeError("the bus does not settle: services answer each other in a loop")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on a manual clock; services are woken when they are due, in order."""
+        """Move a manual clock; services are woken when they are due, in order."""
         asyncio.run(self.pass_time(seconds))
 
     async def pass_time(self, seconds: float) -> None:
@@ -153,56 +152,58 @@ class MemoryBus:
         await self.settle()
 
     def next_due(self) -> float | None:
-        """When, by `Clock.now`, a service wants to be woken next."""
-        dues = [seat.engine.next_due() for seat in self._seats.values() if seat.engine]
+        """When, by `Clock.now`, the next service has to be woken."""
+        engines = [process.engine for process in self._processes.values() if process.engine]
+        dues = [engine.next_due() for engine in engines]
         return min((due for due in dues if due is not None), default=None)
 
     # Faults.
 
     def kill(self, service: str, redeliver: int = 0) -> None:
-        """End a service as SIGKILL does; its last inputs come again, as many as are given here."""
-        self._seats[service].die(redeliver)
+        """End a service as SIGKILL does; its last `redeliver` inputs are delivered again."""
+        self._processes[service].die(redeliver)
 
     def start(self, service: str) -> None:
         """Start a service again, from its saved states."""
-        self._seats[service].rise()
+        self._processes[service].start()
 
     def fail_next(self, service: str, moment: Moment) -> None:
-        """Let the service die with `Killed` the next time it comes to this moment."""
-        self._seats[service].fail_at = moment
+        """Let the service die with `Killed` at the next such moment."""
+        self._processes[service].fail_at = moment
 
     def _trim(self) -> None:
         if self._keep is None:
             return
-        for name, log in self._logs.items():
-            read = [seat.committed[name] for seat in self._seats.values() if name in seat.committed]
-            log.trim(min(read, default=log.end), self._keep)
+        for name, topic in self._topics.items():
+            committed = [process.committed for process in self._processes.values()]
+            read = [offsets[name] for offsets in committed if name in offsets]
+            topic.trim(min(read, default=topic.end), self._keep)
 
 
-class _Seat:
-    """A service on the bus: its outlet, its position in the topics, and its saved states."""
+class _Process:
+    """A service on the bus: its writer, its offsets, and its saved states."""
 
     def __init__(self, bus: MemoryBus, build: Build) -> None:
         self._bus = bus
         self._build = build
         handler = build().handler
         self.name = handler.name
-        self.saved: dict[str, Parcel] = {}
+        self.saved: dict[str, StateRecord] = {}
         self.fail_at: Moment | None = None
         self.committed = {topic_of(kind).name: 0 for kind in handler.inputs}
         self._reference = [topic_of(kind).name for kind in handler.reference]
         self._handled: deque[Delivery] = deque(maxlen=100)
-        self.rise()
+        self.start()
 
-    def rise(self) -> None:
+    def start(self) -> None:
         service = self._build()
         self.telemetry = Telemetry(self.name, self._bus.clock)
         self.engine: Engine[object] | None = Engine(service, self, self._bus.clock, self.telemetry)
-        for key, parcel in self.saved.items():
-            self.engine.restore(key, contents(*parcel), None)
+        for key, record in self.saved.items():
+            self.engine.restore(key, state_bytes(*record), None)
         self._read = dict(self.committed)
         self._studied = dict.fromkeys(self._reference, 0)
-        self._under_way: dict[str, set[int]] = {topic: set() for topic in self.committed}
+        self._in_flight: dict[str, set[int]] = {topic: set() for topic in self.committed}
         self._begun = False
 
     def die(self, redeliver: int) -> None:
@@ -217,7 +218,7 @@ class _Seat:
         try:
             return await self._act(self.engine)
         except BaseException:
-            self.engine = None  # as a process that fails: fast, and all of it
+            self.engine = None  # like a process that fails: at once and completely
             raise
 
     async def _act(self, engine: Engine[object]) -> bool:
@@ -235,8 +236,8 @@ class _Seat:
         return acted
 
     def _commit(self) -> None:
-        """Up to the first record that is still under way."""
-        for topic, waiting in self._under_way.items():
+        """Up to the first record that is still in flight."""
+        for topic, waiting in self._in_flight.items():
             self.committed[topic] = min(waiting, default=self._read[topic])
 
     async def _study(self, engine: Engine[object]) -> bool:
@@ -252,26 +253,26 @@ class _Seat:
         if delivery is None:
             return False
         self._read[delivery.topic] = delivery.offset + 1
-        self._under_way[delivery.topic].add(delivery.offset)
+        self._in_flight[delivery.topic].add(delivery.offset)
         for _ in range(2 if self._bus.duplicate(delivery) else 1):
             await engine.take(delivery)
         return True
 
-    def _next(self, positions: dict[str, int]) -> Delivery | None:
-        """Of the records not yet had of these topics, the one that the bus brings now."""
-        logs = self._bus._logs  # noqa: SLF001  a seat is a part of its bus
-        found = [logs[topic].after(offset) for topic, offset in positions.items()]
+    def _next(self, offsets: dict[str, int]) -> Delivery | None:
+        """Of the records from these offsets on, the one that the bus delivers now."""
+        topics = self._bus._topics  # noqa: SLF001  a process is a part of its bus
+        found = [topics[topic].after(offset) for topic, offset in offsets.items()]
         by_age = sorted((one for one in found if one), key=lambda one: one[0])
         return self._bus.order([delivery for _, delivery in by_age]) if by_age else None
 
-    # The outlet.
+    # The engine's `BusWriter`.
 
     async def publish(self, records: Sequence[Record]) -> None:
         self._fail("publish")
         for record in records:
             self._bus.put(*record)
 
-    async def save(self, key: str, state: Parcel | None, partition: int | None) -> None:  # noqa: ARG002
+    async def save(self, key: str, state: StateRecord | None, partition: int | None) -> None:  # noqa: ARG002
         self._fail("save")
         if state is None:
             self.saved.pop(key, None)
@@ -281,9 +282,62 @@ class _Seat:
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._handled.extend(deliveries)
         for delivery in deliveries:
-            self._under_way[delivery.topic].discard(delivery.offset)
+            self._in_flight[delivery.topic].discard(delivery.offset)
 
     def _fail(self, moment: Moment) -> None:
         if self.fail_at == moment:
             self.fail_at = None
             raise Killed(f"{self.name} before {moment}")
+
+
+class _Topic:
+    """One topic with one partition. Offsets stay valid when older records are removed."""
+
+    def __init__(self, name: str, *, compacted: bool) -> None:
+        self.name = name
+        self.end = 0
+        """Offset of the next record."""
+        self._compacted = compacted
+        self._records: dict[int, tuple[int, Delivery]] = {}
+        self._newest: dict[bytes, int] = {}
+
+    def append(
+        self,
+        order: int,
+        key: bytes,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes], ...],
+        timestamp: float,
+    ) -> None:
+        """Add a record; `order` is its number among the records of all topics."""
+        delivery = Delivery(self.name, 0, self.end, key, value, headers, timestamp)
+        self._records[self.end] = (order, delivery)
+        self._newest[key] = self.end
+        self.end += 1
+
+    def after(self, offset: int) -> tuple[int, Delivery] | None:
+        """The first record from an offset on, with its order."""
+        while offset < self.end:
+            if offset in self._records:
+                return self._records[offset]
+            offset += 1
+        return None
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return (delivery for _, delivery in list(self._records.values()))
+
+    def compact(self) -> None:
+        """Keep the newest record of each key."""
+        if self._compacted:
+            kept = set(self._newest.values())
+            self._records = {at: record for at, record in self._records.items() if at in kept}
+
+    def trim(self, read_by_all: int, keep: int) -> None:
+        """Remove what every service has read, except the newest `keep` records."""
+        if self._compacted:
+            self.compact()
+            return
+        for offset in list(self._records):
+            if offset >= min(read_by_all, self.end - keep):
+                return
+            del self._records[offset]

@@ -1,4 +1,4 @@
-"""The service's group by aiokafka alone: to measure what Faust costs, and to do without it."""
+"""Group membership by aiokafka alone: to measure what Faust costs, and to run without it."""
 
 import asyncio
 import logging
@@ -7,10 +7,9 @@ from collections import defaultdict
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError
 
-from services._kit.assignors import assignor
-from services._kit.consume import Delivery
 from services._kit.handler import S
-from services._kit.kafka import connection, delivery_of
+from services._kit.kafka import assignor, connection, delivery_of
+from services._kit.records import Delivery
 from services._kit.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -22,7 +21,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
     def __init__(self, worker: Worker[S]) -> None:
         settings = worker.settings
         self._worker = worker
-        self._under_way: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        self._in_flight: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         self._read: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -41,7 +40,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         )
 
     async def join(self) -> None:
-        """Subscribe and begin to poll."""
+        """Subscribe and start to poll."""
         self._consumer.subscribe(list(self._worker.inputs), listener=self)
         await self._consumer.start()
         for work in (self._poll(), self._commit_regularly()):
@@ -59,29 +58,30 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Commit it, once all before it are acknowledged."""
-        self._under_way[TopicPartition(delivery.topic, delivery.partition)].discard(delivery.offset)
+        self._in_flight[TopicPartition(delivery.topic, delivery.partition)].discard(delivery.offset)
 
     def lag(self) -> dict[str, int]:
         """Records by topic between what is acknowledged and the end."""
         behind = dict.fromkeys(self._worker.inputs, 0)
-        for place, done in self._safe().items():
-            behind[place.topic] += max(0, (self._consumer.highwater(place) or 0) - done)
+        for partition, done in self._safe().items():
+            end = self._consumer.highwater(partition) or 0
+            behind[partition.topic] += max(0, end - done)
         return behind
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """As aiokafka calls it."""
+        """See `ConsumerRebalanceListener`."""
         await self._worker.revoked()
         if revoked:
             await self._commit()
-        for positions in (self._under_way, self._read, self._committed):
+        for positions in (self._in_flight, self._read, self._committed):
             positions.clear()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """As aiokafka calls it; records wait until it returns."""
+        """See `ConsumerRebalanceListener`; records wait until it returns."""
         try:
-            await self._worker.assigned({place.partition for place in assigned})
+            await self._worker.assigned({partition.partition for partition in assigned})
         except Exception as error:  # noqa: BLE001  it ends the process, which logs it
-            log.warning("could not take up the assigned partitions: %r", error)
+            log.warning("failed to load the states of the assigned partitions: %r", error)
             self._worker.fail(error)
 
     async def _poll(self) -> None:
@@ -91,10 +91,10 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             term = self._worker.term
             for record in (record for records in found.values() for record in records):
                 if term != self._worker.term:
-                    break  # the rest is delivered again, here or elsewhere
-                place = TopicPartition(record.topic, record.partition)
-                self._under_way[place].add(record.offset)
-                self._read[place] = record.offset + 1
+                    break  # the rest is redelivered, here or elsewhere
+                partition = TopicPartition(record.topic, record.partition)
+                self._in_flight[partition].add(record.offset)
+                self._read[partition] = record.offset + 1
                 await self._worker.dispatch(delivery_of(record), term)
 
     async def _commit_regularly(self) -> None:
@@ -109,14 +109,15 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         try:
             await self._consumer.commit(safe)
         except CommitFailedError:
-            log.warning("a rebalance came first: what was not committed is delivered again")
+            log.warning("a rebalance preceded the commit: uncommitted records are redelivered")
         else:
             self._committed |= safe
 
     def _safe(self) -> dict[TopicPartition, int]:
-        """Up to where everything is acknowledged."""
+        """Offset up to which everything is acknowledged, by partition."""
         return {
-            place: min(self._under_way[place], default=read) for place, read in self._read.items()
+            partition: min(self._in_flight[partition], default=read)
+            for partition, read in self._read.items()
         }
 
     def _done(self, task: asyncio.Task[None]) -> None:

@@ -1,16 +1,16 @@
-"""The process: the handler and its target, with what the settings say."""
+"""Builds the service from its settings."""
 
-from services._kit.cluster_file import cluster_of
 from services._kit.handler import Service
+from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
 from services.actuator.decide import ActuatorHandler, ActuatorState
 from services.actuator.metrics import Metrics
 from services.actuator.settings import Settings
-from services.actuator.simulated import SimulatedTarget
+from services.actuator.target import SimulatedTarget
 
 
 def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
-    """An actuator for every domain that Kafka gives to this process."""
+    """An actuator for every domain that Kafka assigns to this process."""
     stale = None if kit.lock_step else own.breaker_stale_seconds / kit.speed
     handler = ActuatorHandler(
         cluster_of(own.cluster),

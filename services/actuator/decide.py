@@ -1,11 +1,12 @@
-"""The actuator: plans in, what was done with each change out; the writes in between are values.
+"""The actuator: plans in, the outcome of each change out; the writes in between are values.
 
 A plan waits for the frame of its tick and the budget it was made under. Then it is ruled on
-(`ruling.py`) and the target is asked for what is left. What is asked is remembered first, so that
-a restart asks again, and the target, which knows the decision, changes nothing twice.
+(`ruling.py`), and the permitted changes are written to the target. The write is saved in the state
+before it is requested: a restart requests it again, and the target, which knows the decision,
+changes nothing twice.
 
-Frames may be ahead of plans: they wait for their plan, in memory until something else is saved,
-because nearly always the plan comes next.
+Frames may be ahead of plans. They wait in memory until something else is saved, because nearly
+always the plan comes next.
 """
 
 from collections.abc import Mapping
@@ -28,20 +29,27 @@ from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.budgets import Budgets, binding, briefing_of, keep
+from services._kit.arrays import Budgets, abridged, binding_budget, briefing_of, with_budget
 from services._kit.clock import Clock
-from services._kit.frames import abridged
 from services._kit.handler import Handler, Step
-from services._kit.roster import PerDomain, Roster
+from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.state_codec import Transient, copied, refit
-from services.actuator.permission import STALE_TICKS, Modes, Permissions
-from services.actuator.ruling import COLUMNS, Grounds, Ruling, applied_of, hold_all, rule
+from services.actuator.ruling import (
+    COLUMNS,
+    Basis,
+    Permissions,
+    Ruling,
+    applied_of,
+    hold_all,
+    rule,
+)
+from services.actuator.settings import STALE_TICKS, Modes
 from services.actuator.target import Change, Write, Written
 
 _RULED_BY: Final = ("missing",)
-"""Features that the rules look at."""
-_FRAMES: Final = 6
-"""So far may plans be behind; what they were made from a minute ago is not to be acted on."""
+"""Features that the rules need."""
+_MOST_FRAMES: Final = 6
+"""Plans may be this far behind: after a minute, what a plan was made from is outdated."""
 _OUTCOMES: Final[dict[str, Outcome]] = {
     "applied": "applied",
     "repeat": "applied",
@@ -52,7 +60,7 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A tick whose write is under way, and what will be said when it is answered."""
+    """A requested write, and the event to publish once it is answered."""
 
     write: Write
     applied: ScaleApplied
@@ -64,26 +72,27 @@ class ActuatorState:
 
     domain: str
     restraint: ChangeHistory
+    """Of the rules, for the apps `names`."""
     closed: int = -1
-    """The last tick of which the target was asked."""
+    """The last tick whose write was requested."""
     names: tuple[str, ...] = ()
     budgets: Budgets = ()
     plan: ScalePlanned | None = None
-    """That waits for its frame or its budget."""
+    """A plan that waits for its frame or its budget."""
     saved_frames: tuple[DomainObserved, ...] = ()
     new_frames: Transient[tuple[DomainObserved, ...]] = ()
     """Frames that are not saved yet; delivered again after a restart."""
     since: Transient[float | None] = None
-    """Since when the plan waits, by `Clock.now`; None until this process has looked at it."""
+    """When the plan arrived, by `Clock.now`; None after a restart."""
     pending: Pending | None = None
 
     @property
     def frames(self) -> dict[int, DomainObserved]:
-        """By tick: those that are not closed."""
+        """Frames of open ticks, by tick."""
         return {frame.tick: frame for frame in (*self.saved_frames, *self.new_frames)}
 
     def with_frames(self, frames: Mapping[int, DomainObserved]) -> Self:
-        """Keep these frames, and save them."""
+        """Replace the frames; from now on all of them are saved."""
         return replace(self, saved_frames=tuple(frames.values()), new_frames=())
 
 
@@ -102,63 +111,63 @@ class ActuatorHandler(Handler[ActuatorState]):
         breaker_stale_s: float | None,
         breaker_stale_ticks: int = STALE_TICKS,
     ) -> None:
-        self._roster, self._grace = Roster(cluster), grace_s
+        self._apps, self._grace = DeclaredApps(cluster), grace_s
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
-        self._rules = PerDomain(self._roster, SafetyRules)
+        self._rules = InventoryCache(self._apps, SafetyRules)
 
     def learn(self, event: Event, clock: Clock) -> None:
-        """Apps, orders and heartbeats."""
+        """Take in apps, overrides and heartbeats."""
         if isinstance(event, AppDeclared):
-            self._roster.learn(event)
+            self._apps.learn(event)
         elif isinstance(event, BreakerChanged | OverrideIssued):
             self._permissions.learn(event, clock.now())
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """An app, an order or a heartbeat that was removed."""
+        """Remove apps, overrides and breakers."""
         if kind is AppDeclared:
-            self._roster.forget(key)
+            self._apps.forget(key)
         else:
             self._permissions.forget(kind, key)
 
     def prepare(self) -> None:
-        """Let the kernels be compiled: without apps it takes as long as with them."""
+        """Compile the kernels: no apps are needed for that."""
         rules, row = self._rules.without_apps(), np.zeros((1, 0), np.float32)
-        budget = briefing_of(None, self._roster).budget
-        plan = empty_plan(1, 0, len(self._roster.pools))
+        budget = briefing_of(None, self._apps).budget
+        plan = empty_plan(1, 0, len(self._apps.pools))
         status, tick = np.zeros((1, STATUS, 0), np.int32), np.zeros(1, np.int32)
         rules.step(tick, status, row, row, budget, rules.start(1), plan)
 
     def start(self, key: str) -> ActuatorState:
-        """Nothing was changed yet."""
+        """No apps, nothing changed yet."""
         return ActuatorState(key, self._rules.without_apps().start(1))
 
     def handle(self, event: Event, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Take in a frame, a budget or a plan, and apply the plan when all are there."""
+        """Take in a frame, a budget or a plan; apply the plan when all are there."""
         match event:
             case BudgetGranted():
-                budgets = keep(state.budgets, event)
+                budgets = with_budget(state.budgets, event)
                 if budgets is state.budgets:
                     return Step(state)
-                state = state.with_frames(state.frames)
-                return self._proceed(replace(state, budgets=budgets), clock)
+                state = replace(state.with_frames(state.frames), budgets=budgets)
+                return self._proceed(state, clock)
             case DomainObserved() if event.tick > state.closed:
-                return self._see(event, state, clock)
+                return self._take_frame(event, state, clock)
             case ScalePlanned() if event.tick > state.closed:
-                return self._arrive(event, state, clock)
+                return self._take_plan(event, state, clock)
             case _:
                 return Step(state)
 
     def written(self, result: Any, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Say what became of the changes, once; then go on with what waits."""
+        """Publish the outcomes of a write, once; then continue with what waits."""
         pending = state.pending
         if not isinstance(result, Written) or pending is None or pending.write.tick != result.tick:
             return Step(state)
-        state = state.with_frames(state.frames)
-        step = self._proceed(replace(state, pending=None), clock)
-        return step._replace(events=[_said(pending.applied, result), *step.events])
+        state = replace(state.with_frames(state.frames), pending=None)
+        step = self._proceed(state, clock)
+        return step._replace(events=[_with_answers(pending.applied, result), *step.events])
 
     def due(self, state: ActuatorState) -> float | None:
-        """At once where a write was not answered; else when the plan has waited long enough."""
+        """At once for an unanswered write; else when the grace period of the plan ends."""
         if state.pending is not None:
             return 0.0
         if state.plan is None or self._grace is None:
@@ -166,80 +175,81 @@ class ActuatorHandler(Handler[ActuatorState]):
         return 0.0 if state.since is None else state.since + self._grace
 
     def wake(self, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Ask again what was not answered before a restart; apply what has waited long enough."""
+        """Request an unanswered write again; apply a plan that is late."""
         if state.pending is not None:
             return Step(state, writes=[state.pending.write])
         return self._proceed(state, clock)
 
-    def _see(
+    def _take_frame(
         self, frame: DomainObserved, state: ActuatorState, clock: Clock
     ) -> Step[ActuatorState]:
-        """Keep a frame for its plan."""
-        if frame.tick in state.frames:
-            return Step(state, settled=frame.tick not in {one.tick for one in state.new_frames})
+        frames = state.frames
+        if frame.tick in frames:
+            # A duplicate. Unless the first one is saved, both have to be delivered again.
+            return Step(state, settled=all(frame.tick != new.tick for new in state.new_frames))
         frame = abridged(frame, _RULED_BY)
-        if state.plan is None and len(state.frames) < _FRAMES:
+        if state.plan is None and len(frames) < _MOST_FRAMES:
             return Step(replace(state, new_frames=(*state.new_frames, frame)), settled=False)
-        # A plan waits for it; or there are no plans, and frames must not wait for them for ever.
+        # A plan waits for it; or plans are missing, and the frames have to be acknowledged.
         return self._proceed(state.with_frames(_with_frame(frame, state)), clock)
 
-    def _arrive(
+    def _take_plan(
         self, plan: ScalePlanned, state: ActuatorState, clock: Clock
     ) -> Step[ActuatorState]:
-        """A plan that still waits is superseded by the next one."""
-        self._roster.check(plan.domain)
-        waits = state.plan
-        if waits is not None and waits.tick >= plan.tick:
+        self._apps.check_domain(plan.domain)
+        waiting = state.plan
+        if waiting is not None and waiting.tick >= plan.tick:
             return Step(state)
         arrived = replace(state.with_frames(state.frames), plan=plan, since=clock.now())
         step = self._proceed(arrived, clock)
-        if waits is None:
+        if waiting is None:
             return step
-        ruling = hold_all(waits, "newer-plan")
-        gone = self._answer(waits, None, ruling, "unknown", state, "superseded")
-        return step._replace(events=[gone, *step.events])
+        ruling = hold_all(waiting, "newer-plan")
+        superseded = self._applied(waiting, None, ruling, "unknown", state, "superseded")
+        return step._replace(events=[superseded, *step.events])
 
     def _proceed(self, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Apply the waiting plan when its frame, its budget and a breaker are there.
+        """Apply the waiting plan when its frame, its budget and a heartbeat are there.
 
-        When it has waited long enough it is ruled on without the last two, and held without the
-        first.
+        A late plan is ruled on without budget or heartbeat, and held without its frame.
         """
         plan = state.plan
         if plan is None or state.pending is not None:
             return Step(state)
         if state.since is None:
-            # Loaded from a save: the clock of the process before means nothing here.
+            # Loaded from a save: wait anew, as the frame may be delivered again.
             state = replace(state, since=clock.now())
-        frame, late = state.frames.get(plan.tick), self._is_late(state, clock)
+        frame, due = state.frames.get(plan.tick), self.due(state)
+        late = due is not None and clock.now() >= due
         if not late and (frame is None or not self._is_ready(plan, state)):
             return Step(state)
         if frame is None or frame.apps != plan.apps:
-            return self._ask(plan, None, hold_all(plan, "no-frame"), "unknown", state)
-        if not self._roster.knows(plan.apps):
-            return self._ask(plan, frame, hold_all(plan, "not-declared"), "unknown", state)
+            return self._request(plan, None, hold_all(plan, "no-frame"), "unknown", state)
+        if not self._apps.all_declared(plan.apps):
+            return self._request(plan, frame, hold_all(plan, "not-declared"), "unknown", state)
         breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
         names = tuple(plan.apps)
         restraint = self._restraint(names, state)
         ruling = rule(
-            plan, frame, binding(plan.tick, state.budgets), self._roster, self._permissions,
-            breaker, self._rules.of(plan.domain, names), restraint,
-        )  # fmt: skip
-        held = replace(state, names=names, restraint=restraint)
-        return self._ask(plan, frame, ruling, breaker, held)
-
-    def _is_late(self, state: ActuatorState, clock: Clock) -> bool:
-        """Whether the plan has waited long enough."""
-        due = self.due(state)
-        return due is not None and clock.now() >= due
+            plan,
+            frame,
+            binding_budget(plan.tick, state.budgets),
+            self._apps,
+            self._permissions,
+            breaker,
+            self._rules.of(plan.domain, names),
+            restraint,
+        )
+        state = replace(state, names=names, restraint=restraint)
+        return self._request(plan, frame, ruling, breaker, state)
 
     def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
-        """Whether its apps and the budget it was made under are here, and a breaker was heard."""
+        """Whether the plan's budget, its apps' declarations and a heartbeat are there."""
         budgeted = plan.epoch < 0 or any(b.epoch >= plan.epoch for b in state.budgets)
-        declared = self._roster.knows(plan.apps)
-        return budgeted and declared and self._permissions.heard(plan.domain)
+        declared = self._apps.all_declared(plan.apps)
+        return budgeted and declared and self._permissions.has_heartbeat(plan.domain)
 
-    def _ask(
+    def _request(
         self,
         plan: ScalePlanned,
         frame: DomainObserved | None,
@@ -247,15 +257,15 @@ class ActuatorHandler(Handler[ActuatorState]):
         breaker: str,
         state: ActuatorState,
     ) -> Step[ActuatorState]:
-        """Remember what will be asked, and ask."""
-        applied = self._answer(plan, frame, ruling, breaker, state)
+        """Close the tick and request its write."""
+        applied = self._applied(plan, frame, ruling, breaker, state)
         write = Write(domain=plan.domain, tick=plan.tick, changes=_changes(applied))
-        ahead = {tick: seen for tick, seen in state.frames.items() if tick > plan.tick}
+        ahead = {tick: frame for tick, frame in state.frames.items() if tick > plan.tick}
         pending = Pending(write=write, applied=applied)
-        asked = replace(state.with_frames(ahead), closed=plan.tick, plan=None, pending=pending)
-        return Step(asked, writes=[write])
+        state = replace(state.with_frames(ahead), closed=plan.tick, plan=None, pending=pending)
+        return Step(state, writes=[write])
 
-    def _answer(
+    def _applied(
         self,
         plan: ScalePlanned,
         frame: DomainObserved | None,
@@ -264,15 +274,14 @@ class ActuatorHandler(Handler[ActuatorState]):
         state: ActuatorState,
         outcome: Outcome = "held",
     ) -> ScaleApplied:
-        """What will be said of a plan; `outcome` is of the changes that are not made."""
-        budget = binding(plan.tick, state.budgets)
+        """The event about a plan; `outcome` is that of the changes that are not made."""
+        budget = binding_budget(plan.tick, state.budgets)
         epoch = -1 if budget is None else budget.epoch
-        mode = self._permissions.mode_of(plan.domain, plan.time)
-        grounds = Grounds(epoch, mode, breaker)
-        return applied_of(plan, _before(plan, frame), ruling, grounds, outcome)
+        mode = self._permissions.domain_mode(plan.domain, plan.time)
+        return applied_of(plan, _before(plan, frame), ruling, Basis(epoch, mode, breaker), outcome)
 
     def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> ChangeHistory:
-        """A copy for the kernels to update, with the apps of the plan."""
+        """A copy that the kernels may update, for the apps of the plan."""
         if names == state.names:
             return copied(state.restraint)
         fresh = self._rules.of(state.domain, names).start(1)
@@ -281,16 +290,16 @@ class ActuatorHandler(Handler[ActuatorState]):
 
 
 def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, DomainObserved]:
-    """The frames with one more; of too many the newest stays, and what the plan waits for."""
+    """Add a frame; of too many, keep the newest and the one that the plan waits for."""
     frames = {**state.frames, frame.tick: frame}
-    if len(frames) <= _FRAMES:
+    if len(frames) <= _MOST_FRAMES:
         return frames
     wanted = {max(frames), -1 if state.plan is None else state.plan.tick}
-    return {tick: seen for tick, seen in frames.items() if tick in wanted}
+    return {tick: kept for tick, kept in frames.items() if tick in wanted}
 
 
 def _before(plan: ScalePlanned, frame: DomainObserved | None) -> dict[str, list[int]]:
-    """The numbers as they are, by what was observed or, without a frame, by what was planned on."""
+    """The present numbers: as observed or, without a frame, as the plan assumed them."""
     if frame is None:
         return {name: getattr(plan, f"{name}_before") for name in COLUMNS}
     return {name: getattr(frame.pods, name) for name in COLUMNS}
@@ -300,28 +309,28 @@ def _changes(applied: ScaleApplied) -> list[Change]:
     return [
         Change(
             app=app,
-            replicas=applied.replicas[place],
-            cpu_request=applied.cpu_request[place],
-            memory_request=applied.memory_request[place],
+            replicas=applied.replicas[index],
+            cpu_request=applied.cpu_request[index],
+            memory_request=applied.memory_request[index],
             decision_id=applied.decision_id,
         )
-        for place, app in enumerate(applied.apps)
-        if applied.outcomes[place] == "applied"
+        for index, app in enumerate(applied.apps)
+        if applied.outcomes[index] == "applied"
     ]
 
 
-def _said(applied: ScaleApplied, result: Written) -> ScaleApplied:
-    """What was decided, corrected by what the target answered."""
+def _with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
+    """The decided outcomes, corrected by the target's answers."""
     names = ("outcomes", "reasons", *COLUMNS)
-    said: dict[str, list[Any]] = {name: list(getattr(applied, name)) for name in names}
-    for place, app in enumerate(applied.apps):
-        # Where nothing is answered, nothing is known to be done.
+    columns: dict[str, list[Any]] = {name: list(getattr(applied, name)) for name in names}
+    for index, app in enumerate(applied.apps):
+        # Without an answer nothing counts as done.
         answer = result.answers.get(app, "silent")
         outcome = _OUTCOMES.get(answer, "held")
-        if applied.outcomes[place] != "applied" or outcome == "applied":
+        if applied.outcomes[index] != "applied" or outcome == "applied":
             continue
-        said["outcomes"][place] = outcome
-        said["reasons"][place] = result.detail or f"target-{answer}"
+        columns["outcomes"][index] = outcome
+        columns["reasons"][index] = result.detail or f"target-{answer}"
         for name in COLUMNS:
-            said[name][place] = getattr(applied, f"{name}_before")[place]
-    return msgspec.structs.replace(applied, **said)
+            columns[name][index] = getattr(applied, f"{name}_before")[index]
+    return msgspec.structs.replace(applied, **columns)

@@ -1,4 +1,4 @@
-"""What the actuator counts: outcomes of changes, and holds by reason."""
+"""Metrics of the actuator: outcomes of changes, and holds by reason."""
 
 from prometheus_client import Counter
 
@@ -8,13 +8,13 @@ from services._kit.telemetry import Telemetry
 
 
 class Metrics:
-    """Sees each answer that is published."""
+    """Called with each published event."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._holds = telemetry.holds
         self._changes = Counter(
             "hirl_changes_total",
-            "Planned changes, by what became of them",
+            "Planned changes, by outcome",
             ["domain", "outcome"],
             registry=telemetry.registry,
         )

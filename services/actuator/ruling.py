@@ -1,12 +1,13 @@
-"""What becomes of each change of a plan: applied, or held with its reason.
+"""What becomes of each change of a plan: applied, or held with a reason.
 
-First who may be changed at all, then the rules that every plan of ours obeys, run again on the
-whole plan; an operator's order of exact replicas comes last, because it wins over both, but not
-over the mode: in off and preview nothing is changed.
+First permissions: breaker, modes and pauses. Then the rules that every plan obeys, applied to the
+whole plan once more. Last an operator's override of exact replicas, which wins over both, but not
+over the mode: off and preview change nothing.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2s
 from typing import Any, Final
 
 import numpy as np
@@ -15,36 +16,166 @@ from models.cluster.arrays import I32
 from models.cluster.plan import Plan, empty_plan
 from models.control.change_history import ChangeHistory
 from models.control.safety import SafetyRules
+from schemas.app_declared import AppDeclared
+from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
-from schemas.fields import Mode
+from schemas.fields import Event, Mode
+from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.budgets import briefing_of
-from services._kit.frames import REASONS, row, status_rows
-from services._kit.roster import Roster
-from services.actuator.permission import Permissions
+from services._kit.arrays import REASONS, as_row, briefing_of, status_rows
+from services._kit.handler import CLUSTER
+from services._kit.inventory import DeclaredApps
+from services._kit.ticks import parse
+from services.actuator.settings import STALE_TICKS, Modes
 
 COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
 _CODES: Final = {name: code for code, name in REASONS.items()}
 _OVERRIDE: Final = "override"
+_BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
+
+
+# Permissions.
+
+
+@dataclass
+class Permissions:
+    """Overrides and breakers as learned from the bus, and the configured modes."""
+
+    modes: Modes
+    stale_s: float | None
+    """Seconds by `Clock.now` after which a breaker without heartbeat is stale; None: event time
+    only."""
+    stale_ticks: int = STALE_TICKS
+    """The same in event time, which survives a restart."""
+    overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
+    """By kind and scope."""
+    breakers: dict[str, tuple[BreakerChanged, float]] = field(default_factory=dict)
+    """By scope, with the time of arrival by `Clock.now`."""
+
+    def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
+        """Take in an override or a heartbeat."""
+        if isinstance(event, BreakerChanged):
+            self.breakers[event.scope] = event, now
+        elif event.lifted:
+            self.overrides.pop((event.kind, event.scope), None)
+        else:
+            self.overrides[event.kind, event.scope] = event
+
+    def forget(self, kind: type[Event], scope: str) -> None:
+        """Remove the overrides or the breaker of a scope after a tombstone."""
+        if kind is BreakerChanged:
+            self.breakers.pop(scope, None)
+        elif kind is OverrideIssued:
+            for found in [key for key in self.overrides if key[1] == scope]:
+                del self.overrides[found]
+
+    def has_heartbeat(self, domain: str) -> bool:
+        """Whether a breaker of the domain or of the cluster has ever reported."""
+        return domain in self.breakers or CLUSTER in self.breakers
+
+    def breaker(self, domain: str, now: float, tick: int) -> str:
+        """closed, half-open, open or stale, for a plan of a tick.
+
+        The worse of domain and cluster counts: a live one does not substitute for the other.
+        """
+        found = [self.breakers[scope] for scope in (domain, CLUSTER) if scope in self.breakers]
+        if not found:
+            return "stale"
+        if any(event.state == "open" for event, _ in found):
+            return "open"
+        if any(self._is_stale(event, now - at, tick) for event, at in found):
+            return "stale"
+        return "half-open" if any(event.state == "half-open" for event, _ in found) else "closed"
+
+    def _is_stale(self, event: BreakerChanged, silent_s: float, tick: int) -> bool:
+        # After a restart an old heartbeat has just arrived: only its tick shows its age.
+        late = self.stale_s is not None and silent_s > self.stale_s
+        return late or tick - event.tick > self.stale_ticks
+
+    def overrides_of(self, app: str, domain: str, time: str) -> list[OverrideIssued]:
+        """Overrides in force for an app at an event time."""
+        return self._in_force([("app", app), ("domain", domain), ("cluster", CLUSTER)], time)
+
+    def mode_of(self, app: AppDeclared, overrides: Sequence[OverrideIssued]) -> Mode:
+        """Mode of an app: by overrides, else its own, else its domain's."""
+        return _strictest(overrides) or app.mode or self._configured(app.domain)
+
+    def domain_mode(self, domain: str, time: str) -> Mode:
+        """Mode of a whole domain."""
+        overrides = self._in_force([("domain", domain), ("cluster", CLUSTER)], time)
+        return _strictest(overrides) or self._configured(domain)
+
+    def hold_reason(
+        self,
+        app: AppDeclared,
+        steps: Sequence[int],
+        overrides: Sequence[OverrideIssued],
+        breaker: str,
+    ) -> str:
+        """Why a change is held; empty when it is permitted.
+
+        `steps` are the differences of replicas and sizes: a smaller pod is a decrease just as
+        fewer pods are.
+        """
+        mode, decreases, increases = self.mode_of(app, overrides), min(steps) < 0, max(steps) > 0
+        if breaker in ("open", "stale"):
+            return f"breaker-{breaker}"
+        if breaker == "half-open" and decreases:
+            return "breaker-half-open"
+        if mode in ("off", "preview"):
+            return mode
+        if mode == "canary" and not in_canary(app.app, self.modes.canary_share):
+            return "not-in-canary"
+        pauses = {app.pause, *(override.pause for override in overrides)}
+        if "all" in pauses or ("scale-in" in pauses and decreases):
+            return "paused"
+        return "paused" if "scale-out" in pauses and increases else ""
+
+    def _configured(self, domain: str) -> Mode:
+        return self.modes.domains.get(domain, self.modes.cluster)
+
+    def _in_force(self, scopes: Sequence[tuple[str, str]], time: str) -> list[OverrideIssued]:
+        if not self.overrides:
+            return []
+        found = (self.overrides.get(scope) for scope in scopes)
+        return [o for o in found if o and (o.until is None or parse(time) <= parse(o.until))]
+
+
+def _strictest(overrides: Sequence[OverrideIssued]) -> Mode | None:
+    # An override of the cluster stops everything, whatever is overridden for a domain or an app.
+    modes = [override.mode for override in overrides if override.mode is not None]
+    return min(modes, key=_BY_RESTRICTION.index, default=None)
+
+
+def in_canary(app: str, share: float) -> bool:
+    """Whether canary mode may change an app.
+
+    Chosen by name: the same apps in every process and after a restart.
+    """
+    number = int.from_bytes(blake2s(app.encode(), digest_size=8).digest(), "big")
+    return number < share * 2**64
+
+
+# Rulings.
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """Numbers after all rules, and why an app was held or ordered."""
+    """Numbers after all rules, one per app of the plan."""
 
     after: Mapping[str, I32]
-    """By column, a place per app."""
+    """By column."""
     reasons: list[str]
-    """A place per app: of the plan, of the rule that cut it, or of the hold."""
-    ordered: frozenset[int]
-    """Places that an operator decided about."""
+    """The plan's reason, that of the rule that cut it, or that of the hold."""
+    overridden: frozenset[int]
+    """Indices of apps with an operator's override of replicas."""
 
 
 @dataclass(frozen=True)
-class Grounds:
-    """What the actuator went by, beside the plan."""
+class Basis:
+    """What the actuator decided on, besides the plan."""
 
     epoch: int
     """Of the budget; -1 without one."""
@@ -57,51 +188,56 @@ def rule(
     plan: ScalePlanned,
     frame: DomainObserved,
     budget: BudgetGranted | None,
-    roster: Roster,
+    apps: DeclaredApps,
     permissions: Permissions,
     breaker: str,
     rules: SafetyRules,
     restraint: ChangeHistory,
 ) -> Ruling:
-    """Decide about every change; `restraint` takes in what is decreased or moved."""
-    status = status_rows(frame.pods, roster.place(plan.domain))
-    objections = _objections(plan, frame, roster, permissions, breaker)
-    numbers = _numbers(plan, frame, objections, len(roster.pools))
+    """Decide on every change. Updates `restraint` in place: pass a copy."""
+    status = status_rows(frame.pods, apps.domain_index(plan.domain))
+    holds = _holds(plan, frame, apps, permissions, breaker)
+    numbers = _numbers(plan, frame, holds, len(apps.pools))
     rules.step(
-        np.array([plan.tick], np.int32), status, row(frame.features["missing"]),
-        row(frame.load_pods), briefing_of(budget, roster).budget, restraint, numbers,
-    )  # fmt: skip
+        np.array([plan.tick], np.int32),
+        status,
+        as_row(frame.features["missing"]),
+        as_row(frame.load_pods),
+        briefing_of(budget, apps).budget,
+        restraint,
+        numbers,
+    )
     reasons = [REASONS[code] for code in numbers.reason[0].tolist()]
-    for place, why in objections.items():
-        reasons[place] = why
+    for index, reason in holds.items():
+        reasons[index] = reason
     columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
     after = dict(zip(COLUMNS, columns, strict=True))
-    ordered = _obey(plan, roster, permissions, after, reasons)
-    return Ruling(after, reasons, ordered)
+    overridden = _apply_overrides(plan, apps, permissions, after, reasons)
+    return Ruling(after, reasons, overridden)
 
 
-def hold_all(plan: ScalePlanned, why: str) -> Ruling:
-    """Nothing changes, for one reason."""
+def hold_all(plan: ScalePlanned, reason: str) -> Ruling:
+    """Change nothing, for one reason."""
     after = {name: np.array(getattr(plan, f"{name}_before"), np.int32) for name in COLUMNS}
-    return Ruling(after, [why] * len(plan.apps), frozenset())
+    return Ruling(after, [reason] * len(plan.apps), frozenset())
 
 
 def applied_of(
     plan: ScalePlanned,
     before: Mapping[str, list[int]],
     ruling: Ruling,
-    grounds: Grounds,
+    basis: Basis,
     outcome: Outcome = "held",
 ) -> ScaleApplied:
-    """The answer to a plan: a place per app that it wanted to change, or that was ordered.
+    """The event about a plan: one entry per app that it changes, or that is overridden.
 
-    `outcome` is what became of the changes that are not made.
+    `outcome` is that of the changes that are not made.
     """
-    places = [place for place in range(len(plan.apps)) if _wanted(plan, before, ruling, place)]
-    made = [any(_at(ruling, name, p) != before[name][p] for name in COLUMNS) for p in places]
+    indices = [i for i in range(len(plan.apps)) if _is_relevant(plan, before, ruling, i)]
+    made = [any(_at(ruling, name, i) != before[name][i] for name in COLUMNS) for i in indices]
     columns: dict[str, Any] = {
-        **{name: [_at(ruling, name, place) for place in places] for name in COLUMNS},
-        **{f"{name}_before": [before[name][place] for place in places] for name in COLUMNS},
+        **{name: [_at(ruling, name, i) for i in indices] for name in COLUMNS},
+        **{f"{name}_before": [before[name][i] for i in indices] for name in COLUMNS},
     }
     return ScaleApplied(
         tick=plan.tick,
@@ -109,89 +245,86 @@ def applied_of(
         trace_id=plan.trace_id,
         domain=plan.domain,
         decision_id=plan.decision_id,
-        epoch=grounds.epoch,
-        mode=grounds.mode,
-        apps=[plan.apps[place] for place in places],
+        epoch=basis.epoch,
+        mode=basis.mode,
+        apps=[plan.apps[i] for i in indices],
         outcomes=["applied" if changed else outcome for changed in made],
-        reasons=[ruling.reasons[place] for place in places],
-        breaker=grounds.breaker,
+        reasons=[ruling.reasons[i] for i in indices],
+        breaker=basis.breaker,
         versions=plan.versions,
         **columns,
     )
 
 
-def _wanted(
-    plan: ScalePlanned, before: Mapping[str, list[int]], ruling: Ruling, place: int
+def _is_relevant(
+    plan: ScalePlanned, before: Mapping[str, list[int]], ruling: Ruling, index: int
 ) -> bool:
-    planned = any(getattr(plan, name)[place] != before[name][place] for name in COLUMNS)
-    return planned or place in ruling.ordered
+    planned = any(getattr(plan, name)[index] != before[name][index] for name in COLUMNS)
+    return planned or index in ruling.overridden
 
 
-def _at(ruling: Ruling, column: str, place: int) -> int:
-    return int(ruling.after[column][place])
+def _at(ruling: Ruling, column: str, index: int) -> int:
+    return int(ruling.after[column][index])
 
 
-def _objections(
+def _holds(
     plan: ScalePlanned,
     frame: DomainObserved,
-    roster: Roster,
+    apps: DeclaredApps,
     permissions: Permissions,
     breaker: str,
 ) -> dict[int, str]:
-    """Why the changes of some places are not to be made."""
+    """Reasons of the changes that are not permitted, by index."""
     found: dict[int, str] = {}
     steps = [np.subtract(getattr(plan, name), getattr(frame.pods, name)) for name in COLUMNS]
-    for place in np.flatnonzero(np.any(steps, axis=0)).tolist():
-        name = plan.apps[place]
-        app = roster.find(name)
+    for index in np.flatnonzero(np.any(steps, axis=0)).tolist():
+        name = plan.apps[index]
+        app = apps.find(name)
         if app is None:
-            found[place] = "not-declared"
-        elif not _pods_known(frame, place):
-            found[place] = "pods-unknown"
+            found[index] = "not-declared"
+        elif not _pods_known(frame, index):
+            found[index] = "pods-unknown"
         else:
-            orders = permissions.orders(name, app.domain, plan.time)
-            found[place] = permissions.objection(
-                app, [int(s[place]) for s in steps], orders, breaker
-            )
-    return {place: why for place, why in found.items() if why}
+            overrides = permissions.overrides_of(name, app.domain, plan.time)
+            step = [int(column[index]) for column in steps]
+            found[index] = permissions.hold_reason(app, step, overrides, breaker)
+    return {index: reason for index, reason in found.items() if reason}
 
 
-def _pods_known(frame: DomainObserved, place: int) -> bool:
-    """Zeros are what is filled in where nobody told; an app at rest is its owner's to start."""
-    return frame.pods.cpu_request[place] > 0 and frame.pods.replicas[place] > 0
+def _pods_known(frame: DomainObserved, index: int) -> bool:
+    # Zeros stand for pods that were never reported; an app at 0 replicas is its owner's to start.
+    return frame.pods.cpu_request[index] > 0 and frame.pods.replicas[index] > 0
 
 
-def _numbers(
-    plan: ScalePlanned, frame: DomainObserved, objections: dict[int, str], pools: int
-) -> Plan:
-    """The plan as arrays, with what is held as it is."""
+def _numbers(plan: ScalePlanned, frame: DomainObserved, holds: dict[int, str], pools: int) -> Plan:
+    """The plan as arrays, with held apps as they are."""
     numbers = empty_plan(1, len(plan.apps), pools)
     columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
     for name, column in zip(COLUMNS, columns, strict=True):
         column[:] = getattr(plan, name)
-        for place in objections:
-            column[place] = getattr(frame.pods, name)[place]
+        for index in holds:
+            column[index] = getattr(frame.pods, name)[index]
     numbers.reason[0] = [_CODES.get(name, 0) for name in plan.reasons]
     return numbers
 
 
-def _obey(
+def _apply_overrides(
     plan: ScalePlanned,
-    roster: Roster,
+    apps: DeclaredApps,
     permissions: Permissions,
     after: dict[str, I32],
     reasons: list[str],
 ) -> frozenset[int]:
-    """Set the replicas that operators ordered, within the declared bounds."""
-    ordered = set()
-    for place, name in enumerate(plan.apps if permissions.overrides else ()):
-        app = roster.find(name)
+    """Set overridden replicas, within the declared bounds; returns their indices."""
+    overridden = set()
+    for index, name in enumerate(plan.apps if permissions.overrides else ()):
+        app = apps.find(name)
         if app is None:
             continue
-        orders = permissions.orders(name, app.domain, plan.time)
-        exact = [o.replicas for o in orders if o.kind == "app" and o.replicas is not None]
-        if exact and permissions.mode(app, orders) not in ("off", "preview"):
-            after["replicas"][place] = min(max(exact[0], app.min_replicas), app.max_replicas)
-            reasons[place] = _OVERRIDE
-            ordered.add(place)
-    return frozenset(ordered)
+        overrides = permissions.overrides_of(name, app.domain, plan.time)
+        exact = [o.replicas for o in overrides if o.kind == "app" and o.replicas is not None]
+        if exact and permissions.mode_of(app, overrides) not in ("off", "preview"):
+            after["replicas"][index] = min(max(exact[0], app.min_replicas), app.max_replicas)
+            reasons[index] = _OVERRIDE
+            overridden.add(index)
+    return frozenset(overridden)

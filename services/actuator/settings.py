@@ -1,38 +1,51 @@
-"""What the actuator can be told, beside what the kit asks for."""
+"""Settings of the actuator, besides those of the kit."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from schemas.fields import Mode
-from services.actuator.permission import STALE_TICKS, Modes
 
 SERVICE: Final = "actuator"
+STALE_TICKS: Final = 6
+"""A minute of event time."""
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Configured modes. Overrides and an app's own declaration take precedence."""
+
+    cluster: Mode = "auto"
+    domains: Mapping[str, Mode] = field(default_factory=dict)
+    canary_share: float = 0.05
+    """Share of the apps that canary mode may change, chosen by name."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where to write, and who may be changed."""
+    """Where to write, and what may be changed."""
 
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
     target: str = "http://127.0.0.1:8700"
     """URL of the simulated cluster."""
     mode: Mode = "auto"
-    """Of the whole cluster: off, preview, canary or auto."""
+    """Mode of the whole cluster: off, preview, canary or auto."""
     preview_domains: str = ""
-    """Names, separated by commas, of domains that are planned for and not changed."""
+    """Domains in preview mode, separated by commas: planned, but not changed."""
     canary_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
-    """Of the apps that a canary changes."""
+    """Share of the apps that canary mode changes."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
-    """For the target to answer one write."""
+    """Timeout of one HTTP request to the target."""
     give_up_seconds: Annotated[float, Meta(gt=0)] = 5.0
-    """For a target that does not answer, after which the changes of a tick are held. Below the
-    session timeout of the kit, so that a slow target is not taken for a dead process."""
+    """Time for all retries, after which the changes of a tick are held. Keep it below the kit's
+    session timeout, so that a slow target is not mistaken for a dead process."""
     breaker_stale_ticks: Annotated[int, Meta(ge=1)] = STALE_TICKS
-    """Of event time without a heartbeat of the breaker, after which nothing is changed."""
+    """Event time without a heartbeat of the breaker after which nothing is changed."""
     breaker_stale_seconds: Annotated[float, Meta(gt=0)] = 60.0
-    """The same on the wall clock, divided by the speed; not in lock-step."""
+    """The same in wall time, divided by the speed; not used in lock-step."""
 
     def __post_init__(self) -> None:
         if not self.target.startswith(("http://", "https://")):
@@ -40,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def modes(self) -> Modes:
-        """As the handler takes them."""
-        named = (name.strip() for name in self.preview_domains.split(","))
-        domains: dict[str, Mode] = {name: "preview" for name in named if name}
+        """Modes by domain and for the cluster."""
+        names = (name.strip() for name in self.preview_domains.split(","))
+        domains: dict[str, Mode] = {name: "preview" for name in names if name}
         return Modes(self.mode, domains, self.canary_share)

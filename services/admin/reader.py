@@ -12,7 +12,7 @@ from models.inputs.errors import InputError
 from schemas.codec import Malformed
 from schemas.fields import Event
 from schemas.topics import key_of, topic_of
-from services._kit.consume import Delivery, Intake
+from services._kit.records import Delivery, EventReader
 
 E = TypeVar("E", bound=Event)
 
@@ -47,7 +47,7 @@ class Onlooker:
             raise InputError(
                 f"no Kafka lets us in at {servers} ({error}); does it run, is the password right?"
             ) from None
-        self._intake = Intake()
+        self._intake = EventReader()
         self.silent = False
         """Nothing at all came when `next` was last asked, not even a part of an event."""
 
@@ -115,7 +115,7 @@ class Onlooker:
     ) -> list[Found]:
         """Compacted topics have gaps, so positions count, not records."""
         places = [place for place, end in ends.items() if starts[place] < end]
-        self._intake = Intake()
+        self._intake = EventReader()
         self._consumer.assign(places)
         for place in places:
             self._consumer.seek(place, starts[place])

@@ -24,12 +24,17 @@ from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
+from services._kit.arrays import (
+    blank_observation,
+    measured_columns,
+    observation_of,
+    pods_of,
+    without_samples,
+)
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.frames import measured_columns, observation_of, pods_of, silence, unheard
 from services._kit.handler import Handler, Step
-from services._kit.pools import PoolBook
-from services._kit.roster import PerDomain, Roster
+from services._kit.inventory import DeclaredApps, InventoryCache, ObservedPools
 from services._kit.state_codec import Transient, copied, fit_apps, refit
 from services.aggregator.samples import TickSamples, no_samples, with_batch
 
@@ -72,45 +77,45 @@ class AggregatorHandler(Handler[AggregatorState]):
     reference = (AppDeclared, PoolObserved)
 
     def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
-        self._roster, self._pools = Roster(cluster), PoolBook(cluster.pool_names)
+        self._apps, self._pools = DeclaredApps(cluster), ObservedPools(cluster.pool_names)
         self._calls = {
             domain: {c.callee: c.calls_per_request for c in cluster.calls if c.caller == domain}
             for domain in cluster.domain_names
         }
         self._grace = grace_s
-        self._made = PerDomain(
-            self._roster, lambda apps: DemandEstimator(apps, parameters, Parts())
+        self._estimators = InventoryCache(
+            self._apps, lambda apps: DemandEstimator(apps, parameters, Parts())
         )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
         """Take in apps and pools."""
         if isinstance(event, AppDeclared):
-            self._roster.learn(event)
+            self._apps.learn(event)
         elif isinstance(event, PoolObserved):
             self._pools.learn(event)
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
         """Remove apps and pools."""
         if kind is AppDeclared:
-            self._roster.forget(key)
+            self._apps.forget(key)
         elif kind is PoolObserved:
             self._pools.forget(key)
 
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
-        sensing = self._made.without_apps()
-        nothing = silence(0)._replace(pool=self._pools.records())
+        sensing = self._estimators.without_apps()
+        nothing = blank_observation(0)._replace(pool=self._pools.records())
         sensing.survey(nothing, sensing.start(nothing))
 
     def start(self, key: str) -> AggregatorState:
         """No apps, no samples yet."""
-        return AggregatorState(key, self._made.without_apps().start(silence(0)))
+        return AggregatorState(key, self._estimators.without_apps().start(blank_observation(0)))
 
     def handle(self, event: Event, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
         """Add a batch of samples, then close the ticks that are complete."""
         if not isinstance(event, MetricsSampled):
             return Step(state)
-        self._roster.check(event.domain)
+        self._apps.check_domain(event.domain)
         if event.tick <= state.closed:
             return Step(state)
         _check_not_ahead(event, state, clock.now())
@@ -148,13 +153,13 @@ class AggregatorHandler(Handler[AggregatorState]):
 
     def _with_declared_apps(self, state: AggregatorState) -> AggregatorState:
         """Follow the inventory between ticks: an open tick keeps its apps."""
-        names = self._roster.names(state.domain)
+        names = self._apps.names(state.domain)
         if names == state.names or state.open_ticks:
             return state
         fresh_pods = np.zeros((1, STATUS, len(names)), np.int32)
-        fresh_pods[0, ACTIVE], fresh_pods[0, DOMAIN] = 1, self._roster.place(state.domain)
+        fresh_pods[0, ACTIVE], fresh_pods[0, DOMAIN] = 1, self._apps.domain_index(state.domain)
         never = np.full(len(names), -1, np.int32)
-        fresh = self._made.of(state.domain, names).start(silence(len(names)))
+        fresh = self._estimators.of(state.domain, names).start(blank_observation(len(names)))
         form = self.start(state.domain).sensing
         return replace(
             state,
@@ -170,9 +175,9 @@ class AggregatorHandler(Handler[AggregatorState]):
         samples = state.open_ticks[tick]
         rows, pods = samples.measured(), samples.pods_after(state.pods)
         pods_tick = np.where(samples.all_pods_reported(), np.int32(tick), state.pods_tick)
-        missing = unheard(rows) | _pods_outdated(pods_tick, tick)
+        missing = without_samples(rows) | _pods_outdated(pods_tick, tick)
         seen = observation_of(tick, pods, rows, missing, self._pools.records())
-        sensing = self._made.of(state.domain, state.names)
+        sensing = self._estimators.of(state.domain, state.names)
         # The first tick starts from the sizes that it reports, not from those of no pods.
         before = sensing.start(seen) if state.closed < 0 else copied(state.sensing)
         sensed, features, after = sensing.survey(seen, before)
@@ -220,7 +225,7 @@ class AggregatorHandler(Handler[AggregatorState]):
 
     def _aggregates(self, domain: str, features: Features) -> dict[str, float]:
         """Sums and quantiles of the domain."""
-        row = features.domain[0, self._roster.place(domain)]
+        row = features.domain[0, self._apps.domain_index(domain)]
         named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
         # Callees are other domains. Another process may close their frames, earlier or later than
         # this one, so a replay of this tick could give another value.

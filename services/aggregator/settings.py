@@ -1,4 +1,4 @@
-"""What the aggregator can be told, beside what the kit asks for."""
+"""Settings of the aggregator, besides those of the kit."""
 
 from typing import Final
 

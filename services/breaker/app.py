@@ -1,4 +1,4 @@
-"""The process: the handler with what the settings say."""
+"""Builds the service from its settings."""
 
 from services._kit.handler import Service
 from services._kit.settings import KitSettings
@@ -8,6 +8,7 @@ from services.breaker.settings import Settings
 
 
 def build(kit: KitSettings, own: Settings) -> Service[BreakerState]:
-    """In lock-step the cluster waits for us, so silence says nothing."""
+    """A breaker for every domain that Kafka assigns to this process."""
+    # In lock-step the cluster waits for the services, so missing frames mean nothing.
     stale = None if kit.lock_step else own.stale_seconds / kit.speed
     return Service(BreakerHandler(own.thresholds, stale), observe=Metrics)

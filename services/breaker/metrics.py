@@ -1,4 +1,4 @@
-"""What the breaker shows: the state of each domain."""
+"""Metrics of the breaker: the state of each domain."""
 
 from typing import Final
 
@@ -12,18 +12,18 @@ _STATES: Final = ("closed", "half-open", "open")
 
 
 class Metrics:
-    """Sees each change and heartbeat."""
+    """Called with each published event."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._state = Gauge(
             "hirl_breaker_state",
-            "1 for the state that a domain's breaker is in, 0 for the others",
+            "1 for the present state of a breaker, 0 for its other states",
             ["scope", "state"],
             registry=telemetry.registry,
         )
 
     def __call__(self, event: Event) -> None:
-        """Show the state of the event's domain."""
+        """Set the state of the event's scope."""
         if isinstance(event, BreakerChanged):
             for state in _STATES:
                 self._state.labels(event.scope, state).set(state == event.state)

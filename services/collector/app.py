@@ -12,11 +12,10 @@ import aiohttp
 import msgspec
 
 from schemas.topics import state_topic
-from services._kit import probes
 from services._kit.clock import SystemClock
 from services._kit.kafka import Reader
 from services._kit.settings import KitSettings
-from services._kit.telemetry import Telemetry
+from services._kit.telemetry import Telemetry, serving
 from services.collector.collect import NOTHING_YET, Collector, Progress
 from services.collector.metrics import Metrics
 from services.collector.outlet import ProducerOutlet
@@ -92,4 +91,4 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
 def _probes(kit: KitSettings, telemetry: Telemetry) -> AbstractContextManager[int]:
     if kit.metrics_port < 0:
         return nullcontext(kit.metrics_port)
-    return probes.serving(telemetry, kit.metrics_host, kit.metrics_port)
+    return serving(telemetry, kit.metrics_host, kit.metrics_port)

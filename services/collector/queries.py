@@ -11,7 +11,7 @@ from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED, PODS
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import time_problem
-from services._kit.settings import BadSettings
+from services._kit.errors import BadSettings
 
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
 SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")

@@ -1,4 +1,4 @@
-"""`python -m services.commander [FILE]`: the commander on Kafka."""
+"""`python -m services.commander [FILE]`: the Commander on Kafka."""
 
 import sys
 

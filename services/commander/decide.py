@@ -1,7 +1,7 @@
 """The Commander: each minute plans, forecasts and pools in, budgets and node requests out.
 
-It sees domain aggregates only. A minute waits until all of it is there, or until the grace period
-is over; then it goes by the last that it knows, and a forecast that is not there foretells nothing.
+It sees aggregates of domains only. A minute is decided when all of its events are there or the
+grace period is over; then the last known events count, and a missing forecast predicts nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,11 +25,9 @@ from schemas.pool_observed import PoolObserved
 from schemas.scale_planned import ScalePlanned, Sums
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
-from services._kit.pools import pool_records
-from services._kit.roster import Roster
+from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.ticks import POLICY, TickBuffer, decision_id
-from services.commander.reasons import reasons_of
-from services.commander.transition import Moment, moment_of, transition
+from services.commander.transition import Snapshot, snapshot_of, transition
 
 _PER_DOMAIN: Final = {
     "share": "share",
@@ -42,6 +40,8 @@ _PER_DOMAIN: Final = {
 }
 """Fields of the event that differ by domain, and those of the budget."""
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
+_NOTABLE: Final = 0.005
+"""Shares below this are not worth a reason."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,21 @@ class CommanderState:
     """Of the whole cluster."""
 
     minutes: TickBuffer[TickEvent] = field(default_factory=TickBuffer)
-    """Events of minutes that are not decided."""
+    """Events of minutes that are not decided yet, by their first tick."""
     epoch: int = -1
     """Of the last budget; it only rises."""
     sums: Mapping[str, Sums] = field(default_factory=dict)
-    """The last known of each domain."""
-    reported: Mapping[str, int] = field(default_factory=dict)
-    """The tick that they are of."""
+    """The last reported sums of each domain."""
+    reported_tick: Mapping[str, int] = field(default_factory=dict)
+    """Tick of these sums."""
     pools: Mapping[str, PoolObserved] = field(default_factory=dict)
     forecasts: Mapping[str, DemandForecast] = field(default_factory=dict)
-    moment: Moment | None = None
-    """What it saw and did in the last minute."""
+    snapshot: Snapshot | None = None
+    """State and action of the last minute, for the next transition."""
 
 
 class CommanderHandler(Handler[CommanderState]):
-    """Divides the cluster."""
+    """Divides the capacity of the cluster among its domains."""
 
     name = "commander"
     scope = "cluster"
@@ -74,128 +74,121 @@ class CommanderHandler(Handler[CommanderState]):
         cluster: Cluster,
         parameters: Parameters,
         grace_s: float | None,
-        forecasts: bool = True,
+        await_forecasts: bool = True,
     ) -> None:
-        self._roster = Roster(cluster)
-        self._inventory = self._roster.inventory(())
+        self._domains, self._pools = cluster.domain_names, cluster.pool_names
+        self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
         self._grace = grace_s
-        self._every = max(1, 60 // cluster.tick_seconds)
+        self._per_minute = max(1, 60 // cluster.tick_seconds)
         self._weights = [cluster.priority_weights[d.priority] for d in cluster.domains]
-        kinds = ("plan", "forecast") if forecasts else ("plan",)
-        self._needed = frozenset(
-            [f"{kind}/{domain}" for kind in kinds for domain in cluster.domain_names]
-            + [f"pool/{pool}" for pool in cluster.pool_names]
+        kinds = ("plan", "forecast") if await_forecasts else ("plan",)
+        self._expected = frozenset(
+            [f"{kind}/{domain}" for kind in kinds for domain in self._domains]
+            + [f"pool/{pool}" for pool in self._pools]
         )
 
-    def start(self, key: str) -> CommanderState:  # noqa: ARG002  there is one
-        """Nothing seen yet."""
+    def start(self, key: str) -> CommanderState:  # noqa: ARG002  there is only one
+        """Nothing reported yet."""
         return CommanderState()
 
     def handle(self, event: Event, state: CommanderState, clock: Clock) -> Step[CommanderState]:
-        """Gather what belongs to the first tick of a minute."""
-        if isinstance(event, TickEvent) and event.tick % self._every == 0:
-            minutes = state.minutes.with_event(event.tick, _piece(event), event, clock.now())
+        """Add an event of a minute's first tick, then decide the minutes that are complete."""
+        if isinstance(event, TickEvent) and event.tick % self._per_minute == 0:
+            minutes = state.minutes.with_event(event.tick, _name_of(event), event, clock.now())
             state = replace(state, minutes=minutes)
         return self.wake(state, clock)
 
     def due(self, state: CommanderState) -> float | None:
-        """When the earliest minute has waited long enough."""
+        """When the grace period of the earliest open minute ends."""
         return state.minutes.due(self._grace)
 
     def wake(self, state: CommanderState, clock: Clock) -> Step[CommanderState]:
-        """Decide every minute that is whole."""
+        """Decide, in order, the minutes that are complete or late."""
         events: list[Event] = []
-        while (tick := self._ready(state, clock)) is not None:
-            pieces, minutes = state.minutes.close(tick)
-            state = _with_events(replace(state, minutes=minutes), pieces.values())
-            if self._knows(state):
-                state, decided = self._decide(tick, next(iter(pieces.values())), state)
+        while True:
+            tick = state.minutes.ready(self._expected, clock.now(), self._grace)
+            if tick is None:
+                return Step(state, events, settled=state.minutes.empty)
+            arrived, minutes = state.minutes.close(tick)
+            state = _with_newest(replace(state, minutes=minutes), arrived.values())
+            if self._can_decide(state):
+                state, decided = self._decide(tick, next(iter(arrived.values())), state)
                 events += decided
-        return Step(state, events, settled=state.minutes.empty)
 
-    def _ready(self, state: CommanderState, clock: Clock) -> int | None:
-        return state.minutes.ready(self._needed, clock.now(), self._grace)
+    def _can_decide(self, state: CommanderState) -> bool:
+        """Whether every domain and pool has reported at least once.
 
-    def _knows(self, state: CommanderState) -> bool:
-        """Whether there was ever a word of each pool and each domain.
-
-        What a domain holds that was never heard of is not known: others must not be given it.
+        What a domain holds that never reported is unknown: others must not be granted it.
         """
-        domains, pools = set(self._roster.domains), set(self._roster.pools)
-        return domains <= state.sums.keys() and pools <= state.pools.keys()
+        return set(self._domains) <= state.sums.keys() and set(self._pools) <= state.pools.keys()
 
     def _decide(
         self, tick: int, cause: TickEvent, state: CommanderState
     ) -> tuple[CommanderState, list[Event]]:
-        at = np.array([tick], np.int32)
-        # Never an epoch twice, even if the clock of the cluster was set back.
-        epoch = max(tick // self._every, state.epoch + 1)
+        # Never the same epoch twice, even if the cluster's clock was set back.
+        epoch = max(tick // self._per_minute, state.epoch + 1)
         report = self._report(state)
         orders = self._commander.decide(
-            at,
-            PoolReadings(pool_records(self._roster.pools, state.pools), self._inventory),
+            np.array([tick], np.int32),
+            PoolReadings(pool_records(self._pools, state.pools), self._inventory),
             report,
-            self._forecast(at[0], state),
+            self._forecast(tick, state),
             np.array([epoch], np.int32),
         )
-        heard = [place for place in self._places() if self._is_heard(place, tick, state)]
         events: list[Event] = [
-            *(self._granted(place, tick, cause, orders, report) for place in heard),
             *(
-                self._requested(place, tick, cause, orders)
-                for place in range(len(self._roster.pools))
+                self._granted(index, tick, cause, orders, report)
+                for index, domain in enumerate(self._domains)
+                if self._has_reported(domain, tick, state)
             ),
+            *(self._requested(index, tick, cause, orders) for index in range(len(self._pools))),
         ]
-        now = moment_of(tick, self._roster.domains, report, orders, state.pools)
-        if state.moment is not None:
-            events.append(transition(state.moment, now, self._weights, cause, POLICY))
-        return replace(state, epoch=epoch, moment=now), events
+        snapshot = snapshot_of(tick, self._domains, report, orders, state.pools)
+        if state.snapshot is not None:
+            events.append(transition(state.snapshot, snapshot, self._weights, cause, POLICY))
+        return replace(state, epoch=epoch, snapshot=snapshot), events
 
-    def _is_heard(self, place: int, tick: int, state: CommanderState) -> bool:
-        """Whether a domain is granted a budget.
+    def _has_reported(self, domain: str, tick: int, state: CommanderState) -> bool:
+        """Whether a domain reported recently enough to be granted a budget.
 
-        One that fell silent keeps its part, as it may still hold it, and its last budget expires:
-        then it does not grow above its floor.
+        One that stopped reporting keeps its share, because it may still hold it, and its last
+        budget expires: then it does not grow above its floor.
         """
-        age = tick - state.reported[self._roster.domains[place]]
-        return age <= VALID_MIN * self._every
-
-    def _places(self) -> range:
-        return range(len(self._roster.domains))
+        return tick - state.reported_tick[domain] <= VALID_MIN * self._per_minute
 
     def _report(self, state: CommanderState) -> Report:
-        """What the domains reported last."""
+        """The last reported sums as arrays."""
         columns: dict[str, Any] = {}
-        known = [state.sums[domain] for domain in self._roster.domains]
+        reported = [state.sums[domain] for domain in self._domains]
         for name in Report._fields:
-            columns[name] = np.array([[getattr(sums, name) for sums in known]], np.float64)
+            columns[name] = np.array([[getattr(sums, name) for sums in reported]], np.float64)
         return Report(**columns)
 
     def _forecast(self, tick: int, state: CommanderState) -> Forecast | None:
-        """What is forecast of the domains; where nothing is, NaN, which foretells nothing."""
+        """The forecasts as arrays; NaN, which predicts nothing, where one is missing or expired."""
         if not state.forecasts:
             return None
-        domains = len(self._roster.domains)
+        domains = len(self._domains)
         value = np.full((1, domains, len(HORIZONS_MIN), len(QUANTILES)), np.nan, np.float32)
         peak = np.full((1, domains, len(HORIZONS_MIN)), np.nan, np.float32)
-        for place, domain in enumerate(self._roster.domains):
-            said = state.forecasts.get(domain)
-            if said is not None and tick <= said.valid_until_tick:
-                value[0, place], peak[0, place] = said.rps, said.peak_rps
-        models = sorted({said.model for said in state.forecasts.values()})
+        for index, domain in enumerate(self._domains):
+            forecast = state.forecasts.get(domain)
+            if forecast is not None and tick <= forecast.valid_until_tick:
+                value[0, index], peak[0, index] = forecast.rps, forecast.peak_rps
+        models = sorted({forecast.model for forecast in state.forecasts.values()})
         at = np.array([tick], np.int32)
         return Forecast(", ".join(models), at, at, value, peak)
 
     def _granted(
-        self, place: int, tick: int, cause: TickEvent, orders: CommanderDecision, report: Report
+        self, index: int, tick: int, cause: TickEvent, orders: CommanderDecision, report: Report
     ) -> BudgetGranted:
-        budget, domain = orders.directive.budget, self._roster.domains[place]
+        budget, domain = orders.directive.budget, self._domains[index]
         epoch = int(budget.epoch[0])
         columns: dict[str, Any] = {
-            name: float(getattr(budget, of)[0, place]) for name, of in _PER_DOMAIN.items()
+            name: float(getattr(budget, source)[0, index]) for name, source in _PER_DOMAIN.items()
         }
-        pools = zip(self._roster.pools, budget.pool_cores[0, place].tolist(), strict=True)
+        pools = zip(self._pools, budget.pool_cores[0, index].tolist(), strict=True)
         return BudgetGranted(
             tick=tick,
             time=cause.time,
@@ -203,37 +196,39 @@ class CommanderHandler(Handler[CommanderState]):
             domain=domain,
             epoch=epoch,
             valid_until_tick=int(budget.valid_until_tick[0]),
-            reserve_share=_share(float(budget.reserve[0])),
+            # Rounding may leave the share slightly outside of 0 to 1.
+            reserve_share=min(1.0, max(0.0, float(budget.reserve[0]))),
             pool_cores={name: cores for name, cores in pools if cores > 0},
-            growth=float(orders.directive.growth[0, place]),
-            release_cores=float(orders.directive.release[0, place]),
-            held_cores=float(report.held[0, place]),
-            reasons=reasons_of(place, orders, report),
+            growth=float(orders.directive.growth[0, index]),
+            release_cores=float(orders.directive.release[0, index]),
+            held_cores=float(report.held[0, index]),
+            reasons=_reasons(index, orders, report),
             versions={"policy": POLICY},
             decision_id=decision_id(domain, tick, epoch),
             **columns,
         )
 
     def _requested(
-        self, place: int, tick: int, cause: TickEvent, orders: CommanderDecision
+        self, index: int, tick: int, cause: TickEvent, orders: CommanderDecision
     ) -> CapacityRequested:
-        epoch, pool = int(orders.directive.budget.epoch[0]), self._roster.pools[place]
-        asked = zip(_URGENCIES, orders.nodes[0, place].tolist(), strict=True)
+        epoch, pool = int(orders.directive.budget.epoch[0]), self._pools[index]
+        nodes = zip(_URGENCIES, orders.nodes[0, index].tolist(), strict=True)
         return CapacityRequested(
             tick=tick,
             time=cause.time,
             trace_id=f"commander/{tick}",
             pool=pool,
             epoch=epoch,
-            valid_until_tick=tick + VALID_MIN * self._every,
-            nodes=NodesByUrgency(**dict(asked)),
-            min_nodes=int(orders.keep[0, place]),
+            valid_until_tick=tick + VALID_MIN * self._per_minute,
+            nodes=NodesByUrgency(**dict(nodes)),
+            min_nodes=int(orders.keep[0, index]),
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )
 
 
-def _piece(event: TickEvent) -> str:
+def _name_of(event: TickEvent) -> str:
+    """Name of an event within its minute."""
     match event:
         case ScalePlanned():
             return f"plan/{event.domain}"
@@ -245,23 +240,41 @@ def _piece(event: TickEvent) -> str:
             raise TypeError(f"expected a plan, a forecast or a pool, got {type(event).__name__}")
 
 
-def _with_events(state: CommanderState, pieces: Iterable[TickEvent]) -> CommanderState:
-    """Remember the newest of each domain and pool."""
-    sums, reported = dict(state.sums), dict(state.reported)
+def _with_newest(state: CommanderState, events: Iterable[TickEvent]) -> CommanderState:
+    """Remember the newest event of each domain and pool."""
+    sums, reported_tick = dict(state.sums), dict(state.reported_tick)
     forecasts, pools = dict(state.forecasts), dict(state.pools)
-    for piece in pieces:
-        match piece:
-            case ScalePlanned() if piece.sums is not None:
-                sums[piece.domain], reported[piece.domain] = piece.sums, piece.tick
+    for event in events:
+        match event:
+            case ScalePlanned() if event.sums is not None:
+                sums[event.domain], reported_tick[event.domain] = event.sums, event.tick
             case DemandForecast():
-                forecasts[piece.domain] = piece
+                forecasts[event.domain] = event
             case PoolObserved():
-                pools[piece.pool] = piece
+                pools[event.pool] = event
             case _:
                 pass
-    return replace(state, sums=sums, reported=reported, forecasts=forecasts, pools=pools)
+    return replace(state, sums=sums, reported_tick=reported_tick, forecasts=forecasts, pools=pools)
 
 
-def _share(value: float) -> float:
-    """Rounding may leave a share a hair outside of 0 to 1."""
-    return min(1.0, max(0.0, value))
+def _reasons(index: int, orders: CommanderDecision, report: Report) -> list[str]:
+    """Why a domain's budget is what it is, most important first."""
+    briefing, budget = orders.directive, orders.directive.budget
+    cores, held = float(budget.cores[0, index]), float(report.held[0, index])
+    wanted, distress = float(report.wanted[0, index]), float(report.distress[0, index])
+    growth, release = float(briefing.growth[0, index]), float(briefing.release[0, index])
+    headroom = float(budget.headroom[0, index])
+    reasons = []
+    if release > 0:
+        reasons.append(f"releasing {release:.0f} cores to higher-need domains")
+    if distress > _NOTABLE * max(cores, 1.0):
+        reasons.append(f"some apps lack {distress:.0f} cores for their present load")
+    if growth > 1.0 + _NOTABLE:
+        reasons.append(f"traffic is forecast to grow to {growth:.2f} times the present")
+    if wanted > cores:
+        reasons.append(f"wants {wanted:.0f} cores, budget is {cores:.0f}")
+    if headroom > _NOTABLE:
+        reasons.append(f"{headroom:.0%} headroom for forecast uncertainty")
+    if not reasons:
+        reasons.append(f"holds {held:.0f} of {cores:.0f} cores, needs no more")
+    return reasons

@@ -1,4 +1,4 @@
-"""What the Commander can be told, beside what the kit asks for."""
+"""Settings of the Commander, besides those of the kit."""
 
 from typing import Final
 
@@ -13,4 +13,4 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
     await_forecasts: bool = True
-    """Whether a minute waits for its forecasts; without a forecaster it need not."""
+    """Whether a minute waits for its forecasts; switch it off where no forecaster runs."""

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from models.jit import is_compiled
 from models.sim.tick import advance
-from services.actuator.permission import Modes
+from services.actuator.settings import Modes
 from services.devcluster.lifecycle import COMPILING
 from services.devcluster.memory import MemorySystem
 from services.devcluster.record import Scene

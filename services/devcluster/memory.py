@@ -13,11 +13,11 @@ from models.control.breaker import Thresholds
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested
 from services._kit.clock import ManualClock
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
-from services.actuator.permission import Modes
+from services.actuator.settings import Modes
 from services.actuator.target import Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler

@@ -1,7 +1,7 @@
-"""The process: the handler with what the settings say."""
+"""Builds the service from its settings."""
 
-from services._kit.cluster_file import cluster_of
 from services._kit.handler import Service
+from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
 from services.forecaster.decide import ForecasterHandler, ForecasterState
 from services.forecaster.metrics import Metrics
@@ -9,7 +9,7 @@ from services.forecaster.settings import Settings
 
 
 def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
-    """The one forecaster."""
+    """The only forecaster."""
     handler = ForecasterHandler(
         cluster_of(own.cluster), own.model, own.rule_minutes, kit.patience_seconds, own.learning
     )

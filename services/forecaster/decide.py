@@ -25,11 +25,17 @@ from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
+from services._kit.arrays import (
+    blank_observation,
+    measured_rows,
+    observation_of,
+    status_rows,
+    without_samples,
+)
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.frames import measured_rows, observation_of, silence, status_rows, unheard
 from services._kit.handler import Handler, Step
-from services._kit.roster import Roster
+from services._kit.inventory import DeclaredApps
 from services._kit.state_codec import Transient
 from services._kit.ticks import Axis, TickBuffer, axis_of
 from services.forecaster.model import (
@@ -92,7 +98,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         grace_s: float | None,
         learning: Learning = SHIPPED,
     ) -> None:
-        self._cluster, self._roster = cluster, Roster(cluster)
+        self._cluster, self._apps = cluster, DeclaredApps(cluster)
         self._learning = learning
         self._network = open_network(learning) if model == LEARNED else None
         self._model, self._minutes, self._grace = model, rule_minutes, grace_s
@@ -107,7 +113,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         """Take in apps, announced events and recorded histories."""
         match event:
             case AppDeclared():
-                self._roster.learn(event)
+                self._apps.learn(event)
             case EventScheduled():
                 self._events[event.name] = event
                 self._calendar += 1
@@ -119,7 +125,7 @@ class ForecasterHandler(Handler[ForecasterState]):
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
         """Remove apps, announced events and recorded histories."""
         if kind is AppDeclared:
-            self._roster.forget(key)
+            self._apps.forget(key)
         elif kind is EventScheduled and self._events.pop(key, None) is not None:
             self._calendar += 1
         elif kind is DemandBackfilled:
@@ -127,20 +133,22 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
-        minutes = start_minutes(silence(0), np.zeros((1, len(self._roster.domains), 1), np.float32))
-        add_tick(silence(0), minutes, self._per_minute)
+        minutes = start_minutes(
+            blank_observation(0), np.zeros((1, len(self._apps.domains), 1), np.float32)
+        )
+        add_tick(blank_observation(0), minutes, self._per_minute)
         if self._network is not None:
             compile_network_kernels()
 
     def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is only one
         """Nothing observed yet."""
-        return ForecasterState(no_minutes(len(self._roster.domains)))
+        return ForecasterState(no_minutes(len(self._apps.domains)))
 
     def handle(self, event: Event, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
         """Add a frame, then take in the ticks that are complete."""
         if not isinstance(event, DomainObserved):
             return Step(state)
-        self._roster.check(event.domain)
+        self._apps.check_domain(event.domain)
         ticks = state.ticks.with_event(event.tick, event.domain, event, clock.now())
         return self.wake(replace(state, ticks=ticks), clock)
 
@@ -150,7 +158,7 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def wake(self, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
         """Take in, in order, the ticks that are complete or late."""
-        domains, events = frozenset(self._roster.domains), list[Event]()
+        domains, events = frozenset(self._apps.domains), list[Event]()
         while (tick := state.ticks.ready(domains, clock.now(), self._grace)) is not None:
             frames, ticks = state.ticks.close(tick)
             state, forecasts = self._take_in(tick, frames, replace(state, ticks=ticks))
@@ -170,7 +178,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         if progress is None or (progress.learned is None) != (self._network is None):
             return replace(state, progress=None)
         try:
-            check_progress(progress, len(self._roster.domains))
+            check_progress(progress, len(self._apps.domains))
         except Refused:
             return replace(state, progress=None)
         return replace(state, progress=expanded(progress))
@@ -200,11 +208,11 @@ class ForecasterHandler(Handler[ForecasterState]):
             return state, []
         minutes = after.minutes
         newest = np.where(minutes.observed[0] == 1, minutes.domain[0, :, -1], np.nan).tolist()
-        recorded_min = min(map(self._recorded_min, self._roster.domains))
+        recorded_min = min(map(self._recorded_min, self._apps.domains))
         recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
         forecasts: list[Event] = [
             self._forecast(index, tick, first, forecast, origin)
-            for index in range(len(self._roster.domains))
+            for index in range(len(self._apps.domains))
         ]
         return replace(state, recent=recent), forecasts
 
@@ -212,7 +220,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         self, tick: int, time: str, state: ForecasterState
     ) -> tuple[Progress | None, Running | None]:
         """The model at work, built again where its stretch is over or the calendar changed."""
-        if any(domain not in self._history for domain in self._roster.domains):
+        if any(domain not in self._history for domain in self._apps.domains):
             return None, None
         progress, running = state.progress, state.running
         axis = axis_of(tick, time, self._tick_s)
@@ -248,7 +256,7 @@ class ForecasterHandler(Handler[ForecasterState]):
     def _build(self, origin: int, axis: Axis, recent: RecentMinutes) -> Forecaster[Any]:
         """From the recorded history, and from what was observed between its end and `origin`."""
         rows = self._rows(origin // self._per_minute, recent)
-        events, domains = self._events.values(), self._roster.domains
+        events, domains = self._events.values(), self._apps.domains
         history = filled_history(rows)
         rule = build_rule(self._model, history, self._minutes, axis, origin, events, domains)
         if self._network is None or not isinstance(rule, Calendar):
@@ -266,7 +274,7 @@ class ForecasterHandler(Handler[ForecasterState]):
     def _rows(self, last: int, recent: RecentMinutes) -> list[list[float | None]]:
         """Recorded and observed minutes of each domain up to minute `last`, the newest last."""
         rows = []
-        for index, domain in enumerate(self._roster.domains):
+        for index, domain in enumerate(self._apps.domains):
             rps, until = self._history[domain].rps, self._recorded_min(domain)
             # A history that arrived later extends beyond that minute: leave out its future.
             before = rps[: max(0, len(rps) - max(0, until - last))]
@@ -278,26 +286,28 @@ class ForecasterHandler(Handler[ForecasterState]):
         return self._history[domain].until_tick // self._per_minute
 
     def _app_names(self) -> tuple[str, ...]:
-        return tuple(app.app for app in self._roster.everybody())
+        return tuple(app.app for app in self._apps.all_apps())
 
     def _observation(self, tick: int, frames: Mapping[str, DomainObserved]) -> Observation:
         """The frames of all domains as one observation; an app without a frame is missing.
 
         Apps whose frame overtook their declaration are left out until it arrives.
         """
-        apps = self._roster.everybody()
+        apps = self._apps.all_apps()
         index = {app.app: column for column, app in enumerate(apps)}
         status = np.zeros((1, STATUS, len(apps)), np.int32)
         rows = np.full((1, SAMPLES, len(apps)), np.nan, np.float32)
         status[0, ACTIVE] = 1
-        status[0, DOMAIN] = [self._roster.place(app.domain) for app in apps]
+        status[0, DOMAIN] = [self._apps.domain_index(app.domain) for app in apps]
         for domain, frame in frames.items():
             declared = [(at, index[name]) for at, name in enumerate(frame.apps) if name in index]
             source, target = ([pair[side] for pair in declared] for side in (0, 1))
-            pods = status_rows(frame.pods, self._roster.place(domain))
+            pods = status_rows(frame.pods, self._apps.domain_index(domain))
             status[:, :, target] = pods[:, :, source]
             rows[:, :, target] = measured_rows(frame.measured, len(frame.apps))[:, :, source]
-        return observation_of(tick, status, rows, unheard(rows), np.zeros((1, 0), POOL_STATUS))
+        return observation_of(
+            tick, status, rows, without_samples(rows), np.zeros((1, 0), POOL_STATUS)
+        )
 
     def _forecast(
         self, index: int, tick: int, frame: DomainObserved, forecast: Forecast, origin: int
@@ -306,7 +316,7 @@ class ForecasterHandler(Handler[ForecasterState]):
             tick=tick,
             time=frame.time,
             trace_id=frame.trace_id,
-            domain=self._roster.domains[index],
+            domain=self._apps.domains[index],
             model=_versioned(forecast.model),
             valid_until_tick=int(forecast.valid_until_tick[0]) + origin,
             horizons_minutes=list(HORIZONS_MIN),

@@ -1,4 +1,4 @@
-"""What the forecaster shows: which model serves, how sure it is, and how well it does."""
+"""Metrics of the forecaster: which model serves, how certain it is, and how well it does."""
 
 from prometheus_client import Counter, Gauge
 
@@ -9,13 +9,13 @@ from services._kit.telemetry import Telemetry
 
 
 class Metrics:
-    """Sees each forecast."""
+    """Called with each published event."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         registry = telemetry.registry
         self._served = Counter(
             "hirl_forecasts_total",
-            "Forecasts, by the model that served and why a simpler one did",
+            "Forecasts, by serving model and reason of a fallback",
             ["domain", "model", "fallback"],
             registry=registry,
         )
@@ -27,25 +27,25 @@ class Metrics:
         )
         self._coverage = Gauge(
             "hirl_forecast_coverage_ratio",
-            "Share of the last outcomes in the 80 % interval",
+            "Share of recent outcomes inside the 80 % interval",
             ["domain", "horizon_min"],
             registry=registry,
         )
         self._skill = Gauge(
             "hirl_forecast_skill_ratio",
-            "Share by which the trained model errs less than the simple one",
+            "Share by which the trained model errs less than the rule",
             ["domain"],
             registry=registry,
         )
         self._reviews = Counter(
             "hirl_forecast_reviews_total",
-            "Forecasts that somebody should look at",
+            "Forecasts that need a review",
             ["domain"],
             registry=registry,
         )
 
     def __call__(self, event: Event) -> None:
-        """Show a domain's forecast."""
+        """Record a domain's forecast."""
         if not isinstance(event, DemandForecast):
             return
         self._served.labels(event.domain, event.model, event.fallback_reason).inc()

@@ -23,7 +23,7 @@ from models.forecaster.minutes import MinuteMeans, start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.forecaster.port import Forecaster
 from models.forecaster.seasonal import RuleState
-from services._kit.frames import silence
+from services._kit.arrays import blank_observation
 from services._kit.state_codec import check_form, copied, fit_apps
 
 ModelState = CalendarState | RuleState | LearnedState
@@ -129,7 +129,7 @@ def moved(progress: Progress, origin: int) -> Progress:
 
 def resumed(model: Forecaster[Any], progress: Progress, record: Record) -> ModelState:
     """State of a new model that continues; the network also needs its record until then."""
-    blank = silence(len(progress.names))
+    blank = blank_observation(len(progress.names))
     if isinstance(model, Learned):
         assert progress.learned is not None  # noqa: S101  `is_of_model` made sure
         learned = model.resume(blank, record, progress.learned)
@@ -200,7 +200,7 @@ def expanded(progress: Progress) -> Progress:
 def check_progress(progress: Progress, domains: int) -> None:
     """Raise Refused unless a compact progress has arrays of the present models."""
     recorded = np.zeros((1, domains, LEAD_MIN), np.float32)
-    check_form(progress.minutes, start_minutes(silence(0), recorded), "minutes")
+    check_form(progress.minutes, start_minutes(blank_observation(0), recorded), "minutes")
     check_form(progress.learned, _without_sorted(learned_memory.start(domains)), "learned")
 
 

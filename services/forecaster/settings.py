@@ -1,4 +1,4 @@
-"""What the forecaster can be told, beside what the kit asks for."""
+"""Settings of the forecaster, besides those of the kit."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,23 +18,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
     model: str = "calendar"
-    """calendar, seasonal, persistence, or tft: the trained network. What follows is for tft."""
+    """calendar, seasonal, persistence, or tft, the trained network."""
     rule_minutes: Annotated[int, Meta(ge=30, le=1440)] = 120
-    """For which a rule is made from the record, around this time of the days before; then anew."""
+    """How long a rule is used before it is built again from the history around the time of day."""
     model_folder: str = ""
-    """Path of a folder with network.onnx and card.json; the shipped model when empty."""
+    """Path of a folder with network.onnx and card.json; the shipped model when empty. For tft."""
     corrections: bool = True
-    """Whether a corrector that is shipped with the model, and helps, is used."""
+    """Whether the corrector shipped with the model is used where it helps. For tft."""
     choice_window_minutes: Annotated[float, Meta(ge=10, le=10080)] = choice.DEFAULTS.window_min
-    """Of outcomes by which the model and the calendar are compared."""
+    """Window of outcomes over which the network and the calendar rule are compared. For tft."""
     choice_margin_share: Annotated[float, Meta(ge=0, lt=1)] = choice.DEFAULTS.margin
-    """By which the calendar must err less before it serves."""
+    """Share by which the calendar rule must err less before it serves. For tft."""
     choice_hysteresis_share: Annotated[float, Meta(ge=0, lt=1)] = choice.DEFAULTS.hysteresis
-    """Of this much of the margin must be lost before the model returns; at most the margin."""
+    """Part of that share that must be lost before the network serves again. For tft."""
     choice_stay_minutes: Annotated[int, Meta(ge=0, le=1440)] = choice.DEFAULTS.stay_min
-    """After a change of the serving model in which there is no other."""
+    """Minimum time between two changes of the serving model. For tft."""
     most_width_factor: Annotated[float, Meta(gt=1, le=100)] = conformal.DEFAULTS.most_factor
-    """High quantile and peak over the median or the usual level, at most."""
+    """Limit of the high quantile and the peak over the median or usual level. For tft."""
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:

@@ -20,7 +20,8 @@ from models.sim.config.physics import (
 )
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
-from services._kit.settings import BadSettings, KitSettings
+from services._kit.errors import BadSettings
+from services._kit.settings import KitSettings
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.feed import CapacityFeed, KafkaFeed, NoFeed
 from services.simcluster.http import Api

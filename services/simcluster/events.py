@@ -26,7 +26,7 @@ from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
-from services._kit.frames import measured_columns
+from services._kit.arrays import measured_columns
 from services._kit.ticks import Axis
 
 MONDAY: Final = datetime(2026, 1, 5, tzinfo=UTC)

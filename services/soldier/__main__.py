@@ -1,4 +1,4 @@
-"""`python -m services.soldier [FILE]`: the soldier on Kafka."""
+"""`python -m services.soldier [FILE]`: the Soldiers on Kafka."""
 
 import sys
 

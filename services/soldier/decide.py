@@ -1,13 +1,14 @@
-"""The Soldier: every tick a frame of its domain in, a plan out, by the last budget it has.
+"""The Soldier: each tick a frame of its domain in, a plan out, under the last budget it has.
 
-The budget of a minute is made from the plans of its first tick and binds from the next tick on.
-A frame waits for the budget that belongs to it only as long as the grace period; a Soldier never
-stands still because the Commander does.
+The budget of a minute is made from the plans of the minute's first tick and binds from the next
+tick on. A frame waits for its budget only as long as the grace period: a Soldier goes on planning
+when the Commander does not answer.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from models.cluster.arrays import I32
@@ -25,14 +26,39 @@ from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.scale_planned import ScalePlanned, Sums
 from schemas.transition_recorded import TransitionRecorded
-from services._kit.budgets import Budgets, binding, briefing_of, keep
+from services._kit.arrays import (
+    REASONS,
+    Budgets,
+    abridged,
+    as_row,
+    binding_budget,
+    briefing_of,
+    feature_rows,
+    status_rows,
+    with_budget,
+)
 from services._kit.clock import Clock
-from services._kit.frames import REASONS, abridged, feature_rows, row, status_rows
 from services._kit.handler import Handler, Step
-from services._kit.roster import PerDomain, Roster
+from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.state_codec import Transient, copied, refit
 from services._kit.ticks import POLICY, decision_id
-from services.soldier.transition import Moment, moment_of, transition
+
+_PLANNED: Final = {
+    "replicas": REPLICAS,
+    "cpu_request": CPU_REQUEST,
+    "memory_request": MEMORY_REQUEST,
+}
+"""Columns of a plan, with their rows in the status."""
+_RECORDED: Final = ("work", "essential", "wanted", "held", "pending", "distress", "rps", "at_risk")
+"""Sums of a domain that are part of a recorded transition's state."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """State and action of a Soldier at a minute's first tick, for the next transition."""
+
+    tick: int
+    state: dict[str, float]
+    action: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -41,16 +67,16 @@ class SoldierState:
 
     domain: str
     memory: SoldiersState
+    """Of the models, for the apps `names`."""
     closed: int = -1
-    """The last tick that was planned."""
+    """The last planned tick."""
     names: tuple[str, ...] = ()
     budgets: Budgets = ()
     waiting: DomainObserved | None = None
-    """A frame whose budget is not there yet."""
+    """A frame that waits for its budget."""
     since: Transient[float | None] = None
-    """Since when it waits, by `Clock.now`; None until this process has looked at it."""
-    moment: Moment | None = None
-    """What it saw and did when the minute began."""
+    """When the frame arrived, by `Clock.now`; None after a restart."""
+    snapshot: Snapshot | None = None
 
 
 class SoldierHandler(Handler[SoldierState]):
@@ -61,125 +87,136 @@ class SoldierHandler(Handler[SoldierState]):
     reference = (AppDeclared,)
 
     def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
-        self._roster, self._grace = Roster(cluster), grace_s
-        self._every = max(1, 60 // cluster.tick_seconds)
-        self._soldiers = PerDomain(self._roster, lambda apps: Soldiers(apps, parameters, Parts()))
+        self._apps, self._grace = DeclaredApps(cluster), grace_s
+        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._soldiers = InventoryCache(
+            self._apps, lambda inventory: Soldiers(inventory, parameters, Parts())
+        )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Apps."""
+        """Take in apps."""
         if isinstance(event, AppDeclared):
-            self._roster.learn(event)
+            self._apps.learn(event)
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
-        """An app whose declaration was removed."""
+        """Remove apps."""
         if kind is AppDeclared:
-            self._roster.forget(key)
+            self._apps.forget(key)
 
     def prepare(self) -> None:
-        """Let the kernels be compiled: without apps it takes as long as with them."""
+        """Compile the kernels: no apps are needed for that."""
         soldiers, tick = self._soldiers.without_apps(), np.zeros(1, np.int32)
         status, row = np.zeros((1, STATUS, 0), np.int32), np.zeros((1, 0), np.float32)
-        sensed = AppSignals(np.zeros((1, APP.width, 0), np.float32), row, row)
-        plan = empty_plan(1, 0, len(self._roster.pools))
-        briefing = briefing_of(None, self._roster)
+        signals = AppSignals(np.zeros((1, APP.width, 0), np.float32), row, row)
+        plan = empty_plan(1, 0, len(self._apps.pools))
+        briefing = briefing_of(None, self._apps)
         soldiers.step(tick, status, sensed, briefing, soldiers.start(status), plan)
 
     def start(self, key: str) -> SoldierState:
-        """Nothing seen, nothing granted yet."""
+        """No apps, no budget yet."""
         no_apps = np.zeros((1, STATUS, 0), np.int32)
         return SoldierState(key, self._soldiers.without_apps().start(no_apps))
 
     def handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:
-        """Take in a frame or a budget, and plan if both are there."""
-        if isinstance(event, BudgetGranted):
-            budgets = keep(state.budgets, event)
-            if budgets is state.budgets:
+        """Take in a frame or a budget; plan when both are there."""
+        match event:
+            case BudgetGranted():
+                budgets = with_budget(state.budgets, event)
+                if budgets is state.budgets:
+                    return Step(state)
+                return self._proceed(replace(state, budgets=budgets), clock)
+            case DomainObserved() if event.tick > state.closed:
+                return self._take_frame(event, state, clock)
+            case _:
                 return Step(state)
-            return self._proceed(replace(state, budgets=budgets), clock)
-        if not isinstance(event, DomainObserved) or event.tick <= state.closed:
-            return Step(state)
-        self._roster.check(event.domain)
-        event, waits = abridged(event, APP.names), state.waiting
-        if waits is not None and waits.tick < event.tick:
-            # The next tick is here: the one before is planned with the budget there is.
-            state, events = self._plan(waits, state)
-            step = self._proceed(replace(state, waiting=event, since=clock.now()), clock)
-            return step._replace(events=[*events, *step.events])
-        return self._proceed(replace(state, waiting=event, since=clock.now()), clock)
 
     def due(self, state: SoldierState) -> float | None:
-        """When a waiting frame has waited long enough."""
+        """When the grace period of the waiting frame ends; at once after a restart."""
         if state.waiting is None or self._grace is None:
             return None
         return 0.0 if state.since is None else state.since + self._grace
 
     def wake(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
-        """Plan what has waited long enough."""
-        return self._proceed(state, clock) if state.waiting is not None else Step(state)
+        """Plan the waiting frame if it is late, or if its apps are declared by now."""
+        return self._proceed(state, clock)
+
+    def _take_frame(
+        self, frame: DomainObserved, state: SoldierState, clock: Clock
+    ) -> Step[SoldierState]:
+        self._apps.check_domain(frame.domain)
+        frame, waiting, events = abridged(frame, APP.names), state.waiting, list[Event]()
+        if waiting is not None and waiting.tick < frame.tick:
+            # The next tick is here: plan the one before under the budget there is.
+            state, events = self._plan(waiting, state)
+        step = self._proceed(replace(state, waiting=frame, since=clock.now()), clock)
+        return step._replace(events=[*events, *step.events])
 
     def _proceed(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
-        """Plan the waiting frame if its budget is there, or if it has waited long enough."""
+        """Plan the waiting frame if its budget is there, or if it is late."""
         frame = state.waiting
         if frame is None:
             return Step(state)
         if state.since is None:
-            # Loaded from a save: the clock of the process before means nothing here.
+            # Loaded from a save: wait anew, as this process may get the budget again.
             state = replace(state, since=clock.now())
+        complete = self._has_budget(frame, state) and self._apps.all_declared(frame.apps)
         due = self.due(state)
-        there = self._need_not_wait(frame, state) and self._roster.knows(frame.apps)
-        if not there and (due is None or clock.now() < due):
+        late = due is not None and clock.now() >= due
+        if not complete and not late:
             return Step(state)
-        planned, events = self._plan(frame, state)
-        return Step(planned, events)
+        state, events = self._plan(frame, state)
+        return Step(state, events)
 
-    def _need_not_wait(self, frame: DomainObserved, state: SoldierState) -> bool:
+    def _has_budget(self, frame: DomainObserved, state: SoldierState) -> bool:
         """Whether the budget of a frame is there, or is not to be expected.
 
-        Only a Commander that was there a minute ago is waited for: one that was not may itself be
-        waiting for this plan, and both would wait for ever. In lock-step it always comes.
+        Without a budget for the minute before, the Commander is absent: it may itself wait for
+        this plan, and both would wait for ever. In lock-step its budget always comes.
         """
-        last = (frame.tick - 1) // self._every
+        minute = (frame.tick - 1) // self._per_minute
         newest = max((budget.epoch for budget in state.budgets), default=-1)
-        absent = self._grace is not None and newest < last - 1
-        return frame.tick == 0 or newest >= last or absent
+        absent = self._grace is not None and newest < minute - 1
+        return frame.tick == 0 or newest >= minute or absent
 
     def _plan(self, frame: DomainObserved, state: SoldierState) -> tuple[SoldierState, list[Event]]:
-        place, names = self._roster.place(frame.domain), tuple(frame.apps)
-        if not self._roster.knows(names):
-            # Declared later than it is measured, or never: without bounds nothing can be planned.
+        """The plan of a frame and, once a minute, the transition from the minute before."""
+        names = tuple(frame.apps)
+        if not self._apps.all_declared(names):
+            # The declaration is late or missing: without bounds there is no plan.
             return replace(state, closed=frame.tick, waiting=None, since=None), []
-        status = status_rows(frame.pods, place)
+        domain = self._apps.domain_index(frame.domain)
+        status = status_rows(frame.pods, domain)
         memory = self._memory(names, status, state)
-        plan = empty_plan(1, len(names), len(self._roster.pools))
-        sensed = AppSignals(feature_rows(frame), row(frame.load_pods), row(frame.usual_load_pods))
-        tick = np.array([frame.tick], np.int32)
-        budget = binding(frame.tick, state.budgets)
-        report = self._soldiers.of(frame.domain, names).step(
-            tick, status, sensed, briefing_of(budget, self._roster), memory, plan
+        plan = empty_plan(1, len(names), len(self._apps.pools))
+        signals = AppSignals(
+            feature_rows(frame), as_row(frame.load_pods), as_row(frame.usual_load_pods)
         )
-        planned = _planned(frame, status, plan, report, memory, place, budget)
-        state = replace(state, closed=frame.tick, names=names, memory=memory, waiting=None)
-        return self._record(planned, frame, state)
+        budget = binding_budget(frame.tick, state.budgets)
+        report = self._soldiers.of(frame.domain, names).step(
+            np.array([frame.tick], np.int32),
+            status,
+            signals,
+            briefing_of(budget, self._apps),
+            memory,
+            plan,
+        )
+        planned = _planned(frame, status, plan, report, memory, domain, budget)
+        state = replace(
+            state, closed=frame.tick, names=names, memory=memory, waiting=None, since=None
+        )
+        if frame.tick % self._per_minute:
+            return state, [planned]
+        before, after = state.snapshot, _snapshot(planned, frame)
+        recorded = [] if before is None else [_transition(before, after, planned)]
+        return replace(state, snapshot=after), [planned, *recorded]
 
     def _memory(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:
-        """A copy for the kernels to update, with the apps of the frame."""
+        """A copy that the kernels may update, for the apps of the frame."""
         if names == state.names:
             return copied(state.memory)
         fresh = self._soldiers.of(state.domain, names).start(status)
         form = self.start(state.domain).memory
         return copied(refit(state.memory, fresh, form, state.names, names))
-
-    def _record(
-        self, planned: ScalePlanned, frame: DomainObserved, state: SoldierState
-    ) -> tuple[SoldierState, list[Event]]:
-        """Beside the plan, once a minute, the step from the minute before."""
-        if frame.tick % self._every:
-            return state, [planned]
-        now = moment_of(planned, frame)
-        step: list[TransitionRecorded] = []
-        if state.moment is not None:
-            step = [transition(state.moment, now, planned)]
-        return replace(state, moment=now), [planned, *step]
 
 
 def _planned(
@@ -188,14 +225,15 @@ def _planned(
     plan: Plan,
     report: Report,
     memory: SoldiersState,
-    place: int,
+    domain: int,
     budget: BudgetGranted | None,
 ) -> ScalePlanned:
-    before = {name: status[0, at] for name, at in _BEFORE.items()}
-    after = {"replicas": plan.replicas[0], "cpu_request": plan.cpu[0]}
-    after["memory_request"] = plan.memory[0]
-    changed = np.any([after[name] != before[name] for name in after], axis=0)
+    before = {name: status[0, row] for name, row in _PLANNED.items()}
+    after = dict(zip(_PLANNED, (plan.replicas[0], plan.cpu[0], plan.memory[0]), strict=True))
+    changed = np.any([after[name] != before[name] for name in _PLANNED], axis=0)
     epoch = -1 if budget is None else budget.epoch
+    sums: dict[str, Any] = {name: float(v[0, domain]) for name, v in report._asdict().items()}
+    counts = {name: int(sums[name]) for name in ("apps", "at_risk")}
     return ScalePlanned(
         tick=frame.tick,
         time=frame.time,
@@ -208,7 +246,7 @@ def _planned(
         reasons=[REASONS[code] for code in plan.reason[0].tolist()],
         need=memory.memory.need[0].tolist(),
         changes=int(changed.sum()),
-        sums=_sums(report, place),
+        sums=Sums(**sums | counts),
         overruns=int(memory.overruns[0]),
         versions={"policy": POLICY},
         **{name: values.tolist() for name, values in after.items()},
@@ -216,13 +254,41 @@ def _planned(
     )
 
 
-_BEFORE: Final = {
-    "replicas": REPLICAS,
-    "cpu_request": CPU_REQUEST,
-    "memory_request": MEMORY_REQUEST,
-}
+# Transitions, for retraining.
 
 
-def _sums(report: Report, place: int) -> Sums:
-    values: dict[str, Any] = {name: float(v[0, place]) for name, v in report._asdict().items()}
-    return Sums(**values | {name: int(values[name]) for name in ("apps", "at_risk")})
+def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> Snapshot:
+    """State: sums and aggregates of the domain. Action: pods planned more and less."""
+    sums = planned.sums
+    state = {} if sums is None else {name: float(getattr(sums, name)) for name in _RECORDED}
+    change = [now - was for now, was in zip(planned.replicas, planned.replicas_before, strict=True)]
+    return Snapshot(
+        tick=frame.tick,
+        state=state | {f"domain.{name}": value for name, value in frame.aggregates.items()},
+        action={
+            "pods_more": float(sum(step for step in change if step > 0)),
+            "pods_less": float(-sum(step for step in change if step < 0)),
+        },
+    )
+
+
+def _transition(before: Snapshot, after: Snapshot, planned: ScalePlanned) -> TransitionRecorded:
+    """From one minute to the next.
+
+    The reward is the observable part of the objective: apps at risk in the minute and core-hours
+    held. The trainer applies the domain's weight.
+    """
+    held_hours = after.state.get("held", 0.0) / 60.0
+    return TransitionRecorded(
+        tick=before.tick,
+        time=planned.time,
+        trace_id=planned.trace_id,
+        agent=f"soldier/{planned.domain}",
+        kind="soldier",
+        next_tick=after.tick,
+        state=before.state,
+        action=before.action,
+        reward=-(after.state.get("at_risk", 0.0) + held_hours),
+        next_state=after.state,
+        policy=planned.policy,
+    )

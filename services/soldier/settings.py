@@ -1,4 +1,4 @@
-"""What the soldier can be told, beside what the kit asks for."""
+"""Settings of the Soldier, besides those of the kit."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ SERVICE: Final = "soldier"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Domains are shared between processes by Kafka; there is nothing to say about that here."""
+    """Soldiers of all domains that Kafka assigns to a process."""
 
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""

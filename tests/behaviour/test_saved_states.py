@@ -5,32 +5,34 @@ from itertools import islice
 import pytest
 
 from services._kit.clock import ManualClock
-from services._kit.memory import _Seat
-from services._kit.parcel import Parcel
+from services._kit.memory import _Process
+from services._kit.records import StateRecord
 from services.devcluster import memory
 from services.devcluster.memory import MemorySystem
 from tests.system_data import contest
 
 TICKS = 8
 
-Saves = list[tuple[str, str, Parcel | None]]
+Saves = list[tuple[str, str, StateRecord | None]]
 
 
 def saves_at(moment_s: float, monkeypatch: pytest.MonkeyPatch) -> Saves:
     """All that is saved in a run whose clock has so many seconds more by `now`, not by `date`."""
     found: Saves = []
-    save = _Seat.save
+    save = _Process.save
 
     class Machine(ManualClock):
         def now(self) -> float:
             return super().now() + moment_s
 
-    async def note(seat: _Seat, key: str, state: Parcel | None, partition: int | None) -> None:
+    async def note(
+        seat: _Process, key: str, state: StateRecord | None, partition: int | None
+    ) -> None:
         found.append((seat.name, key, state))
         await save(seat, key, state, partition)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Seat, "save", note)
+        patch.setattr(_Process, "save", note)
         patch.setattr(memory, "ManualClock", Machine)
         for _ in islice(MemorySystem(contest(20, 0).world).ticks(), TICKS):
             pass

@@ -13,11 +13,11 @@ from schemas.demand_forecast import DemandForecast
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
-from services._kit import cluster_file
 from services._kit.handler import Handler
+from services._kit.inventory import parameters_of
 from services._kit.memory import Killed, MemoryBus, Moment
 from services.actuator.decide import ActuatorHandler
-from services.actuator.permission import Modes
+from services.actuator.settings import Modes
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.commander.decide import CommanderHandler
@@ -80,7 +80,7 @@ def test_with_the_trained_forecaster_too_they_decide_bit_for_bit_alike(*, restar
 def test_a_coefficient_that_differs_in_its_last_bit_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    usual = cluster_file.parameters_of()
+    usual = parameters_of()
     # The kernels take it as float32, so that is where its last bit is.
     bit = float(np.nextafter(np.float32(usual.smoothing), np.float32(1)))
     monkeypatch.setattr(memory, "parameters_of", lambda: usual._replace(smoothing=bit))

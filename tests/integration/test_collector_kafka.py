@@ -22,7 +22,7 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from schemas.topics import state_topic, topic_of
-from services._kit.kafka import KafkaOutlet, Reader
+from services._kit.kafka import KafkaWriter, Reader
 from services._kit.settings import KitSettings
 from services.admin import client
 from services.collector.app import collect, last_tick
@@ -110,7 +110,7 @@ def request(pool: str, live: LiveCluster) -> CapacityRequested:
 
 async def decide(live: LiveCluster, kit: KitSettings, last: int) -> None:
     """Do nothing in each tick, as soon as all of it is on the bus; nodes are asked for on it."""
-    outlet = KafkaOutlet("commander", kit, by_domain=False)
+    outlet = KafkaWriter("commander", kit, by_domain=False)
     await outlet.start()
     try:
         while live.cluster.tick < last:
@@ -180,7 +180,7 @@ def test_requests_of_an_earlier_run_are_not_heard(kit: KitSettings) -> None:
     heard: list[CapacityRequested] = []
 
     async def publish(*requests: CapacityRequested) -> None:
-        outlet = KafkaOutlet("commander", kit, by_domain=False)
+        outlet = KafkaWriter("commander", kit, by_domain=False)
         await outlet.start()
         await outlet.publish(encoded(requests))
         await outlet.stop()

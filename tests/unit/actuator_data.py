@@ -7,11 +7,11 @@ from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.clock import ManualClock
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service, Step
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler, ActuatorState
-from services.actuator.permission import Modes
+from services.actuator.settings import Modes
 from services.actuator.target import Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler

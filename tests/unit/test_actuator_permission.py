@@ -8,11 +8,12 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
-from services.actuator.permission import Modes, Permissions
+from services.actuator.ruling import Permissions
+from services.actuator.settings import Modes
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler
 from tests.services_data import (
@@ -159,7 +160,7 @@ def test_smaller_pods_are_a_decrease_as_fewer_are(
     steps = [0, 0, 0]
     steps[column] = step
     app = declared(pause=pause)
-    assert Permissions(Modes(), None).objection(app, steps, [], breaker) == why
+    assert Permissions(Modes(), None).hold_reason(app, steps, [], breaker) == why
 
 
 def test_an_order_changes_nothing_in_preview() -> None:

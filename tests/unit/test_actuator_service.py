@@ -9,13 +9,12 @@ from aiohttp.test_utils import TestServer
 
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
+from services._kit.inventory import parameters_of
 from services._kit.memory import Killed, MemoryBus
 from services.actuator.decide import ActuatorHandler
-from services.actuator.permission import Modes
-from services.actuator.simulated import SimulatedTarget
-from services.actuator.target import Change, Write, Written
+from services.actuator.settings import Modes
+from services.actuator.target import Change, SimulatedTarget, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from tests.services_data import (
     APPS,

@@ -9,12 +9,12 @@ from schemas.domain_observed import DomainObserved, Pods
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
-from services._kit.kafka import LARGEST_STATE_BYTES
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
+from services._kit.records import LARGEST_STATE_BYTES
 from services.actuator.decide import ActuatorHandler
-from services.actuator.permission import Modes
+from services.actuator.settings import Modes
 from services.aggregator.decide import AggregatorHandler
 from tests.services_data import (
     APPS,
@@ -97,7 +97,7 @@ def test_frames_without_plans_are_acknowledged_all_the_same() -> None:
     bus.publish(*inventory(), *pools(0), heartbeat(0), *(sampled(tick) for tick in range(many)))
     bus.run()
     assert len(bus.events(DomainObserved)) == many
-    assert bus._seats["actuator"].committed[topic_of(DomainObserved).name] > many - 8
+    assert bus._processes["actuator"].committed[topic_of(DomainObserved).name] > many - 8
 
 
 def test_all_frames_that_may_wait_of_a_large_domain_fit_into_a_record() -> None:

@@ -12,11 +12,10 @@ from schemas.domain_observed import DomainObserved
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
-from services._kit.cluster_file import parameters_of
 from services._kit.errors import Refused
 from services._kit.handler import Service
+from services._kit.inventory import DeclaredApps, parameters_of
 from services._kit.memory import MemoryBus
-from services._kit.roster import Roster
 from services.aggregator import decide
 from services.aggregator.decide import AggregatorHandler
 from services.aggregator.samples import TickSamples, no_samples, with_batch
@@ -241,7 +240,7 @@ def test_a_tombstone_ends_an_app(bus: MemoryBus) -> None:
 
 
 def test_the_roster_has_another_version_when_something_else_is_declared() -> None:
-    roster = Roster(CLUSTER)
+    roster = DeclaredApps(CLUSTER)
     roster.learn(declared())
     first = roster.version
     roster.learn(declared())
@@ -253,15 +252,15 @@ def test_the_roster_has_another_version_when_something_else_is_declared() -> Non
 def test_the_roster_knows_the_last_word_of_apps_that_went_lately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services._kit.roster._GONE_KEPT", 2)
-    roster = Roster(CLUSTER)
+    monkeypatch.setattr("services._kit.inventory._REMOVED_KEPT", 2)
+    roster = DeclaredApps(CLUSTER)
     for app in APPS:
         roster.learn(declared(app, max_replicas=7))
         roster.forget(app)
-    assert roster.everybody() == ()
-    assert roster.knows(APPS[1:])
+    assert roster.all_apps() == ()
+    assert roster.all_declared(APPS[1:])
     assert roster.inventory_of(APPS[1:]).max_replicas.tolist() == [7, 7]
-    assert not roster.knows(APPS)
+    assert not roster.all_declared(APPS)
     with pytest.raises(Refused, match=f"unknown-app: .* got {APPS[0]}"):
         roster.inventory_of(APPS)
 

@@ -16,14 +16,13 @@ from schemas.domain_observed import DomainObserved, Pods
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
-from services._kit.errors import Refused
+from services._kit.errors import BadSettings, Refused
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
-from services._kit.settings import BadSettings, KitSettings, load
+from services._kit.settings import KitSettings, load
 from services.breaker.app import build
-from services.breaker.decide import BreakerHandler, BreakerState
+from services.breaker.decide import SETTLE_TICKS, WATCH_TICKS, BreakerHandler, BreakerState
 from services.breaker.settings import Settings
-from services.breaker.watch import SETTLE_TICKS, WATCH_TICKS
 
 SHORT: Final = Thresholds(
     missing_ticks=2, mismatch_ticks=2, error_ticks=3, burn_short_ticks=3, burn_long_ticks=6,

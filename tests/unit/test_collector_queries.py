@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from schemas.columns import MEASURED, PODS
-from services._kit.settings import BadSettings, load
+from services._kit.errors import BadSettings
+from services._kit.settings import load
 from services.collector.queries import BadQueries, load_declared, load_queries
 from services.collector.settings import Settings
 

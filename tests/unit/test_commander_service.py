@@ -9,8 +9,8 @@ from schemas.scale_planned import ScalePlanned, Sums
 from schemas.topics import topic_of
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.commander.decide import CommanderHandler
 from tests.services_data import CLUSTER, pools, time_of
@@ -148,7 +148,7 @@ def test_before_every_domain_was_heard_nothing_is_granted(bus: MemoryBus) -> Non
 def test_a_minute_of_which_nothing_came_is_acknowledged(bus: MemoryBus) -> None:
     bus.publish(*pools(0))
     bus.advance(GRACE_S + 0.1)
-    committed = bus._seats["commander"].committed[topic_of(PoolObserved).name]
+    committed = bus._processes["commander"].committed[topic_of(PoolObserved).name]
     assert committed == len(CLUSTER.pool_names)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from services._kit.settings import BadSettings
+from services._kit.errors import BadSettings
 from services.devcluster.request import Request
 from services.devcluster.specs import DECIDING
 from tests.unit.deploy_data import (

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from services._kit import probes
 from services._kit.clock import SystemClock
-from services._kit.telemetry import Telemetry
+from services._kit.telemetry import Telemetry, serving
 from tests.unit.deploy_data import DOCKERFILE, PORT, ROOT, USER, VERSION, image_environment
 
 PROBE = ROOT / "infra/docker/probe.py"
@@ -115,7 +114,7 @@ def telemetry() -> Telemetry:
 
 @pytest.fixture
 def port(telemetry: Telemetry) -> Iterator[int]:
-    with probes.serving(telemetry, "127.0.0.1", 0) as found:
+    with serving(telemetry, "127.0.0.1", 0) as found:
         yield found
 
 

@@ -18,12 +18,12 @@ from models.inputs.errors import InputError
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.event_scheduled import EventScheduled
+from services._kit.arrays import blank_observation
 from services._kit.clock import ManualClock
 from services._kit.errors import Refused
-from services._kit.frames import silence
 from services._kit.handler import Service
-from services._kit.kafka import LARGEST_STATE_BYTES
 from services._kit.memory import MemoryBus
+from services._kit.records import LARGEST_STATE_BYTES
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 from services.forecaster.app import build as build_app
@@ -180,7 +180,7 @@ def remembered(rows: int) -> memory.Memory:
 def progress(learned: memory.Memory) -> Progress:
     """Of a forecaster without apps."""
     recorded = np.zeros((1, len(learned.covered), LEAD_MIN), np.float32)
-    return Progress(0, (), start_minutes(silence(0), recorded), newest=0, learned=learned)
+    return Progress(0, (), start_minutes(blank_observation(0), recorded), newest=0, learned=learned)
 
 
 def test_what_is_remembered_comes_back_bit_for_bit() -> None:

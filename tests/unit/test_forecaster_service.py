@@ -16,8 +16,8 @@ from schemas.event_scheduled import EventScheduled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
-from services._kit.kafka import LARGEST_STATE_BYTES
 from services._kit.memory import MemoryBus
+from services._kit.records import LARGEST_STATE_BYTES
 from services.forecaster import model
 from services.forecaster.decide import ForecasterHandler, ForecasterState
 from services.forecaster.progress import RecentMinutes, no_minutes, with_minute

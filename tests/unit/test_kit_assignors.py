@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from services._kit.assignors import OneForAll, assignor
+from services._kit.kafka import SingleActiveAssignor, assignor
 
 TOPICS = ["left", "right"]
 PARTITIONS = set(range(8))
@@ -25,7 +25,7 @@ def test_by_domain_a_member_has_the_same_partitions_of_every_topic(count: int) -
 
 
 def test_for_the_cluster_the_first_member_has_everything() -> None:
-    told = assigned(OneForAll, ["commander-1-uuid", "commander-0-uuid"])
+    told = assigned(SingleActiveAssignor, ["commander-1-uuid", "commander-0-uuid"])
     everything = sorted(PARTITIONS)
     assert told == {
         "commander-0-uuid": {"left": everything, "right": everything},

@@ -7,7 +7,7 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.rejected import Rejected
 from services._kit.memory import MemoryBus, Order, oldest
-from services._kit.parcel import TooLarge
+from services._kit.records import TooLarge
 from services._kit.settings import KitSettings
 from tests.kit_conformance import Conformance
 from tests.kit_example import Example, ExampleSettings, build

@@ -6,8 +6,8 @@ from schemas import codec
 from schemas.codec import Malformed, encode
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
-from services._kit.consume import Arrival, Delivery, Intake, rejection
 from services._kit.errors import Refused
+from services._kit.records import Delivery, EventReader, Received, dead_letter
 from tests.kit_example import TIME, sampled
 
 
@@ -45,15 +45,15 @@ def test_an_event_in_parts_arrives_once_with_all_its_records() -> None:
     event = applied(1, 60)
     parts = deliveries(event, 10)
     assert len(parts) > 1
-    intake = Intake()
+    intake = EventReader()
     found = [intake.read(part) for part in parts]
     assert found[:-1] == [None] * (len(parts) - 1)
-    assert found[-1] == Arrival(event, tuple(parts))
+    assert found[-1] == Received(event, tuple(parts))
 
 
 @pytest.mark.usefixtures("_small_records")
 def test_parts_whose_producer_died_go_with_the_next_event_of_their_key() -> None:
-    intake = Intake()
+    intake = EventReader()
     orphan = deliveries(applied(1, 60), 10)[0]
     assert intake.read(orphan) is None
     (whole,) = deliveries(applied(2, 1), 20)
@@ -65,13 +65,13 @@ def test_parts_whose_producer_died_go_with_the_next_event_of_their_key() -> None
 
 def test_what_is_no_event_is_malformed() -> None:
     with pytest.raises(Malformed):
-        Intake().read(Delivery("hirl.metrics-sampled.v1", 0, 0, b"a", b"{", (), 0.0))
+        EventReader().read(Delivery("hirl.metrics-sampled.v1", 0, 0, b"a", b"{", (), 0.0))
 
 
 def test_a_dead_letter_says_where_the_record_is_and_what_was_wrong() -> None:
     (record,) = encode(sampled("a", 1), "test")
     delivery = Delivery(record.topic, 3, 7, b"a", b"\xff" * 100_000, [("h", b"\xfe")], 0.0)
-    letter = rejection("soldier", delivery, Refused("late", "too late"), "late", ManualClock(1.5))
+    letter = dead_letter("soldier", delivery, Refused("late", "too late"), "late", ManualClock(1.5))
     assert (letter.service, letter.partition, letter.offset) == ("soldier", 3, 7)
     assert (letter.error, letter.detail) == ("late", "too late")
     assert letter.rejected_at == "1970-01-01T00:00:01.500Z"
@@ -81,5 +81,5 @@ def test_a_dead_letter_says_where_the_record_is_and_what_was_wrong() -> None:
 
 def test_a_mistake_of_ours_is_named_in_the_dead_letter() -> None:
     delivery = Delivery("t", 0, 0, b"", None, (), 0.0)
-    letter = rejection("soldier", delivery, ZeroDivisionError("no"), "poison", ManualClock())
+    letter = dead_letter("soldier", delivery, ZeroDivisionError("no"), "poison", ManualClock())
     assert letter.detail == "ZeroDivisionError('no')"

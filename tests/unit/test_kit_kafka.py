@@ -12,11 +12,10 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.metrics_sampled import MetricsSampled
 from services._kit import kafka
 from services._kit.clock import SystemClock
-from services._kit.consume import Delivery
 from services._kit.faust_app import FaustGroup, make_app
 from services._kit.handler import Service
 from services._kit.kafka import connection, state_of
-from services._kit.parcel import TooLarge, parcel_of
+from services._kit.records import Delivery, TooLarge, state_record
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 from services._kit.worker import Worker
@@ -44,31 +43,31 @@ class Sent:
 
 
 @pytest.fixture
-def outlet(monkeypatch: pytest.MonkeyPatch) -> kafka.KafkaOutlet:
+def outlet(monkeypatch: pytest.MonkeyPatch) -> kafka.KafkaWriter:
     monkeypatch.setattr(kafka, "AIOKafkaProducer", Sent)
-    return kafka.KafkaOutlet("soldier", KitSettings(), by_domain=True)
+    return kafka.KafkaWriter("soldier", KitSettings(), by_domain=True)
 
 
-def sent(outlet: kafka.KafkaOutlet) -> Sent:
+def sent(outlet: kafka.KafkaWriter) -> Sent:
     producer: object = outlet._producer
     assert isinstance(producer, Sent)
     return producer
 
 
-def test_the_producer_writes_once_and_waits_for_every_replica(outlet: kafka.KafkaOutlet) -> None:
+def test_the_producer_writes_once_and_waits_for_every_replica(outlet: kafka.KafkaWriter) -> None:
     options = sent(outlet).options
     assert (options["acks"], options["enable_idempotence"]) == ("all", True)
 
 
-async def _saved(outlet: kafka.KafkaOutlet, state: bytes | None) -> Delivery:
-    await outlet.save("a", None if state is None else parcel_of("a", state), 3)
+async def _saved(outlet: kafka.KafkaWriter, state: bytes | None) -> Delivery:
+    await outlet.save("a", None if state is None else state_record("a", state), 3)
     value, partition, headers = sent(outlet).records[-1]
     assert partition == 3
     return Delivery("state", 3, 0, b"a", value, headers, 0.0)
 
 
 @pytest.mark.parametrize("state", [b"small", b"large" * 100_000, None])
-def test_a_state_is_read_as_it_was_saved(outlet: kafka.KafkaOutlet, state: bytes | None) -> None:
+def test_a_state_is_read_as_it_was_saved(outlet: kafka.KafkaWriter, state: bytes | None) -> None:
     delivery = asyncio.run(_saved(outlet, state))
     assert state_of(delivery) == state
     assert delivery.value is None or len(delivery.value) < 10_000
@@ -76,7 +75,7 @@ def test_a_state_is_read_as_it_was_saved(outlet: kafka.KafkaOutlet, state: bytes
 
 def test_a_state_that_no_broker_takes_is_a_mistake_that_shows_before_anything_is_sent() -> None:
     with pytest.raises(TooLarge, match="state of `a` has 1,1"):
-        parcel_of("a", os.urandom(1_100_000))
+        state_record("a", os.urandom(1_100_000))
 
 
 def test_a_password_is_shown_only_where_it_is_wanted(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ class Fetched:
 
 
 @pytest.mark.usefixtures("outlet")
-def test_records_under_way_are_remembered_by_their_places_alone(
+def test_records_in_flight_are_remembered_by_their_places_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken: list[Delivery] = []
@@ -144,5 +143,5 @@ def test_records_under_way_are_remembered_by_their_places_alone(
     message = Message("t", 1, 7, 0.0, 0, [], b"a", b"a large frame", None)
     asyncio.run(group._consume(cast(Any, Fetched(message))))
     assert [one.value for one in taken] == [b"a large frame"]
-    assert list(group._under_way) == [("t", 1, 7)]
-    assert group._under_way["t", 1, 7].value is None
+    assert list(group._in_flight) == [("t", 1, 7)]
+    assert group._in_flight["t", 1, 7].value is None

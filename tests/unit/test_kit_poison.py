@@ -13,9 +13,9 @@ from schemas.codec import Malformed
 from schemas.fields import Event
 from schemas.topics import state_topic
 from services._kit.clock import Clock, ManualClock
+from services._kit.failures import STATE_MEMORY_S
 from services._kit.handler import Service, Step
 from services._kit.memory import MemoryBus
-from services._kit.poison import STATE_MEMORY_S
 from tests.kit_example import (
     Example,
     ExampleSettings,
@@ -378,5 +378,5 @@ def test_a_state_that_cannot_be_loaded_starts_anew(
         bus.kill(Example.name)
         bus.start(Example.name)
     assert [answer.since_tick for answer in bus.events(BreakerChanged)] == [1, 1]
-    (line,) = [line for line in caplog.records if "does not understand" in line.message]
+    (line,) = [line for line in caplog.records if "has a wrong form" in line.message]
     assert (line.levelno, line.exc_info is None) == (logging.WARNING, False)

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from services._kit import logs
+from services._kit.errors import BadSettings
 from services._kit.handler import Handler
 from services._kit.kafka import TopicMissing
 from services._kit.main import guarded, run
-from services._kit.settings import BadSettings, KitSettings, NoSettings, load
+from services._kit.settings import KitSettings, NoSettings, load
 from services.collector import __main__ as collector
 from services.simcluster import __main__ as simcluster
 from tests.kit_example import Example, ExampleSettings

@@ -7,10 +7,10 @@ import urllib.request
 
 import pytest
 
-from services._kit import logs, probes
+from services._kit import logs
 from services._kit.clock import ManualClock
-from services._kit.settings import BadSettings
-from services._kit.telemetry import Telemetry
+from services._kit.errors import BadSettings
+from services._kit.telemetry import Telemetry, serving
 from tests.kit_example import granted, sampled
 
 
@@ -27,7 +27,7 @@ def test_a_service_is_ready_when_it_has_read_everything_and_has_partitions() -> 
     health = Telemetry("soldier", ManualClock()).health
     assert health.missing() == "reference data is being read"
     health.reference_read = True
-    assert health.missing() == "the group has not assigned partitions"
+    assert health.missing() == "partitions are not assigned yet"
     health.assigned = True
     assert health.ready()
 
@@ -45,7 +45,7 @@ def test_probes_answer_over_http() -> None:
     clock = ManualClock()
     telemetry = Telemetry("soldier", clock)
     telemetry.holds.labels("breaker open").inc()
-    with probes.serving(telemetry, "127.0.0.1", 0) as port:
+    with serving(telemetry, "127.0.0.1", 0) as port:
         assert get(port, "/healthz") == (200, "alive\n")
         assert get(port, "/readyz") == (503, "reference data is being read\n")
         status, text = get(port, "/metrics")
@@ -61,9 +61,9 @@ def test_probes_answer_over_http() -> None:
 def test_a_port_that_cannot_be_had_is_one_line(port: int | None) -> None:
     telemetry = Telemetry("soldier", ManualClock())
     with (
-        probes.serving(telemetry, "127.0.0.1", 0) as taken,
+        serving(telemetry, "127.0.0.1", 0) as taken,
         pytest.raises(BadSettings, match="HIRL_METRICS_PORT"),
-        probes.serving(telemetry, "127.0.0.1", port or taken),
+        serving(telemetry, "127.0.0.1", port or taken),
     ):
         pass
 

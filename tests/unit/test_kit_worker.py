@@ -10,9 +10,9 @@ from schemas.codec import encode
 from schemas.fields import Event
 from services._kit import kafka
 from services._kit.clock import SystemClock
-from services._kit.consume import Delivery
 from services._kit.handler import Service, Step
 from services._kit.kafka import Reader, TopicMissing
+from services._kit.records import Delivery
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 from services._kit.worker import Group, Worker

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from services._kit.settings import BadSettings, KitSettings, load
+from services._kit.errors import BadSettings
+from services._kit.settings import KitSettings, load
 from services.simcluster.app import serve, world_of
 from services.simcluster.feed import Deliver, NoFeed
 from services.simcluster.http import Api

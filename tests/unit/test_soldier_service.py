@@ -6,8 +6,8 @@ from schemas.domain_observed import DomainObserved
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
 from services.commander.decide import CommanderHandler
@@ -95,7 +95,9 @@ def test_commander_and_soldier_do_not_wait_for_each_other_when_the_first_ticks_w
     None
 ):
     bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(CommanderHandler(CLUSTER, parameters_of(), GRACE_S, forecasts=False)))
+    bus.add(
+        lambda: Service(CommanderHandler(CLUSTER, parameters_of(), GRACE_S, await_forecasts=False))
+    )
     bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
     bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
     bus.publish(*inventory())

@@ -1,0 +1,171 @@
+"""Events to arrays of the models and back. All arrays have one environment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.observation import (
+    ACTIVE,
+    DOMAIN,
+    POOL_STATUS,
+    SAMPLES,
+    STATUS,
+    STATUS_COLUMNS,
+    Observation,
+)
+from models.cluster.plan import Reason
+from models.cluster.records import Records
+from models.control.budget import Directive, no_directive
+from models.features.table import APP
+from schemas.budget_granted import BudgetGranted
+from schemas.columns import MEASURED
+from schemas.domain_observed import DomainObserved, Pods
+from services._kit.errors import Refused
+from services._kit.inventory import DeclaredApps
+
+REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
+"""Spelling of a plan's reasons in events."""
+
+
+# Frames.
+
+
+def status_rows(pods: Pods, domain: int) -> I32:
+    """[1, STATUS, A] pods of the apps of a domain; all of them are declared."""
+    rows = np.empty((1, STATUS, len(pods.replicas)), np.int32)
+    rows[0, ACTIVE], rows[0, DOMAIN] = 1, domain
+    for row, name in STATUS_COLUMNS:
+        rows[0, row] = getattr(pods, name)
+    return rows
+
+
+def pods_of(status: I32) -> Pods:
+    """The reverse of `status_rows`."""
+    columns = {name: status[0, row].tolist() for row, name in STATUS_COLUMNS}
+    return Pods(**columns)
+
+
+def measured_rows(columns: Mapping[str, Sequence[float | None]], apps: int) -> F32:
+    """[1, SAMPLES, A] samples; NaN where none arrived."""
+    rows = np.full((1, SAMPLES, apps), np.nan, np.float32)
+    for row, name in enumerate(MEASURED):
+        if columns.get(name):
+            rows[0, row] = np.array(columns[name], np.float32)
+    return rows
+
+
+def measured_columns(rows: F32, missing: I8) -> dict[str, list[float | None]]:
+    """The reverse of `measured_rows`; a missing app has no samples at all."""
+    absent = missing[0] == 1
+    columns: dict[str, list[float | None]] = {}
+    for row, name in enumerate(MEASURED):
+        values = rows[0, row]
+        gaps = absent | ~np.isfinite(values)
+        column: list[float | None] = values.tolist()
+        for index in np.flatnonzero(gaps).tolist():
+            column[index] = None
+        columns[name] = column
+    return columns
+
+
+def without_samples(rows: F32) -> I8:
+    """[1, A] 1 where one of the samples did not arrive."""
+    missing: I8 = np.asarray(np.isnan(rows).any(axis=1), np.int8)
+    return missing
+
+
+def observation_of(tick: int, status: I32, rows: F32, missing: I8, pool: Records) -> Observation:
+    """Model input of one tick; samples of missing apps are zeros."""
+    samples = np.where(missing[:, None] == 1, np.float32(0), np.nan_to_num(rows))
+    return Observation(np.array([tick], np.int32), samples, missing, status, pool)
+
+
+def blank_observation(apps: int) -> Observation:
+    """Tick 0 with every app missing and without pools, for start states."""
+    status = np.zeros((1, STATUS, apps), np.int32)
+    rows = np.zeros((1, SAMPLES, apps), np.float32)
+    missing = np.ones((1, apps), np.int8)
+    return observation_of(0, status, rows, missing, np.zeros((1, 0), POOL_STATUS))
+
+
+def feature_rows(frame: DomainObserved) -> F32:
+    """[1, APP, A] features of the apps, in the order of the table."""
+    rows = np.empty((1, APP.width, len(frame.apps)), np.float32)
+    for row, name in enumerate(APP.names):
+        rows[0, row] = _feature(frame, name)
+    return rows
+
+
+def abridged(frame: DomainObserved, features: Sequence[str]) -> DomainObserved:
+    """A frame for a state: without samples, and with these features only.
+
+    Several whole frames of a large domain would not fit into a state record.
+    """
+    kept = {name: _feature(frame, name) for name in features}
+    return replace(frame, measured={}, features=kept)
+
+
+def _feature(frame: DomainObserved, name: str) -> list[float]:
+    if name not in frame.features:
+        raise Refused("missing-feature", f"expected `{name}` among the features, got none")
+    return frame.features[name]
+
+
+def as_row(values: Sequence[float]) -> F32:
+    """[1, A]."""
+    return np.array([values], np.float32)
+
+
+# Budgets.
+
+Budgets = tuple[BudgetGranted, ...]
+"""The newest two of a domain, oldest first. The newest may be made from the very tick that is
+being decided, or decided again after a restart: then the one before it is binding."""
+
+
+def with_budget(budgets: Budgets, granted: BudgetGranted) -> Budgets:
+    """Add a budget; the same tuple if its epoch is not newer, however late it arrives."""
+    if budgets and granted.epoch <= budgets[-1].epoch:
+        return budgets
+    return (*budgets[-1:], granted)
+
+
+def binding_budget(tick: int, budgets: Budgets) -> BudgetGranted | None:
+    """The newest budget that was made before the tick."""
+    earlier = [budget for budget in budgets if budget.tick < tick]
+    return earlier[-1] if earlier else None
+
+
+def briefing_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive:
+    """Model input of a budget: its own domain's column. Without a budget nothing may grow."""
+    briefing = no_directive(1, len(apps.domains), len(apps.pools))
+    if granted is None:
+        return briefing
+    domain, budget = apps.domain_index(granted.domain), briefing.budget
+    budget.epoch[0], budget.valid_until_tick[0] = granted.epoch, granted.valid_until_tick
+    own: dict[str, float] = {
+        "share": granted.share,
+        "cores": granted.cores,
+        "memory": granted.memory_gib,
+        "overdraft": granted.overdraft_cores,
+        "floor": granted.floor_cores,
+        "urgency": granted.urgency,
+        "headroom": granted.headroom,
+    }
+    columns: dict[str, Any] = {
+        name: _with_column(getattr(budget, name), domain, value) for name, value in own.items()
+    }
+    return Directive(
+        budget._replace(**columns),
+        _with_column(briefing.growth, domain, granted.growth),
+        _with_column(briefing.release, domain, granted.release_cores),
+    )
+
+
+def _with_column(values: F64, domain: int, value: float) -> F64:
+    changed = values.copy()
+    changed[0, domain] = value
+    return changed

@@ -1,0 +1,159 @@
+"""What happens when a record or a state makes the handler fail again and again.
+
+A failure may be temporary (memory, a bug that is being fixed), so the service stops and its
+supervisor restarts it. Failures are counted among the service's states, where the next process
+finds them. The third time, the service goes on without the culprit, and dead letters name what
+is lost:
+
+- a record that fails in `key`, `handle` or `learn` is dead-lettered;
+- what fails in `start`, `load`, `due`, `wake` or `written`, or cannot be saved or published, is
+  blamed on the key: from the third time on its state is dropped, and the key starts anew.
+"""
+
+import logging
+from math import inf
+from typing import Final, Generic, NamedTuple
+
+from schemas.topics import state_topic
+from services._kit.clock import Clock
+from services._kit.handler import Handler, S
+from services._kit.records import BusWriter, Delivery, Publisher, StateRecord
+from services._kit.state_store import StateStore
+
+log = logging.getLogger(__name__)
+
+POISON: Final = "poison"
+"""Error of a dead letter: it made the handler fail each time."""
+UNSETTLED: Final = "unsettled"
+"""Error of a dead letter: nothing was wrong with the record, but it waited in a dropped state."""
+MOST_FAILURES: Final = 3
+STATE_MEMORY_S: Final = 3600.0
+"""Seconds after which a failure of a state no longer counts. A handled record is done with, but a
+state lives on, and bugs months apart must not add up to its loss. Success does not reset the
+count: after each start, a state may well take some steps before it fails again."""
+_PREFIX: Final = "!failures/"
+"""No key of a state begins like this: names begin with a letter or digit."""
+
+
+class Failures(NamedTuple):
+    """Of one culprit."""
+
+    times: int = 0
+    latest: float = 0.0
+    """Wall seconds of the last one."""
+
+
+class FailureCounts:
+    """How often each culprit failed: a record by its position, a state by its topic and key."""
+
+    def __init__(self, writer: BusWriter, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._failures: dict[str, Failures] = {}
+
+    def restore(self, key: str, data: bytes | None) -> bool:
+        """Take in a record of the state topic; False if it is not a count."""
+        if not key.startswith(_PREFIX):
+            return False
+        culprit = key.removeprefix(_PREFIX)
+        if data is None:
+            self._failures.pop(culprit, None)
+        else:
+            times, _, latest = data.partition(b" ")
+            self._failures[culprit] = Failures(int(times), float(latest))
+        return True
+
+    async def failed(self, culprit: str, partition: int | None, memory_s: float = inf) -> bool:
+        """Count a failure. True: stop the service; False: go on without the culprit."""
+        before = self._failures.get(culprit, Failures())
+        now = self._clock.date()
+        remembered = before.times if now - before.latest <= memory_s else 0
+        times = min(remembered + 1, MOST_FAILURES)
+        self._failures[culprit] = Failures(times, now)
+        if remembered < MOST_FAILURES:
+            count = StateRecord(b"%d %.3f" % (times, now))
+            await self._writer.save(_PREFIX + culprit, count, partition)
+        return times < MOST_FAILURES
+
+    async def forget(self, culprit: str, partition: int | None) -> None:
+        """The culprit succeeded in the end, or is gone."""
+        if self._failures.pop(culprit, None):
+            await self._writer.save(_PREFIX + culprit, None, partition)
+
+    def clear(self) -> None:
+        """Drop everything; counts are restored together with the states."""
+        self._failures.clear()
+
+
+class FailurePolicy(Generic[S]):
+    """Stops the service, or gives up the culprit."""
+
+    def __init__(
+        self,
+        handler: Handler[S],
+        store: StateStore[S],
+        writer: BusWriter,
+        publisher: Publisher,
+        clock: Clock,
+    ) -> None:
+        self._handler, self._store = handler, store
+        self._writer, self._publisher, self._clock = writer, publisher, clock
+        self.counts = FailureCounts(writer, clock)
+
+    async def record_failed(
+        self, delivery: Delivery, error: Exception, key: str | None = None
+    ) -> None:
+        """Raise the error or, the last time, dead-letter the record.
+
+        With a key, its state goes back to what was saved last: what only waits in memory may be
+        the cause.
+        """
+        position = delivery.position
+        log.error("%s failed to handle %s", self._handler.name, position, exc_info=error)
+        if await self.counts.failed(position, delivery.partition):
+            raise error
+        await self._publisher.reject(delivery, error, POISON)
+        if key is not None:
+            await self._reject_unsettled(key, error)
+            self._resume(key)
+        await self.counts.forget(position, delivery.partition)
+
+    async def state_failed(self, key: str, cause: str, error: Exception) -> None:
+        """Raise the error or, from the third time on, return.
+
+        The count stays then: the next event of the key may well fail alike, and the service is
+        not to stop for each of them.
+        """
+        log.error("%s failed in `%s` of `%s`", self._handler.name, cause, key, exc_info=error)
+        culprit, partition = f"{state_topic(self._handler.name)}/{key}", self._store.partition(key)
+        if await self.counts.failed(culprit, partition, STATE_MEMORY_S):
+            raise error
+
+    async def drop_state(self, key: str, error: Exception) -> None:
+        """Start a key anew. Inputs that wait in its state go too: they may be the cause."""
+        log.error("%s drops the state of `%s` and starts it anew", self._handler.name, key)
+        await self.dead_letter_state(key, error)
+        await self._writer.save(key, None, self._store.partition(key))
+        self._store.forget_saved(key)
+        await self._reject_unsettled(key, error)
+        self._resume(key)
+
+    async def dead_letter_state(self, key: str, error: Exception) -> None:
+        """Publish the dead letter of a state."""
+        topic = state_topic(self._handler.name)
+        state = Delivery(topic, -1, -1, key.encode(), None, (), self._clock.date())
+        await self._publisher.reject(state, error, POISON)
+
+    async def _reject_unsettled(self, key: str, error: Exception) -> None:
+        """Dead-letter the inputs that are lost with a state."""
+        lost = self._store.take_unsettled(key)
+        for delivery in lost:
+            await self._publisher.reject(delivery, error, UNSETTLED)
+        self._writer.acknowledge(lost)
+
+    def _resume(self, key: str) -> None:
+        try:
+            self._store.resume(key)
+        except Exception:
+            # The next event of the key fails alike, and is counted.
+            log.exception("%s cannot start `%s` anew", self._handler.name, key)

@@ -1,0 +1,190 @@
+"""Records between a bus and the engine: inputs decoded, outputs and states encoded.
+
+No content of a record may stop a service: what cannot be decoded becomes a dead letter.
+"""
+
+import base64
+import logging
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from schemas.codec import Assembler, Record, decode, encode
+from schemas.fields import Event
+from schemas.rejected import Rejected
+from schemas.topics import topic_of
+from services._kit.clock import Clock, rfc3339
+from services._kit.handler import Service
+from services._kit.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+DEAD_LETTER_VALUE_BYTES: Final = 64 * 1024
+"""Of a rejected value: enough to see what is wrong, and dead letters stay small."""
+DEAD_LETTER_DETAIL_CHARACTERS: Final = 2000
+LARGEST_STATE_BYTES: Final = 1_000_000
+"""Of a state record as sent; just below a broker's default limit."""
+DEFLATED_FROM_BYTES: Final = 64 * 1024
+"""States are columns of numbers that change little: above this size, deflating pays."""
+_DEFLATED: Final = ("content-encoding", b"deflate")
+
+
+# Inputs.
+
+
+class Delivery(NamedTuple):
+    """A record as a bus delivers it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+    timestamp: float
+    """Wall seconds at which it was produced."""
+
+    @property
+    def position(self) -> str:
+        """Topic, partition and offset; the same at each redelivery."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+class Received(NamedTuple):
+    """A complete event, or the tombstone of a key, and the records it arrived in."""
+
+    event: Event | None
+    deliveries: tuple[Delivery, ...]
+    """To be acknowledged once the event is handled; the last one completed it."""
+
+    @property
+    def last(self) -> Delivery:
+        """The record that completed the event."""
+        return self.deliveries[-1]
+
+
+class EventReader:
+    """Decodes records; keeps the parts of a large event until it is complete."""
+
+    def __init__(self) -> None:
+        self._assembler = Assembler()
+        self._parts: defaultdict[tuple[str, bytes], list[Delivery]] = defaultdict(list)
+
+    def read(self, delivery: Delivery) -> Received | None:
+        """The event that a record completes; None while parts are missing. Raises Malformed."""
+        event = decode(delivery.topic, delivery.value, delivery.headers)
+        complete = None if event is None else self._assembler.add(event)
+        thread = (delivery.topic, delivery.key)
+        if event is not None and complete is None:
+            self._parts[thread].append(delivery)
+            return None
+        # Parts of an event that was never completed (its producer died and started again) go with
+        # the next event of their key, or they would hold back its offsets for ever.
+        earlier = self._parts.pop(thread, [])
+        return Received(complete, (*earlier, delivery))
+
+
+# States.
+
+
+class StateRecord(NamedTuple):
+    """Value and headers of a record of a state topic."""
+
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class TooLarge(ValueError):  # noqa: N818  it is named for what is wrong
+    """A state that no broker would accept."""
+
+    def __init__(self, key: str, size: int) -> None:
+        super().__init__(f"state of `{key}` has {size:,} bytes, too many for a record")
+
+
+def state_record(key: str, data: bytes) -> StateRecord:
+    """The record of a saved state, deflated where that pays. Raises TooLarge."""
+    record = StateRecord(data)
+    if len(data) >= DEFLATED_FROM_BYTES:
+        record = StateRecord(zlib.compress(data, level=1), (_DEFLATED,))
+    if len(record.value) > LARGEST_STATE_BYTES:
+        raise TooLarge(key, len(record.value))
+    return record
+
+
+def state_bytes(value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes:
+    """The reverse of `state_record`."""
+    return zlib.decompress(value) if _DEFLATED in map(tuple, headers) else value
+
+
+# Outputs.
+
+
+class BusWriter(Protocol):
+    """What the engine needs from a bus."""
+
+    async def publish(self, records: Sequence[Record]) -> None:
+        """Return when all records are acknowledged."""
+
+    async def save(self, key: str, state: StateRecord | None, partition: int | None) -> None:
+        """Return when the state record of the key is acknowledged; None removes it.
+
+        With a partition, the process that is assigned this partition of the inputs finds it.
+        """
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Mark inputs as done: a restart need not get them again."""
+
+
+class Publisher:
+    """Publishes and counts a service's events and dead letters."""
+
+    def __init__(
+        self, service: Service[Any], writer: BusWriter, clock: Clock, telemetry: Telemetry
+    ) -> None:
+        self._name = service.handler.name
+        self._observe = service.observe(telemetry)
+        self._writer, self._clock, self._telemetry = writer, clock, telemetry
+
+    def encode(self, events: Sequence[Event]) -> list[Record]:
+        """Records of events; raises what is wrong with them."""
+        return [record for event in events for record in encode(event, self._name)]
+
+    async def publish(self, events: Sequence[Event], records: Sequence[Record]) -> None:
+        """Publish events that were encoded as these records."""
+        if not events:
+            return
+        await self._writer.publish(records)
+        for event in events:
+            self._telemetry.published.labels(topic_of(event).name).inc()
+            self._observe(event)
+
+    async def reject(self, delivery: Delivery, error: Exception, kind: str) -> None:
+        """Publish the dead letter of a record."""
+        log.warning("rejected %s: %s", delivery.position, error)
+        letters = [dead_letter(self._name, delivery, error, kind, self._clock)]
+        await self.publish(letters, self.encode(letters))
+        self.count(delivery, "rejected")
+        self._telemetry.dead_letters.labels(delivery.topic, kind).inc()
+
+    def count(self, delivery: Delivery, outcome: str) -> None:
+        """Count a consumed record by its outcome."""
+        self._telemetry.events.labels(delivery.topic, outcome).inc()
+
+
+def dead_letter(
+    service: str, delivery: Delivery, error: Exception, kind: str, clock: Clock
+) -> Rejected:
+    """The dead letter of a record."""
+    return Rejected(
+        service=service,
+        topic=delivery.topic,
+        partition=delivery.partition,
+        offset=delivery.offset,
+        key=delivery.key.decode(errors="replace"),
+        error=kind,
+        detail=(getattr(error, "detail", "") or repr(error))[:DEAD_LETTER_DETAIL_CHARACTERS],
+        rejected_at=rfc3339(clock.date()),
+        value_base64=base64.b64encode((delivery.value or b"")[:DEAD_LETTER_VALUE_BYTES]).decode(),
+        headers={name: text.decode(errors="replace") for name, text in delivery.headers},
+    )

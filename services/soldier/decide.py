@@ -110,7 +110,7 @@ class SoldierHandler(Handler[SoldierState]):
         signals = AppSignals(np.zeros((1, APP.width, 0), np.float32), row, row)
         plan = empty_plan(1, 0, len(self._apps.pools))
         briefing = briefing_of(None, self._apps)
-        soldiers.step(tick, status, sensed, briefing, soldiers.start(status), plan)
+        soldiers.step(tick, status, signals, briefing, soldiers.start(status), plan)
 
     def start(self, key: str) -> SoldierState:
         """No apps, no budget yet."""

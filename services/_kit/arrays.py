@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.arrays import F32, F64, I8, I32, Records
 from models.cluster.observation import (
     ACTIVE,
     DOMAIN,
@@ -17,7 +17,6 @@ from models.cluster.observation import (
     Observation,
 )
 from models.cluster.plan import Reason
-from models.cluster.records import Records
 from models.control.budget import Directive, no_directive
 from models.features.table import APP
 from schemas.budget_granted import BudgetGranted

@@ -9,10 +9,10 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from models.cluster.arrays import Records
 from models.cluster.description import Cluster, load_cluster
 from models.cluster.inventory import REQUEST_TYPES, Inventory, declare_cluster
 from models.cluster.observation import POOL_STATUS
-from models.cluster.records import Records
 from models.control.parameters import Parameters
 from models.control.tuned import tuned
 from models.inputs.errors import InputError

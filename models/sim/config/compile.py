@@ -1,7 +1,7 @@
-"""Turn a checked scenario into the arrays the kernels loop over.
+"""Compile a scenario into the arrays that the kernels loop over.
 
-Everything drawn here is a function of the environment's seed and the event's name, so an
-environment is the same alone and among others.
+All draws are functions of the environment's seed and the event's name, so an environment is the
+same alone and among others.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ E = TypeVar("E", bound=Event)
 
 
 class _Job(NamedTuple):
-    """What every part of the compilation needs."""
+    """The inputs of every part of the compilation."""
 
     scenario: Scenario
     cluster: SimCluster
@@ -65,17 +65,17 @@ class _Job(NamedTuple):
         return self.times.tick_at(event.at_minute) + jitter * self.times.ticks(1)
 
     def size(self, event: Traffic | Payload | Regime, factor: float) -> F64:
-        """[environments] the factor, its change jittered; less than nothing cannot arrive."""
+        """[environments] the factor with jitter on its change; never negative."""
         jitter = event.factor_jitter * self._signed(event, Purpose.EVENT_SIZE)
         return np.maximum(1 + (factor - 1) * (1 + jitter), 0)
 
     def share(self, event: Mix) -> F64:
-        """[environments] the share that is moved, jittered; no more than all can be."""
+        """[environments] the share with jitter, at most 1."""
         jitter = event.share_jitter * self._signed(event, Purpose.EVENT_SIZE)
         return np.minimum(event.share * (1 + jitter), 1)
 
     def _signed(self, event: Event, purpose: Purpose) -> F64:
-        """[environments] a draw from -1 to 1."""
+        """[environments] draws from -1 to 1."""
         draws = [_draw(seed, purpose, event, 0) for seed in self.seeds]
         return 2 * np.array(draws) - 1
 
@@ -90,13 +90,13 @@ class _Wave(NamedTuple):
     decay: float
     factor: F64
     weight: F64
-    """[apps] how much of the factor's change each app gets."""
+    """[apps] share of the factor's change that applies to each app."""
 
 
 def compile_scenario(
     scenario: Scenario, cluster: SimCluster, apps: Grouped, seeds: Sequence[int]
 ) -> Overlays:
-    """The overlays of one environment per seed."""
+    """The columns of a scenario, with one environment per seed."""
     job = _Job(scenario, cluster, apps, seeds, scenario.timeline(cluster.tick_seconds))
     return Overlays(
         **_waves(job),
@@ -152,7 +152,7 @@ def _weight(job: _Job, event: Traffic | Payload | Mix) -> F64:
 
 
 def _regime(job: _Job, event: Regime) -> list[_Wave]:
-    """High and low by turns; one level's way back to 1 overlaps the next one's way there."""
+    """High and low waves in turn; the decay of one overlaps the ramp of the next."""
     start = job.begin(event)
     touched = job.mask(event.target, event.name).astype(np.float64)
     ramp = job.times.ticks(event.ramp_minutes)
@@ -206,7 +206,7 @@ def _outages(job: _Job) -> Columns:
 
 
 def _inventory(job: _Job) -> Columns:
-    """One row per app, as kernels change one app at a time."""
+    """One row per app, because kernels change one app at a time."""
     rows = [
         (event, int(app))
         for event in job.of(Inventory)
@@ -235,20 +235,20 @@ def _replays(job: _Job) -> Columns:
 
 
 def _spans(job: _Job, events: Sequence[ZoneLoss | MetricsOutage]) -> tuple[I32, I32]:
-    """[environments, events] first tick, and first tick after it."""
+    """[environments, events] first tick, and the tick after the last."""
     start = _by_environment(job, [job.begin(event) for event in events])
     length = np.array([job.times.ticks(event.length_minutes) for event in events])
     return _whole(start), _whole(start + length)
 
 
 def _by_environment(job: _Job, columns: Sequence[F64]) -> F64:
-    """[environments, columns], also when there is no column."""
+    """[environments, columns]; keeps the environments when there is no column."""
     by_column = np.array(columns, dtype=np.float64).reshape(len(columns), len(job.seeds))
     return np.ascontiguousarray(by_column.T)
 
 
 def _by_app(job: _Job, rows: Sequence[Mask]) -> Mask:
-    """[rows, apps], also when there is no row."""
+    """[rows, apps]; keeps the apps when there is no row."""
     return np.array(rows, dtype=np.bool_).reshape(len(rows), len(job.apps.domain))
 
 
@@ -257,22 +257,26 @@ def _draw(seed: int, purpose: Purpose, event: Event, ordinal: int) -> float:
 
 
 def _at_least_a_tick(ticks: Sequence[float]) -> NDArray[np.float32]:
-    """Kernels divide by ramps: a step takes the shortest time there is."""
+    """Kernels divide by the length of ramps, so a step takes one tick."""
     return np.maximum(np.array(ticks, dtype=np.float32), 1)
 
 
 def _whole(ticks: F64) -> I32:
-    """Nothing happens before the first tick."""
+    """Rounded to ticks, not before the first one."""
     return np.maximum(np.rint(ticks), 0).astype(np.int32)
 
 
 def mean_work(mix: F32, work: RequestWork) -> F64:
-    """[A] work of a mean request of each app, over that of an API request."""
+    """[A] mean work of a request over the declared mix, in units of `RequestWork`."""
     return np.asarray(mix.astype(np.float64) @ _by_type(work))
 
 
 def work_change(mix: F32, work: RequestWork, source: RequestType, target: RequestType) -> F64:
-    """[A] relative change of the work per request when all of `source` becomes `target`."""
+    """[A] relative change of the work per request when all of `source` becomes `target`.
+
+    The calibrated work per request is the mean over the declared mix, so only the change against
+    that mix matters.
+    """
     index, each = REQUEST_TYPES.index, _by_type(work)
     moved = mix[:, index(source)] * (each[index(target)] - each[index(source)])
     return np.asarray(moved / mean_work(mix, work))

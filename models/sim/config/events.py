@@ -1,8 +1,8 @@
-"""What happens in a scenario, as its file states it: one class per kind of event.
+"""The events of a scenario file, one class per kind.
 
-Minutes are counted from the accounted start. `jitter_minutes` and `factor_jitter` are the
-largest deviations a seed may draw, so that seeds differ and no controller learns a minute
-by heart.
+Minutes count from the accounted start. `jitter_minutes` and `factor_jitter` are the largest
+deviations that a seed may draw. They make seeds differ, so that no controller can be tuned to a
+certain minute.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -23,63 +23,63 @@ class _Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Target(_Spec, frozen=True, kw_only=True):
-    """Which apps are meant: a share of domains and tiers, or a list of indices."""
+    """The affected apps: a share of domains and tiers, or a list of indices."""
 
     domains: tuple[Name, ...] = ()
     tiers: tuple[Name, ...] = ()
-    """Empty: every tier of the domains. In a tiny cluster a tier may have no app."""
+    """Empty means every tier of the domains. In a tiny cluster a tier may have no app."""
     share: SomeShare = 1.0
-    """Of the apps of each domain that match; at least one of them."""
+    """Share of the matching apps of each domain; at least one app."""
     apps: tuple[AppIndex, ...] = ()
 
     def __post_init__(self) -> None:
-        # An empty selection never means "all": a typing slip must not hit the whole cluster.
+        # An empty selection never means "all": a typo must not affect the whole cluster.
         if bool(self.domains) == bool(self.apps):
             raise ValueError("expected either domains or apps")
         if self.apps and (self.tiers or self.share != 1):
-            raise ValueError("expected tiers and share only beside domains")
+            raise ValueError("expected tiers and share only together with domains")
 
 
 class _Event(_Spec, frozen=True, kw_only=True, tag_field="kind"):
-    """Something that happens at a time."""
+    """The fields of every kind of event."""
 
     name: Name
-    """Distinct within the scenario. Draws hang on it, not on the place in the list, so that
-    removing one event leaves the others as they were."""
+    """Unique within the scenario. Draws depend on it, not on the index in the list, so removing
+    one event leaves the others unchanged."""
     at_minute: Moment
     jitter_minutes: Span = 0.0
 
 
 class _Wave(_Event, frozen=True, kw_only=True):
-    """A factor that rises linearly, holds and falls back."""
+    """A factor that rises linearly, holds, and falls back to 1."""
 
     target: Target
     factor: Positive
     factor_jitter: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    """Relative to the change: 0.15 makes a doubling a factor of 1.85 to 2.15."""
+    """Relative to the change: 0.15 turns a doubling into a factor of 1.85 to 2.15."""
     ramp_minutes: Span = 0.0
     hold_minutes: Span
     decay_minutes: Span = 0.0
 
 
 class Traffic(_Wave, frozen=True, kw_only=True, tag="traffic"):
-    """What arrives from outside is multiplied."""
+    """Multiplies the requests from outside the cluster."""
 
 
 class Payload(_Wave, frozen=True, kw_only=True, tag="payload"):
-    """The work per request is multiplied."""
+    """Multiplies the work per request."""
 
 
 class Mix(_Event, frozen=True, kw_only=True, tag="mix"):
-    """Part of the requests of one type becomes requests of another; the number stays the same."""
+    """Turns part of the requests of one type into another type; their number stays the same."""
 
     target: Target
     from_type: RequestType
     to_type: RequestType
     share: SomeShare
-    """Of the requests of `from_type` as each app declares them."""
+    """Share of the requests of `from_type` that each app declares."""
     share_jitter: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    """Relative: 0.15 makes 0.4 a share of 0.34 to 0.46."""
+    """Relative: 0.15 turns a share of 0.4 into 0.34 to 0.46."""
     ramp_minutes: Span = 0.0
     hold_minutes: Span
     decay_minutes: Span = 0.0
@@ -90,7 +90,7 @@ class Mix(_Event, frozen=True, kw_only=True, tag="mix"):
 
 
 class Regime(_Event, frozen=True, kw_only=True, tag="regime"):
-    """Traffic goes from high to low and back, `cycles` times."""
+    """Traffic alternates between two levels, `cycles` times."""
 
     target: Target
     high: Positive
@@ -105,15 +105,15 @@ class Regime(_Event, frozen=True, kw_only=True, tag="regime"):
 
 
 class Deploy(_Event, frozen=True, kw_only=True, tag="deploy"):
-    """Each target app starts one rolling deploy; of several deploys of an app the last counts."""
+    """Each target app starts one rolling deploy; the last event for an app wins."""
 
     target: Target
     over_minutes: Span = 0.0
-    """The apps' beginnings are spread evenly over this time."""
+    """The apps start at random times within this period."""
 
 
 class ZoneLoss(_Event, frozen=True, kw_only=True, tag="zone-loss"):
-    """All nodes of a zone are gone and no new ones start there."""
+    """All nodes of a zone are lost, and no new ones start there."""
 
     zone: Name
     length_minutes: Lasting
@@ -126,7 +126,7 @@ class SpotReclaim(_Event, frozen=True, kw_only=True, tag="spot-reclaim"):
 
 
 class MetricsOutage(_Event, frozen=True, kw_only=True, tag="metrics-outage"):
-    """Samples of the target apps read zero, or do not arrive."""
+    """Samples of the target apps read zero or are missing."""
 
     target: Target
     mode: Literal["zero", "missing"]
@@ -134,7 +134,7 @@ class MetricsOutage(_Event, frozen=True, kw_only=True, tag="metrics-outage"):
 
 
 class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
-    """Target apps appear (absent until then), vanish, or move to another domain."""
+    """Target apps appear (they are absent before), vanish, or move to another domain."""
 
     target: Target
     change: Literal["appear", "vanish", "move"]
@@ -142,7 +142,7 @@ class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
 
     def __post_init__(self) -> None:
         if (self.change == "move") != (self.to_domain is not None):
-            raise ValueError("expected to_domain for a move and only there")
+            raise ValueError("expected to_domain for a move, and only for a move")
 
 
 Event: TypeAlias = (
@@ -162,23 +162,23 @@ KINDS = (
 
 
 class Replay(_Spec, frozen=True, kw_only=True):
-    """A recorded trace in place of the daily profile of the target apps.
+    """A recorded trace that replaces the daily profile of the target apps.
 
-    Of several replays of an app the last counts, so a domain's can be refined for one app.
+    The last replay for an app wins, so one app can override the replay of its domain.
     """
 
     file: str
     """CSV or CSV.gz, relative to the scenario file."""
     column: str | None = None
-    """Holds the traffic; needed only where the file leaves a choice."""
+    """The traffic column; required if the file has several."""
     time_column: str | None = None
-    """Holds timestamps or minutes; the first column when not given."""
+    """The column of timestamps or minutes; by default the first one."""
     start_minute: Annotated[int, Meta(ge=0)] | None = None
-    """Minute of the trace that plays at the accounted start. Without it the trace's first
-    minute is the first of the 14 days of history."""
+    """Minute of the trace at the accounted start. By default the trace's first minute is the first
+    of the 14 days of history."""
     target: Target
 
 
 def target_of(event: Event) -> Target | None:
-    """The apps an event names; zones and spot nodes are no apps."""
+    """The target of an event; None for events that affect nodes."""
     return None if isinstance(event, ZoneLoss | SpotReclaim) else event.target

@@ -1,6 +1,6 @@
 """The physics of a simulated cluster: what a real cluster does by itself.
 
-How big the apps are, how pods start, nodes boot and metrics arrive, and what breaks. Only the
+App sizes, pod starts, node boots, metrics and faults. Only the
 simulator reads the physics file; domains, pools and prices come from the same cluster description
 that every service reads. Every field has its unit in its name or its docstring.
 """
@@ -34,17 +34,17 @@ Guard = Literal["none", "fail-open", "queue"]
 LimitRatio = Annotated[float, Meta(ge=1, le=10)]
 
 LONGEST_LAG_TICKS: Final = 6
-"""Older samples are not kept."""
+"""Older samples are not stored."""
 LONGEST_RESTART_TICKS: Final = 15
 LONGEST_BACK_OFF_TICKS: Final = 30
-"""What a crash loop adds at most to a restart: the kubelet's 300 s in ticks of 10 s."""
+"""Longest back-off of a crash loop: the kubelet's 300 s in ticks of 10 s."""
 
 
 class Limits(Section, frozen=True, kw_only=True):
-    """How far pods may go above what they request and are packed by; 1 is no further."""
+    """Limits over requests; 1 means that the limit is the request."""
 
     cpu_ratio: LimitRatio = 1.0
-    """CPU limit over request; what is above the request comes from cores that others leave idle."""
+    """CPU above the request comes from cores that other pods leave idle."""
     memory_ratio: LimitRatio = 1.0
     """Memory over request at which a container is killed."""
 
@@ -56,10 +56,10 @@ class DomainPhysics(Section, frozen=True, kw_only=True):
     pod_share: Share
     """Share of the cluster's pods at peak."""
     timeout_ms: Positive
-    """The caller gives up; must be longer than the SLO's target."""
+    """When callers give up; longer than the SLO's target."""
     limits: Limits = Limits()
     retryable: bool = True
-    """Whether callers try again; a payment must not be sent twice."""
+    """Whether callers retry; a payment must not be sent twice."""
     best_effort_share: Share = 0.0
     """Share of its apps without any latency target."""
     weekend_factor: Positive = 1.0
@@ -78,7 +78,7 @@ class PoolPhysics(Section, frozen=True, kw_only=True):
 
 
 class CallGuard(Section, frozen=True, kw_only=True):
-    """What a caller does when an inline call fails; without an entry the request fails too."""
+    """What a caller does when an inline call fails. Without an entry its request fails, too."""
 
     caller: Name
     callee: Name
@@ -86,7 +86,7 @@ class CallGuard(Section, frozen=True, kw_only=True):
 
 
 class Scheduler(Section, frozen=True, kw_only=True):
-    """In which order pending pods are placed, and how fast."""
+    """Order and speed of binding pending pods."""
 
     order: Literal["fifo", "priority"] = "fifo"
     preemption: bool = False
@@ -98,24 +98,24 @@ class Provisioner(Section, frozen=True, kw_only=True):
     """The node autoscaler and the cloud behind it."""
 
     batch_window_s: NotNegative = 10.0
-    """How long unschedulable pods are collected before nodes are asked for."""
+    """Time to collect unschedulable pods before nodes are requested."""
     requests_per_second: Positive
-    """Independent requests (one per app and batch) worked off."""
+    """Accepted requests of pending pods (one per app and batch)."""
     launches_per_second: Positive
-    """Nodes the cloud starts, over all pools."""
+    """Nodes that the cloud starts, over all pools."""
     boot_s: Positive
-    """From launch to a ready node when nothing else boots."""
+    """From launch to ready when no other node boots."""
     boot_contention: NotNegative
-    """Longest relative slow-down of a boot by others booting."""
+    """Largest relative slow-down of a boot by other boots."""
     contention_half: Positive
-    """Booting nodes at which half of that slow-down is reached."""
+    """Number of booting nodes at which half of that slow-down is reached."""
     scale_down_utilisation: Share = 0.5
     scale_down_after_s: Positive = 600.0
     scale_down_nodes_per_minute: Count = 10
 
 
 class PodStart(Section, frozen=True, kw_only=True):
-    """A pod's way from bound to ready, each part log-normal around its median."""
+    """From bound to ready; each part is log-normal around its median."""
 
     image_pull_s: NotNegative
     image_cached_share: Share
@@ -126,7 +126,7 @@ class PodStart(Section, frozen=True, kw_only=True):
 
 
 class Churn(Section, frozen=True, kw_only=True):
-    """What moves pods without any autoscaler."""
+    """What replaces pods without any autoscaler."""
 
     deploys_per_app_per_day: NotNegative
     max_surge: Share = 0.25
@@ -140,7 +140,7 @@ class Churn(Section, frozen=True, kw_only=True):
 
 
 class Metrics(Section, frozen=True, kw_only=True):
-    """What stands between the truth and a controller."""
+    """Lag, noise and loss between the true measurements and a controller."""
 
     lag_s: NotNegative = 10.0
     hpa_lag_s: NotNegative = 27.5
@@ -152,7 +152,7 @@ class Metrics(Section, frozen=True, kw_only=True):
 class RequestWork(Section, frozen=True, kw_only=True):
     """CPU time of a request of each type, relative to the others.
 
-    Apps are calibrated by their mean request, so this matters only where a mix shifts.
+    Apps are calibrated by their mean request, so this matters only when a mix shifts.
     """
 
     api: Positive = 1.0
@@ -168,7 +168,7 @@ class Population(Section, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0)] = 78
     pods_at_peak: Count
     cpu_use: Annotated[float, Meta(gt=0, lt=1)] = 0.675
-    """Average used over allocatable CPU that initial sizes aim at."""
+    """Mean used over allocatable CPU that apps are sized for."""
     wrong_class_share: Share = 0.07
     request_work: RequestWork = RequestWork()
 
@@ -206,12 +206,12 @@ class SimCluster(Cluster, frozen=True, kw_only=True):
 
     @property
     def domain_physics(self) -> tuple[DomainPhysics, ...]:
-        """In the order of the domains."""
+        """Entries in the order of the domain axis."""
         return tuple(self.physics.domains[name] for name in self.domain_names)
 
     @property
     def pool_physics(self) -> tuple[PoolPhysics, ...]:
-        """In the order of the pools."""
+        """Entries in the order of the pool axis."""
         return tuple(self.physics.pools[name] for name in self.pool_names)
 
     def physics_of(self, domain: Domain) -> DomainPhysics:
@@ -259,7 +259,7 @@ def with_physics(cluster: SimCluster, **changes: Any) -> SimCluster:
 
 
 class Scheduling(NamedTuple):
-    """How pods are placed under a controller: the scheduler is part of what is compared."""
+    """How pods are scheduled under a controller; comparisons may vary it."""
 
     order: Literal["fifo", "priority"] = "fifo"
     preemption: bool = False
@@ -274,14 +274,14 @@ SCHEDULINGS: Final = {
 
 
 def with_scheduling(cluster: SimCluster, scheduling: Scheduling) -> SimCluster:
-    """The same cluster with another way of placing pods."""
+    """The same cluster with another scheduler."""
     order, preemption = scheduling
     scheduler = replace(cluster.physics.scheduler, order=order, preemption=preemption)
     return with_physics(cluster, scheduler=scheduler)
 
 
 def with_apps(cluster: SimCluster, apps: int) -> SimCluster:
-    """The same cluster with `apps` apps in all, domains and pods scaled alike."""
+    """The same cluster with `apps` apps in total; domains and pods are scaled alike."""
     physics, factor = cluster.physics, apps / cluster.apps
     counts = [max(1, round(domain.apps * factor)) for domain in cluster.domain_physics]
     counts[0] += max(1 - counts[0], apps - sum(counts))
@@ -289,8 +289,7 @@ def with_apps(cluster: SimCluster, apps: int) -> SimCluster:
         name: replace(physics.domains[name], apps=count)
         for name, count in zip(cluster.domain_names, counts, strict=True)
     }
-    # The cloud of a larger customer is as much larger: rates grow with size, so that a cluster of
-    # any size has the same need-to-ready times.
+    # Rates grow with the size, so that need-to-ready times are the same in a cluster of any size.
     provisioner = replace(
         physics.provisioner,
         requests_per_second=physics.provisioner.requests_per_second * factor,
@@ -343,7 +342,7 @@ def _check_entries(section: str, expected: tuple[str, ...], found: dict[str, Any
 
 
 def _check_times(cluster: SimCluster) -> None:
-    """The simulator keeps a limited number of ticks; anything later would be lost."""
+    """The simulator stores a limited number of ticks; anything later would be lost."""
     tick, physics = cluster.tick_seconds, cluster.physics
     for path, seconds, ticks in (
         ("metrics.lag_s", physics.metrics.lag_s, LONGEST_LAG_TICKS),

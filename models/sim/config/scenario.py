@@ -1,7 +1,7 @@
 """A scenario file: what is announced, what happens, and which part of it is accounted.
 
-`load_scenario` checks a file once, also against the cluster it is meant for; whatever
-passes is consistent, so nothing behind it checks again.
+`load_scenario` checks a file once, also against its cluster. The code behind it relies on that and
+does not check again.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -33,20 +33,19 @@ SHIPPED = Path(__file__).parents[1] / "scenarios"
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole file.
 
-    Billing at the end: a node that exists (booting ones too) is billed up to the end of the
-    last tick and not beyond, so what a controller leaves running costs what it used.
-    Warm-up is neither billed nor counted.
+    Nodes that exist at the end, booting ones included, are billed up to the end of the last tick
+    and not beyond. The warm-up is neither billed nor counted.
     """
 
     name: Name
     shows: Annotated[str, Meta(min_length=1)]
-    """One sentence: what a reader learns from it."""
+    """One sentence: what the scenario demonstrates."""
     start: str
     """Weekday and time at which the accounted part begins, such as "Tue 10:00"."""
     length_minutes: Count
-    """Of the accounted part."""
+    """Length of the accounted part."""
     warmup_minutes: Annotated[int, Meta(ge=0)] = 20
-    """Simulated before it, so that queues, pods and controllers have settled."""
+    """Simulated before the accounted part, so that queues, pods and controllers settle."""
     calendar: tuple[CalendarEntry, ...] = ()
     """What was announced."""
     events: tuple[Event, ...] = ()
@@ -56,22 +55,22 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def __post_init__(self) -> None:
         minute_of_week(self.start)
         names = [event.name for event in self.events]
-        for place, event in enumerate(self.events):
-            if names.index(event.name) != place:
-                raise ValueError(f"events[{place}].name: expected distinct names")
+        for index, event in enumerate(self.events):
+            if names.index(event.name) != index:
+                raise ValueError(f"events[{index}].name: expected distinct names")
             if not -self.warmup_minutes <= event.at_minute < self.length_minutes:
                 raise ValueError(
-                    f"events[{place}].at_minute: expected from {-self.warmup_minutes} (warm-up)"
+                    f"events[{index}].at_minute: expected from {-self.warmup_minutes} (warm-up)"
                     f" to below {self.length_minutes}, got {event.at_minute:g}"
                 )
 
     def timeline(self, tick_seconds: int) -> Timeline:
-        """Where the ticks of this scenario lie."""
+        """The ticks of this scenario."""
         return timeline(self.start, self.warmup_minutes, self.length_minutes, tick_seconds)
 
 
 def scenario_names() -> tuple[str, ...]:
-    """The scenarios that ship, by name."""
+    """The names of the shipped scenarios."""
     return tuple(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
 
 
@@ -81,16 +80,16 @@ def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
     value = yamlfile.read(file)
     _check_kinds(file, value)
     scenario = yamlfile.decode(value, Scenario, file)
-    for place, known, got in _references(scenario, cluster):
-        if got not in known:
-            raise input_error(file, place, f"expected one of {_listed(known)}, got {got}")
+    for path, allowed, got in _references(scenario, cluster):
+        if got not in allowed:
+            raise input_error(file, path, f"expected one of {_listed(allowed)}, got {got}")
     _check_app_indices(file, scenario, cluster)
     replay = tuple(
         msgspec.structs.replace(entry, file=str(file.parent / entry.file))
         for entry in scenario.replay
     )
     for entry in replay:
-        # Read again when the scenario is compiled: what is wrong in a trace is said at once.
+        # Compiling reads the trace again. Reading it here reports its errors early.
         replay_series(entry, scenario.timeline(cluster.tick_seconds))
     return msgspec.structs.replace(scenario, replay=replay)
 
@@ -109,44 +108,44 @@ def _file_of(name_or_path: str | Path) -> Path:
 
 
 def _check_kinds(file: Path, value: Any) -> None:
-    """Name the known kinds: the decoder would only say that this one is invalid."""
+    """List the allowed kinds: the decoder would only report that this one is invalid."""
     events = value.get("events") if isinstance(value, dict) else None
-    for place, event in enumerate(events if isinstance(events, list) else ()):
+    for index, event in enumerate(events if isinstance(events, list) else ()):
         kind = event.get("kind", "none") if isinstance(event, dict) else KINDS[0]
         if kind not in KINDS:
             raise input_error(
-                file, f"events[{place}].kind", f"expected one of {_listed(KINDS)}, got {kind}"
+                file, f"events[{index}].kind", f"expected one of {_listed(KINDS)}, got {kind}"
             )
 
 
 def _references(
     scenario: Scenario, cluster: SimCluster
 ) -> Iterator[tuple[str, Collection[str], str]]:
-    """Every name in the file that must exist in the cluster: place, known names, name."""
+    """Every name in the file that must exist in the cluster: path, allowed names, name."""
     domains = cluster.domain_names
-    for place, entry in enumerate(scenario.calendar):
+    for index, entry in enumerate(scenario.calendar):
         for name in entry.domains:
-            yield f"calendar[{place}].domains", domains, name
-    for place, event in enumerate(scenario.events):
+            yield f"calendar[{index}].domains", domains, name
+    for index, event in enumerate(scenario.events):
         if isinstance(event, ZoneLoss):
-            yield f"events[{place}].zone", cluster.physics.zones, event.zone
+            yield f"events[{index}].zone", cluster.physics.zones, event.zone
         if isinstance(event, Inventory) and event.to_domain is not None:
-            yield f"events[{place}].to_domain", domains, event.to_domain
-    for place_of_target, target in _targets(scenario):
+            yield f"events[{index}].to_domain", domains, event.to_domain
+    for path, target in _targets(scenario):
         for name in target.domains:
-            yield f"{place_of_target}.domains", domains, name
+            yield f"{path}.domains", domains, name
         tiers = _tiers(cluster, target.domains)
         for name in target.tiers:
-            yield f"{place_of_target}.tiers", tiers, name
+            yield f"{path}.tiers", tiers, name
 
 
 def _targets(scenario: Scenario) -> Iterator[tuple[str, Target]]:
-    for place, event in enumerate(scenario.events):
+    for index, event in enumerate(scenario.events):
         target = target_of(event)
         if target is not None:
-            yield f"events[{place}].target", target
-    for place, entry in enumerate(scenario.replay):
-        yield f"replay[{place}].target", entry.target
+            yield f"events[{index}].target", target
+    for index, entry in enumerate(scenario.replay):
+        yield f"replay[{index}].target", entry.target
 
 
 def _tiers(cluster: SimCluster, domains: Collection[str]) -> list[str]:
@@ -154,11 +153,11 @@ def _tiers(cluster: SimCluster, domains: Collection[str]) -> list[str]:
 
 
 def _check_app_indices(file: Path, scenario: Scenario, cluster: SimCluster) -> None:
-    for place, target in _targets(scenario):
+    for path, target in _targets(scenario):
         for app in target.apps:
             if app >= cluster.apps:
                 raise input_error(
-                    file, f"{place}.apps", f"expected an index below {cluster.apps}, got {app}"
+                    file, f"{path}.apps", f"expected an index below {cluster.apps}, got {app}"
                 )
 
 

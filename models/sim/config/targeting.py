@@ -1,4 +1,4 @@
-"""Which apps an event or a replay touches."""
+"""Select the apps that an event or a replay affects."""
 
 from typing import Protocol
 from zlib import crc32
@@ -13,13 +13,13 @@ from models.sim.draws import Purpose, uniform
 
 Mask = NDArray[np.bool_]
 
-# The same apps in every environment: kernels hold one weight per app for all of them.
+# The same apps in every environment: kernels have one weight per app for all environments.
 _SHARED_SEED = 0
 _APPS = int(Purpose.EVENT_APPS)
 
 
 class Grouped(Protocol):
-    """All that events need to know about the apps; `apps.Apps` has it."""
+    """The properties of apps that events depend on; `apps.Apps` has them."""
 
     @property
     def domain(self) -> I16:
@@ -35,12 +35,12 @@ class Grouped(Protocol):
 
 
 def key_of(name: str) -> int:
-    """The entity number of a name in draws: 32 bits, the same in every process."""
+    """The entity of a name in draws: 32 bits, the same in every process."""
     return crc32(name.encode())
 
 
 def select(target: Target, name: str, cluster: SimCluster, apps: Grouped) -> Mask:
-    """The apps of `target`; which ones a share takes depends on `name` and the app only."""
+    """The apps of `target`. Which apps a share selects depends only on `name` and the app."""
     chosen = np.zeros(len(apps.domain), dtype=np.bool_)
     chosen[list(target.apps)] = True
     for domain in target.domains:
@@ -55,13 +55,13 @@ def _matches(target: Target, domain: str, cluster: SimCluster, apps: Grouped) ->
     if not target.tiers:
         return inside
     tiers = [
-        place for place, tier in enumerate(cluster.domains[index].tiers) if tier in target.tiers
+        tier for tier, label in enumerate(cluster.domains[index].tiers) if label in target.tiers
     ]
     return inside & np.isin(apps.tier, tiers)
 
 
 def _some(apps: NDArray[np.intp], share: float, name: str) -> NDArray[np.intp]:
-    """An exact share of `apps`, at least one: a small cluster shows the same story."""
+    """An exact share of `apps`, but at least one, so that small clusters show the same effects."""
     if share == 1 or not len(apps):
         return apps
     key = key_of(name)

@@ -1,4 +1,8 @@
-"""The time of a scenario: people write minutes and weekdays, the world counts ticks."""
+"""Times of a scenario: files have minutes and weekdays, the world counts ticks.
+
+Also the announced calendar, which is all that a forecaster may learn about the future. It is kept
+apart from events: code that takes announcements cannot depend on what really happens.
+"""
 
 import math
 import re
@@ -11,20 +15,20 @@ from msgspec import Meta
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES, Announcement
 from models.cluster.description import Name, Positive
 
-# Bounded, because ticks are 32-bit; nothing of interest is further away than the history.
+# Bounded, because ticks are 32-bit; no scenario needs more than the length of the history.
 Moment = Annotated[float, Meta(ge=-HISTORY_MINUTES, le=HISTORY_MINUTES)]
 """Minutes from the accounted start."""
 Span = Annotated[float, Meta(ge=0, le=HISTORY_MINUTES)]
-"""Minutes something takes, possibly none."""
+"""A duration in minutes, possibly 0."""
 Lasting = Annotated[float, Meta(gt=0, le=HISTORY_MINUTES)]
-"""Minutes something takes."""
+"""A duration in minutes, above 0."""
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MOMENT = re.compile(rf"({'|'.join(WEEKDAYS)}) ([01]\d|2[0-3]):([0-5]\d)")
 
 
 class Timeline(NamedTuple):
-    """Where the ticks of a scenario lie. Tick 0 is the start of the warm-up."""
+    """The ticks of a scenario. Tick 0 is the start of the warm-up."""
 
     tick_seconds: int
     warmup_ticks: int
@@ -39,22 +43,22 @@ class Timeline(NamedTuple):
         return minutes * 60 / self.tick_seconds
 
     def tick_at(self, minute: float) -> float:
-        """The tick of a minute that is counted from the accounted start."""
+        """The tick of a minute since the accounted start."""
         return self.warmup_ticks + self.ticks(minute)
 
     @property
     def warmup_minutes(self) -> int:
-        """Minutes between tick 0 and the accounted start, a begun one counted."""
+        """Minutes from tick 0 to the accounted start, rounded up."""
         return math.ceil(self.warmup_ticks * self.tick_seconds / 60)
 
     @property
     def total_minutes(self) -> int:
-        """Minutes from tick 0 to the end, a begun one counted."""
+        """Minutes from tick 0 to the end, rounded up."""
         return math.ceil(self.total_ticks * self.tick_seconds / 60)
 
 
 def timeline(start: str, warmup_minutes: int, length_minutes: int, tick_seconds: int) -> Timeline:
-    """Lay out a scenario whose accounted part begins at `start`."""
+    """The timeline of a scenario whose accounted part begins at `start`."""
     warmup = math.ceil(warmup_minutes * 60 / tick_seconds)
     length = math.ceil(length_minutes * 60 / tick_seconds)
     first = (minute_of_week(start) - warmup_minutes) % WEEK_MINUTES
@@ -62,7 +66,7 @@ def timeline(start: str, warmup_minutes: int, length_minutes: int, tick_seconds:
 
 
 def minute_of_week(moment: str) -> int:
-    """Minutes since Monday 00:00 of a moment such as "Tue 10:00"."""
+    """Minutes from Monday 00:00 to a time such as "Tue 10:00"."""
     found = _MOMENT.fullmatch(moment)
     if not found:
         raise ValueError(
@@ -73,7 +77,7 @@ def minute_of_week(moment: str) -> int:
 
 
 class CalendarEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An announced campaign or batch, as a scenario file states it."""
+    """An announced campaign or batch in a scenario file."""
 
     name: Name
     domains: Annotated[tuple[Name, ...], Meta(min_length=1)]
@@ -87,8 +91,8 @@ class CalendarEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 def announcements(
     entries: Sequence[CalendarEntry], domain_names: Sequence[str], times: Timeline
 ) -> tuple[Announcement, ...]:
-    """Put checked calendar entries on the axes of the world, the earliest first."""
-    placed = [
+    """Convert calendar entries to domain indices and ticks, earliest first."""
+    found = [
         Announcement(
             name=entry.name,
             domains=tuple(domain_names.index(name) for name in entry.domains),
@@ -98,4 +102,4 @@ def announcements(
         )
         for entry in entries
     ]
-    return tuple(sorted(placed, key=lambda announcement: announcement.start_tick))
+    return tuple(sorted(found, key=lambda announcement: announcement.start_tick))

@@ -1,8 +1,8 @@
-"""Read a recorded traffic trace from CSV and put it on a grid of minutes.
+"""Read recorded traffic from CSV and cut the part that a scenario replays.
 
-Gaps are where replays lie: a collector that was down looks like a service without users. So
-a gap has to be marked (a `missing` column, 1 = no sample) and is then bridged; whatever is
-not marked and not a plain number stops the load.
+In a trace, a collector that was down looks like a service without users. So gaps have to be marked
+(1 in a `missing` column) and are then interpolated; an unmarked gap or anything that is not a
+number is an error.
 """
 
 import csv
@@ -33,13 +33,13 @@ class Trace(NamedTuple):
 
     column: str
     values: F32
-    """[minutes], gaps bridged linearly."""
+    """[minutes], gaps interpolated linearly."""
     missing: NDArray[np.bool_]
-    """[minutes] where a gap was bridged."""
+    """[minutes] True where a gap was interpolated."""
 
 
 class _Columns(NamedTuple):
-    """Where things stand in a row."""
+    """Indices of the columns, and how many there are."""
 
     time: int
     value: int
@@ -71,7 +71,7 @@ def _read(file: Path) -> tuple[list[str], list[list[str]]]:
         with _open(file) as text:
             lines = list(csv.reader(text))
     except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or "no complete gzip file"
+        reason = getattr(error, "strerror", None) or "truncated gzip file"
         raise input_error(file, "", f"cannot be read ({reason})") from None
     except (UnicodeDecodeError, csv.Error):
         raise input_error(file, "", "expected CSV in UTF-8") from None
@@ -92,9 +92,9 @@ def _find_columns(
 ) -> _Columns:
     time = _index(file, header, time_column) if time_column else 0
     missing = header.index(MISSING_COLUMN) if MISSING_COLUMN in header else None
-    choice = [name for place, name in enumerate(header) if place not in {time, missing}]
+    choice = [name for index, name in enumerate(header) if index not in {time, missing}]
     if column is None and len(choice) != 1:
-        raise input_error(file, "column", f"expected one of {', '.join(choice)} to be chosen")
+        raise input_error(file, "column", f"choose one of {', '.join(choice)}")
     value = _index(file, header, column or choice[0])
     return _Columns(time=time, value=value, missing=missing, width=len(header))
 
@@ -106,7 +106,7 @@ def _index(file: Path, header: Sequence[str], name: str) -> int:
 
 
 def _check_grid(file: Path, cells: Sequence[str]) -> int:
-    """Seconds between rows. The commonest distance is the step, so a gap is named as such."""
+    """Seconds between rows. The most frequent distance is the step; others are errors."""
     seconds = np.array([_second(file, line, cell) for line, cell in enumerate(cells, start=2)])
     distances = np.diff(seconds)
     found, counts = np.unique(distances, return_counts=True)
@@ -126,7 +126,7 @@ def _second(file: Path, line: int, cell: str) -> int:
         moment = datetime.fromisoformat(cell.strip())
     except ValueError:
         _refuse(file, line, f'expected a timestamp or a whole minute, got "{cell}"')
-    # A timestamp without zone counts as UTC: local clock changes are gaps or repeats.
+    # Timestamps without zone are UTC: in local time, clock changes would be gaps or repeats.
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
@@ -141,19 +141,19 @@ def _missing(file: Path, rows: Sequence[Sequence[str]], column: int | None) -> N
     flags = np.zeros(len(rows), dtype=np.bool_)
     if column is None:
         return flags
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         flag = row[column].strip()
         if flag not in _FLAGS:
-            _refuse(file, place + 2, f'expected 0 or 1 in `{MISSING_COLUMN}`, got "{flag}"')
-        flags[place] = _FLAGS[flag]
+            _refuse(file, index + 2, f'expected 0 or 1 in `{MISSING_COLUMN}`, got "{flag}"')
+        flags[index] = _FLAGS[flag]
     return flags
 
 
 def _values(file: Path, cells: Sequence[str], missing: NDArray[np.bool_]) -> F64:
     values = np.zeros(len(cells))
-    for place, cell in enumerate(cells):
-        if not missing[place]:
-            values[place] = _value(file, place + 2, cell)
+    for index, cell in enumerate(cells):
+        if not missing[index]:
+            values[index] = _value(file, index + 2, cell)
     return values
 
 
@@ -183,18 +183,18 @@ def _refuse(file: Path, line: int, expected: str) -> NoReturn:
 
 
 def replay_minutes(times: Timeline) -> int:
-    """Minutes a replayed series covers: the history before tick 0, and the scenario.
+    """Length of a replayed series: the history before tick 0, and the scenario.
 
-    One more, as the traffic within the last minute is on its way to the next.
+    One more, because traffic within the last minute is interpolated towards the next.
     """
     return HISTORY_MINUTES + times.total_minutes + 1
 
 
 def replay_series(entry: Replay, times: Timeline) -> F32:
-    """Traffic per minute over the mean of what is played, from 14 days before tick 0.
+    """Traffic per minute over the mean of the replayed part, from 14 days before tick 0.
 
-    A trace too short for history and scenario is repeated by whole days, so that its time
-    of day stays in step; minutes after its last whole day are left out.
+    A trace that is too short for history and scenario is repeated by whole days, so that the time
+    of day stays right; minutes after its last whole day are dropped.
     """
     file = Path(entry.file)
     trace = load_trace(file, entry.column, entry.time_column)
@@ -212,7 +212,7 @@ def replay_series(entry: Replay, times: Timeline) -> F32:
 
 
 def _cut(file: Path, values: F32, first: int, needed: int, before: int) -> F32:
-    """A long trace is not repeated: its end must not turn up in its own history."""
+    """A long trace is not repeated, because its end must not appear in its own history."""
     last = len(values) - needed
     if not 0 <= first <= last:
         raise input_error(

@@ -1,4 +1,4 @@
-"""A failure that was seen, with its figures, in a sentence a person can check."""
+"""A failure of a run with its figures, and a sentence that explains it."""
 
 from typing import Literal, NamedTuple
 
@@ -15,28 +15,28 @@ FailureName = Literal["stampede", "cascade", "priority inversion"]
 
 
 class Setting(NamedTuple):
-    """What has to be known about the world behind a recording."""
+    """The properties of a world that failure detection needs."""
 
     domains: tuple[str, ...]
     priority: I32
     """[D] 0 to 3."""
     share_pool: Mask
-    """[D, D] whether the first may use a pool of the second and is not called by it, so that
-    only the nodes they share connect them."""
+    """[D, D] whether the domain of the row may use a pool of the domain of the column and is not
+    called by it, so that shared nodes are their only connection."""
     apps: int
     tick_s: float
     first_tick: int
-    """Of the accounted part: the warm-up is not judged."""
+    """First tick of the accounted part: failures in the warm-up are ignored."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One failure, from its first tick to the last one seen so far."""
+    """One failure, from its first tick to its last one so far."""
 
     name: FailureName
     tick: int
     last_tick: int
     domains: tuple[str, ...]
-    """Who suffers."""
+    """The domains that suffer."""
     numbers: dict[str, float]
     explanation: str
     """One sentence."""
@@ -51,22 +51,22 @@ class Episode:
         self.name = name
         self.first = self.last = first
         self.bound_from = bound_from
-        """Pods bound from this tick on are those that the failure delayed."""
+        """Pods bound from this tick on were delayed by the failure."""
         self.domains = domains.copy()
         self.culprits = culprits.copy()
 
 
-_Told = tuple[dict[str, float], str]
+_Explained = tuple[dict[str, float], str]
 
 
 def describe(episode: Episode, recording: Recording, setting: Setting) -> Finding:
-    """The finding of an episode, with the figures of all its ticks."""
-    telling = {
+    """The finding of an episode, with figures over all its ticks."""
+    explain = {
         "stampede": _stampede,
         "cascade": _cascade,
         "priority inversion": _inversion,
     }
-    numbers, explanation = telling[episode.name](episode, recording, setting)
+    numbers, explanation = explain[episode.name](episode, recording, setting)
     return Finding(
         name=episode.name,
         tick=episode.first,
@@ -77,7 +77,7 @@ def describe(episode: Episode, recording: Recording, setting: Setting) -> Findin
     )
 
 
-def _stampede(episode: Episode, recording: Recording, setting: Setting) -> _Told:
+def _stampede(episode: Episode, recording: Recording, setting: Setting) -> _Explained:
     during = slice(episode.first, episode.last + 1)
     nodes = recording.nodes_booting[during] + recording.nodes_asked[during]
     numbers = {
@@ -93,7 +93,7 @@ def _stampede(episode: Episode, recording: Recording, setting: Setting) -> _Told
     )
 
 
-def _cascade(episode: Episode, recording: Recording, setting: Setting) -> _Told:
+def _cascade(episode: Episode, recording: Recording, setting: Setting) -> _Explained:
     during = slice(episode.first, episode.last + 1)
     hit, culprits = episode.domains, episode.culprits
     numbers = {
@@ -110,7 +110,7 @@ def _cascade(episode: Episode, recording: Recording, setting: Setting) -> _Told:
     )
 
 
-def _inversion(episode: Episode, recording: Recording, setting: Setting) -> _Told:
+def _inversion(episode: Episode, recording: Recording, setting: Setting) -> _Explained:
     during = slice(episode.first, episode.last + 1)
     waits = recording.waited_s[during][:, episode.domains]
     held = recording.held[during][:, episode.culprits].sum(axis=1)[waits.max(axis=1) > 0]
@@ -130,7 +130,7 @@ def _inversion(episode: Episode, recording: Recording, setting: Setting) -> _Tol
 def _need_to_ready(
     episode: Episode, recording: Recording, setting: Setting, domains: Mask
 ) -> dict[str, float]:
-    """Of the delayed pods of `domains`."""
+    """Quantiles over the delayed pods of `domains`."""
     bound = recording.waits[episode.bound_from : episode.last + 1, domains]
     waits = bound.sum(axis=(0, 1), dtype=np.int64)
     return {

@@ -1,7 +1,7 @@
-"""What happened in one environment, tick by tick and domain by domain, for people to look at.
+"""A recording of one environment, tick by tick and domain by domain.
 
-The truth, not an observation: plots, the live view and the naming of failures read it;
-no controller does.
+It has the true state, not an observation: plots, the live view and failure detection read it;
+controllers must not.
 """
 
 from typing import NamedTuple
@@ -26,19 +26,19 @@ from models.sim.state import BOOST, BOUND, COORDINATED, RATE, RETRY, SAMPLE_RING
 from models.sim.world import World
 
 ASKING_S = 30
-"""An app asks when it has pods without a node that were needed within this time, unless a plan
-coordinates their pool."""
+"""An app asks for nodes while it has pods without a node that were needed within this time, unless
+a plan coordinates their pool."""
 
 
 class Recording(NamedTuple):
-    """T ticks from the start of the warm-up, D domains, P pools. Ticks to come hold zeros."""
+    """T ticks from the start of the warm-up, D domains, P pools. Future ticks are zero."""
 
     rps: F64
     """[T, D] requests per second that arrive, calls and retries included."""
     retries: F64
-    """[T, D] the part of them that was sent before and failed."""
+    """[T, D] the part of them that are retries."""
     outside: F64
-    """[T, D] requests per second that come from outside the cluster, before anything is lost."""
+    """[T, D] requests per second from outside the cluster."""
     served: F64
     """[T, D] answers per second."""
     errors: F64
@@ -46,7 +46,7 @@ class Recording(NamedTuple):
     p99_ms: F64
     """[T, D] mean of the apps' 99th percentiles, weighted by traffic."""
     p99_over_target: F64
-    """[T, D] the same over each app's own target; best-effort apps are left out."""
+    """[T, D] the same over each app's own target, without best-effort apps."""
     violating: F64
     """[T, D] share of the requests that fail, time out or are slower than their target."""
     ready: I32
@@ -56,12 +56,11 @@ class Recording(NamedTuple):
     pending: I32
     """[T, D] pods without a node."""
     asking: I32
-    """[T, D] apps with pods without a node that were needed within the last half-minute and
-    ask for one themselves."""
+    """[T, D] apps that ask for nodes, see ASKING_S."""
     waited_s: F64
-    """[T, D] how long the pod that waits longest has waited for a node."""
+    """[T, D] longest wait of a pod that is waiting for a node."""
     held: F64
-    """[T, D] share of the ready CPU that pods are bound to."""
+    """[T, D] share of the ready CPU that bound pods request."""
     waits: I32
     """[T, D, WAIT_BINS] pods bound in this tick, by ticks from need to ready."""
     cpu_use: F64
@@ -75,7 +74,7 @@ class Recording(NamedTuple):
 
 
 class Recorder:
-    """Writes a recording of one environment; to be called after each tick."""
+    """Records one environment; call it after each tick."""
 
     def __init__(self, world: World, environment: int = 0) -> None:
         self._e = environment
@@ -91,7 +90,7 @@ class Recorder:
         """Record the tick that the world has just finished."""
         tick = world.tick - 1
         if tick == world.timeline.warmup_ticks:
-            # The accounts started anew with this tick.
+            # The accounts were reset at this tick.
             self._violated[:], self._waits[:] = 0, 0
         self._record_service(world, tick)
         self._record_pods(world, tick)
@@ -104,7 +103,7 @@ class Recorder:
         domain, record = world.state.status[self._e, DOMAIN], self.recording
         domains = self._violated.size
         rps = np.bincount(domain, sample[RPS], domains)
-        some = np.maximum(rps, 1e-9)
+        traffic = np.maximum(rps, 1e-9)
         record.rps[tick] = rps
         flow = world.state.flow[self._e]
         record.outside[tick] = np.bincount(domain, flow[RATE] * flow[BOOST], domains)
@@ -112,17 +111,19 @@ class Recorder:
         record.retries[tick] = self._retries / world.cluster.tick_seconds
         self._retries[:] = np.bincount(domain, flow[RETRY], domains)
         record.served[tick] = np.bincount(domain, sample[THROUGHPUT], domains)
-        record.errors[tick] = np.bincount(domain, sample[RPS] * sample[ERRORS], domains) / some
-        record.p99_ms[tick] = 1000 * np.bincount(domain, sample[RPS] * sample[P99], domains) / some
-        promised = np.where(np.isfinite(self._targets), sample[RPS], 0)
-        over = np.bincount(domain, promised * sample[P99] / self._targets, domains)
-        record.p99_over_target[tick] = over / np.maximum(
-            np.bincount(domain, promised, domains), 1e-9
+        record.errors[tick] = np.bincount(domain, sample[RPS] * sample[ERRORS], domains) / traffic
+        record.p99_ms[tick] = (
+            1000 * np.bincount(domain, sample[RPS] * sample[P99], domains) / traffic
         )
-        # Requests of closed minutes stand in one place, those of the current minute in another.
-        closed, books = world.accounts.domains[self._e], world.accounts.minute_requests[self._e]
-        violated = closed[:, VIOLATED] + np.bincount(domain, books[VIOLATED], domains)
-        arrived = some * world.cluster.tick_seconds
+        with_target = np.where(np.isfinite(self._targets), sample[RPS], 0)
+        over = np.bincount(domain, with_target * sample[P99] / self._targets, domains)
+        record.p99_over_target[tick] = over / np.maximum(
+            np.bincount(domain, with_target, domains), 1e-9
+        )
+        # Closed minutes are summed by domain, the current minute by app.
+        closed, current = world.accounts.domains[self._e], world.accounts.minute_requests[self._e]
+        violated = closed[:, VIOLATED] + np.bincount(domain, current[VIOLATED], domains)
+        arrived = traffic * world.cluster.tick_seconds
         record.violating[tick] = np.clip((violated - self._violated) / arrived, 0, 1)
         self._violated = violated
         record.cpu_use[tick] = sample[CPU].sum() * MILLI / _ready_cpu(world, self._e)
@@ -145,8 +146,8 @@ class Recorder:
         domain = state.status[self._e, DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
-        itself = (seconds < ASKING_S) & (queue["node_request"] != COORDINATED)
-        asking = np.unique(queue["app"][itself])
+        asks = (seconds < ASKING_S) & (queue["node_request"] != COORDINATED)
+        asking = np.unique(queue["app"][asks])
         record.asking[tick] = np.bincount(domain[asking], minlength=self._violated.size)
 
     def _record_nodes(self, world: World, tick: int) -> None:

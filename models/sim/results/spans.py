@@ -1,4 +1,4 @@
-"""When the events of a scenario happen in one environment, for people who look at a plot."""
+"""When the events of a scenario happen in one environment, for plots."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from models.sim.world import World
 
 
 class Span(NamedTuple):
-    """An event from its first tick to the tick after its last; a moment has both alike."""
+    """An event from its first tick to the tick after its last; equal for instant events."""
 
     name: str
     start: float
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 def event_spans(world: World, environment: int = 0) -> list[Span]:
-    """The events as this environment's seed drew them, in file order."""
+    """The events with the jitter of this environment's seed, in file order."""
     rows: dict[type, int] = {}
     spans = []
     for event in world.scenario.events:
@@ -43,7 +43,7 @@ def event_spans(world: World, environment: int = 0) -> list[Span]:
 
 
 def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, int]:
-    """Start, end, and how many rows of its kind the event takes in the compiled script."""
+    """Start, end, and the number of rows that the event has in the compiled script."""
     script = world.given.script
     match event:
         case Traffic() | Payload() | Mix() | Regime():
@@ -59,13 +59,13 @@ def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, i
             tick = float(script.reclaims["tick"][e, row])
             return tick, tick, 1
         case Deploy():
-            ticks = script.deploy_tick[e, _touched(world, event)]
+            ticks = script.deploy_tick[e, _affected(world, event)]
             return float(ticks.min()), float(ticks.max()), 1
         case Inventory():
             tick = float(script.inventory["tick"][e, row])
-            return tick, tick, _touched(world, event).size
+            return tick, tick, _affected(world, event).size
 
 
-def _touched(world: World, event: Deploy | Inventory) -> I64:
+def _affected(world: World, event: Deploy | Inventory) -> I64:
     apps = world.population.apps
     return np.flatnonzero(select(event.target, event.name, world.cluster, apps))

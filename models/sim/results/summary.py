@@ -1,7 +1,7 @@
-"""The figures a run is judged by: one row per environment, ready for a table or a JSON file.
+"""The figures of a run: one row per environment, for tables and JSON files.
 
 Everything comes from the accounts (`accounting.py`), so a row covers the accounted part of a
-scenario and nothing of its warm-up. PW and J are put together here and nowhere else.
+scenario without its warm-up. Only this module computes PW and J.
 """
 
 from collections.abc import Mapping
@@ -46,81 +46,80 @@ _HOUR_S = 3600
 
 
 class Decisions(NamedTuple):
-    """What only whoever drives the world can count: the world sees wishes, not their grounds."""
+    """Counts of the controller's decisions, which the world cannot make: it only gets the plans."""
 
     missing_data_decreases: I64
-    """[E] wishes for less, per app and dimension, in ticks without a sample of that app."""
+    """[E] planned decreases, per app and dimension, in ticks without a sample of that app."""
     budget_overruns: I64 | None = None
-    """[E] increases beyond a budget; None where no budget was in force."""
+    """[E] increases beyond a budget; None if the controller has no budgets."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One environment's figures. Shares are of 1, money is in the cluster file's currency."""
+    """One environment's figures. Shares are 0 to 1; money is in the cluster file's currency."""
 
     scenario: str
     controller: str
     seed: int
     apps: int
     violation_minutes: dict[Priority, float]
-    """By priority of the domain in which the app was in that minute: violating share of each
+    """By priority of the domain that the app belonged to in that minute: violating share of each
     app-minute x the app's traffic over the mean app traffic of that domain."""
     pw: float
-    """The same, each priority times its weight."""
+    """Violation minutes, each priority times its weight."""
     objective: float
     """J = PW + node-hours."""
     node_hours: float
     """Existing nodes, booting ones included."""
     money: float
-    """Nodes at their market's price; reserved ones are paid for whether they exist or not."""
+    """Nodes at their market's price; reserved ones are billed whether they exist or not."""
     spend_cap_share: float
     """Money over what the spend cap allows for the same time."""
     overspend: float
-    """Money beyond the spend cap, tick by tick: thrift in one hour does not excuse the next."""
+    """Money beyond the spend cap, summed over ticks: other ticks below it don't offset it."""
     scaling_actions: int
     """Applied changes, per app and dimension (replicas, requests)."""
     reversals: int
-    """Actions that turn the app's last one back within 5 minutes."""
+    """Actions that turn back the app's previous one within 5 minutes."""
     oscillation_rate: float
     """Reversals over actions."""
     loops_per_day: float
-    """A loop is out and back, two reversals: reversals / 2, scaled to 24 hours."""
+    """Reversals / 2, scaled to 24 hours: a loop is out and back, two reversals."""
     pods_started: int
-    """Bound to a node, whatever for: scaling, deploys, lost nodes."""
+    """Bound to a node for any reason: scaling, deploys, lost nodes."""
     pods_stopped: int
     max_pending_pods: int
     mean_pending_pods: float
     resized_in_place: int
-    """Pods whose requests changed where they ran."""
+    """Pods whose requests changed without a restart."""
     resizes_refused: int
-    """Pods that had to restart elsewhere, because their node was full."""
+    """Pods that had to restart elsewhere because their node was full."""
     need_to_ready_p50_s: float
-    """From the tick a pod is needed to the tick it is ready, over all pods bound in the
-    accounted part, and those still waiting at its end with their wait so far; 0 when there
-    was none."""
+    """From the tick a pod is needed to the tick it is ready. Over all pods bound in the accounted
+    part, and pods still waiting at its end with their wait so far; 0 if there are none."""
     need_to_ready_p95_s: float
     budget_overruns: int | None
-    """None where no budget was in force."""
+    """None if the controller has no budgets."""
     missing_data_decreases: int
-    """Wishes for less, per app and dimension, in ticks without a sample of that app."""
+    """Planned decreases, per app and dimension, in ticks without a sample of that app."""
     latency_p99_ms: float
     """Mean of the P0 apps' 99th percentiles, weighted by traffic, over the minutes."""
     p3_share_while_p0_waits: float
-    """Mean share of ready CPU that P3 pods are bound to, over the ticks in which a P0 pod had
-    waited for a node since an earlier tick; 0 when there was none."""
+    """Mean share of the ready CPU that P3 pods occupy, over the ticks in which a P0 pod waits for a
+    node since an earlier tick; 0 if there are none."""
     p3_share_of_p0_pools_while_p0_waits: float
-    """The same over the pools that the waiting P0 pods may use: what P3 could make room for."""
+    """The same for the pools that the waiting P0 pods may use, where P3 could make room."""
     p0_wait_ticks: int
-    """Those ticks."""
+    """Number of those ticks."""
     cpu_utilisation: float
     """Used over allocatable of ready nodes, sampled each minute."""
     memory_utilisation: float
     unscored_transactions: float
-    """Requests that went on without the fraud score they had asked for."""
+    """Requests that continued without the answer of a failed fail-open call."""
     evictions: int
     """Pods that lost their node."""
     preemptions: int
     restarts: int
-    """Containers that crashed or were killed for memory."""
+    """Containers that crashed or were OOM-killed."""
 
 
 def summarise(world: World, controller: str, decisions: Decisions) -> list[Result]:
@@ -129,7 +128,7 @@ def summarise(world: World, controller: str, decisions: Decisions) -> list[Resul
 
 
 def quantile_s(waits: I64, share: float, tick_s: float) -> float:
-    """Seconds that `share` of the pods of a need-to-ready histogram did not exceed."""
+    """Quantile `share` of a need-to-ready histogram, in seconds."""
     pods = np.cumsum(waits)
     if pods[-1] == 0:
         return 0.0
@@ -193,7 +192,7 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
 
 
 def _still_waiting(world: World, e: int) -> I64:
-    """[WAIT_BINS] pods without a node now, by how long they have been needed."""
+    """[WAIT_BINS] pods that are without a node now, by ticks since they were needed."""
     waits = np.zeros(WAIT_BINS, np.int64)
     queue = world.state.queue[e, : world.state.env["queue_length"][e]]
     ticks = np.minimum(world.state.env["tick"][e] - queue["since"], WAIT_BINS - 1)
@@ -214,5 +213,5 @@ def _latency_ms(world: World, e: int) -> float:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """0 of nothing is nothing."""
+    """0 if `whole` is 0."""
     return float(part / whole) if whole > 0 else 0.0

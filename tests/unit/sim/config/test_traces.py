@@ -88,7 +88,7 @@ def test_a_marked_gap_is_bridged_and_flagged(tmp_path: Path) -> None:
         (["minute,requests", "0,1", "90,1"], "expected a step of 1 to 60 minutes, got 5400 s"),
         (["minute,requests,missing", "0,1,no", "1,1,0"], "line 2: expected 0 or 1 in `missing`"),
         (["minute,requests,missing", "0,1,1", "1,1,1"], "expected at least one sample"),
-        (["minute,a,b", "0,1,1", "1,1,1"], "column: expected one of a, b to be chosen"),
+        (["minute,a,b", "0,1,1", "1,1,1"], "column: choose one of a, b"),
     ],
 )
 def test_a_bad_trace_gets_one_line_with_file_line_and_what_to_do(

@@ -214,7 +214,7 @@ def test_bad_values_are_one_line(
         (("--model", "oracle"), "no model 'oracle'"),
         (("--model", ","), "at least one"),
         (("--test-from", "2031-01-01"), "must begin within 2024-05-01 00:00 .. 2024-05-01 14:59"),
-        (("--test-from", "yesterday"), "is no time"),
+        (("--test-from", "yesterday"), "is not a time"),
         (("--calendar", "nowhere.csv"), "nowhere.csv"),
         (("--series", "nowhere.csv"), "nowhere.csv"),
     ],

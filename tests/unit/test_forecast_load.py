@@ -78,7 +78,7 @@ def test_a_wide_table_has_a_series_per_column(tmp_path: Path) -> None:
 
 def test_a_table_without_times_needs_a_step(tmp_path: Path) -> None:
     file = written(tmp_path, "773869,767541\n1,2\n3,4\n")
-    with pytest.raises(InputError, match="no column says when"):
+    with pytest.raises(InputError, match="no column of times"):
         load(file)
     first, _ = load(file, step_min=5, start="2012-03-01")
     assert first.name == "773869"
@@ -180,7 +180,7 @@ def test_values_below_zero_are_taken_only_if_they_are_meant(tmp_path: Path) -> N
         ("timestamp,v\n", "no rows"),
         ("timestamp,v,v\n2024-05-01 10:00,1,1\n", "two columns"),
         ("timestamp\n2024-05-01 10:00\n2024-05-01 10:01\n", "no column with values"),
-        ("series,timestamp,a,b\nx,2024-05-01 10:00,1,1\n", "which column holds the values: a, b"),
+        ("series,timestamp,a,b\nx,2024-05-01 10:00,1,1\n", "which column holds the values. choose one of a, b"),
         ("timestamp,v\n2024-05-01 10:00,1,7\n", "not a table"),
     ],
 )
@@ -246,7 +246,7 @@ def test_a_time_has_a_minute_on_the_axis() -> None:
     series = Series("x", minute("2024-05-01T00:00"), 1, np.zeros(9))
     assert minute_of(series, "2024-05-01 01:30") == 90
     assert minute_of(series, "2024-05-01T01:30Z") == 90
-    with pytest.raises(InputError, match="no time"):
+    with pytest.raises(InputError, match="not a time"):
         minute_of(series, "noon")
 
 
@@ -273,7 +273,7 @@ def test_the_first_column_of_times_is_the_start(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("what\nx\n", "starts_at"),
-        ("starts_at,ends_at\n2024-05-01 00:10,2024-05-01 00:10\n", "row 2: it ends before"),
+        ("starts_at,ends_at\n2024-05-01 00:10,2024-05-01 00:10\n", "row 2: the event ends before"),
         ("starts_at\nsoon\n", "row 2: starts_at: 'soon'"),
         ("starts_at,factor\n2024-05-01 00:10,-2\n", "row 2: factor is -2"),
     ],
@@ -288,7 +288,7 @@ def test_an_entry_for_a_series_that_is_misspelt_names_the_one_that_was_meant(
 ) -> None:
     file = written(tmp_path, "timestamp,api,web\n2024-05-01 10:00,1,1\n2024-05-01 10:01,1,1\n")
     strange = written(tmp_path, "start,series\n2024-05-01 10:00,wbe\n", "strange.csv")
-    with pytest.raises(InputError, match="no series is named 'wbe'; there is 'web'"):
+    with pytest.raises(InputError, match="no series is named 'wbe'; did you mean 'web'"):
         load(file, strange)
 
 
@@ -302,7 +302,7 @@ def test_an_entry_for_an_unknown_series_is_refused_and_an_idle_calendar_is_noted
     notes: list[str] = []
     late = written(tmp_path, "start\n2025-05-01 10:00\n", "late.csv")
     load(file, late, note=notes.append)
-    assert "nothing is announced" in notes[0]
+    assert "no event is announced" in notes[0]
     notes.clear()
     load(file, written(tmp_path, "start\n2024-05-01 10:31\n", "soon.csv"), note=notes.append)
     assert not notes

@@ -28,7 +28,7 @@ from models.forecaster.simulated.event_plans import (
     plans,
 )
 from models.forecaster.simulated.history import past_of
-from models.forecaster.simulated.months import FIRST_SEED, GAP_MIN, LOST_DAY, lose, months
+from models.forecaster.simulated.months import FIRST_SEED, GAP_MIN, LOST_DAY, drop_minutes, months
 from models.forecaster.simulated.traffic import record, source_of
 from models.inputs.errors import InputError
 from models.sim.config.events import Target, Traffic
@@ -142,10 +142,10 @@ def test_events_turn_out_as_often_as_the_constants_say() -> None:
 
 
 def test_announcements_are_misjudged_and_late_as_often_as_the_constants_say() -> None:
-    short = [plan for plan in SAID if plan.said_from_min != ALWAYS]
+    short = [plan for plan in SAID if plan.announced_from_min != ALWAYS]
     assert _share(short, SAID) == pytest.approx(SHORT_NOTICE, abs=0.03)
-    assert all(60 <= plan.start_min - plan.said_from_min <= 12 * 60 for plan in short)
-    off = [plan for plan in SAID if abs(plan.said_factor - plan.factor) > 0.0501]
+    assert all(60 <= plan.start_min - plan.announced_from_min <= 12 * 60 for plan in short)
+    off = [plan for plan in SAID if abs(plan.announced_factor - plan.factor) > 0.0501]
     assert 0.5 * MISJUDGED < _share(off, SAID) < MISJUDGED
 
 
@@ -226,7 +226,10 @@ def test_gaps_are_missing_and_nothing_else_is() -> None:
 
 def test_of_some_seeds_all_series_lack_the_same_day() -> None:
     whole, seeds = np.ones(31 * DAY_MINUTES), range(FIRST_SEED, FIRST_SEED + 100)
-    lost = [np.isnan([lose(whole, seed, n) for n in range(3)]).all(axis=0).sum() for seed in seeds]
+    lost = [
+        np.isnan([drop_minutes(whole, seed, n) for n in range(3)]).all(axis=0).sum()
+        for seed in seeds
+    ]
     assert np.mean(np.array(lost) >= DAY_MINUTES) == pytest.approx(LOST_DAY, abs=0.1)
 
 

@@ -1,4 +1,4 @@
-"""Stamps become places on an axis of minutes."""
+"""Puts timestamped values on an axis of minutes."""
 
 import math
 from datetime import UTC, datetime
@@ -12,14 +12,14 @@ from models.inputs.errors import InputError
 
 MAX_STEP_MIN: Final = 60
 _MAX_MINUTES: Final = 20 * 366 * 24 * 60
-"""Twenty years; a longer axis is a stamp that went wrong."""
+"""Twenty years; a longer axis means that a timestamp is wrong."""
 
 _DRIFT: Final = 0.005
-"""Share of a step by which the mean gap may differ from it."""
+"""Largest difference of the mean gap from the step, as a share of it."""
 
 
 class Axis(NamedTuple):
-    """Steps of one length, one after the other."""
+    """Consecutive steps of the same length."""
 
     start_s: int
     """Seconds since 1970 of the first step."""
@@ -28,49 +28,49 @@ class Axis(NamedTuple):
 
     @property
     def origin_min(self) -> int:
-        """The minute that holds the beginning of the first step."""
+        """The minute in which the first step begins."""
         return self.start_s // 60
 
-    def slots(self, seconds: I64) -> I64:
-        """The steps nearest to some stamps; outside 0..steps-1 where there is none."""
+    def indices(self, seconds: I64) -> I64:
+        """Index of the step nearest to each timestamp; may be outside 0..steps-1."""
         step = self.step_min * 60
-        slots: I64 = (seconds - self.start_s + step // 2) // step
-        return slots
+        indices: I64 = (seconds - self.start_s + step // 2) // step
+        return indices
 
 
 def axis_of(seconds: I64, where: str, step_min: int | None = None) -> Axis:
-    """The axis on which a series' stamps lie; the step is the most common gap."""
+    """The axis of a series' timestamps; the step is the most common gap."""
     distinct = np.unique(seconds)
     step = checked_step(step_min, where) * 60 if step_min else _common_gap(distinct, where)
     start = int(distinct[0])
-    # Stamps that jitter are pulled to where most of them are within a step.
+    # Timestamps may jitter: use the most common offset within a step.
     phase = _most_common((distinct - start) % step)
     start += phase - step if phase > step // 2 else phase
     steps = int((distinct[-1] - start + step // 2) // step) + 1
     if steps * step // 60 > _MAX_MINUTES:
         raise InputError(
-            f"{where}: the stamps reach from {stamp(int(distinct[0]))} to "
-            f"{stamp(int(distinct[-1]))}, expected at most 20 years; correct the odd ones"
+            f"{where}: the times range from {stamp(int(distinct[0]))} to "
+            f"{stamp(int(distinct[-1]))}, expected at most 20 years; correct the wrong ones"
         )
     return Axis(start, step // 60, steps)
 
 
 def checked_step(step_min: int, where: str) -> int:
-    """A step that was given, if the axis can carry it."""
+    """The step, if it is in the supported range."""
     if not 1 <= step_min <= MAX_STEP_MIN:
         raise InputError(f"{where}: expected a step of 1 to {MAX_STEP_MIN} minutes, got {step_min}")
     return step_min
 
 
 def on_axis(axis: Axis, seconds: I64, values: F64) -> tuple[F64, int]:
-    """[minutes] values, NaN in gaps, and how many stamps shared a step with another.
+    """[minutes] values, NaN in gaps, and how many values share a step with another.
 
-    Values of one step are replaced by their mean; stamps outside the axis are left out.
+    Values of the same step are replaced by their mean; those outside the axis are left out.
     """
-    slots = axis.slots(seconds)
-    known = ~np.isnan(values) & (slots >= 0) & (slots < axis.steps)
-    counts = np.bincount(slots[known], minlength=axis.steps)
-    sums = np.bincount(slots[known], weights=values[known], minlength=axis.steps)
+    indices = axis.indices(seconds)
+    valid = ~np.isnan(values) & (indices >= 0) & (indices < axis.steps)
+    counts = np.bincount(indices[valid], minlength=axis.steps)
+    sums = np.bincount(indices[valid], weights=values[valid], minlength=axis.steps)
     means = np.full(axis.steps, np.nan)
     np.divide(sums, counts, out=means, where=counts > 0)
     shared = int((counts - 1).clip(0).sum())
@@ -78,30 +78,30 @@ def on_axis(axis: Axis, seconds: I64, values: F64) -> tuple[F64, int]:
 
 
 def minute_of(series: Series, time: str) -> int:
-    """The minute on a series' axis of a time such as 1998-06-20 or 1998-06-20T15:30."""
+    """Index on a series' axis of a time such as 1998-06-20 or 1998-06-20T15:30."""
     return parsed_seconds(time, series.name) // 60 - series.origin_min
 
 
 def parsed_seconds(time: str, where: str) -> int:
-    """Seconds since 1970 of a time that a person wrote; without a zone it is taken as it is."""
+    """Seconds since 1970 of an ISO time; without a zone it counts as UTC."""
     try:
         moment = datetime.fromisoformat(time.strip())
     except ValueError:
         raise InputError(
-            f"{where}: {time!r} is no time, expected one like 2024-05-01T15:30"
+            f"{where}: {time!r} is not a time, expected one like 2024-05-01T15:30"
         ) from None
     zone = UTC if moment.tzinfo is None else moment.tzinfo
     return math.floor(moment.replace(tzinfo=zone).timestamp())
 
 
 def stamp(seconds: int) -> str:
-    """A moment as a person writes it."""
+    """Seconds since 1970 as `2024-05-01 15:30:00`."""
     return str(np.datetime64(seconds, "s")).replace("T", " ")
 
 
 def _common_gap(distinct: I64, where: str) -> int:
     if distinct.size < 2:
-        raise InputError(f"{where}: expected at least two different times to see the step")
+        raise InputError(f"{where}: expected at least two different times to derive the step")
     gaps = np.diff(distinct)
     gap = _most_common(gaps)
     if gap % 60:
@@ -115,7 +115,7 @@ def _common_gap(distinct: I64, where: str) -> int:
 
 
 def _jittering_gap(gaps: I64) -> int | None:
-    """A gap of whole minutes around which gaps vary without drifting away from it."""
+    """The whole-minute gap that the gaps vary around without drifting, or None."""
     near = 60 * _most_common((gaps + 30) // 60)
     if near == 0:
         return None

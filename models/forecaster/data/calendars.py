@@ -1,4 +1,4 @@
-"""Calendars as files: what was announced, when it is said to begin, and for which series."""
+"""Calendar files: announced events, with their times and series."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,12 +17,12 @@ _ENDS: Final = ("ends_at", "end")
 _LENGTHS: Final = ("length_minutes",)
 _FACTORS: Final = ("factor", "expected_factor")
 _KINDS: Final = ("kind", "stage", "name")
-_KNOWN: Final = ("announced_at",)
+_ANNOUNCED: Final = ("announced_at",)
 _SERIES: Final = ("series", "domain")
 
 
 class Entry(NamedTuple):
-    """A line of a calendar file, on the clock it is written in."""
+    """A row of a calendar file, in the file's local time."""
 
     start_s: int
     end_s: int
@@ -30,11 +30,11 @@ class Entry(NamedTuple):
     kind: str
     announced_s: int | None
     series: str
-    """The only series it is about; empty: all."""
+    """The series it is announced for; empty for all."""
 
 
 def load_calendar(path: Path, series_origin: int, series_name: str = "") -> tuple[Announced, ...]:
-    """What a calendar file announces for a series whose minute 0 is `series_origin`, by start."""
+    """The announcements for a series whose minute 0 is `series_origin`, by start."""
     return announced(read_calendar(path), series_origin, series_name)
 
 
@@ -45,19 +45,20 @@ def read_calendar(path: Path) -> tuple[Entry, ...]:
     starts = _times(table, start)
     ends = _ends(table, starts)
     factors, kinds = _factors(table), _words(table, _KINDS)
-    known, series = _known(table), _words(table, _SERIES)
-    for place, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+    announced_s, series = _announcement_times(table), _words(table, _SERIES)
+    for index, (begin, end) in enumerate(zip(starts, ends, strict=True)):
         if end <= begin:
-            raise input_error(path, table.row(place), "it ends before it starts")
+            raise input_error(path, table.row(index), "the event ends before it starts")
     return tuple(
-        Entry(*fields) for fields in zip(starts, ends, factors, kinds, known, series, strict=True)
+        Entry(*fields)
+        for fields in zip(starts, ends, factors, kinds, announced_s, series, strict=True)
     )
 
 
 def announced(
     entries: tuple[Entry, ...], series_origin: int, series_name: str = ""
 ) -> tuple[Announced, ...]:
-    """The entries about one series, on its axis, by start."""
+    """The announcements for one series, on its axis, by start."""
     mine = (entry for entry in entries if entry.series in {"", series_name})
     return tuple(sorted(_on_axis(entry, series_origin) for entry in mine))
 
@@ -101,15 +102,15 @@ def _factors(table: Table) -> list[float]:
     return [float(factor) for factor in _numbers(table, name, 1.0)]
 
 
-def _known(table: Table) -> list[int | None]:
-    """An entry without a date of announcement has been known all along."""
-    name = _named(table, _KNOWN)
+def _announcement_times(table: Table) -> list[int | None]:
+    """None for entries without one; they count as announced from the beginning."""
+    name = _named(table, _ANNOUNCED)
     if name is None:
         return [None] * table.rows
     words = table.words(name)
     return [
-        parsed_seconds(str(word), f"{table.file}: {table.row(place)}: {name}") if word else None
-        for place, word in enumerate(words)
+        parsed_seconds(str(word), f"{table.file}: {table.row(index)}: {name}") if word else None
+        for index, word in enumerate(words)
     ]
 
 
@@ -117,8 +118,8 @@ def _times(table: Table, name: str) -> list[int]:
     if table.is_time(name):
         return [int(second) for second in table.seconds(name)]
     return [
-        parsed_seconds(str(word), f"{table.file}: {table.row(place)}: {name}")
-        for place, word in enumerate(table.words(name))
+        parsed_seconds(str(word), f"{table.file}: {table.row(index)}: {name}")
+        for index, word in enumerate(table.words(name))
     ]
 
 

@@ -1,21 +1,22 @@
-"""What the columns of a table mean: who the series are, when their values were taken.
+"""Recognises the layout of a table: which series it has, and when their values were recorded.
 
-Recognised as they are: one series or several in a long table, one column per series, one row
-per series with a column per minute or a list, and long tables of several metrics.
+Supported: long tables of one or several series, one column per series, one row per series with a
+column per minute or a list, and long tables of several metrics.
 """
 
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.forecaster.data.axes import checked_step, parsed_seconds
-from models.forecaster.data.rows import first_minute, minute_columns, minute_values, row_each
-from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
 from models.forecaster.data.tables import TIME_NAMES, Table
 from models.forecaster.series import Mask
 from models.inputs.errors import InputError, input_error
 
+UNDATED_ORIGIN: Final = "2021-08-02"
+"""Start of files that only count minutes. A Monday, but their days and weeks are arbitrary."""
 _KEYS: Final = ("series", "service", "fn", "app", "domain", "name", "unique_id", "item_id")
 _VALUES: Final = ("value", "rps", "requests", "invocations", "count", "y")
 _IGNORED: Final = frozenset({"missing", "anomaly", "label", "day", "minute_of_day"})
@@ -23,10 +24,42 @@ _MINUTE_INDEX: Final = "minute"
 _REQUESTS: Final = ("requests", "Sum")
 _AVAILABILITY: Final = ("availability", "Average")
 _LATENCY: Final = ("latency", "Average")
+_MINUTE_COLUMN: Final = re.compile(r"(m|minute_)?(\d+)")
+
+
+class Options(NamedTuple):
+    """What a file does not contain."""
+
+    columns: tuple[str, ...] = ()
+    """Columns with values; empty to recognise them."""
+    step_min: int | None = None
+    """Minutes between two values; required without a column of times."""
+    start: str = UNDATED_ORIGIN
+    """Time of the first value, without a column of times."""
+    signed: bool = False
+    """Whether values below zero are allowed."""
+
+
+class Stamped(NamedTuple):
+    """Values with the seconds since 1970 at which their steps begin, in any order."""
+
+    seconds: I64
+    values: F64
+
+
+class Stream(NamedTuple):
+    """One series as it was recorded, before it is put on an axis of minutes."""
+
+    name: str
+    rps: Stamped
+    step_min: int | None = None
+    """Given by the layout, or None to derive it from the timestamps."""
+    errors: Stamped | None = None
+    latency: Stamped | None = None
 
 
 def streams(table: Table, options: Options) -> list[Stream]:
-    """The series of a table."""
+    """The series of a table, in its recognised layout."""
     _check_columns(table, options)
     minutes = minute_columns(table)
     lists = [name for name in table.columns if table.is_list(name)]
@@ -56,7 +89,7 @@ def _check_columns(table: Table, options: Options) -> None:
 
 
 def _metrics(table: Table) -> list[Stream]:
-    """Services with requests and, where they are there, availability in % and latency."""
+    """Services with requests and, if present, availability in % and latency."""
     key = _key_column(table, _required_time(table))
     if key is None:
         raise input_error(table.file, "", "expected a column `service` beside `metric`")
@@ -72,7 +105,7 @@ def _metrics(table: Table) -> list[Stream]:
 
 
 def _failed(available: Stamped | None) -> Stamped | None:
-    """The share of requests that failed, from a percentage that did not."""
+    """Share of failed requests, from the percentage of successful ones."""
     if available is None:
         return None
     return Stamped(available.seconds, 1 - available.values / 100)
@@ -109,7 +142,7 @@ def _time_column(table: Table) -> str | None:
             return name
     if _MINUTE_INDEX in table.columns and table.is_number(_MINUTE_INDEX):
         return _MINUTE_INDEX
-    _complain_about_times(table)
+    _check_times(table)
     return None
 
 
@@ -120,13 +153,13 @@ def _required_time(table: Table) -> str:
     return time
 
 
-def _complain_about_times(table: Table) -> None:
-    """A column that is named like a time but is none has a row that nobody could read."""
+def _check_times(table: Table) -> None:
+    """Report the first unreadable cell of a text column that is named like a time."""
     for name in table.columns:
         if table.is_text(name) and name.split("_")[0].lower() in TIME_NAMES:
-            for place, word in enumerate(table.words(name)):
-                parsed_seconds(str(word), f"{table.file}: {table.row(place)}: {name}")
-            raise input_error(table.file, name, "the times are not all written in one way")
+            for index, word in enumerate(table.words(name)):
+                parsed_seconds(str(word), f"{table.file}: {table.row(index)}: {name}")
+            raise input_error(table.file, name, "the times are in several formats")
 
 
 def _stamps(table: Table, time: str) -> I64:
@@ -134,14 +167,14 @@ def _stamps(table: Table, time: str) -> I64:
         return table.seconds(time)
     minutes = table.numbers(time, np.zeros(table.rows, np.bool_))
     if np.isnan(minutes).any():
-        place = int(np.flatnonzero(np.isnan(minutes))[0])
-        raise input_error(table.file, table.row(place), f"{time} is empty, give it a number")
+        index = int(np.flatnonzero(np.isnan(minutes))[0])
+        raise input_error(table.file, table.row(index), f"{time} is empty, give it a number")
     stamps: I64 = parsed_seconds(UNDATED_ORIGIN, "") + 60 * minutes.astype(np.int64)
     return stamps
 
 
 def _key_column(table: Table, time: str) -> str | None:
-    """The column that names the series of each row: by its name, or the only one of words."""
+    """The column with the series' names: by its own name, or the only column of text."""
     for name in _KEYS:
         if name in table.columns and (table.is_text(name) or "value" in table.columns):
             return name
@@ -150,7 +183,7 @@ def _key_column(table: Table, time: str) -> str | None:
 
 
 def _is_words(table: Table, name: str) -> bool:
-    """Whether a column of text is no column of numbers with an odd cell in it."""
+    """Whether a text column holds words, not numbers with one unreadable cell."""
     if not table.is_text(name) or name in _IGNORED:
         return False
     try:
@@ -163,7 +196,7 @@ def _is_words(table: Table, name: str) -> bool:
 def _columns(
     table: Table, time: str, seconds: I64, step: int | None, options: Options
 ) -> list[Stream]:
-    """One series per column of values; a single one is named after the file."""
+    """One series per column of values; a single series is named after the file."""
     names = list(options.columns) or _value_columns(table, (time,))
     masked = table.missing()
     return [
@@ -179,7 +212,7 @@ def _columns(
 def _columns_by_row(table: Table, options: Options) -> list[Stream]:
     if options.step_min is None:
         raise input_error(
-            table.file, "", "no column says when; name it `timestamp` or give the step in minutes"
+            table.file, "", "no column of times; name it `timestamp` or give the step in minutes"
         )
     step = checked_step(options.step_min, str(table.file))
     start = parsed_seconds(options.start, "start")
@@ -188,7 +221,7 @@ def _columns_by_row(table: Table, options: Options) -> list[Stream]:
 
 
 def _value_columns(table: Table, used: tuple[str, ...]) -> list[str]:
-    """Columns of numbers; one of words is taken along, to name the row that is wrong."""
+    """All columns that are not ignored; text ones too, so that the wrong row can be reported."""
     found = [name for name in table.columns if name not in {*used, *_IGNORED}]
     if not found:
         raise input_error(table.file, "", "no column with values")
@@ -202,9 +235,61 @@ def _value_column(table: Table, used: tuple[str, ...], options: Options) -> str:
         return found[0]
     if len(named) == 1:
         return named[0]
-    raise InputError(f"{table.file}: which column holds the values: {', '.join(found)}?")
+    raise InputError(
+        f"{table.file}: which column holds the values? choose one of {', '.join(found)}"
+    )
 
 
 def stem(table: Table) -> str:
-    """The name of a table's file without what says how it is written."""
+    """The file name without its extensions."""
     return table.file.name.split(".")[0]
+
+
+def minute_columns(table: Table) -> list[str]:
+    """Columns named by the minutes of a day, in order; empty if the table has none.
+
+    They must be consecutive, because sensors can have numbers as names too.
+    """
+    found = [name for name in table.columns if _MINUTE_COLUMN.fullmatch(name)]
+    numbers = [_minute_number(name) for name in found]
+    consecutive = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return found if consecutive and numbers[-1] <= 24 * 60 else []
+
+
+def _minute_number(name: str) -> int:
+    match = _MINUTE_COLUMN.fullmatch(name)
+    return int(match[2]) if match else -1
+
+
+def first_minute(name: str) -> int:
+    """Minute of the first column: m0000.. count from 0, minute_1.. and 1.. from 1."""
+    return _minute_number(name) - (1 if name.isdigit() or name.startswith("minute_") else 0)
+
+
+def minute_values(table: Table, names: list[str]) -> F64:
+    """[rows, minutes]."""
+    unmasked = np.zeros(table.rows, np.bool_)
+    return np.stack([table.numbers(name, unmasked) for name in names], axis=1)
+
+
+def row_each(table: Table, values: F64, first_minute: int) -> list[Stream]:
+    """One series per row, on an arbitrary day."""
+    start = parsed_seconds(UNDATED_ORIGIN, "") + first_minute * 60
+    seconds = start + 60 * np.arange(values.shape[1])
+    names = _row_names(table)
+    return [
+        Stream(str(name), Stamped(seconds, row), step_min=1)
+        for name, row in zip(names, values, strict=True)
+    ]
+
+
+def _row_names(table: Table) -> list[str]:
+    """The first text column without duplicates."""
+    texts = [name for name in table.columns if table.is_text(name)]
+    for column in texts:
+        names = [str(word) for word in table.words(column)]
+        if len(set(names)) == len(names):
+            return names
+    if texts:
+        raise input_error(table.file, texts[0], "two rows have this name, expected one row each")
+    return [table.row(index) for index in range(table.rows)]

@@ -1,7 +1,7 @@
-"""Files of recorded traffic become series on an axis of minutes.
+"""Loads files of recorded traffic as series on an axis of minutes.
 
-Values stay in the unit they were recorded in: a count of five minutes is that number in each
-of its minutes. Scores have no scale, and so it is the same as dividing by five.
+Values stay in their recorded unit: a five-minute count is repeated in each of its minutes, not
+divided by five. Scores are free of scale, so this makes no difference.
 """
 
 from collections.abc import Callable
@@ -10,19 +10,18 @@ from pathlib import Path
 from models.cluster.arrays import F64
 from models.forecaster.data.axes import Axis, axis_of, on_axis
 from models.forecaster.data.calendars import Entry, announced, read_calendar
-from models.forecaster.data.layouts import streams
-from models.forecaster.data.streams import UNDATED_ORIGIN, Options, Stamped, Stream
+from models.forecaster.data.layouts import UNDATED_ORIGIN, Options, Stamped, Stream, streams
 from models.forecaster.data.tables import read_table
 from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.series import Series
 from models.inputs.errors import InputError, closest
 
 Note = Callable[[str], None]
-"""Takes one line about something in a file that was mended."""
+"""Receives one line about something in a file that was repaired."""
 
 
 def ignore(_: str) -> None:
-    """For those who do not want to know."""
+    """Ignore notes."""
 
 
 def load(
@@ -35,10 +34,10 @@ def load(
     signed: bool = False,
     note: Note = ignore,
 ) -> list[Series]:
-    """The series of a CSV, CSV.gz or Parquet file, with what a calendar file announces for them.
+    """The series of a CSV, CSV.gz or Parquet file, with the announcements of a calendar file.
 
-    `columns` chooses values, `step_min` and `start` stand in for a column of times, and `signed`
-    admits values below zero, which no traffic has.
+    `columns` selects values, `step_min` and `start` replace a column of times, and `signed` allows
+    values below zero, which traffic never has.
     """
     found = streams(read_table(path), Options(columns, step_min, start, signed))
     series = [_series(stream, path, step_min, note) for stream in found]
@@ -54,7 +53,7 @@ def _series(stream: Stream, path: Path, step_min: int | None, note: Note) -> Ser
     axis = axis_of(stream.rps.seconds, where, stream.step_min or step_min)
     rps, shared = on_axis(axis, *stream.rps)
     if shared:
-        note(f"{where}: {shared} values share a step with another, their mean is taken")
+        note(f"{where}: {shared} values share a step with another, using their mean")
     return Series(
         name=stream.name,
         origin_min=axis.origin_min,
@@ -70,22 +69,22 @@ def _beside(axis: Axis, stamped: Stamped | None) -> F64 | None:
 
 
 def _check_names(entries: tuple[Entry, ...], series: list[Series], calendar: Path) -> None:
-    """An entry for a series that nobody has would be lost without a word."""
+    """An entry for an unknown series would be dropped silently."""
     names = {each.name for each in series}
-    stranger = next(
+    unknown = next(
         (entry.series for entry in entries if entry.series and entry.series not in names), None
     )
-    if stranger is not None:
-        close = closest(stranger, sorted(names)) or min(names)
-        raise InputError(f"{calendar}: no series is named {stranger!r}; there is {close!r}")
+    if unknown is not None:
+        close = closest(unknown, sorted(names)) or min(names)
+        raise InputError(f"{calendar}: no series is named {unknown!r}; did you mean {close!r}?")
 
 
 def _with_calendar(
     series: Series, entries: tuple[Entry, ...], calendar: Path, note: Note
 ) -> Series:
     mine = announced(entries, series.origin_min, series.name)
-    # What begins soon after the end is what a forecast is asked for.
+    # Events soon after the end count: forecasts are about that time.
     end = series.rps.size + max(HORIZONS_MIN)
     if not any(entry.end_min > 0 and entry.start_min < end for entry in mine):
-        note(f"{calendar}: nothing is announced for the time of {series.name}")
+        note(f"{calendar}: no event is announced during {series.name}")
     return series._replace(calendar=mine)

@@ -1,7 +1,6 @@
-"""Tables as they come: CSV (plain or gzip) and Parquet, read column by column.
+"""Reads CSV (plain or gzip) and Parquet files by column.
 
-A cell that is wrong is named by file and row, because the person who reads the message has the
-file open and not the program.
+Errors name the file and the row, because that is where the user has to look.
 """
 
 from importlib import import_module
@@ -18,23 +17,23 @@ from models.inputs.errors import InputError, input_error
 TIME_NAMES: Final = frozenset({"timestamp", "time", "date", "datetime", "ds", "ts", "t"})
 _MISSING: Final = "missing"
 _EPOCH_MILLISECONDS: Final = 10**11
-"""An epoch above this would be the year 5138 in seconds."""
+"""Larger epochs are in milliseconds: in seconds they would be after the year 5138."""
 
 
 class Table(NamedTuple):
-    """A file's columns, not yet understood."""
+    """A file's columns, not yet interpreted."""
 
     file: Path
     columns: dict[str, Any]
     """Arrow arrays by name, in the file's order."""
     rows: int
 
-    def row(self, place: int) -> str:
-        """How a person finds the row at a place: a CSV file's first row is its header."""
-        return f"row {place + (1 if self.file.suffix == '.parquet' else 2)}"
+    def row(self, index: int) -> str:
+        """Row number as an editor shows it: the first row of a CSV file is its header."""
+        return f"row {index + (1 if self.file.suffix == '.parquet' else 2)}"
 
     def is_number(self, name: str) -> bool:
-        """Whether a column holds numbers; one that is empty throughout may have held any."""
+        """Whether a column holds numbers; an empty column may have held any."""
         types = _arrow("pyarrow.types")
         kind = self.columns[name].type
         return bool(
@@ -45,7 +44,7 @@ class Table(NamedTuple):
         )
 
     def is_text(self, name: str) -> bool:
-        """Whether a column holds words."""
+        """Whether a column holds text."""
         types = _arrow("pyarrow.types")
         kind = self.columns[name].type
         if types.is_dictionary(kind):
@@ -53,7 +52,7 @@ class Table(NamedTuple):
         return bool(types.is_string(kind) or types.is_large_string(kind))
 
     def is_list(self, name: str) -> bool:
-        """Whether a cell of the column holds many values."""
+        """Whether the cells of a column are lists."""
         types = _arrow("pyarrow.types")
         kind = self.columns[name].type
         return bool(
@@ -61,27 +60,27 @@ class Table(NamedTuple):
         )
 
     def is_time(self, name: str) -> bool:
-        """Whether a column says when: a date, or seconds or milliseconds since 1970."""
+        """Whether a column holds times: dates, or seconds or milliseconds since 1970."""
         types = _arrow("pyarrow.types")
         kind = self.columns[name].type
         if types.is_timestamp(kind) or types.is_date(kind):
             return True
-        return bool(types.is_integer(kind)) and _says_epoch(name)
+        return bool(types.is_integer(kind)) and _is_named_like_time(name)
 
     def words(self, name: str) -> NDArray[np.str_]:
-        """A column as text; an empty cell is an empty word."""
+        """A column as text; empty cells become empty strings."""
         cells = self.columns[name].to_pylist()
         return np.array(["" if cell is None else str(cell) for cell in cells], dtype=np.str_)
 
     def seconds(self, name: str) -> I64:
-        """A column of times as seconds since 1970, on the clock it was written in.
+        """A column of times as seconds since 1970.
 
-        Stamps without a zone are taken as they are, stamps with one are put on UTC.
+        Times without a zone are taken as they are, those with one are converted to UTC.
         """
         column = self.columns[name]
         if column.null_count:
-            place = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise input_error(self.file, self.row(place), f"{name} is empty, give it a time")
+            index = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+            raise input_error(self.file, self.row(index), f"{name} is empty, give it a time")
         arrow = _arrow("pyarrow")
         if arrow.types.is_integer(column.type):
             stamps = np.asarray(column, np.int64)
@@ -91,7 +90,7 @@ class Table(NamedTuple):
         return stamps.astype(np.int64) // 1_000_000
 
     def missing(self) -> Mask:
-        """[rows] what the file itself marks as missing."""
+        """[rows] that the file's `missing` column marks."""
         if _MISSING not in self.columns:
             return np.zeros(self.rows, np.bool_)
         flags = np.array([str(cell).lower() for cell in self.columns[_MISSING].to_pylist()])
@@ -99,7 +98,7 @@ class Table(NamedTuple):
         return masked
 
     def numbers(self, name: str, masked: Mask, *, signed: bool = False) -> F64:
-        """A column of values: NaN where masked or empty, and an error where it is no traffic."""
+        """A column of values: NaN where masked or empty; raises InputError for invalid traffic."""
         if self.is_number(name):
             values = np.array(self.columns[name].to_numpy(zero_copy_only=False), np.float64)
         else:
@@ -121,26 +120,26 @@ class Table(NamedTuple):
     def _check(self, name: str, values: F64, *, signed: bool) -> None:
         wrong = np.isinf(values) if signed else np.isinf(values) | (values < 0)
         if wrong.any():
-            place = int(np.argwhere(wrong)[0][0])
-            raise self._no_traffic(place, name, str(values[wrong].flat[0]))
+            index = int(np.argwhere(wrong)[0][0])
+            raise self._invalid(index, name, str(values[wrong].flat[0]))
 
     def _parsed(self, name: str, masked: Mask) -> F64:
-        """Words as numbers, because one odd cell turns its whole column into words."""
+        """Text as numbers, because one unreadable cell turns its whole column into text."""
         values = np.full(self.rows, np.nan)
-        for place in np.flatnonzero(~masked):
-            cell = self.columns[name][int(place)].as_py()
+        for index in np.flatnonzero(~masked):
+            cell = self.columns[name][int(index)].as_py()
             if cell is None or (isinstance(cell, str) and not cell.strip()):
                 continue
             try:
-                values[place] = float(cell)
+                values[index] = float(cell)
             except (TypeError, ValueError):
-                raise self._no_traffic(int(place), name, repr(cell)) from None
+                raise self._invalid(int(index), name, repr(cell)) from None
         return values
 
-    def _no_traffic(self, place: int, name: str, value: str) -> InputError:
+    def _invalid(self, index: int, name: str, value: str) -> InputError:
         return input_error(
             self.file,
-            self.row(place),
+            self.row(index),
             f"{name} is {value}, expected a number of at least 0; "
             "leave the cell empty if it is not known",
         )
@@ -152,7 +151,7 @@ def read_table(file: Path) -> Table:
     names = list(table.column_names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise input_error(file, twice, "two columns have this name, rename one")
+        raise input_error(file, twice, "two columns have this name; rename one")
     if table.num_rows == 0:
         raise input_error(file, "", "the table has no rows")
     columns = {name: table[name].combine_chunks() for name in names}
@@ -174,13 +173,13 @@ def _read(file: Path) -> Any:
 
 
 def _arrow(module: str) -> Any:
-    """Imported here: services and the simulator run without it."""
+    """Import pyarrow lazily: services and the simulator run without it."""
     try:
         return import_module(module)
     except ImportError:
         raise InputError("reading tables needs pyarrow: pip install 'hirl-scale[fit]'") from None
 
 
-def _says_epoch(name: str) -> bool:
+def _is_named_like_time(name: str) -> bool:
     low = name.lower()
     return low in TIME_NAMES or "unix" in low or "epoch" in low

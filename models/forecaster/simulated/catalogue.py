@@ -1,7 +1,7 @@
-"""The forecasters by name, each made for a world.
+"""Builds forecasters by name for a simulated world.
 
-Only here a world is taken apart: those who may not know the future are handed the past, the
-calendar and the time, and cannot see more. The oracles are handed the future.
+Only this module reads a world for a forecaster. Real forecasters get its past, calendar and time,
+and have no access to more; only the oracles get its future.
 """
 
 from collections.abc import Callable
@@ -24,24 +24,24 @@ from models.sim.world import World
 
 
 def persistence_of(world: World) -> RuleForecaster:
-    """Now continues."""
+    """The present continues."""
     return persistence(past_of(world), world.cluster.tick_seconds)
 
 
 def seasonal_of(world: World) -> RuleForecaster:
-    """The days before, at today's level."""
+    """Earlier days, at today's level."""
     return seasonal(past_of(world), world.cluster.tick_seconds)
 
 
 def calendar_of(world: World) -> Calendar:
-    """The season and what was announced."""
+    """Earlier days and announced events."""
     return Calendar(past_of(world), _announced(world), world.cluster.tick_seconds)
 
 
 def tft_of(world: World) -> Learned:
-    """The trained network that is shipped, calibrated, with the one before it as a fallback."""
+    """The shipped network, calibrated, with the calendar forecaster as its fallback."""
     try:
-        # It loads onnxruntime, for which nobody else should have to wait.
+        # Imported here because it loads onnxruntime, which the other forecasters do not need.
         from models.forecaster.learned.artefact import load_model  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"forecaster: tft: {error}; install the extra `serve`") from error
@@ -49,7 +49,7 @@ def tft_of(world: World) -> Learned:
 
 
 def _given(world: World) -> Given:
-    """What the network may look back on; what it never reads is not recorded."""
+    """The history for the network; minutes that it never reads stay NaN, to save time."""
     tick_s = world.cluster.tick_seconds
     rows = rows_of(world.cluster, _announced(world), ticks_per_minute(tick_s))
     minutes = minutes_read(rows, WARM_MIN, world.timeline.total_minutes)
@@ -64,13 +64,13 @@ def _announced(world: World) -> tuple[Announcement, ...]:
 
 
 def oracle_of(world: World) -> Oracle:
-    """What really comes."""
+    """The true future."""
     tick_s = world.cluster.tick_seconds
     return Oracle(future_of(world, ticks_per_minute(tick_s)), world.layout.domains, tick_s)
 
 
 def noisy_of(world: World) -> Noisy:
-    """What really comes, with errors."""
+    """The true future, with errors."""
     tick_s = world.cluster.tick_seconds
     future = future_of(world, ticks_per_minute(tick_s))
     seeds = [int(seed) for seed in world.state.env["seed"]]
@@ -86,11 +86,11 @@ FORECASTERS: Final[dict[str, Callable[[World], Forecaster[Any]]]] = {
     "oracle": oracle_of,
 }
 NONE: Final = "none"
-"""The name under which there is no forecaster."""
+"""Name for running without a forecaster."""
 
 
 def forecaster_of(name: str) -> Callable[[World], Forecaster[Any]] | None:
-    """What makes the forecaster of that name; None for `none`."""
+    """The builder of a forecaster by name; None for `none`."""
     if name == NONE:
         return None
     if name in FORECASTERS:

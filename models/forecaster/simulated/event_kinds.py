@@ -1,52 +1,52 @@
-"""The kinds of events in the simulated months, after those of the shipped scenarios.
+"""The kinds of events in simulated months, modelled on the shipped scenarios.
 
-Retry storms are not among them: nothing is overloaded in the months.
+There are no retry storms, because nothing is overloaded in the months.
 """
 
 from typing import Final, NamedTuple
 
 Range = tuple[float, float]
-"""Smallest and largest value that is drawn."""
+"""Smallest and largest value to draw."""
 
 _SHOP: Final = ("edge", "checkout", "authorisation")
 _BROWSING: Final = ("gateway", "catalogue")
 
 
 class Part(NamedTuple):
-    """Apps that an event touches, and how much of it they get."""
+    """Apps that an event affects, and how strongly."""
 
     domains: tuple[str, ...]
     tiers: tuple[str, ...] = ()
-    """Empty: all."""
+    """Empty for all tiers."""
     share: float = 1.0
-    """Of the apps of these tiers."""
+    """Share of the apps in these tiers."""
     weight: float = 1.0
-    """Of the change of the event's factor; what is negative changes the other way."""
+    """Share of the event's change of traffic; negative for a change the other way."""
     ramp_min: Range = (0.5, 2.0)
     follows: bool = False
-    """Begins when the parts before it are over: what was held up comes afterwards."""
+    """Begins when the first part is over: delayed traffic arrives afterwards."""
 
 
 class Kind(NamedTuple):
-    """Events that look alike."""
+    """Events with a similar effect."""
 
     variants: tuple[tuple[Part, ...], ...]
-    """One of them is drawn for each event."""
+    """One of these is drawn for each event."""
     factor: Range
     hold_min: Range
     decay_min: Range
     hours: Range
-    """Of the day at which it may begin; above 24 is after midnight."""
+    """Hours of the day between which it begins; above 24 is after midnight."""
     weight: float
-    """How often it comes, relative to the others."""
+    """Frequency, relative to the other kinds."""
     plannable: bool
-    """Whether somebody knows of it in advance; no calendar ever names the others."""
+    """Whether it can be announced; other kinds are never in a calendar."""
     swings: int = 0
-    """How often it goes up and as far down again; 0 for a single rise or fall."""
+    """Number of swings up and equally far down; 0 for a single rise or fall."""
 
     @property
     def domains(self) -> frozenset[str]:
-        """The domains that any variant touches."""
+        """Domains that any variant affects."""
         return frozenset(name for parts in self.variants for part in parts for name in part.domains)
 
 

@@ -1,7 +1,7 @@
-"""What is planned in a simulated month, what was announced of it, and what came of it.
+"""Planned events of a simulated month: what is announced, and what happens.
 
-A plan is drawn with both: the announcement is made from the plan, what happens is made from the
-plan and its outcome. Neither is made from the other, so no calendar tells what happens.
+Both follow from the plan: the announcement from the plan alone, the event from the plan and its
+outcome. Neither follows from the other, so the calendar does not reveal what happens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,40 +16,40 @@ from models.forecaster.simulated.event_kinds import KINDS, Kind, Part, Range
 from models.sim.config.events import Event, Regime, Target, Traffic
 
 QUIET_DAYS: Final = 0.64
-"""Share of the days for which nothing is planned."""
+"""Share of days without a planned event."""
 MOST_A_DAY: Final = 3
-"""Events that begin on a day that is not quiet, at most; of different kinds."""
+"""Largest number of events that begin on one day, all of different kinds."""
 EARLY, LATE, CANCELLED, SILENT = 0.1, 0.1, 0.1, 0.15
-"""Shares of the plannable events; the rest are announced and on time."""
+"""Shares of plannable events; the rest are announced and on time."""
 SHIFT_MIN: Final = (5.0, 30.0)
-"""How much too early or late an event comes that does not come on time."""
+"""Minutes by which an event is early or late."""
 MISJUDGED: Final = 0.3
-"""Share of the announcements whose change of traffic is off."""
+"""Share of announcements with a wrong factor."""
 MISJUDGED_BY: Final = (0.6, 1.6)
 SHORT_NOTICE: Final = 0.3
-"""Share of the announcements that are made only some hours before."""
+"""Share of announcements that are made only hours before the event."""
 NOTICE_HOURS: Final = (1.0, 12.0)
 
 _CLOCK_MIN: Final = 15
-"""What is planned is planned for a full quarter of an hour."""
+"""Planned starts are on the quarter of an hour."""
 _LENGTH_MIN: Final = 5
 _JITTER_MIN: Final = 1.0
 _FACTOR_JITTER: Final = 0.15
 _LEAST_FACTOR: Final = 0.1
 _LOW_LASTS: Final = 1.25
-"""Time that a swing stays low over the time that it stays high."""
+"""Time that a swing stays low over the time it stays high."""
 
 
 class Outcome(StrEnum):
-    """What became of a plan and its announcement."""
+    """What happens to a planned event and its announcement."""
 
     ON_TIME = "on-time"
     EARLY = "early"
     LATE = "late"
     CANCELLED = "cancelled"
-    """Announced, and does not come."""
+    """Announced, but does not happen."""
     SILENT = "silent"
-    """Comes without having been announced."""
+    """Happens without having been announced."""
 
 
 _SHARES: Final = {
@@ -62,11 +62,11 @@ _SHARES: Final = {
 
 
 class Planned(NamedTuple):
-    """One event as it was meant to be, and what was drawn around it."""
+    """An event as planned, with everything that was drawn for it."""
 
     kind: str
     name: str
-    """Distinct within a seed."""
+    """Unique within a seed."""
     variant: int
     start_min: int
     """Minute on the series' axis."""
@@ -77,15 +77,15 @@ class Planned(NamedTuple):
     """0 for the kind's shortest ramps, 1 for the longest."""
     outcome: Outcome
     shift_min: float
-    """By which it comes early or late, if it does."""
-    said_factor: float
-    """What an announcement says, whether there is one or not."""
-    said_from_min: int
-    """When an announcement is made."""
+    """Minutes by which it is early or late, if it is."""
+    announced_factor: float
+    """Factor of the announcement, whether or not there is one."""
+    announced_from_min: int
+    """Minute in which the announcement is made."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Who is touched."""
+        """Affected apps."""
         return KINDS[self.kind].variants[self.variant]
 
     @property
@@ -94,15 +94,15 @@ class Planned(NamedTuple):
         return self.outcome is not Outcome.SILENT
 
     @property
-    def comes(self) -> bool:
+    def happens(self) -> bool:
         """Whether it happens."""
         return self.outcome is not Outcome.CANCELLED
 
 
 def plans(seed: int, days: int, without: frozenset[str] = frozenset()) -> tuple[Planned, ...]:
-    """All that is planned in some days, by day; kinds in `without` are left out.
+    """All plans for a number of days, by day; kinds in `without` are left out.
 
-    A day's draws are its own: more days or fewer kinds leave the other events as they are.
+    Each day has its own random stream: more days or fewer kinds don't change the other events.
     """
     drawn = (plan for day in range(days) for plan in _day(seed, day))
     within = days * DAY_MINUTES
@@ -110,14 +110,14 @@ def plans(seed: int, days: int, without: frozenset[str] = frozenset()) -> tuple[
 
 
 def calendar_of(planned: Sequence[Planned], domain: str) -> tuple[Announced, ...]:
-    """What was announced for a domain, by start; nothing of what happens is in it."""
+    """Announcements for a domain, by start; they contain nothing of what happens."""
     entries = [
         Announced(
             start_min=plan.start_min,
-            end_min=plan.start_min + _said_length(plan),
-            factor=plan.said_factor,
+            end_min=plan.start_min + _announced_length(plan),
+            factor=plan.announced_factor,
             kind=plan.kind,
-            announced_from_min=plan.said_from_min,
+            announced_from_min=plan.announced_from_min,
         )
         for plan in planned
         if plan.announced and any(domain in part.domains for part in plan.parts)
@@ -126,9 +126,9 @@ def calendar_of(planned: Sequence[Planned], domain: str) -> tuple[Announced, ...
 
 
 def events_of(planned: Sequence[Planned], days: int) -> tuple[Event, ...]:
-    """What happens, as the simulator takes it."""
+    """The events that happen, as the simulator's configuration."""
     last = days * DAY_MINUTES - 1
-    return tuple(event for plan in planned if plan.comes for event in _events(plan, last))
+    return tuple(event for plan in planned if plan.happens for event in _events(plan, last))
 
 
 def _day(seed: int, day: int) -> Iterator[Planned]:
@@ -155,8 +155,8 @@ def _plan(rng: np.random.Generator, name: str, day: int) -> Planned:
         slowness=rng.random(),
         outcome=_outcome(rng, kind),
         shift_min=rng.uniform(*SHIFT_MIN),
-        said_factor=_said_factor(rng, factor),
-        said_from_min=_said_from(rng, start),
+        announced_factor=_announced_factor(rng, factor),
+        announced_from_min=_announced_from(rng, start),
     )
 
 
@@ -169,34 +169,34 @@ def _start(rng: np.random.Generator, kind: Kind, day: int) -> int:
 
 
 def _outcome(rng: np.random.Generator, kind: Kind) -> Outcome:
-    place = rng.choice(len(_SHARES), p=list(_SHARES.values()))
-    return list(_SHARES)[place] if kind.plannable else Outcome.SILENT
+    index = rng.choice(len(_SHARES), p=list(_SHARES.values()))
+    return list(_SHARES)[index] if kind.plannable else Outcome.SILENT
 
 
-def _said_factor(rng: np.random.Generator, factor: float) -> float:
+def _announced_factor(rng: np.random.Generator, factor: float) -> float:
     off = float(np.exp(rng.uniform(*np.log(MISJUDGED_BY))))
     judged = off if rng.random() < MISJUDGED else 1.0
     return max(_LEAST_FACTOR, round(1 + (factor - 1) * judged, 1))
 
 
-def _said_from(rng: np.random.Generator, start: int) -> int:
+def _announced_from(rng: np.random.Generator, start: int) -> int:
     notice = rng.uniform(*NOTICE_HOURS) * 60
     return start - int(notice) if rng.random() < SHORT_NOTICE else ALWAYS
 
 
-def _said_length(plan: Planned) -> int:
-    """People announce about how long it lasts, in round numbers."""
+def _announced_length(plan: Planned) -> int:
+    """The approximate duration, in round numbers."""
     return max(1, round((plan.hold_min + plan.decay_min / 2) / _LENGTH_MIN)) * _LENGTH_MIN
 
 
 def _events(plan: Planned, last: int) -> Iterator[Event]:
-    """One for each part; those that follow begin when the first has been held."""
+    """One event per part; parts that follow begin when the first part's hold ends."""
     make = _swings if KINDS[plan.kind].swings else _wave
     start = min(max(0.0, plan.start_min + _shift(plan)), last)
     over = start + _within(plan.parts[0].ramp_min, plan.slowness) + plan.hold_min
-    for place, part in enumerate(plan.parts):
+    for index, part in enumerate(plan.parts):
         begin = min(over, last) if part.follows else start
-        yield make(plan, part, f"{plan.name}-{place}", begin)
+        yield make(plan, part, f"{plan.name}-{index}", begin)
 
 
 def _shift(plan: Planned) -> float:
@@ -238,5 +238,5 @@ def _target(part: Part) -> Target:
     return Target(domains=part.domains, tiers=part.tiers, share=part.share)
 
 
-def _within(bounds: Range, place: float) -> float:
-    return bounds[0] + place * (bounds[1] - bounds[0])
+def _within(bounds: Range, share: float) -> float:
+    return bounds[0] + share * (bounds[1] - bounds[0])

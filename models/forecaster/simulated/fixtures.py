@@ -1,8 +1,8 @@
-"""Made-up traffic around fixtures: events of which the time is known and the size is not.
+"""Synthetic traffic around fixtures: events whose time is announced, but not their size.
 
-Kick-offs, broadcasts, drops: a calendar has their hour, what they do is known from the last ones.
-Recorded traffic has few of them, few enough to be learned by heart; these are many, no two series
-alike, so that what can be learned is to read earlier events and how this one begins.
+Kick-offs, broadcasts and product drops have a known hour; their effect can only be inferred from
+earlier ones. Recorded traffic has so few of them that a network memorises them. Here are many, no
+two series alike, so that it learns to read earlier events and the beginning of the current one.
 """
 
 from typing import Final
@@ -16,9 +16,9 @@ from models.forecaster.simulated.months import FIRST_MONDAY
 
 DAYS: Final = 32
 _BEFORE_MIN, _AFTER_MIN = 180, 360
-"""Minutes around a start in which an event can be felt."""
+"""Minutes around a start in which an event has an effect."""
 _BUMPS: Final = (3, 7)
-"""That make up what an event does: so many, and fewer than."""
+"""Bounds of the number of bumps in an event's effect; the upper one is exclusive."""
 _CLOCK_MIN: Final = 30
 
 
@@ -30,7 +30,7 @@ def fixtures(seeds: range) -> list[Series]:
 def _fixture(seed: int) -> Series:
     rng = np.random.default_rng(seed)
     minutes = DAYS * DAY_MINUTES
-    log_rate = _days(rng, minutes) + _unrest(rng, minutes)
+    log_rate = _days(rng, minutes) + _noise(rng, minutes)
     starts, length = _starts(rng), 15 * int(rng.integers(2, 10))
     kinds = [_course(rng, length) for _ in range(int(rng.integers(1, 4)))]
     strength, spread = rng.uniform(0.3, 1.6), rng.uniform(0.1, 0.5)
@@ -38,7 +38,7 @@ def _fixture(seed: int) -> Series:
     for start in starts:
         kind = int(rng.integers(len(kinds)))
         size = strength * np.exp(spread * rng.normal())
-        _felt(log_rate, kinds[kind] * size, start + round(rng.normal(0.0, 3.0)))
+        _add_effect(log_rate, kinds[kind] * size, start + round(rng.normal(0.0, 3.0)))
         calendar.append(Announced(start, start + length, 1.0, f"kind-{kind}"))
     mean = np.exp(rng.uniform(np.log(30.0), np.log(30_000.0)))
     rate = mean * np.exp(log_rate - log_rate.mean())
@@ -47,7 +47,7 @@ def _fixture(seed: int) -> Series:
 
 
 def _days(rng: np.random.Generator, minutes: int) -> F64:
-    """The course of days and weeks, and of growing or fading interest."""
+    """Log rate over days and weeks, with growing or fading interest."""
     turn = 2 * np.pi * np.arange(minutes) / DAY_MINUTES
     course = np.zeros(minutes)
     for wave, most in ((1, 0.9), (2, 0.4), (3, 0.2)):
@@ -61,20 +61,20 @@ def _days(rng: np.random.Generator, minutes: int) -> F64:
     return course + weekend + interest
 
 
-def _unrest(rng: np.random.Generator, minutes: int) -> F64:
-    """That lasts for an hour and a half, for ten minutes, and for one."""
-    unrest = rng.uniform(0.01, 0.08) * rng.normal(size=minutes)
+def _noise(rng: np.random.Generator, minutes: int) -> F64:
+    """Noise that lasts for 90 minutes, ten minutes and one minute."""
+    noise = rng.uniform(0.01, 0.08) * rng.normal(size=minutes)
     for lasts, most in ((10.0, 0.06), (90.0, 0.15)):
-        kept = np.exp(-1.0 / lasts)
-        steps = rng.normal(0.0, rng.uniform(0.01, most) * np.sqrt(1 - kept**2), minutes)
-        for place in range(1, minutes):
-            steps[place] += kept * steps[place - 1]
-        unrest += steps
-    return unrest
+        decay = np.exp(-1.0 / lasts)
+        steps = rng.normal(0.0, rng.uniform(0.01, most) * np.sqrt(1 - decay**2), minutes)
+        for minute in range(1, minutes):
+            steps[minute] += decay * steps[minute - 1]
+        noise += steps
+    return noise
 
 
 def _starts(rng: np.random.Generator) -> list[int]:
-    """Up to four hours of a day, on a part of the days from one on; sometimes an hour off."""
+    """One to four slots of the day, on some days from a first one on; sometimes moved by hours."""
     slots = rng.choice(DAY_MINUTES // _CLOCK_MIN, int(rng.integers(1, 5)), replace=False)
     first, chance = int(rng.integers(1, DAYS // 2)), rng.uniform(0.3, 1.0)
     starts = []
@@ -87,7 +87,7 @@ def _starts(rng: np.random.Generator) -> list[int]:
 
 
 def _course(rng: np.random.Generator, length: int) -> F64:
-    """[minutes around a start] what an event of a kind does: rises, bumps and falls."""
+    """[minutes around a start] effect of a kind of event: rises, bumps and falls."""
     minute = np.arange(-_BEFORE_MIN, _AFTER_MIN, dtype=np.float64)
     course = np.zeros(minute.size)
     turns = np.array([0.0, 0.0, length / 2, length, *rng.uniform(-60, length + 60, 4)])
@@ -99,7 +99,7 @@ def _course(rng: np.random.Generator, length: int) -> F64:
     return course / max(1e-9, float(np.abs(course).max()))
 
 
-def _felt(log_rate: F64, course: F64, start: int) -> None:
+def _add_effect(log_rate: F64, course: F64, start: int) -> None:
     first, end = start - _BEFORE_MIN, start + _AFTER_MIN
     low, high = max(0, first), min(log_rate.size, end)
     if low < high:

@@ -1,8 +1,8 @@
-"""What is going to arrive, known in advance: for the oracles and for whoever sets the limit.
+"""The future traffic of a simulated world, for the oracles and the clairvoyant baseline.
 
-Traffic is a pure function of (seed, app, time), so the future of a world is computed and not
-played: the same functions as in a tick, with everything getting through, which is what happens
-where nothing is overloaded. Retries do not exist there; churn and lost nodes are not traffic.
+Traffic is a pure function of (seed, app, time), so it is computed without running the world: with
+the same functions as in a tick, but as if nothing were overloaded, so that no call fails and there
+are no retries. Churn and lost nodes don't change it.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ import numpy as np
 
 from models.cluster.arrays import F32, I32
 from models.forecaster.port import HORIZONS_MIN
-from models.jit import kernel
+from models.jit import copy_row, kernel
 from models.sim.call_graph import call_forward, limit_to_active
 from models.sim.config.script import APPEAR, MOVE, PAYLOAD, TRAFFIC
 from models.sim.tick import Given
@@ -20,7 +20,7 @@ from models.sim.traffic import base_rates, lay, wave_shape
 from models.sim.world import World
 
 BEYOND_MIN: Final = max(HORIZONS_MIN)
-"""Minutes after the end of a scenario that its last forecasts speak about."""
+"""Minutes after the end of a scenario that its last forecasts cover."""
 _RATE, _RATE_NEXT, _BOOST, _DEMAND, _PASSED = range(5)
 _ROWS: Final = 5
 
@@ -34,13 +34,13 @@ class Future(NamedTuple):
     payload: F32
     """[E, S, A] mean factor on the work per request."""
     domain: I32
-    """[E, S, A] where the app belongs when the step begins."""
+    """[E, S, A] domain of the app when the step begins."""
     active: I32
     """[E, S, A] 1 where the app is declared when the step begins."""
 
 
 def future_of(world: World, step_ticks: int) -> Future:
-    """The whole scenario from tick 0 and the half hour after it, in steps."""
+    """The whole scenario from tick 0 and half an hour after it, in steps of `step_ticks`."""
     per_minute = int(world.given.rules.physics["ticks_per_minute"][0])
     ticks = world.timeline.total_ticks + BEYOND_MIN * per_minute
     shape = (world.environments, -(-ticks // step_ticks), world.given.apps.size)
@@ -53,18 +53,19 @@ def future_of(world: World, step_ticks: int) -> Future:
     )
 
     def fill(e: int) -> None:
-        domain, active = _at_the_start(world, e)
+        domain, active = _inventory_at_start(world, e)
         scratch = np.ones((_ROWS, domain.size), np.float32)
         seed = int(world.state.env["seed"][e])
         _fill(future, world.given, e, seed, per_minute, domain, active, scratch)
 
+    # Kernels release the GIL, so threads compute environments in parallel.
     with ThreadPoolExecutor() as pool:
         list(pool.map(fill, range(world.environments)))
     return future
 
 
-def _at_the_start(world: World, e: int) -> tuple[I32, I32]:
-    """Domains and declarations at tick 0, whatever tick the world is at by now."""
+def _inventory_at_start(world: World, e: int) -> tuple[I32, I32]:
+    """Domain and declaration of each app at tick 0; the world may be at a later tick."""
     domain = world.population.apps.domain.astype(np.int32)
     active = np.ones_like(domain)
     changes = world.given.script.inventory[e]
@@ -83,7 +84,7 @@ def _fill(
     active: I32,
     scratch: F32,
 ) -> None:
-    """Every tick in turn, as the world plays it: inventory, minute, waves, calls."""
+    """Tick by tick, in the order of the simulator: inventory, minute, waves, calls."""
     rate, rate_next, demand = scratch[_RATE], scratch[_RATE_NEXT], scratch[_DEMAND]
     boost, passed, calls = scratch[_BOOST], scratch[_PASSED], given.calls
     share = np.float32(1.0 / future.step_ticks)
@@ -95,8 +96,8 @@ def _fill(
             base_rates(given.apps, domain, given.shape, given.script, seed, minute + 1, rate_next)
         step = tick // future.step_ticks
         if tick % future.step_ticks == 0:
-            _note(domain, future.domain[e, step])
-            _note(active, future.active[e, step])
+            copy_row(domain, future.domain[e, step])
+            copy_row(active, future.active[e, step])
         boost[:] = 1.0
         _lay_waves(given, e, tick, TRAFFIC, boost)
         within = np.float32(tick % per_minute / per_minute)
@@ -144,9 +145,3 @@ def _arrive(
 def _add(row: F32, share: np.float32, total: F32) -> None:
     for app in range(row.size):
         total[app] += row[app] * share
-
-
-@kernel
-def _note(row: I32, kept: I32) -> None:
-    for app in range(row.size):
-        kept[app] = row[app]

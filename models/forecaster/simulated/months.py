@@ -1,7 +1,7 @@
-"""Simulated months to learn from: traffic of the simulated world, with events and calendars.
+"""Simulated months to train on: traffic of the simulated world, with events and calendars.
 
-What an app's traffic is stands in `models.sim.traffic` and nowhere else; here days are put
-together, events are planned and announced, and some of what was recorded is lost.
+`models.sim.traffic` defines the traffic of an app. This module assembles days, plans and announces
+events, and drops some of the recorded minutes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,28 +24,28 @@ from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 
 FIRST_SEED: Final = 5_000_000
-"""Smaller seeds are for tests and benchmarks of controllers: nothing is learned from them."""
+"""Smaller seeds are reserved for tests and benchmarks of controllers: no model trains on them."""
 FIRST_MINUTE: Final = -HISTORY_MINUTES
-"""Minute of the world at which a month begins: where the history of a world of its seed does."""
+"""First minute of a month on the world's axis: where the history of a world begins."""
 GAPS_PER_MONTH: Final = 4.0
-"""Stretches that one series lacks in 30 days, in the mean."""
+"""Mean number of gaps of a series in 30 days."""
 GAP_MIN: Final = (2, 30)
 LOST_DAY: Final = 0.4
-"""Share of the seeds of which a whole day was not recorded, of any series, in over 30 days."""
+"""Share of seeds in which a whole day is missing from all series, if longer than 30 days."""
 
 _MONTH_DAYS: Final = 30
 FIRST_MONDAY: Final = 19_723 * DAY_MINUTES
 """2024-01-01 00:00."""
 _WEEKS: Final = 52
-"""Weeks from there in one of which a seed's months begin."""
+"""Weeks from there on in which the months of a seed may begin."""
 _MOST_DAYS: Final = 366
 
-# Draws of one seed that have nothing to do with each other; a day's events use the day.
+# Independent random streams of one seed; the events of a day use the number of the day.
 _DATE, _PICK, _LOSS = (10_000_000 + number for number in range(3))
 
 
 class _Month(NamedTuple):
-    """What all series of a seed have in common."""
+    """What the series of a seed have in common."""
 
     cluster: SimCluster
     apps: Apps
@@ -64,10 +64,10 @@ def months(
     apps: int = 0,
     without: frozenset[str] = frozenset(),
 ) -> list[Series]:
-    """A series per seed and domain, and of `apps` single apps of each seed, seed by seed.
+    """A series per domain and for `apps` single apps of each seed, seed by seed.
 
-    Events of the kinds in `without` neither happen nor are they announced; what else happens
-    does not depend on them.
+    Events of the kinds in `without` neither happen nor are announced; the other events don't
+    depend on them.
     """
     _check(cluster, seeds, days, apps, without)
     population = generate(cluster)
@@ -78,17 +78,17 @@ def months(
         month = _Month(cluster, population.apps, seed, days, planned, picked)
         return list(_series(month, _recorded(month, population)))
 
-    # Kernels leave the interpreter alone, so the seeds share the cores.
+    # Kernels release the GIL, so threads compute seeds in parallel.
     with ThreadPoolExecutor() as pool:
         return [series for found in pool.map(of, seeds) for series in found]
 
 
 def pick_apps(apps: Apps, seed: int, count: int) -> I32:
-    """Some apps from the calmest to the burstiest, at even distances."""
+    """Evenly spaced apps, from the calmest to the burstiest."""
     by_character = np.lexsort((apps.noise, apps.bursts_per_day * apps.burst_size))
     offset = np.random.default_rng([seed, _PICK]).random()
-    places = (np.arange(count) + offset) / max(count, 1) * by_character.size
-    picked: I32 = by_character[places.astype(np.int64)].astype(np.int32)
+    ranks = (np.arange(count) + offset) / max(count, 1) * by_character.size
+    picked: I32 = by_character[ranks.astype(np.int64)].astype(np.int32)
     return picked
 
 
@@ -107,7 +107,7 @@ def _recorded(month: _Month, population: Population) -> Recorded:
 
 def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
     names = month.cluster.domain_names
-    whole = [(name, place, recorded.domains[place]) for place, name in enumerate(names)]
+    whole = [(name, index, recorded.domains[index]) for index, name in enumerate(names)]
     single = [
         (f"{names[domain]}-app-{app}", int(domain), recorded.apps[row])
         for row, app in enumerate(month.picked)
@@ -118,7 +118,7 @@ def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
             name=f"{name}-{month.seed}",
             origin_min=_origin(month.seed),
             step_min=1,
-            rps=lose(rps, month.seed, number),
+            rps=drop_minutes(rps, month.seed, number),
             calendar=calendar_of(month.planned, names[domain]),
             priority=PRIORITIES.index(month.cluster.domains[domain].priority),
             domain=domain,
@@ -126,23 +126,23 @@ def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
 
 
 def _origin(seed: int) -> int:
-    """A Monday, because the world's week begins with one."""
+    """A Monday, because the simulated week begins on one."""
     week = int(np.random.default_rng([seed, _DATE]).integers(_WEEKS))
     return FIRST_MONDAY + week * WEEK_MINUTES
 
 
-def lose(rps: F64, seed: int, number: int) -> F64:
-    """NaN where nothing was recorded: some stretches of each series, and perhaps a day of all."""
-    kept, size = rps.copy(), rps.size
+def drop_minutes(rps: F64, seed: int, number: int) -> F64:
+    """Set some stretches of each series, and in some seeds a day of all series, to NaN."""
+    remaining, size = rps.copy(), rps.size
     every = np.random.default_rng([seed, _LOSS])
     if every.random() < LOST_DAY and size > _MONTH_DAYS * DAY_MINUTES:
         start = int(every.integers(size - DAY_MINUTES))
-        kept[start : start + DAY_MINUTES] = np.nan
+        remaining[start : start + DAY_MINUTES] = np.nan
     own = np.random.default_rng([seed, _LOSS, number + 1])
     for _ in range(own.poisson(GAPS_PER_MONTH * size / (_MONTH_DAYS * DAY_MINUTES))):
         start = int(own.integers(size))
-        kept[start : start + int(own.integers(GAP_MIN[0], GAP_MIN[1] + 1))] = np.nan
-    return kept
+        remaining[start : start + int(own.integers(GAP_MIN[0], GAP_MIN[1] + 1))] = np.nan
+    return remaining
 
 
 def _check(
@@ -165,7 +165,7 @@ def _check(
 
 
 def _check_domains(cluster: SimCluster, without: frozenset[str]) -> None:
-    """Events are written for the domains of the example cluster."""
+    """Events are defined for the domains of the example cluster."""
     for name, kind in KINDS.items():
         absent = sorted(kind.domains - set(cluster.domain_names))
         if absent and name not in without:

@@ -1,7 +1,7 @@
-"""Minutes of simulated traffic as an observer of the world would have recorded them.
+"""Minutes of simulated traffic, as they would be observed and recorded.
 
-The same functions as in a tick: base rates, waves, shot noise of arrivals, calls, noise of the
-measurement. Everything gets through: nothing is overloaded, so there are no retries.
+Computed with the same functions as in a tick: base rates, waves, shot noise of arrivals, calls and
+measurement noise. Nothing is overloaded, so no call fails and there are no retries.
 """
 
 from typing import Final, NamedTuple
@@ -32,21 +32,21 @@ _ROWS: Final = 7
 
 
 class Source(NamedTuple):
-    """What the traffic of one seed is made of; A apps."""
+    """Everything that determines the traffic of one seed; A apps."""
 
     seed: int
     apps: Records
     shape: TrafficShape
     script: Script
-    """Its waves count from the first recorded minute."""
+    """Waves are relative to the first recorded minute."""
     calls: CallRows
     domain: I32
     """[A]."""
     active: I32
-    """[A] all 1: apps neither come nor go."""
+    """[A] all 1: the inventory does not change."""
     tick_s: int
     lag_ticks: int
-    """How late an observer sees a sample."""
+    """Delay of samples."""
     metric_noise: float
     """Relative standard deviation of a sample."""
 
@@ -61,7 +61,7 @@ class Recorded(NamedTuple):
 
 
 def source_of(cluster: SimCluster, population: Population, scenario: Scenario, seed: int) -> Source:
-    """The traffic of a seed in a scenario."""
+    """The source of a seed's traffic in a scenario."""
     apps, times = population.apps, scenario.timeline(cluster.tick_seconds)
     return Source(
         seed=seed,
@@ -78,7 +78,7 @@ def source_of(cluster: SimCluster, population: Population, scenario: Scenario, s
 
 
 def record(source: Source, first_minute: int, minutes: int, picked: I32) -> Recorded:
-    """Some minutes from `first_minute` on the world's axis, and of the apps `picked` too."""
+    """Record `minutes` from `first_minute` of the world on, for domains and the apps `picked`."""
     domains = int(source.domain.max(initial=-1)) + 1
     recorded = Recorded(np.zeros((domains, minutes)), np.zeros((picked.size, minutes)))
     scratch = np.zeros((_ROWS, source.domain.size), np.float32)
@@ -92,14 +92,14 @@ def _fill(source: Source, first_minute: int, picked: I32, scratch: F32, recorded
     rate, rate_next, total = scratch[_RATE], scratch[_RATE_NEXT], scratch[_TOTAL]
     per_minute = 60 // source.tick_s
     _base_rates(source, first_minute, rate_next)
-    for place in range(recorded.domains.shape[1]):
+    for index in range(recorded.domains.shape[1]):
         copy_row(rate_next, rate)
-        _base_rates(source, first_minute + place + 1, rate_next)
+        _base_rates(source, first_minute + index + 1, rate_next)
         total[:] = 0.0
         for step in range(per_minute):
-            _lay_waves(source.script, place * per_minute + step, scratch[_BOOST])
-            _measure(source, (first_minute + place) * per_minute + step, step / per_minute, scratch)
-        _note(total, source.domain, picked, place, recorded)
+            _lay_waves(source.script, index * per_minute + step, scratch[_BOOST])
+            _measure(source, (first_minute + index) * per_minute + step, step / per_minute, scratch)
+        _store(total, source.domain, picked, index, recorded)
 
 
 @kernel
@@ -113,7 +113,7 @@ def _lay_waves(script: Script, tick: int, boost: F32) -> None:
     boost[:] = 1.0
     for k in range(script.waves.shape[1]):
         wave = script.waves[0, k]
-        # The middle of the tick stands for it.
+        # A wave has its value at the middle of the tick.
         risen = wave_shape(wave, tick + 0.5)
         if wave.kind == TRAFFIC and risen > 0.0:
             lay(boost, script.wave_weight[k], np.float32((wave.factor - 1.0) * risen))
@@ -121,7 +121,7 @@ def _lay_waves(script: Script, tick: int, boost: F32) -> None:
 
 @kernel
 def _measure(source: Source, tick: int, within: float, scratch: F32) -> None:
-    """Add what is measured of a tick, in requests, to the total of the minute."""
+    """Add the measured requests of a tick to the total of the minute."""
     demand, passed, total, calls = scratch[_DEMAND], scratch[_PASSED], scratch[_TOTAL], source.calls
     shots = row_key(stream(source.seed, _SHOT), 0, tick)
     arrive(
@@ -131,15 +131,15 @@ def _measure(source: Source, tick: int, within: float, scratch: F32) -> None:
     passed[:] = 1.0
     call_forward(calls.caller, calls.callee, calls.per_request, passed, demand)
     spread = np.float32(source.metric_noise * _UNIFORM_TO_STD)
-    seen_at = tick + 1 + source.lag_ticks
-    add_noise(stream(source.seed, _NOISE), seen_at, RPS, spread, demand)
+    observed_at = tick + 1 + source.lag_ticks
+    add_noise(stream(source.seed, _NOISE), observed_at, RPS, spread, demand)
     for app in range(total.size):
         total[app] += demand[app]
 
 
 @kernel
-def _note(total: F32, domain: I32, picked: I32, place: int, recorded: Recorded) -> None:
+def _store(total: F32, domain: I32, picked: I32, index: int, recorded: Recorded) -> None:
     for app in range(total.size):
-        recorded.domains[domain[app], place] += total[app] * _PER_SECOND
+        recorded.domains[domain[app], index] += total[app] * _PER_SECOND
     for row in range(picked.size):
-        recorded.apps[row, place] = total[picked[row]] * _PER_SECOND
+        recorded.apps[row, index] = total[picked[row]] * _PER_SECOND

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from models.forecaster.data.axes import minute_of, stamp
+from models.forecaster.data.layouts import UNDATED_ORIGIN
 from models.forecaster.data.load import load
-from models.forecaster.data.streams import UNDATED_ORIGIN
 from models.forecaster.score.windows import Skipped, Windows, windows
 from models.forecaster.series import Series
 from models.inputs.errors import InputError

@@ -180,7 +180,10 @@ def test_values_below_zero_are_taken_only_if_they_are_meant(tmp_path: Path) -> N
         ("timestamp,v\n", "no rows"),
         ("timestamp,v,v\n2024-05-01 10:00,1,1\n", "two columns"),
         ("timestamp\n2024-05-01 10:00\n2024-05-01 10:01\n", "no column with values"),
-        ("series,timestamp,a,b\nx,2024-05-01 10:00,1,1\n", "which column holds the values. choose one of a, b"),
+        (
+            "series,timestamp,a,b\nx,2024-05-01 10:00,1,1\n",
+            "which column holds the values. choose one of a, b",
+        ),
         ("timestamp,v\n2024-05-01 10:00,1,7\n", "not a table"),
     ],
 )

@@ -28,6 +28,9 @@ _SEPARATORS = re.compile(r"&&|\|\||;|\|")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 _PATH = re.compile(r"(?:services|models|schemas|tests|infra|docs)(?:/[\w.\-]+)+/?")
 _DOTTED = re.compile(r"(?:services|models|schemas)(?:\.\w+)+")
+_FILE = re.compile(r"\w+\.py")
+_YOURS = {"my_module.py"}
+"""Files that a reader writes."""
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -147,8 +150,17 @@ def missing_names(text: str) -> Iterator[str]:
         if _PATH.fullmatch(code) and not _is_placeholder(code):
             if not (ROOT / code).exists():
                 yield code
+        elif _FILE.fullmatch(code):
+            if code not in _YOURS | _file_names():
+                yield code
         elif _DOTTED.fullmatch(code) and not _is_placeholder(code) and not _resolves(code):
             yield code
+
+
+@cache
+def _file_names() -> set[str]:
+    folders = ("services", "models", "schemas", "tests", "docs/examples")
+    return {file.name for folder in folders for file in (ROOT / folder).rglob("*.py")}
 
 
 def _is_placeholder(code: str) -> bool:

@@ -113,10 +113,12 @@ def test_the_checker_refuses_what_does_not(line: str) -> None:
 
 
 def test_missing_files_and_modules_are_found() -> None:
-    good = "`services/_kit/handler.py` `services/NAME/decide.py` `schemas.codec.decode` `schemas/`"
+    good = (
+        "`services/_kit/handler.py` `handler.py` `services/NAME/decide.py` `schemas.codec.decode`"
+    )
     assert list(missing_names(good)) == []
-    bad = "`services/gone.py` `schemas.codec.nothing_like_it` `models.gone`"
-    assert len(list(missing_names(bad))) == 3
+    bad = "`services/gone.py` `gone.py` `schemas.codec.nothing_like_it` `models.gone`"
+    assert len(list(missing_names(bad))) == 4
 
 
 def test_broken_links_and_anchors_are_found() -> None:

@@ -1,142 +1,72 @@
-"""A whole system, started: Kafka, topics, and the services under their supervisor."""
+"""Wait for a running system, and stop it; light enough for `hirl status` and `hirl down`."""
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-from rich.console import Console
-
 from models.inputs.errors import InputError
-from models.jit import is_compiled
-from models.sim.tick import advance
-from services.devcluster import identity as processes
-from services.devcluster import record
-from services.devcluster.ending import children, end
+from services.devcluster import processes, record
 from services.devcluster.kafka import cluster as kafka_cluster
-from services.devcluster.kafka.description import Description
-from services.devcluster.processes import free_ports, locked
-from services.devcluster.record import ROOT, SIMCLUSTER, Run
-from services.devcluster.request import Request, scene_of
-from services.devcluster.specs import SERVICES, lineup
+from services.devcluster.probe import Progress, read_progress
+from services.devcluster.processes import locked
+from services.devcluster.record import COLLECTOR, ROOT, SIMCLUSTER, Run
+from services.devcluster.supervisor import STOP_S
 
-COMPILING: Final = "kernels are compiled first, this once: two to four minutes"
-_SIGN_IN_S: Final = 60.0
-_POLL_S: Final = 0.05
-_QUIET: Final = Console(quiet=True)
-_NOTHING: Final[dict[str, str]] = {}
+_STOP_MARGIN_S: Final = 10.0
+_POLL_S: Final = 0.5
 
 
-def start(request: Request, root: Path = ROOT, console: Console = _QUIET) -> Run:
-    """Start everything; returns while services are still getting ready.
+def wait(root: Path = ROOT, ticks: int | None = None, patience_s: float = 600.0) -> Progress:
+    """Wait until every domain has closed `ticks` ticks, or until the scenario has ended.
 
-    Each system has a Kafka of its own, because what services remember belongs to one run of a
-    scenario. It is gone when the system is stopped; logs stay.
+    Raises InputError when a service has failed, or after `patience_s`.
     """
-    request.check()
-    with locked(root):
-        _refuse_second(root)
-        folder = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{request.described()[1].name}"
-        try:
-            run, _ = prepare(request, folder, console)
-            console.print(f"starting {len(run.specs)} services, logs in {run.folder}/logs")
-            if not is_compiled(advance):
-                console.print(COMPILING)
-            return _supervised(root, run)
-        except BaseException:
-            end(root, _home(folder))
-            raise
-
-
-def prepare(
-    request: Request,
-    folder: Path,
-    console: Console = _QUIET,
-    environment: dict[str, str] = _NOTHING,
-) -> tuple[Run, Description]:
-    """A Kafka with all topics, and the services that are to run on it, not yet started.
-
-    `environment` is for all of them, beside what each has of its own.
-    """
-    cluster, scenario = request.described()
-    folder, home = folder.resolve(), _home(folder)
-    kafka = _kafka(request, home, console)
-    timeline = scenario.timeline(cluster.tick_seconds)
-    specs = lineup(request, timeline, kafka, home, folder, free_ports(len(SERVICES)))
-    run = Run(
-        name=folder.name,
-        folder=str(folder),
-        scene=scene_of(request, cluster, scenario),
-        bootstrap=kafka.bootstrap,
-        kafka_home=str(home),
-        cluster_url=next(spec.url for spec in specs if spec.name == SIMCLUSTER),
-        began=time.time(),
-        specs=tuple(replace(one, environment=one.environment | environment) for one in specs),
-    )
-    return run, kafka
-
-
-def _home(folder: Path) -> Path:
-    return folder.resolve() / "kafka"
-
-
-def _refuse_second(root: Path) -> None:
-    run = record.read(root)
-    if run is None:
-        return
-    if processes.is_running(run.supervisor):
-        raise InputError(
-            f"{run.scene.scenario} is already running: look at it by hirl status, "
-            "stop it by hirl down"
-        )
-    raise InputError("a system was here and was not stopped: hirl down tidies up")
-
-
-def _kafka(request: Request, home: Path, console: Console) -> Description:
-    """A Kafka of this run's own, with all topics."""
-    # kafka-python is slow to import, and only where services run.
-    from services.admin import client, reconcile  # noqa: PLC0415
-    from services.devcluster.connect import options_for  # noqa: PLC0415
-
-    kafka = kafka_cluster.start(
-        home, brokers=request.brokers, secure=request.secure, console=console
-    )
-    admin = client.admin(options_for(home, kafka))
-    try:
-        outcome = reconcile.apply_to(admin, acls=request.secure)
-    finally:
-        admin.close()
-    if outcome.differences:
-        raise InputError(f"Kafka is not as it should be: {outcome.differences[0]}")
-    console.print(f"Kafka has {outcome.topics} topics")
-    return kafka
-
-
-def _supervised(root: Path, run: Run) -> Run:
-    """Start the supervisor and wait until it has signed in: from then on it alone writes."""
-    record.write(root, run)
-    path = Path(run.folder) / "logs" / "supervisor.log"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as output:
-        child = subprocess.Popen(  # noqa: S603  (our own command line)
-            [sys.executable, "-m", "services.devcluster.supervisor", str(root)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=dict(os.environ),
-        )
-    children[child.pid] = child
-    deadline = time.monotonic() + _SIGN_IN_S
-    while time.monotonic() < deadline:
-        known = record.read(root)
-        if known is not None and known.supervisor is not None:
-            return known
-        if child.poll() is not None:
-            raise InputError(f"the supervisor ended at its start, see {path}")
+    deadline = time.monotonic() + patience_s
+    while True:
+        run = record.running(root)
+        if run.failed:
+            raise InputError(run.failed[0])
+        progress, ended = read_progress(run), has_ended(run)
+        if progress is not None and (ended or (ticks is not None and progress.closed + 1 >= ticks)):
+            return progress
+        if time.monotonic() > deadline:
+            state = _progress_text(progress)
+            raise InputError(f"after {patience_s:.0f} s {state}; see {run.folder}/logs")
         time.sleep(_POLL_S)
-    child.terminate()
-    raise InputError(f"the supervisor did not start within {_SIGN_IN_S:.0f} s, see {path}")
+
+
+def has_ended(run: Run | None) -> bool:
+    """Whether the scenario is over; raises InputError when it can't finish any more."""
+    if run is None:
+        raise InputError("the system was stopped by another command")
+    if run.status(SIMCLUSTER).state == "failed":
+        raise InputError(f"simcluster {run.status(SIMCLUSTER).detail}")
+    return run.status(COLLECTOR).state == "done"
+
+
+def stop(root: Path = ROOT) -> int | None:
+    """Stop the system; return how many processes ended, None if no system was recorded."""
+    with locked(root):
+        run = record.read(root)
+        return None if run is None else end(root, Path(run.kafka_home))
+
+
+def end(root: Path, kafka_home: Path) -> int:
+    """Stop the supervisor first, or it would restart what ends; then the rest."""
+    run = record.read(root)
+    ended = 0
+    if run is not None:
+        services = len([one for one in run.processes if processes.is_running(one)])
+        ended += services + processes.end_all([run.supervisor], STOP_S + _STOP_MARGIN_S)
+        # It may have started a service meanwhile, or have been killed before.
+        last = record.read(root) or run
+        processes.end_all(last.processes, STOP_S)
+    ended += kafka_cluster.stop(kafka_home, wipe=True, patience_s=0)
+    record.remove(root)
+    return ended
+
+
+def _progress_text(progress: Progress | None) -> str:
+    if progress is None:
+        return "the simulated cluster does not answer"
+    return f"the cluster is at tick {progress.tick} and the last closed tick is {progress.closed}"

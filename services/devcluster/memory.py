@@ -1,7 +1,7 @@
-"""The whole system in one process: every service on the in-memory bus, a simulated cluster at hand.
+"""The whole system in one process: every service on the in-memory bus, with a simulated cluster.
 
-The same handlers as on Kafka, in lock-step: the cluster goes on when every domain's tick is
-closed. Where there is no broker, and for tests that compare it with one.
+It runs the same handlers as on Kafka, in lock-step: the cluster advances when every domain has
+closed its tick. It needs no broker, and tests compare it with the system on Kafka.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from models.control.breaker import Thresholds
+from models.jit import is_compiled
+from models.sim.tick import advance
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested
 from services._kit.clock import ManualClock
@@ -22,21 +24,26 @@ from services.actuator.target import Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.commander.decide import CommanderHandler
-from services.devcluster.request import rule_minutes
+from services.devcluster.launch import COMPILING
+from services.devcluster.processes import Notify
+from services.devcluster.record import Simulation
+from services.devcluster.request import Request, rule_minutes, simulation_of
 from services.forecaster.decide import ForecasterHandler
+from services.simcluster.app import compile_kernels, world_of
 from services.simcluster.cluster import SimulatedCluster
+from services.simcluster.settings import Settings
 from services.simcluster.target import Change
 from services.soldier.decide import SoldierHandler
 
 
 class DirectTarget:
-    """The actuator's target without HTTP."""
+    """The actuator's target: calls the simulated cluster directly instead of over HTTP."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
     async def carry_out(self, write: Write) -> Written:
-        """Hand the changes over, and answer for each app."""
+        """Apply the changes; the answer has an outcome per app."""
         changes = [Change(**msgspec.structs.asdict(change)) for change in write.changes]
         entries = self._cluster.apply(write.domain, write.tick, changes)
         answers = {entry.app: entry.outcome for entry in entries}
@@ -44,7 +51,7 @@ class DirectTarget:
 
 
 class MemorySystem:
-    """Services and cluster; `ticks` lets them run, one tick at a time."""
+    """All services and the cluster; `ticks` runs them one tick at a time."""
 
     def __init__(
         self, world: World, forecast: str = "calendar", modes: Modes | None = None
@@ -54,35 +61,53 @@ class MemorySystem:
         self.bus = MemoryBus(self.clock)
         for build in _builders(self.cluster, forecast, modes or Modes()):
             self.bus.add(build)
-        self._asked = 0
+        self._forwarded = 0
+        """Node requests that the provisioner has received."""
 
     def ticks(self) -> Iterator[int]:
-        """Run tick by tick to the end of the scenario; yields each tick that was closed."""
+        """Run to the end of the scenario; yields each tick when it is closed."""
         cluster, bus = self.cluster, self.bus
         bus.publish(*cluster.inventory(), *cluster.calendar(), *cluster.history())
         while not cluster.finished:
             tick = cluster.tick
             bus.publish(*cluster.observation().events)
             bus.run()
-            self._obey()
+            self._forward_node_requests()
             if not cluster.settled:
                 raise RuntimeError(f"tick {tick} did not close")
             yield tick
             cluster.advance()
             self.clock.advance(cluster.world.cluster.tick_seconds)
 
-    def _obey(self) -> None:
-        """Bring node requests to the provisioner, each once."""
+    def _forward_node_requests(self) -> None:
+        """Deliver each node request to the provisioner once."""
         requests = self.bus.events(CapacityRequested)
-        for request in requests[self._asked :]:
+        for request in requests[self._forwarded :]:
             self.cluster.request_capacity(request)
-        self._asked = len(requests)
+        self._forwarded = len(requests)
+
+
+def memory_system(request: Request, notify: Notify) -> tuple[MemorySystem, Simulation]:
+    """The system of a request before its first tick, with the world's kernels compiled."""
+    cluster, scenario = request.load()
+    notify("building the world" if is_compiled(advance) else COMPILING)
+    settings = Settings(
+        scenario=request.scenario,
+        seed=request.seed,
+        cluster=str(request.cluster or ""),
+        physics=str(request.physics or ""),
+        apps=request.apps or 0,
+    )
+    world = world_of(settings)
+    compile_kernels(world)
+    system = MemorySystem(world, request.forecast, Modes(request.mode))
+    return system, simulation_of(request, cluster, scenario)
 
 
 def _builders(
     simulated: SimulatedCluster, forecast: str, modes: Modes
 ) -> list[Callable[[], Service[Any]]]:
-    """What makes each service, anew at each start. In lock-step nothing is ever late."""
+    """A factory per service. Without grace periods: in lock-step no data is ever late."""
     world = simulated.world
     cluster, minutes = world.cluster, rule_minutes(world.timeline)
     parameters, target = parameters_of(), DirectTarget(simulated)

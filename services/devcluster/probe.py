@@ -1,18 +1,15 @@
-"""What services say about themselves: whether they are ready, how far behind, how old their news.
-
-And what the simulated cluster says about the run.
-"""
+"""Ask running services over HTTP: readiness, lag and event age; progress and results of the run."""
 
 from collections.abc import Iterator
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.devcluster.record import SIMCLUSTER, Run, Spec
-from services.devcluster.supervisor import is_ready
+from services.devcluster.record import SIMCLUSTER, Run, ServiceSpec
 from services.simcluster.target import Entry
 
 if TYPE_CHECKING:
@@ -21,55 +18,80 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Vitals(NamedTuple):
-    """Of one service."""
+class ServiceMetrics(NamedTuple):
+    """Of one service; the last two fields let the next reading compute a mean since this one."""
 
     ready: bool
     lag: int | None = None
-    """Records not yet consumed; None where nothing is consumed or nobody answers."""
+    """Records not yet consumed; None if the service consumes none or doesn't answer."""
     age_s: float | None = None
-    """Mean age of the records that were taken, since the last look or since the start."""
-    taken: float = 0.0
-    """Records since the start, and the sum of their ages: what the next look begins with."""
-    ages: float = 0.0
+    """Mean age of consumed records since the previous reading, or since the service's start."""
+    records: float = 0.0
+    """Consumed since the start."""
+    age_sum_s: float = 0.0
+    """Sum of their ages."""
 
 
 class Progress(NamedTuple):
-    """How far the simulated cluster has come."""
+    """Of the simulated cluster."""
 
     tick: int
-    """At which it is."""
+    """The current tick."""
     closed: int
     """The newest tick that every domain has closed; -1 before the first."""
 
 
-def vitals_of(spec: Spec, before: Vitals | None = None) -> Vitals:
-    """Ask a service; `before` is the last answer."""
-    if spec.name == SIMCLUSTER:  # its metrics are those of its apps
-        return Vitals(is_ready(spec.url))
+def is_ready(url: str) -> bool:
+    """Whether a service answers its readiness probe."""
+    try:
+        with urlopen(f"{url}/readyz", timeout=1) as answer:  # noqa: S310  (a URL of our own)
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def read_metrics(spec: ServiceSpec, previous: ServiceMetrics | None = None) -> ServiceMetrics:
+    """Metrics of a service now; `previous` is the last reading."""
+    if spec.name == SIMCLUSTER:  # it exports the metrics of its apps, not its own
+        return ServiceMetrics(is_ready(spec.url))
     text = _get(f"{spec.url}/metrics", timeout_s=2)
-    return Vitals(ready=False) if text is None else _vitals(text.decode(), before)
+    return ServiceMetrics(ready=False) if text is None else parse_metrics(text.decode(), previous)
 
 
-def progress_of(run: Run) -> Progress | None:
-    """Ask the simulated cluster; None while it does not answer."""
-    found = [_domain(run, name) for name in run.scene.domains]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+def parse_metrics(text: str, previous: ServiceMetrics | None) -> ServiceMetrics:
+    """Metrics of a service from the text that it exports."""
+    samples = list(_samples(text))
+    lags = [value for name, value in samples if name == "hirl_consumer_lag_records"]
+    ready = any(value == 1 for name, value in samples if name == "hirl_ready")
+    records = sum(value for name, value in samples if name == "hirl_event_age_seconds_count")
+    age_sum_s = sum(value for name, value in samples if name == "hirl_event_age_seconds_sum")
+    # Counters that went down mean a restart: begin again from zero.
+    restarted = previous is None or previous.records > records
+    last = ServiceMetrics(ready=False) if previous is None or restarted else previous
+    new = records - last.records
+    age = (age_sum_s - last.age_sum_s) / new if new > 0 else None
+    return ServiceMetrics(ready, int(sum(lags)) if lags else None, age, records, age_sum_s)
+
+
+def read_progress(run: Run) -> Progress | None:
+    """Progress of the simulated cluster; None while it doesn't answer."""
+    answers = [_read_domain(run, name) for name in run.simulation.domains]
+    domains = [answer for answer in answers if answer is not None]
+    if len(domains) < len(answers):
         return None
-    return Progress(known[0].cluster_tick, min(one.closed_tick for one in known))
+    return Progress(domains[0].cluster_tick, min(domain.closed_tick for domain in domains))
 
 
-def results_of(run: Run) -> "Results | None":
-    """The figures of the run so far; None where the cluster does not answer."""
-    # The models are slow to import, and who only looks at services needs none.
+def read_results(run: Run) -> "Results | None":
+    """The figures of the run so far; None while the simulated cluster doesn't answer."""
+    # The models are slow to import, and `hirl status` needs none.
     from services.simcluster.score import Results  # noqa: PLC0415
 
     return _decoded(_get(f"{run.cluster_url}/v1/results", timeout_s=30), Results)
 
 
-def journal_of(run: Run) -> list[Entry]:
-    """Every write that the simulated cluster got, in order."""
+def read_journal(run: Run) -> list[Entry]:
+    """Every write that the simulated cluster received, in order."""
     lines = (_get(f"{run.cluster_url}/v1/journal", timeout_s=60) or b"").splitlines()
     return [msgspec.json.decode(line, type=Entry) for line in lines]
 
@@ -79,7 +101,7 @@ class _Domain(msgspec.Struct, frozen=True):
     closed_tick: int
 
 
-def _domain(run: Run, name: str) -> _Domain | None:
+def _read_domain(run: Run, name: str) -> _Domain | None:
     return _decoded(_get(f"{run.cluster_url}/v1/domains/{name}", timeout_s=5), _Domain)
 
 
@@ -94,18 +116,6 @@ def _get(url: str, timeout_s: float) -> bytes | None:
             return body
     except (OSError, HTTPException):
         return None
-
-
-def _vitals(text: str, before: Vitals | None) -> Vitals:
-    samples = list(_samples(text))
-    lags = [value for name, value in samples if name == "hirl_consumer_lag_records"]
-    ready = any(value == 1 for name, value in samples if name == "hirl_ready")
-    taken = sum(value for name, value in samples if name == "hirl_event_age_seconds_count")
-    ages = sum(value for name, value in samples if name == "hirl_event_age_seconds_sum")
-    last = before if before is not None and before.taken <= taken else Vitals(ready=False)
-    new = taken - last.taken
-    age = (ages - last.ages) / new if new > 0 else None
-    return Vitals(ready, int(sum(lags)) if lags else None, age, taken, ages)
 
 
 def _samples(text: str) -> Iterator[tuple[str, float]]:

@@ -1,105 +1,161 @@
-"""Processes that outlive the command that started them: started, recognised, ended by pid.
+"""Processes, ports and locks on this machine.
 
-Prometheus is started with it, too.
+A development cluster outlives the command that starts it, so later commands find its processes by
+pid. Pids are reused: a process is recognised by its pid and start time (`Process`), or by its pid
+and a word of its command line that no other process has (a `mark`, such as its configuration
+file).
 """
 
 import fcntl
-import os
-import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from services.devcluster.kafka.description import HOST
+import msgspec
+import psutil
+
+HOST: Final = "127.0.0.1"
+"""Everything in a development cluster listens on loopback only."""
+_POLL_S: Final = 0.05
+_KILL_S: Final = 10.0
+_SAME_START_S: Final = 2.0
+"""The system derives start times from its clock, which can be adjusted between two readings."""
+
+Notify = Callable[[str], None]
+"""Receives a line of progress for the user."""
 
 _children: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
-"""Those that this very process started: they must be waited for, or they stay as zombies."""
-_POLL_S: Final = 0.05
+"""Processes started by this one. They must be polled, or they stay as zombies."""
 
 
-def start(command: Sequence[str], log: Path) -> int:
-    """Start in a session of its own, so that Ctrl-C here does not end it; returns the pid."""
+def silent(_: str) -> None:
+    """Drop progress lines."""
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that a later command can find again."""
+
+    pid: int
+    started: float
+    """Wall time, seconds since 1970."""
+
+
+def spawn(
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    mode: Literal["wb", "ab"] = "wb",
+) -> "subprocess.Popen[bytes]":
+    """Start a process in its own session, so that Ctrl-C here doesn't reach it."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
+    with log.open(mode) as output:
         child = subprocess.Popen(  # noqa: S603  (our own command line)
             command,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     _children[child.pid] = child
-    return child.pid
+    return child
 
 
-def is_running(pid: int | None, mark: str) -> bool:
-    """Whether that pid still is the process we mean; numbers are used again after a while.
+def of_pid(pid: int) -> Process | None:
+    """The process with that pid; None if there is none or it is a zombie."""
+    found = _living(pid)
+    return Process(pid=pid, started=found.create_time()) if found else None
 
-    `mark` is a word of its command line that no other process has: its configuration file.
-    """
+
+def find(pid: int | None, mark: str) -> Process | None:
+    """The process with that pid, if its command line contains `mark`."""
     if pid is None:
-        return False
-    child = _children.get(pid)
-    if child is None:
-        return mark in command_line(pid)
-    # Our own child keeps its number until we ask, and its command line is empty at first.
-    if child.poll() is None:
-        return True
-    del _children[pid]
-    return False
+        return None
+    # A new child's command line may still be empty. Its pid can't be reused before we poll it.
+    if pid not in _children and mark not in command_line(pid):
+        return None
+    return of_pid(pid)
+
+
+def is_running(process: Process | None) -> bool:
+    """Whether the process still runs; another one with the same pid doesn't count."""
+    return process is not None and _same(process) is not None
 
 
 def command_line(pid: int) -> str:
-    """The words a process was started with; empty if there is no such process."""
+    """The words a process was started with; empty if it doesn't run."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    if Path("/proc/self").exists():
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
         return ""
-    told = subprocess.run(  # noqa: S603  (systems without /proc)
-        ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return told.stdout.strip()
 
 
-def end_all(known: Sequence[tuple[int | None, str]], patience_s: float) -> None:
-    """Ask them to end, all at once, wait, then insist. A pid that is somebody else's is left."""
-    ours = [(pid, mark) for pid, mark in known if pid is not None and is_running(pid, mark)]
-    for pid, _mark in ours:
-        os.kill(pid, signal.SIGTERM)
+def end_all(processes: Iterable[Process | None], patience_s: float) -> int:
+    """Terminate processes, kill those that remain after `patience_s`; return how many there were.
+
+    A process that merely has a recorded pid is left alone.
+    """
+    ours = [process for process in processes if process is not None and is_running(process)]
+    for process in ours:
+        _signal(process, psutil.Process.terminate)
+    if not _wait_until_gone(ours, patience_s):
+        for process in ours:
+            kill(process)
+    return len(ours)
+
+
+def kill(process: Process | None) -> None:
+    """End a process without a chance to clean up, as a crash does."""
+    if process is not None:
+        _signal(process, psutil.Process.kill)
+        _wait_until_gone([process], _KILL_S)
+
+
+def _signal(process: Process, send: Callable[[psutil.Process], None]) -> None:
+    found = _same(process)
+    if found is not None:
+        # It may end just now.
+        with suppress(psutil.NoSuchProcess):
+            send(found)
+
+
+def _wait_until_gone(processes: Sequence[Process], patience_s: float) -> bool:
+    # Not psutil.wait_procs: it would reap our children, and their Popen would lose the exit status.
     deadline = time.monotonic() + patience_s
-    for pid, mark in ours:
-        if not _gone(pid, mark, deadline - time.monotonic()):
-            kill(pid, mark)
-
-
-def kill(pid: int | None, mark: str) -> None:
-    """End it with no chance to tidy up, as a crash does."""
-    if pid is None or not is_running(pid, mark):
-        return
-    os.kill(pid, signal.SIGKILL)
-    _gone(pid, mark, patience_s=10.0)
-
-
-def _gone(pid: int, mark: str, patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
-    while is_running(pid, mark):
+    while any(map(is_running, processes)):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
     return True
 
 
+def _same(process: Process) -> psutil.Process | None:
+    found = _living(process.pid)
+    if found is None or abs(found.create_time() - process.started) > _SAME_START_S:
+        return None
+    return found
+
+
+def _living(pid: int) -> psutil.Process | None:
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        del _children[pid]
+        return None
+    with suppress(psutil.NoSuchProcess):
+        found = psutil.Process(pid)
+        # A child that can't be reaped yet still runs: a JVM looks like a zombie while its threads
+        # end.
+        if child is not None or found.status() != psutil.STATUS_ZOMBIE:
+            return found
+    return None
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; all are held until the last is known, so they differ."""
+    """Distinct ports that nothing listens on: all stay bound until the last one is chosen."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     try:
         return [int(one.getsockname()[1]) for one in sockets]
@@ -109,7 +165,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on it."""
+    """Whether nothing listens on the port."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -119,7 +175,7 @@ def is_free(port: int) -> bool:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time works in that folder; the lock goes with the process that holds it."""
+    """Let one process at a time work in a folder; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

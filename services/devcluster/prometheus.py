@@ -1,4 +1,4 @@
-"""A real Prometheus on a loopback port, for tests of what is scraped, queried and alerted on."""
+"""A real Prometheus on a loopback port, for tests of scraping, queries and alerts."""
 
 import shutil
 import subprocess
@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.devcluster import processes
-from services.devcluster.kafka.description import HOST
+from services.devcluster.processes import HOST, Notify, silent
 
 HOME: Final = Path(".hirl/prometheus")
 _PACKAGE: Final = "prometheus"
@@ -26,17 +25,17 @@ _FETCH_S: Final = 300.0
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """One Prometheus that runs."""
+    """A running Prometheus."""
 
     url: str
     version: str
     pid: int
     config: Path
-    """Also how its process is recognised."""
+    """Its path in the command line identifies the process."""
     log: Path
 
 
-def program(name: str = "prometheus", console: Console | None = None) -> Path:
+def program(name: str = "prometheus", notify: Notify = silent) -> Path:
     """`prometheus` or `promtool`: from PATH, or from Debian's package, unpacked without root."""
     installed = shutil.which(name)
     if installed is not None:
@@ -44,13 +43,13 @@ def program(name: str = "prometheus", console: Console | None = None) -> Path:
     unpacked = _UNPACKED / "usr" / "bin" / name
     with processes.locked(HOME):
         if not unpacked.is_file():
-            _fetch(console or Console(quiet=True))
+            _fetch(notify)
     return unpacked.resolve()
 
 
-def start(config: Path, home: Path, *, console: Console | None = None) -> Server:
+def start(config: Path, home: Path, *, notify: Notify = silent) -> Server:
     """Start with a configuration file, data under `home`, and wait until it is ready."""
-    binary = program(console=console)
+    binary = program(notify=notify)
     (port,) = processes.free_ports(1)
     command = [
         str(binary),
@@ -64,7 +63,7 @@ def start(config: Path, home: Path, *, console: Console | None = None) -> Server
     server = Server(
         url=f"http://{HOST}:{port}",
         version=version(binary),
-        pid=processes.start(command, log),
+        pid=processes.spawn(command, log).pid,
         config=config.resolve(),
         log=log,
     )
@@ -72,26 +71,31 @@ def start(config: Path, home: Path, *, console: Console | None = None) -> Server
     return server
 
 
+def is_running(server: Server) -> bool:
+    """Whether the process of that server still runs."""
+    return processes.find(server.pid, str(server.config)) is not None
+
+
 def stop(server: Server) -> None:
-    """End it, and nothing else."""
-    processes.end_all([(server.pid, str(server.config))], _STOP_S)
+    """Stop that server."""
+    processes.end_all([processes.find(server.pid, str(server.config))], _STOP_S)
 
 
 def version(binary: Path) -> str:
-    """What the program says of itself."""
-    told = subprocess.run(  # noqa: S603  (our own command line)
+    """The version that the program prints."""
+    done = subprocess.run(  # noqa: S603  (our own command line)
         [str(binary), "--version"], capture_output=True, text=True, check=False
     )
-    words = (told.stdout or told.stderr).split()
+    words = (done.stdout or done.stderr).split()
     return words[2] if len(words) > 2 else "unknown"
 
 
 def _wait(server: Server) -> None:
     deadline = time.monotonic() + _START_S
     while not _ready(server.url):
-        if not processes.is_running(server.pid, str(server.config)):
+        if not is_running(server):
             lines = server.log.read_text(errors="replace").splitlines()[-1:]
-            raise InputError(f"Prometheus ended at its start, see {server.log}: {lines}")
+            raise InputError(f"Prometheus ended during its start, see {server.log}: {lines}")
         if time.monotonic() > deadline:
             stop(server)
             raise InputError(f"Prometheus was not ready within {_START_S:.0f} s")
@@ -106,20 +110,20 @@ def _ready(url: str) -> bool:
         return False
 
 
-def _fetch(console: Console) -> None:
+def _fetch(notify: Notify) -> None:
     missing = [tool for tool in ("apt-get", "dpkg") if shutil.which(tool) is None]
     if missing:
         raise InputError(
-            f"there is no prometheus on PATH and no {' or '.join(missing)} to fetch Debian's: "
-            "install prometheus 2.42 or newer"
+            f"prometheus is not on PATH, and without {' and '.join(missing)} Debian's package "
+            "can't be fetched: install prometheus 2.42 or newer"
         )
-    console.print("fetching Debian's prometheus (19 MB) ...")
+    notify("fetching Debian's prometheus (19 MB) ...")
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=HOME) as draft:
         folder = Path(draft)
         _run(["apt-get", "download", _PACKAGE], folder)
         (package,) = folder.glob("*.deb")
         _run(["dpkg", "-x", package.name, "unpacked"], folder)
-        # In one move: interrupted, it leaves nothing that looks whole.
+        # In one rename: an interrupted fetch leaves nothing that looks complete.
         shutil.rmtree(_UNPACKED, ignore_errors=True)
         (folder / "unpacked").rename(_UNPACKED)
 

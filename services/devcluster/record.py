@@ -1,4 +1,4 @@
-"""What runs, and the file that tells others: `.hirl/run/run.json`."""
+"""The running system, and `.hirl/run/run.json`, the file through which other commands find it."""
 
 from pathlib import Path
 from typing import Final, Literal
@@ -6,41 +6,43 @@ from typing import Final, Literal
 import msgspec
 
 from models.inputs.errors import InputError
-from services.devcluster.identity import Process, is_running
+from services.devcluster.processes import Process, is_running
 
 ROOT: Final = Path(".hirl/run")
-"""Where the system of `hirl up` lives when nothing else is said."""
+"""Default folder of the system that `hirl up` starts."""
 _FILE_NAME: Final = "run.json"
 SIMCLUSTER: Final = "simcluster"
-"""The service that is the world."""
+"""The service that runs the simulated cluster."""
+COLLECTOR: Final = "collector"
+"""The only service that ends by itself: when its source has ended."""
 
 State = Literal["waiting", "running", "resting", "done", "failed"]
-"""waiting: its turn has not come. resting: it died and is started again soon. done: it ended by
-itself, as it should. failed: given up."""
+"""waiting: not started yet. resting: it died and will be restarted. done: it ended by itself with
+status 0. failed: it died and won't be restarted."""
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """A service as it is started: what a container would be told."""
+class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start a service; a container gets the same command and environment."""
 
     name: str
     command: tuple[str, ...]
     environment: dict[str, str]
-    """HIRL_* variables; none of them is a secret."""
+    """HIRL_* variables, none of them secret."""
     credentials: str = ""
-    """File with further variables, which is private; empty where Kafka has no security."""
+    """Private file with further variables; empty where Kafka has no security."""
     url: str
     """Of /readyz and /metrics."""
     log: str
     stage: int = 0
-    """Services of a stage are started when all of the stages before are ready."""
-    restarts: bool = True
-    """Whether a death can be mended by a new start."""
-    outlives: bool = False
-    """Others need it to finish what they have begun: it is stopped after them."""
+    """A stage starts when all services of the stages before it are ready."""
+    restartable: bool = True
+    """Whether the supervisor restarts it when it dies."""
+    stops_last: bool = False
+    """Whether the other services need it to finish their work."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How a service fares."""
+class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a service, as its supervisor sees it."""
 
     state: State = "waiting"
     process: Process | None = None
@@ -48,10 +50,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of its last start."""
     restarts: int = 0
     detail: str = ""
-    """What went wrong last."""
+    """The last error."""
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     """What is simulated, and how fast."""
 
     scenario: str
@@ -61,44 +63,45 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     tick_seconds: int
     total_ticks: int
     pace: str
-    """In words."""
+    """For people, such as "lock-step" or "30 times real time"."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One system: everything that `status`, `down` and the live view have to know."""
+    """One system: all that `status`, `down` and the live view need."""
 
     name: str
     folder: str
-    scene: Scene
+    simulation: Simulation
     bootstrap: str
     kafka_home: str
     cluster_url: str
     """Of the simulated cluster."""
-    began: float
+    started: float
     """Wall time."""
-    specs: tuple[Spec, ...]
+    specs: tuple[ServiceSpec, ...]
     supervisor: Process | None = None
-    standings: dict[str, Standing] = {}
-    """By service; the supervisor alone writes them."""
+    statuses: dict[str, ServiceStatus] = {}
+    """By service; only the supervisor writes them."""
 
-    def standing(self, name: str) -> Standing:
-        """How a service fares."""
-        return self.standings.get(name, Standing())
+    def status(self, name: str) -> ServiceStatus:
+        """State of a service; "waiting" where none is recorded."""
+        return self.statuses.get(name, ServiceStatus())
 
     @property
     def failed(self) -> list[str]:
-        """A line for each service that was given up."""
-        found = ((name, standing) for name, standing in self.standings.items())
-        return [f"{name}: {one.detail}" for name, one in found if one.state == "failed"]
+        """A line for each service that won't be restarted."""
+        return [
+            f"{name}: {one.detail}" for name, one in self.statuses.items() if one.state == "failed"
+        ]
 
     @property
     def processes(self) -> list[Process]:
-        """Of all services that were started and not seen to end."""
-        return [one.process for one in self.standings.values() if one.process is not None]
+        """Processes of all services that are recorded as running."""
+        return [one.process for one in self.statuses.values() if one.process is not None]
 
 
 def read(root: Path = ROOT) -> Run | None:
-    """The system of that root; None if there is none."""
+    """The system in the folder `root`; None if there is none."""
     path = root / _FILE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)
@@ -111,7 +114,7 @@ def read(root: Path = ROOT) -> Run | None:
 
 
 def running(root: Path = ROOT) -> Run:
-    """The system of that root, which has to be there."""
+    """The system in the folder `root`; raises InputError if it doesn't run."""
     run = read(root)
     if run is None or not is_running(run.supervisor):
         raise InputError("no system runs here: hirl up starts one")
@@ -119,13 +122,13 @@ def running(root: Path = ROOT) -> Run:
 
 
 def write(root: Path, run: Run) -> None:
-    """Tell others; in one move, because they may be reading."""
+    """Replace the file atomically, because other commands may be reading it."""
     root.mkdir(parents=True, exist_ok=True)
     draft = root / f"{_FILE_NAME}.new"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
     draft.replace(root / _FILE_NAME)
 
 
-def forget(root: Path) -> None:
-    """There is no system any more."""
+def remove(root: Path) -> None:
+    """Delete the file after the system has stopped."""
     (root / _FILE_NAME).unlink(missing_ok=True)

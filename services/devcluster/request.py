@@ -1,4 +1,4 @@
-"""What somebody wants to run, checked before anything is started."""
+"""The options of a system to run, checked before anything starts."""
 
 from pathlib import Path
 from typing import Final, Literal
@@ -10,28 +10,31 @@ from models.sim.config.physics import SimCluster, load_scaled
 from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.config.timeline import Timeline
 from services.devcluster.record import Scene
+from models.sim.describe.physics import SimCluster, load_scaled
+from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.describe.timeline import Timeline
+from services.devcluster.record import Simulation
 from services.forecaster.model import MODELS
 
-Bus = Literal["kafka", "memory"]
 Mode = Literal["auto", "preview", "canary"]
 
 RULE_MINUTES: Final = (30, 1440)
-"""For which the forecaster can make a rule, at least and at most."""
+"""Shortest and longest span for which the forecaster can build a rule."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One system and the cluster that is simulated for it."""
+    """One system and its simulated cluster."""
 
     scenario: str = "flash-sale-20-min-early"
     seed: int = 0
     apps: int | None = None
-    """None: as the cluster file says."""
+    """None: as in the cluster file."""
     cluster: Path | None = None
     """None: the example cluster."""
     physics: Path | None = None
     """None: those of the example cluster."""
     speed: float = 1.0
-    """Times real time, where the cluster runs freely."""
+    """Times real time, for a free-running cluster."""
     lock_step: bool = False
     brokers: int = 1
     secure: bool = False
@@ -39,7 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     forecast: str = "calendar"
 
     def check(self) -> None:
-        """Raise InputError for what cannot be run."""
+        """Raise InputError for options that can't work."""
         if self.brokers not in {1, 3}:
             raise InputError(f"--brokers: expected 1 or 3, got {self.brokers}")
         if self.forecast not in MODELS:
@@ -47,34 +50,34 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 f"--forecast: expected one of {', '.join(MODELS)}, got {self.forecast}"
             )
         if not self.speed > 0:
-            raise InputError("--speed: expected more than 0; as fast as it goes is --lock-step")
+            raise InputError("--speed: expected more than 0; for full speed use --lock-step")
 
-    def described(self) -> tuple[SimCluster, Scenario]:
-        """The files that people wrote, read and checked."""
+    def load(self) -> tuple[SimCluster, Scenario]:
+        """Read and validate the cluster and scenario files."""
         cluster = load_scaled(self.cluster, self.apps, self.physics)
         return cluster, load_scenario(self.scenario, cluster)
 
     @property
     def pace(self) -> str:
-        """In words."""
+        """How fast the simulated cluster runs, for people."""
         if self.lock_step:
             return "lock-step"
         return "real time" if self.speed == 1 else f"{self.speed:g} times real time"
 
     def wall_seconds(self, tick_seconds: int) -> float:
-        """That a tick is to take; none where nobody is waited for but the services."""
+        """Real time that a tick should take; 0 in lock-step, where only services are waited for."""
         return 0.0 if self.lock_step else tick_seconds / self.speed
 
     @property
-    def tick_patience_s(self) -> float:
-        """To wait for what is missing of a tick: a fifth of it, but as long as Kafka may take."""
+    def grace_s(self) -> float:
+        """How long to wait for missing data: a fifth of a tick, but no less than Kafka needs."""
         return min(2.0, max(0.5, 2.0 / self.speed))
 
 
-def scene_of(request: Request, cluster: SimCluster, scenario: Scenario) -> Scene:
-    """What will be simulated."""
+def simulation_of(request: Request, cluster: SimCluster, scenario: Scenario) -> Simulation:
+    """What the request will simulate."""
     timeline = scenario.timeline(cluster.tick_seconds)
-    return Scene(
+    return Simulation(
         scenario=scenario.name,
         seed=request.seed,
         apps=cluster.apps,
@@ -86,6 +89,6 @@ def scene_of(request: Request, cluster: SimCluster, scenario: Scenario) -> Scene
 
 
 def rule_minutes(timeline: Timeline) -> int:
-    """As long as the scenario: so a forecaster on the bus decides as one in the process does."""
+    """The scenario's length, so that the forecaster on the bus decides as the one in process."""
     least, most = RULE_MINUTES
     return min(most, max(least, timeline.total_minutes))

@@ -1,4 +1,4 @@
-"""Every service with the command line and the environment that a container would have, too."""
+"""Command line and environment of every service, as a container would get them."""
 
 import sys
 from pathlib import Path
@@ -6,80 +6,83 @@ from typing import Final
 
 from models.sim.config.timeline import Timeline
 from services.devcluster.kafka.description import HOST, Description
+from models.sim.describe.timeline import Timeline
+from services.devcluster.kafka.description import Description
 from services.devcluster.kafka.security import credentials_file
-from services.devcluster.record import SIMCLUSTER, Spec
+from services.devcluster.processes import HOST
+from services.devcluster.record import COLLECTOR, SIMCLUSTER, ServiceSpec
 from services.devcluster.request import Request, rule_minutes
 
 DECIDING: Final = ("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker")
-COLLECTOR: Final = "collector"
 SERVICES: Final = (SIMCLUSTER, COLLECTOR, *DECIDING)
 _WITH_CLUSTER_FILE: Final = frozenset(SERVICES) - {COLLECTOR, "breaker"}
 _USERS: Final = {SIMCLUSTER: "provisioner"}
-"""Who is known to Kafka by another name: of the simulated cluster only the provisioner reads."""
+"""Kafka users that differ from the service name: only the simulated provisioner reads topics."""
 _INSTANCE: Final = "1"
-"""One process per service; its name stays the same over restarts, so its partitions come back."""
+"""One process per service. The name survives restarts, so the process gets its partitions back."""
 
 
-def lineup(
+def service_specs(
     request: Request,
     timeline: Timeline,
     kafka: Description,
     kafka_home: Path,
     folder: Path,
     ports: list[int],
-) -> tuple[Spec, ...]:
-    """What to start, in the order in which data flows; a port for each."""
+) -> tuple[ServiceSpec, ...]:
+    """All services in the order of data flow; `ports` has one port for each."""
     urls = {name: f"http://{HOST}:{port}" for name, port in zip(SERVICES, ports, strict=True)}
-    common = _common(request, kafka)
-    own = _own(request, timeline, urls[SIMCLUSTER])
+    common = _common_environment(request, kafka)
+    own = _own_environments(request, timeline, urls[SIMCLUSTER])
     return tuple(
-        Spec(
+        ServiceSpec(
             name=name,
             command=(sys.executable, "-m", f"services.{name}"),
-            environment=common | _listening(name, urls[name]) | own.get(name, {}),
+            environment=common | _port_variable(name, urls[name]) | own.get(name, {}),
             credentials=_credentials(name, kafka, kafka_home),
             url=urls[name],
             log=str(folder / "logs" / f"{name}.log"),
             stage=_stage(name, request),
-            # A world that died cannot be taken up again: it would begin at its first tick, which
-            # everybody has closed.
-            restarts=name != SIMCLUSTER,
-            outlives=name == SIMCLUSTER,
+            # A restarted world would begin at its first tick, which all services have closed.
+            restartable=name != SIMCLUSTER,
+            stops_last=name == SIMCLUSTER,
         )
         for name in SERVICES
     )
 
 
 def _stage(name: str, request: Request) -> int:
-    """A cluster that does not wait begins when everybody is there to see its first tick."""
+    """A free-running cluster starts when all deciding services are ready for its first tick."""
     if request.lock_step or name in DECIDING:
         return 0
     return 1 if name == SIMCLUSTER else 2
 
 
-def _common(request: Request, kafka: Description) -> dict[str, str]:
+def _common_environment(request: Request, kafka: Description) -> dict[str, str]:
     return {
         "HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap,
         "HIRL_INSTANCE": _INSTANCE,
         "HIRL_LOCK_STEP": str(request.lock_step).lower(),
         "HIRL_SPEED": f"{request.speed:g}",
-        "HIRL_GRACE_SECONDS": f"{request.tick_patience_s:g}",
+        "HIRL_GRACE_SECONDS": f"{request.grace_s:g}",
     }
 
 
-def _listening(name: str, url: str) -> dict[str, str]:
+def _port_variable(name: str, url: str) -> dict[str, str]:
     port = url.rpartition(":")[2]
     return {"HIRL_SIMCLUSTER_PORT" if name == SIMCLUSTER else "HIRL_METRICS_PORT": port}
 
 
-def _own(request: Request, timeline: Timeline, cluster_url: str) -> dict[str, dict[str, str]]:
-    """By service, its own settings."""
+def _own_environments(
+    request: Request, timeline: Timeline, cluster_url: str
+) -> dict[str, dict[str, str]]:
+    """Settings of single services, by service."""
     own = {
         SIMCLUSTER: {
             "HIRL_SIMCLUSTER_SCENARIO": request.scenario,
             "HIRL_SIMCLUSTER_SEED": str(request.seed),
             "HIRL_SIMCLUSTER_APPS": str(request.apps or 0),
-            # It answers for its results until it is stopped.
+            # It serves its results until it is stopped.
             "HIRL_SIMCLUSTER_LINGER_SECONDS": "-1",
         },
         COLLECTOR: {"HIRL_COLLECTOR_URL": cluster_url},

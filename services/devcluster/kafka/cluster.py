@@ -1,32 +1,32 @@
-"""An embedded Kafka cluster: started, stopped, and one broker killed and started again."""
+"""Start and stop an embedded Kafka cluster; kill and restart single brokers."""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.devcluster import processes
-from services.devcluster.kafka import description, properties, provision, storage
+from services.devcluster.kafka import description, provision, storage
 from services.devcluster.kafka.description import HOME, Description, Node, Security
 from services.devcluster.kafka.provision import Runtime
+from services.devcluster.processes import Notify, silent
 
 _SMALL: Final = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""The quick compiler only: it halves the work of a start, and thousands of records a second do
-not need the other."""
+"""Only the quick JIT compiler: it halves the work of a start and is fast enough for thousands of
+records a second."""
 _START_S: Final = 90.0
 _STOP_S: Final = 20.0
 _LOG_LINES: Final = 3
 
 
 def is_up(home: Path, node: Node) -> bool:
-    """Whether the broker's process is there."""
-    return processes.is_running(node.pid, str(properties.file_of(home, node)))
+    """Whether the broker's process runs."""
+    return _process(home, node) is not None
 
 
 def running(home: Path = HOME) -> Description | None:
-    """The cluster of that home, if every broker of it runs."""
+    """The cluster in `home` if all its brokers run."""
     cluster = description.read(home)
     if cluster is None or not all(is_up(home, node) for node in cluster.nodes):
         return None
@@ -39,29 +39,28 @@ def start(
     brokers: int = 1,
     secure: bool = False,
     port: int | None = None,
-    console: Console | None = None,
+    notify: Notify = silent,
 ) -> Description:
-    """Start a cluster and wait until all of it answers; one that runs is left as it is."""
-    console = console or Console(quiet=True)
-    wanted: Security = "sasl_ssl" if secure else "plain"
+    """Start a cluster and wait until all brokers answer; a running cluster stays as it is."""
+    security: Security = "sasl_ssl" if secure else "plain"
     with processes.locked(home):
         before = description.read(home)
         if before is not None:
-            _refuse_another_kind(home, before, brokers, wanted)
+            _check_same_kind(home, before, brokers, security)
             if any(is_up(home, node) for node in before.nodes):
-                _refuse_another_port(before, port)
-                return _completed(home, before)
-        runtime = provision.runtime(console)
-        cluster = _planned(before, brokers, wanted, port, runtime.version)
-        # Written before anything is made, so that `down --wipe` knows of it whatever happens.
+                _check_same_port(before, port)
+                return _complete(home, before)
+        runtime = provision.runtime(notify)
+        cluster = _plan(before, brokers, security, port, runtime.version)
+        # Written before anything is created, so that `down --wipe` can always clean up.
         description.write(home, cluster)
-        storage.prepare(home, cluster, runtime, console)
-        console.print(f"starting {brokers} broker(s) at {cluster.bootstrap}")
-        return _completed(home, cluster)
+        storage.prepare(home, cluster, runtime, notify)
+        notify(f"starting {brokers} broker(s) at {cluster.bootstrap}")
+        return _complete(home, cluster)
 
 
 def stop(home: Path = HOME, *, wipe: bool = False, patience_s: float = _STOP_S) -> int:
-    """Stop the brokers that we started, all at once; returns how many there were."""
+    """Stop all brokers at once; return how many ran."""
     with processes.locked(home):
         cluster = description.read(home)
         stopped = 0 if cluster is None else _stop(home, cluster, patience_s)
@@ -71,29 +70,33 @@ def stop(home: Path = HOME, *, wipe: bool = False, patience_s: float = _STOP_S) 
 
 
 def kill_broker(node_id: int, home: Path = HOME) -> None:
-    """End one broker as a crash would; `restart_broker` brings it back."""
+    """End one broker as a crash would; `restart_missing` brings it back."""
     cluster = description.read(home)
     for node in cluster.nodes if cluster else ():
         if node.id == node_id:
-            processes.kill(node.pid, str(properties.file_of(home, node)))
+            processes.kill(_process(home, node))
             return
     raise InputError(f"{home}: has no broker {node_id}")
 
 
 def restart_missing(home: Path = HOME) -> Description:
-    """Start every broker that is not up, with its data, and wait until all of them answer."""
+    """Start every broker that is down, with its data, and wait until all answer."""
     with processes.locked(home):
         cluster = description.read(home)
         if cluster is None:
             raise InputError(f"{home}: has no cluster")
-        return _completed(home, cluster)
+        return _complete(home, cluster)
 
 
-def _completed(home: Path, cluster: Description) -> Description:
-    """The cluster with every broker up and answering, or nothing of it left running."""
+def _process(home: Path, node: Node) -> processes.Process | None:
+    return processes.find(node.pid, str(storage.configuration_file(home, node)))
+
+
+def _complete(home: Path, cluster: Description) -> Description:
+    """Start the missing brokers and wait for all; on failure stop the whole cluster."""
     if any(not is_up(home, node) for node in cluster.nodes):
-        runtime = provision.runtime(Console(quiet=True))
-        nodes = tuple(_started(home, node, runtime) for node in cluster.nodes)
+        runtime = provision.runtime()
+        nodes = tuple(_start_node(home, node, runtime) for node in cluster.nodes)
         cluster = msgspec.structs.replace(cluster, nodes=nodes)
         description.write(home, cluster)
     try:
@@ -104,69 +107,68 @@ def _completed(home: Path, cluster: Description) -> Description:
     return cluster
 
 
-def _started(home: Path, node: Node, runtime: Runtime) -> Node:
+def _start_node(home: Path, node: Node, runtime: Runtime) -> Node:
     if is_up(home, node):
         return node
-    configuration = str(properties.file_of(home, node))
+    configuration = str(storage.configuration_file(home, node))
     command = [runtime.java, *_SMALL, *runtime.options, "kafka.Kafka", configuration]
-    pid = processes.start(command, properties.log_of(home, node))
-    return msgspec.structs.replace(node, pid=pid)
+    child = processes.spawn(command, storage.log_file(home, node))
+    return msgspec.structs.replace(node, pid=child.pid)
 
 
 def _wait(home: Path, cluster: Description) -> None:
-    # kafka-python is slow to import, and only where services run.
+    # kafka-python is slow to import, and most commands don't wait for a broker.
     from services.admin import client  # noqa: PLC0415
     from services.devcluster.connect import options_for  # noqa: PLC0415
 
     def check() -> None:
         for node in cluster.nodes:
             if not is_up(home, node):
-                log = properties.log_of(home, node)
+                log = storage.log_file(home, node)
                 last = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-                raise InputError(f"broker {node.id} ended at its start, see {log}: {last}")
+                raise InputError(f"broker {node.id} ended during its start, see {log}: {last}")
 
-    told = client.wait_until_answering(options_for(home, cluster), _START_S, check)
-    if told != cluster.cluster_id:
-        raise InputError(f"{cluster.bootstrap} is another cluster: {told}")
+    cluster_id = client.wait_until_answering(options_for(home, cluster), _START_S, check)
+    if cluster_id != cluster.cluster_id:
+        raise InputError(f"{cluster.bootstrap} is another cluster: {cluster_id}")
 
 
 def _stop(home: Path, cluster: Description, patience_s: float) -> int:
-    up = [node for node in cluster.nodes if is_up(home, node)]
-    processes.end_all([(node.pid, str(properties.file_of(home, node))) for node in up], patience_s)
+    stopped = processes.end_all([_process(home, node) for node in cluster.nodes], patience_s)
     nodes = tuple(msgspec.structs.replace(node, pid=None) for node in cluster.nodes)
     description.write(home, msgspec.structs.replace(cluster, nodes=nodes))
-    return len(up)
+    return stopped
 
 
-def _refuse_another_kind(home: Path, before: Description, brokers: int, wanted: Security) -> None:
-    if (len(before.nodes), before.security) != (brokers, wanted):
+def _check_same_kind(home: Path, before: Description, brokers: int, security: Security) -> None:
+    if (len(before.nodes), before.security) != (brokers, security):
         raise InputError(
             f"{home} has a cluster with {len(before.nodes)} broker(s), {before.security}; "
             "remove it first: hirl kafka down --wipe"
         )
 
 
-def _refuse_another_port(before: Description, port: int | None) -> None:
+def _check_same_port(before: Description, port: int | None) -> None:
     if port not in {None, before.nodes[0].port}:
         raise InputError(
             f"Kafka runs at {before.bootstrap}; to move it, stop it first: hirl kafka down"
         )
 
 
-def _planned(
-    before: Description | None, brokers: int, wanted: Security, port: int | None, version: str
+def _plan(
+    before: Description | None, brokers: int, security: Security, port: int | None, version: str
 ) -> Description:
-    """The cluster to be: where it was if its ports are still free, so that clients find it."""
+    """The cluster to start: on its previous ports where they are free, so that clients find it."""
     if before is not None and port is None and _ports_free(before.nodes):
         return msgspec.structs.replace(before, version=version)
-    nodes = description.new_nodes(brokers, wanted, port, processes.free_ports(3 * brokers))
+    nodes = description.new_nodes(brokers, security, port, processes.free_ports(3 * brokers))
     if port is not None and not _ports_free(nodes):
         raise InputError(f"--port: {port} is taken by another process, choose another")
     return Description(
         bootstrap=description.bootstrap_of(nodes),
         version=version,
         cluster_id=storage.new_cluster_id() if before is None else before.cluster_id,
-        security=wanted,
+        security=security,
         nodes=nodes,
     )
 

@@ -1,4 +1,4 @@
-"""What is known of an embedded cluster, and the file that tells others: `cluster.json`."""
+"""An embedded cluster and `cluster.json`, the file through which other commands find it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Final, Literal
 import msgspec
 
 from models.inputs.errors import InputError
+from services.devcluster.processes import HOST
 
 HOME: Final = Path(".hirl/kafka")
-"""Where the embedded cluster lives when nothing else is said."""
-HOST: Final = "127.0.0.1"
+"""Default folder of the embedded cluster."""
 FILE_NAME: Final = "cluster.json"
 
 Security = Literal["plain", "sasl_ssl"]
@@ -24,16 +24,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """For clients."""
     controller_port: int
     broker_port: int
-    """For the other brokers; the clients' port where there is no security."""
+    """For the other brokers; equals `port` on a cluster without security."""
     pid: int | None = None
-    """None while it is stopped."""
+    """None while the node is stopped."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster. The file outlives `down`, so that the next `up` has the same ports and data."""
+    """One cluster. The file outlives `down`, so the next `up` gets the same ports and data."""
 
     bootstrap: str
-    """Comma-separated, as clients want it."""
+    """Comma-separated, as clients expect it."""
     version: str
     cluster_id: str
     security: Security
@@ -41,14 +41,14 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bootstrap_of(nodes: tuple[Node, ...]) -> str:
-    """Where clients find the brokers."""
+    """The client addresses of all brokers."""
     return ",".join(f"{HOST}:{node.port}" for node in nodes)
 
 
 def new_nodes(
     count: int, security: Security, port: int | None, free: Sequence[int]
 ) -> tuple[Node, ...]:
-    """Nodes on three free ports each, or with the clients' ports from `port` on."""
+    """Nodes on three free ports each; with `port`, client ports count up from it."""
     nodes = []
     for index in range(count):
         client_port, controller_port, broker_port = free[3 * index : 3 * index + 3]
@@ -68,7 +68,7 @@ def new_nodes(
 
 
 def read(home: Path) -> Description | None:
-    """The cluster whose home is `home`; None if there never was one."""
+    """The cluster in the folder `home`; None if there never was one."""
     path = home / FILE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Description)
@@ -79,7 +79,7 @@ def read(home: Path) -> Description | None:
 
 
 def write(home: Path, description: Description) -> None:
-    """Tell others; in one move, because they may be reading."""
+    """Replace the file atomically, because other commands may be reading it."""
     home.mkdir(parents=True, exist_ok=True)
     draft = home / f"{FILE_NAME}.new"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(description), indent=2) + b"\n")

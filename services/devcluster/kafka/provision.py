@@ -1,4 +1,4 @@
-"""What a broker needs before it can start: Java, and Kafka's jars by Maven."""
+"""What a broker needs before it can start: Java, and Kafka's jars from Maven."""
 
 import hashlib
 import os
@@ -9,24 +9,22 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rich.console import Console
-
 from models.inputs.errors import InputError
 from services.devcluster.kafka.description import HOME
-from services.devcluster.processes import locked
+from services.devcluster.processes import Notify, locked, silent
 
 INFRA: Final = Path(__file__).parents[3] / "infra" / "kafka"
 """Versions and configuration; part of a checkout, not of an installed package."""
 LIBS: Final = HOME / "libs"
-"""Shared by every cluster of a checkout: jars do not change."""
+"""Shared by all clusters of a checkout: jars don't change."""
 JAVA_NEEDED: Final = 17
-MEMORY_INSTEAD: Final = "or do without Kafka: --bus memory"
+MEMORY_INSTEAD: Final = "or run without Kafka: --bus memory"
 _STAMP: Final = ".pom-sha256"
 _FETCH_TIMEOUT_S: Final = 600.0
 
 
 class Runtime(NamedTuple):
-    """All that is needed to run a class of Kafka's."""
+    """How to run one of Kafka's main classes."""
 
     java: str
     options: tuple[str, ...]
@@ -35,24 +33,24 @@ class Runtime(NamedTuple):
     """Of Kafka."""
 
 
-def runtime(console: Console) -> Runtime:
-    """Java and the jars, which are fetched if need be."""
-    program, libs = java(), jars(console)
+def runtime(notify: Notify = silent) -> Runtime:
+    """Java and the jars, fetched on first use."""
+    program, libs = java(), jars(notify)
     logging = f"-Dlog4j2.configurationFile={INFRA / 'log4j2.properties'}"
     return Runtime(program, (logging, "-cp", f"{libs}/*"), kafka_version(libs))
 
 
 def java() -> str:
-    """The Java to run; a broker of 4.x refuses older ones with a stack trace, so look first."""
+    """Path of a Java that is new enough; an older one would fail with a stack trace."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     if found is None:
         raise InputError(
-            f"Kafka needs Java {JAVA_NEEDED} or newer and there is none: "
+            f"Kafka needs Java {JAVA_NEEDED} or newer and none is installed: "
             f"install openjdk-{JAVA_NEEDED}-jre-headless, {MEMORY_INSTEAD}"
         )
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    version = java_version(told.stderr)
+    done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = java_version(done.stderr)
     if version < JAVA_NEEDED:
         raise InputError(
             f"Kafka needs Java {JAVA_NEEDED} or newer, {found} is {version or 'unknown'}: "
@@ -61,14 +59,14 @@ def java() -> str:
     return found
 
 
-def java_version(told: str) -> int:
-    """The major version in what `java -version` says; 0 if it says none."""
-    match = re.search(r'version "(?:1\.)?(\d+)', told)
+def java_version(output: str) -> int:
+    """The major version in the output of `java -version`; 0 if it contains none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match.group(1)) if match else 0
 
 
-def jars(console: Console, libs: Path = LIBS) -> Path:
-    """The folder with the broker's jars, fetched first if it is missing or of another version."""
+def jars(notify: Notify = silent, libs: Path = LIBS) -> Path:
+    """The folder with the broker's jars, fetched if it is missing or of another version."""
     pom = INFRA / "pom.xml"
     if not pom.is_file():
         raise InputError(f"{pom}: is missing; run hirl from a checkout of the repository")
@@ -76,29 +74,28 @@ def jars(console: Console, libs: Path = LIBS) -> Path:
     stamp = libs / _STAMP
     with locked(libs.parent / "fetching"):
         if not stamp.is_file() or stamp.read_text() != wanted:
-            _fetch(pom, wanted, libs, console)
+            _fetch(pom, wanted, libs, notify)
     return libs.resolve()
 
 
 def kafka_version(libs: Path) -> str:
-    """The version whose jars are there."""
+    """The Kafka version of the jars in a folder."""
     names = [jar.name for jar in libs.glob("kafka_2.13-*.jar")]
     if not names:
-        raise InputError(f"{libs}: has no Kafka in it; remove the folder and try again")
+        raise InputError(f"{libs}: contains no Kafka; remove the folder and try again")
     return names[0].removeprefix("kafka_2.13-").removesuffix(".jar")
 
 
-def _fetch(pom: Path, wanted: str, libs: Path, console: Console) -> None:
+def _fetch(pom: Path, wanted: str, libs: Path, notify: Notify) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise InputError(
-            "Kafka's jars are fetched by Maven and there is no mvn: "
-            f"install maven, {MEMORY_INSTEAD}"
+            f"Maven fetches Kafka's jars and mvn is not installed: install maven, {MEMORY_INSTEAD}"
         )
-    # Beside, then moved: an interrupted fetch leaves no half folder.
+    # Fetch into a draft folder, then rename: an interrupted fetch leaves no half-filled folder.
     draft = Path(tempfile.mkdtemp(prefix="libs-", dir=libs.parent)).resolve()
     try:
-        console.print("fetching Kafka's jars with Maven (54 MB) ...")
+        notify("fetching Kafka's jars with Maven (54 MB) ...")
         _copy_dependencies(maven, pom, draft)
         (draft / _STAMP).write_text(wanted)
         shutil.rmtree(libs, ignore_errors=True)

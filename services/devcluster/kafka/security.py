@@ -1,4 +1,4 @@
-"""Who may connect to a secured cluster: a private authority, and a password per service."""
+"""Access to a secured embedded cluster: a private authority, and a password per service."""
 
 import os
 import secrets
@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import Final
 
 from models.inputs.errors import InputError
-from services.admin.acls import services
 from services.admin.credentials import read_credentials
-from services.devcluster.kafka.description import HOST
+from services.admin.desired import services
+from services.devcluster.processes import HOST
 
 ADMIN: Final = "admin"
-"""May do everything; makes topics and ACLs."""
+"""The super user, who creates topics and ACLs."""
 COMMON_NAME: Final = "hirl-broker"
-"""Brokers know each other by this name in the certificate of our own authority."""
+"""Brokers recognise each other by this name in a certificate of our own authority."""
 MECHANISM: Final = "SCRAM-SHA-512"
 _DAYS: Final = "825"
 _PRIVATE: Final = 0o600
 
 
 def users() -> tuple[str, ...]:
-    """Everyone with a password: the services of schemas/topics.py, and the administrator."""
+    """All users with a password: the services of schemas/topics.py and the administrator."""
     return (*services(), ADMIN)
 
 
-def passwords() -> dict[str, str]:
-    """A new password for each user."""
+def new_passwords() -> dict[str, str]:
+    """A random password for each user."""
     return {user: secrets.token_urlsafe(24) for user in users()}
 
 
-def known_passwords(home: Path) -> dict[str, str]:
-    """The passwords that were given before."""
+def stored_passwords(home: Path) -> dict[str, str]:
+    """The passwords in the credentials files."""
     files = {user: credentials_file(home, user) for user in users()}
     return {
         user: read_credentials(file)["HIRL_KAFKA_PASSWORD"]
@@ -42,11 +42,11 @@ def known_passwords(home: Path) -> dict[str, str]:
     }
 
 
-def scram_arguments(known: Mapping[str, str]) -> list[str]:
-    """How StorageTool is told the first users."""
+def scram_arguments(passwords: Mapping[str, str]) -> list[str]:
+    """StorageTool's arguments that create the users."""
     return [
         word
-        for user, password in known.items()
+        for user, password in passwords.items()
         for word in ("--add-scram", f"{MECHANISM}=[name={user},password={password}]")
     ]
 
@@ -57,18 +57,18 @@ def authority_file(home: Path) -> Path:
 
 
 def key_store_file(home: Path) -> Path:
-    """Private key and certificate of the brokers, in one file as Kafka wants it."""
+    """Private key and certificate of the brokers, in one file as Kafka expects it."""
     return (home / "tls" / "broker.pem").resolve()
 
 
 def credentials_file(home: Path, user: str) -> Path:
-    """What a service needs to connect, as environment variables."""
+    """The HIRL_KAFKA_* variables with which `user` connects."""
     return home / "credentials" / f"{user}.env"
 
 
-def write_credentials(home: Path, bootstrap: str, known: Mapping[str, str]) -> None:
-    """One file per user, readable by its owner only."""
-    for user, password in known.items():
+def write_credentials(home: Path, bootstrap: str, passwords: Mapping[str, str]) -> None:
+    """Write one file per user, readable by its owner only."""
+    for user, password in passwords.items():
         values = {
             "HIRL_KAFKA_BOOTSTRAP": bootstrap,
             "HIRL_KAFKA_SECURITY": "SASL_SSL",
@@ -82,15 +82,15 @@ def write_credentials(home: Path, bootstrap: str, known: Mapping[str, str]) -> N
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a secret: the file is private before the first byte is in it."""
+    """Write a secret into a file that is private before it has any content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as file:
         file.write(text)
 
 
-def make_certificates(home: Path) -> None:
-    """A private authority and one certificate for the brokers; they all are on this machine."""
+def create_certificates(home: Path) -> None:
+    """Create a private authority and one certificate for all brokers, which run on one machine."""
     folder = home / "tls"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -121,7 +121,7 @@ def make_certificates(home: Path) -> None:
 def _openssl(*arguments: str, folder: Path) -> None:
     program = shutil.which("openssl")
     if program is None:
-        raise InputError("--secure makes certificates and there is no openssl: install openssl")
+        raise InputError("--secure creates certificates with openssl: install openssl")
     done = subprocess.run(  # noqa: S603  (our own command line)
         [program, *arguments], cwd=folder, capture_output=True, text=True, check=False
     )

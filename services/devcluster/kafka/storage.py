@@ -1,6 +1,7 @@
-"""The data folders of a cluster: prepared once, with the users of a secured one in them."""
+"""Files of an embedded cluster: broker configuration from infra/kafka, formatted data folders."""
 
 import base64
+import re
 import shutil
 import subprocess
 import uuid
@@ -9,37 +10,52 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from models.inputs.errors import InputError
-from services.devcluster.kafka import description, properties, security
+from services.admin.desired import in_sync
+from services.devcluster.kafka import description, security
 from services.devcluster.kafka.description import Description, Node
-from services.devcluster.kafka.provision import Runtime
+from services.devcluster.kafka.provision import INFRA, Runtime
+from services.devcluster.processes import HOST, Notify
 
 _FORMAT_S: Final = 60.0
-_TOLD: Final = 500
-"""Characters of a failed tool's words that are shown."""
+_MOST_OUTPUT: Final = 500
+"""Characters of a failed tool's output that the error message shows."""
 
 
 def new_cluster_id() -> str:
-    """A random id in Kafka's spelling: a UUID in 22 characters that looks like no option."""
+    """A random UUID in Kafka's spelling: 22 characters, and no leading dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
             return text
 
 
-def prepare(home: Path, cluster: Description, runtime: Runtime, console: Console) -> None:
-    """Format what is not formatted yet; may be called again after an interruption."""
-    known = _passwords(home, cluster, console) if cluster.security == "sasl_ssl" else {}
-    users = security.scram_arguments(known)
+def configuration_file(home: Path, node: Node) -> Path:
+    """A broker's configuration; the path in its command line identifies its process."""
+    return (home / f"broker-{node.id}.properties").resolve()
+
+
+def log_file(home: Path, node: Node) -> Path:
+    """A broker's standard output."""
+    return home / f"broker-{node.id}.log"
+
+
+def data_folder(home: Path, node: Node) -> Path:
+    """A broker's records."""
+    return (home / "data" / str(node.id)).resolve()
+
+
+def prepare(home: Path, cluster: Description, runtime: Runtime, notify: Notify) -> None:
+    """Write configurations and format what isn't formatted yet; safe to repeat."""
+    passwords = _passwords(home, cluster, notify) if cluster.security == "sasl_ssl" else {}
+    users = security.scram_arguments(passwords)
 
     def prepare_node(node: Node) -> None:
-        properties.write(home, cluster, node)
-        if not (properties.data_of(home, node) / "meta.properties").is_file():
+        _write_configuration(home, cluster, node)
+        if not (data_folder(home, node) / "meta.properties").is_file():
             _format(home, cluster, node, runtime, users)
 
-    # Each is a Java of its own that takes a second to start.
+    # Each format starts a JVM, which takes a second.
     with ThreadPoolExecutor() as pool:
         list(pool.map(prepare_node, cluster.nodes))
 
@@ -52,28 +68,56 @@ def wipe(home: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _passwords(home: Path, cluster: Description, console: Console) -> dict[str, str]:
-    """As they are in the credentials, which are written again because ports may have changed."""
+def _write_configuration(home: Path, cluster: Description, node: Node) -> None:
+    extra = "plain" if cluster.security == "plain" else "secure"
+    template = "\n".join((INFRA / f"{name}.properties").read_text() for name in ("broker", extra))
+    lines = (line for line in template.splitlines() if not line.startswith("#"))
+    values = _template_values(home, cluster, node)
+    # A placeholder without a value is a bug, so the KeyError may surface.
+    text = re.sub(r"@([A-Z_]+)@", lambda found: values[found.group(1)], "\n".join(lines) + "\n")
+    configuration_file(home, node).write_text(text)
+
+
+def _template_values(home: Path, cluster: Description, node: Node) -> dict[str, str]:
+    replication = min(3, len(cluster.nodes))
+    voters = (f"{other.id}@{HOST}:{other.controller_port}" for other in cluster.nodes)
+    return {
+        "NODE": str(node.id),
+        "DATA": str(data_folder(home, node)),
+        "VOTERS": ",".join(voters),
+        "PORT": str(node.port),
+        "CONTROLLER_PORT": str(node.controller_port),
+        "BROKER_PORT": str(node.broker_port),
+        "REPLICATION": str(replication),
+        "IN_SYNC": str(in_sync(replication)),
+        "KEY_STORE": str(security.key_store_file(home)),
+        "AUTHORITY": str(security.authority_file(home)),
+        "COMMON_NAME": security.COMMON_NAME,
+    }
+
+
+def _passwords(home: Path, cluster: Description, notify: Notify) -> dict[str, str]:
+    """Existing passwords or new ones. Credentials are rewritten because ports may have changed."""
     if security.key_store_file(home).is_file():
-        known = security.known_passwords(home)
+        passwords = security.stored_passwords(home)
     else:
-        console.print("making certificates and passwords")
-        known = security.passwords()
-        security.make_certificates(home)
-    security.write_credentials(home, cluster.bootstrap, known)
-    return known
+        notify("creating certificates and passwords")
+        passwords = security.new_passwords()
+        security.create_certificates(home)
+    security.write_credentials(home, cluster.bootstrap, passwords)
+    return passwords
 
 
 def _format(
     home: Path, cluster: Description, node: Node, runtime: Runtime, users: Sequence[str]
 ) -> None:
-    properties.data_of(home, node).mkdir(parents=True, exist_ok=True)
+    data_folder(home, node).mkdir(parents=True, exist_ok=True)
     words = [
         *("-XX:TieredStopAtLevel=1", *runtime.options, "kafka.tools.StorageTool", "format"),
-        *("--cluster-id", cluster.cluster_id, "--config", str(properties.file_of(home, node))),
+        *("--cluster-id", cluster.cluster_id, "--config", str(configuration_file(home, node))),
         *users,
     ]
-    # In a private file, because the words of a command line are for everyone on the machine.
+    # In a private file, because every user of the machine can read command lines.
     arguments = home / f"format-{node.id}.args"
     security.write_private(arguments, "\n".join(f'"{word}"' for word in words))
     try:
@@ -89,4 +133,5 @@ def _format(
     finally:
         arguments.unlink()
     if done.returncode != 0:
-        raise InputError(f"Kafka's StorageTool failed: {(done.stderr or done.stdout)[-_TOLD:]}")
+        output = (done.stderr or done.stdout)[-_MOST_OUTPUT:]
+        raise InputError(f"Kafka's StorageTool failed: {output}")

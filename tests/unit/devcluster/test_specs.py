@@ -13,9 +13,9 @@ from services.breaker.settings import Settings as BreakerSettings
 from services.collector.settings import Settings as CollectorSettings
 from services.commander.settings import Settings as CommanderSettings
 from services.devcluster.kafka.description import Description
-from services.devcluster.record import Spec
-from services.devcluster.request import Request, scene_of
-from services.devcluster.specs import SERVICES, lineup
+from services.devcluster.record import ServiceSpec
+from services.devcluster.request import Request, simulation_of
+from services.devcluster.specs import SERVICES, service_specs
 from services.forecaster.settings import Settings as ForecasterSettings
 from services.simcluster.settings import Settings as SimclusterSettings
 from services.soldier.settings import Settings as SoldierSettings
@@ -35,11 +35,11 @@ SETTINGS: dict[str, type[Struct]] = {
 }
 
 
-def specs_of(request: Request) -> dict[str, Spec]:
-    cluster, scenario = request.described()
+def specs_of(request: Request) -> dict[str, ServiceSpec]:
+    cluster, scenario = request.load()
     timeline = scenario.timeline(cluster.tick_seconds)
     ports = list(range(5000, 5000 + len(SERVICES)))
-    found = lineup(request, timeline, KAFKA, Path("home"), Path("folder"), ports)
+    found = service_specs(request, timeline, KAFKA, Path("home"), Path("folder"), ports)
     return {spec.name: spec for spec in found}
 
 
@@ -66,8 +66,8 @@ def test_the_forecaster_makes_one_rule_for_the_whole_scenario() -> None:
 
 def test_only_the_world_cannot_be_started_again_and_outlives_the_others() -> None:
     found = specs_of(Request(apps=60))
-    assert [name for name, spec in found.items() if not spec.restarts] == ["simcluster"]
-    assert [name for name, spec in found.items() if spec.outlives] == ["simcluster"]
+    assert [name for name, spec in found.items() if not spec.restartable] == ["simcluster"]
+    assert [name for name, spec in found.items() if spec.stops_last] == ["simcluster"]
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,9 @@ def test_what_cannot_be_run_is_refused_with_what_to_say_instead(
 
 def test_a_scene_says_what_is_simulated() -> None:
     request = Request(apps=60, speed=30.0)
-    scene = scene_of(request, *request.described())
-    assert (scene.apps, scene.total_ticks, scene.pace) == (60, 570, "30 times real time")
+    simulation = simulation_of(request, *request.load())
+    assert (simulation.apps, simulation.total_ticks, simulation.pace) == (
+        60,
+        570,
+        "30 times real time",
+    )

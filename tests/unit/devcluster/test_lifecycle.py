@@ -8,15 +8,13 @@ from msgspec.structs import replace
 
 from models.inputs.errors import InputError
 from services.cli import main
-from services.devcluster import ending, record
-from services.devcluster import identity as processes
-from services.devcluster import lifecycle as launch
-from services.devcluster.overview import overview_of
-from services.devcluster.probe import Progress, Vitals
-from services.devcluster.record import Standing
+from services.devcluster import launch, lifecycle, processes, record
+from services.devcluster.lifecycle import wait
+from services.devcluster.probe import Progress, ServiceMetrics
+from services.devcluster.record import ServiceStatus
 from services.devcluster.request import Request
-from services.devcluster.session import wait
-from tests.unit.system_data import run_of, spec
+from services.devcluster.status import status_of
+from tests.unit.system_helpers import run_of, spec
 
 
 def test_a_second_system_is_refused_while_one_runs(tmp_path: Path) -> None:
@@ -33,7 +31,7 @@ def test_what_a_killed_supervisor_left_is_to_be_tidied_up_first(tmp_path: Path) 
 
 
 def test_stopping_nothing_ends_nothing(tmp_path: Path) -> None:
-    assert ending.stop(tmp_path) is None
+    assert lifecycle.stop(tmp_path) is None
 
 
 def test_going_down_where_nothing_runs_says_so(
@@ -47,10 +45,10 @@ def test_going_down_where_nothing_runs_says_so(
 def test_stopping_leaves_a_stranger_with_a_known_number_alone(tmp_path: Path) -> None:
     me = processes.of_pid(os.getpid())
     assert me is not None
-    stranger = Standing(state="running", process=replace(me, started="long ago"))
+    stranger = ServiceStatus(state="running", process=replace(me, started=0.0))
     run = replace(run_of(spec("soldier")), kafka_home=str(tmp_path / "kafka"))
-    record.write(tmp_path, replace(run, standings={"soldier": stranger}))
-    assert ending.stop(tmp_path) == 0
+    record.write(tmp_path, replace(run, statuses={"soldier": stranger}))
+    assert lifecycle.stop(tmp_path) == 0
     assert record.read(tmp_path) is None
 
 
@@ -61,9 +59,9 @@ def test_a_run_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_waiting_ends_when_a_service_was_given_up(tmp_path: Path) -> None:
-    failed = Standing(state="failed", detail="died 5 times at once, see soldier.log")
+    failed = ServiceStatus(state="failed", detail="died 5 times at once, see soldier.log")
     run = replace(run_of(spec("soldier")), supervisor=processes.of_pid(os.getpid()))
-    record.write(tmp_path, replace(run, standings={"soldier": failed}))
+    record.write(tmp_path, replace(run, statuses={"soldier": failed}))
     with pytest.raises(InputError, match=r"soldier\.log"):
         wait(tmp_path, ticks=1)
 
@@ -75,10 +73,10 @@ def test_waiting_for_a_system_that_is_not_there_says_how_to_start_one(tmp_path: 
 
 @pytest.mark.parametrize(("ready", "supervised"), [(True, True), (False, True), (True, False)])
 def test_a_system_is_healthy_when_all_of_it_is(ready: bool, supervised: bool) -> None:
-    run = replace(run_of(spec("soldier")), standings={"soldier": Standing(state="running")})
-    found = overview_of(
+    run = replace(run_of(spec("soldier")), statuses={"soldier": ServiceStatus(state="running")})
+    found = status_of(
         run,
-        {"soldier": Vitals(ready)},
+        {"soldier": ServiceMetrics(ready)},
         Progress(3, 2),
         supervised=supervised,
         broker_up=True,

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from services.devcluster import supervisor
-from services.devcluster.record import Run, Spec
+from services.devcluster.record import Run, ServiceSpec
 from services.devcluster.supervisor import LONGEST_PAUSE_S, MOST_QUICK_DEATHS, QUICK_S, Supervisor
-from tests.unit.system_data import run_of, spec
+from tests.unit.system_helpers import run_of, spec
 
 
 class FakeChild:
@@ -35,7 +35,7 @@ class Times:
 class House:
     """A supervisor whose services, clock and probes are at the test's command."""
 
-    def __init__(self, *specs: Spec) -> None:
+    def __init__(self, *specs: ServiceSpec) -> None:
         self.now = self.date = 1000.0
         self.children: dict[str, list[FakeChild]] = {one.name: [] for one in specs}
         self.ready: set[str] = set()
@@ -44,21 +44,21 @@ class House:
             run_of(*specs), self._start, self.ready.__contains__, Times(self), self.told.append
         )
 
-    def _start(self, one: Spec) -> FakeChild:
+    def _start(self, one: ServiceSpec) -> FakeChild:
         self.children[one.name].append(FakeChild())
         return self.children[one.name][-1]
 
     def look(self, seconds: float = 0.0) -> None:
         self.now += seconds
         self.date += seconds
-        self.supervisor.look()
+        self.supervisor.check()
 
     def die(self, name: str, status: int = 1, after_s: float = 1.0) -> None:
         self.children[name][-1].status = status
         self.look(after_s)
 
     def state(self, name: str) -> str:
-        return self.told[-1].standings[name].state
+        return self.told[-1].statuses[name].state
 
 
 def test_a_stage_waits_until_everybody_before_is_ready() -> None:
@@ -79,7 +79,7 @@ def test_a_service_that_dies_is_started_again_after_a_pause() -> None:
     assert house.state("soldier") == "resting"
     house.look(LONGEST_PAUSE_S)
     assert house.state("soldier") == "running"
-    assert house.told[-1].standings["soldier"].restarts == 1
+    assert house.told[-1].statuses["soldier"].restarts == 1
 
 
 def test_pauses_grow_and_are_bounded() -> None:
@@ -88,7 +88,7 @@ def test_pauses_grow_and_are_bounded() -> None:
     pauses = []
     for _ in range(MOST_QUICK_DEATHS - 1):
         house.die("soldier")
-        pauses.append(house.supervisor.wards[0].start_at - house.now)
+        pauses.append(house.supervisor.services[0].start_at - house.now)
         house.look(LONGEST_PAUSE_S)
     assert pauses == sorted(pauses)
     assert pauses[0] < pauses[-1] <= LONGEST_PAUSE_S
@@ -118,13 +118,13 @@ def test_deaths_after_long_lives_are_never_too_many() -> None:
 def test_who_sets_the_date_back_keeps_nobody_from_being_started_again() -> None:
     house = House(spec("soldier"))
     house.look()
-    assert house.told[-1].standings["soldier"].since == house.date
+    assert house.told[-1].statuses["soldier"].since == house.date
     house.die("soldier")
     house.date -= 86400.0
     house.look(LONGEST_PAUSE_S)
     assert house.state("soldier") == "running"
     house.die("soldier")
-    assert " after 1 s" in house.told[-1].standings["soldier"].detail
+    assert " after 1 s" in house.told[-1].statuses["soldier"].detail
 
 
 def test_bad_settings_are_not_tried_twice() -> None:
@@ -144,7 +144,7 @@ def test_a_service_that_ends_by_itself_is_done() -> None:
 
 
 def test_a_world_that_died_is_not_begun_again() -> None:
-    house = House(spec("simcluster", restarts=False))
+    house = House(spec("simcluster", restartable=False))
     house.look()
     house.die("simcluster")
     assert house.state("simcluster") == "failed"

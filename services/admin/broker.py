@@ -1,8 +1,9 @@
-"""Topics and ACLs of a broker, read and written with kafka-python's admin client."""
+"""Read and write a broker's topics and ACLs with kafka-python's admin client."""
 
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
@@ -19,10 +20,10 @@ from kafka.admin import (
 from kafka.errors import KafkaError, NoError
 
 from models.inputs.errors import InputError
-from services.admin.acls import Pattern, Permission, Resource
-from services.admin.desired import Wanted
-from services.admin.differences import OURS, Found
+from services.admin.desired import DesiredTopic, Pattern, Permission, Resource
 
+PREFIX: Final = "hirl."
+"""All our topics begin with it."""
 _WAIT_MS: Final = 30_000
 _RESOURCES: Final[dict[ResourceType, Resource]] = {
     ResourceType.TOPIC: "topic",
@@ -38,34 +39,42 @@ _PATTERN_TYPES: Final = {name: kind for kind, name in _PATTERNS.items()}
 _USER: Final = "User:"
 
 
+class ActualTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic as the broker has it."""
+
+    partitions: int
+    replication: int
+    configs: dict[str, str]
+
+
 def broker_count(admin: KafkaAdminClient) -> int:
-    """Brokers of the cluster."""
+    """Number of brokers in the cluster."""
     return len(admin.describe_cluster()["brokers"])
 
 
-def read_topics(admin: KafkaAdminClient) -> dict[str, Found]:
-    """Our topics as they are."""
-    told = [topic for topic in admin.describe_topics() if str(topic["name"]).startswith(OURS)]
-    if not told:
+def read_topics(admin: KafkaAdminClient) -> dict[str, ActualTopic]:
+    """Our topics on the broker, by name."""
+    topics = [topic for topic in admin.describe_topics() if str(topic["name"]).startswith(PREFIX)]
+    if not topics:
         return {}
-    names = [topic["name"] for topic in told]
+    names = [topic["name"] for topic in topics]
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     configs = admin.describe_configs(resources, config_filter="all")["topic"]
     return {
-        topic["name"]: Found(
+        topic["name"]: ActualTopic(
             partitions=len(topic["partitions"]),
             replication=len(topic["partitions"][0]["replica_nodes"]),
             configs={key: str(one["value"]) for key, one in configs[topic["name"]].items()},
         )
-        for topic in told
+        for topic in topics
     }
 
 
-def create_topics(admin: KafkaAdminClient, topics: Sequence[Wanted]) -> None:
+def create_topics(admin: KafkaAdminClient, topics: Sequence[DesiredTopic]) -> None:
     """Create topics and wait until each partition has a leader."""
     if not topics:
         return
-    wanted = {
+    arguments = {
         topic.name: {
             "num_partitions": topic.partitions,
             "replication_factor": topic.replication,
@@ -74,13 +83,13 @@ def create_topics(admin: KafkaAdminClient, topics: Sequence[Wanted]) -> None:
         for topic in topics
     }
     try:
-        admin.create_topics(wanted, timeout_ms=_WAIT_MS, wait_for_metadata=True)
+        admin.create_topics(arguments, timeout_ms=_WAIT_MS, wait_for_metadata=True)
     except KafkaError as error:
         raise InputError(f"topics cannot be created: {error}") from None
 
 
 def set_configs(admin: KafkaAdminClient, changes: dict[str, dict[str, str]]) -> None:
-    """Change settings of topics; what is not named stays."""
+    """Change settings by topic; settings that aren't named stay."""
     if not changes:
         return
     resources = [
@@ -92,7 +101,7 @@ def set_configs(admin: KafkaAdminClient, changes: dict[str, dict[str, str]]) -> 
 
 
 def read_permissions(admin: KafkaAdminClient) -> list[Permission]:
-    """Every ACL on topics, groups and the cluster, ours or not."""
+    """All ACLs on topics, groups and the cluster, including those of other systems."""
     everything = ACLFilter(
         principal=None,
         host=None,
@@ -106,8 +115,7 @@ def read_permissions(admin: KafkaAdminClient) -> list[Permission]:
         raise InputError(f"ACLs cannot be read: {refused}") from None
     if error is not NoError:
         raise InputError(f"ACLs cannot be read: {error.__name__}")
-    known = (acl for acl in acls if acl.resource_pattern.resource_type in _RESOURCES)
-    return [_permission(acl) for acl in known]
+    return [_permission(acl) for acl in acls if acl.resource_pattern.resource_type in _RESOURCES]
 
 
 def grant(admin: KafkaAdminClient, permissions: Sequence[Permission]) -> None:
@@ -120,7 +128,7 @@ def grant(admin: KafkaAdminClient, permissions: Sequence[Permission]) -> None:
 
 
 def _permission(acl: ACL) -> Permission:
-    """An ACL in our words; one that denies, or is for one host only, equals none we want."""
+    """An ACL as a permission. One that denies, or is for one host, never equals a desired one."""
     operation = acl.operation.name
     if acl.permission_type != ACLPermissionType.ALLOW:
         operation = f"{acl.permission_type.name} {operation}"

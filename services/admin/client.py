@@ -1,4 +1,4 @@
-"""How kafka-python is told to connect, and the wait until a broker really answers."""
+"""Connect as an administrator, and wait until all brokers answer."""
 
 import socket
 import time
@@ -17,38 +17,38 @@ _REQUEST_MS: Final = 15_000
 
 
 def admin(client_options: dict[str, Any], patience_ms: int = _REQUEST_MS) -> KafkaAdminClient:
-    """An administrator's connection; what goes wrong becomes one line."""
+    """An administrator's connection; a failure becomes an InputError."""
     servers = ",".join(client_options["bootstrap_servers"])
-    made: list[KafkaNetClient] = []
+    created: list[KafkaNetClient] = []
 
-    def make(**given: Any) -> KafkaNetClient:
-        made.append(KafkaNetClient(**given))
-        return made[-1]
+    def create(**given: Any) -> KafkaNetClient:
+        created.append(KafkaNetClient(**given))
+        return created[-1]
 
     limits = {"bootstrap_timeout_ms": patience_ms, "request_timeout_ms": _REQUEST_MS}
     try:
-        return KafkaAdminClient(**client_options, **limits, kafka_client=make)
+        return KafkaAdminClient(**client_options, **limits, kafka_client=create)
     except KafkaError as error:
-        # kafka-python 3.0.12 leaves the thread of a client that found no broker running.
-        for one in made:
+        # kafka-python 3.0.12 doesn't stop the thread of a client that found no broker.
+        for one in created:
             one.close()
             one._manager._net.stop()  # noqa: SLF001
         raise InputError(
-            f"no Kafka lets us in at {servers} ({error}); does it run, is the password right?"
+            f"cannot connect to Kafka at {servers} ({error}): does it run, is the password right?"
         ) from None
 
 
 def wait_until_answering(
     client_options: dict[str, Any], patience_s: float, check: Callable[[], None]
 ) -> str:
-    """The cluster's id, once all brokers are there; `check` raises when waiting is in vain."""
+    """Wait for all brokers and return the cluster's id; `check` raises to stop the wait."""
     servers = client_options["bootstrap_servers"]
     deadline = time.monotonic() + patience_s
     while True:
         check()
-        # The others count a broker that was killed as present for some seconds; its port tells.
+        # For some seconds the other brokers still list a killed one, so check its port, too.
         if all(map(_listens, servers)):
-            cluster_id, present = _ask(client_options)
+            cluster_id, present = _describe(client_options)
             if present >= len(servers):
                 return cluster_id
         if time.monotonic() > deadline:
@@ -65,16 +65,16 @@ def _listens(server: str) -> bool:
     return True
 
 
-def _ask(client_options: dict[str, Any]) -> tuple[str, int]:
-    """The cluster's id and its brokers that are ready; none while it does not answer."""
+def _describe(client_options: dict[str, Any]) -> tuple[str, int]:
+    """The cluster's id and its number of ready brokers; 0 while it doesn't answer."""
     try:
         client = admin(client_options, _TRY_MS)
     except InputError:
         return "", 0
     try:
-        told = client.describe_cluster()
-        ready = [broker for broker in told["brokers"] if not broker.get("is_fenced")]
-        return str(told["cluster_id"]), len(ready)
+        described = client.describe_cluster()
+        ready = [broker for broker in described["brokers"] if not broker.get("is_fenced")]
+        return str(described["cluster_id"]), len(ready)
     except KafkaError:
         return "", 0
     finally:

@@ -1,6 +1,6 @@
-"""Who connects to which Kafka: HIRL_KAFKA_* variables as arguments of kafka-python.
+"""HIRL_KAFKA_* variables as arguments of kafka-python.
 
-No Kafka client is imported here, so commands that only look at files stay fast.
+This module imports no Kafka client, so commands that only read files stay fast.
 """
 
 import os
@@ -20,7 +20,7 @@ def named_options(bootstrap: str | None, credentials: Path | None) -> dict[str, 
 
 
 def options(bootstrap: str, credentials: dict[str, str] | None = None) -> dict[str, Any]:
-    """Arguments for any client of kafka-python; `credentials` as in a SERVICE.env file."""
+    """Arguments for any kafka-python client; `credentials` as in a SERVICE.env file."""
     result: dict[str, Any] = {"bootstrap_servers": bootstrap.split(",")}
     if credentials and credentials.get("HIRL_KAFKA_SECURITY", "PLAINTEXT") != "PLAINTEXT":
         result |= {

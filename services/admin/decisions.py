@@ -1,4 +1,4 @@
-"""Everything that was decided in a run, as it stands in the topics."""
+"""All decisions of a run, read back from the topics."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
@@ -11,10 +11,10 @@ from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import key_of, topic_of
-from services.admin.reader import Onlooker
+from services.admin.reader import TopicReader
 
 E = TypeVar("E", bound=TickEvent)
-Place = tuple[int, str]
+Key = tuple[int, str]
 """Tick, and domain or pool."""
 _KINDS: Final[tuple[type[Event], ...]] = (
     DemandForecast,
@@ -25,60 +25,60 @@ _KINDS: Final[tuple[type[Event], ...]] = (
     Rejected,
 )
 _POLL_S: Final = 0.2
-_LAST_WORD_S: Final = 3.0
-"""What is decided about the last tick may be said a moment after the cluster has ended."""
+_TRAILING_S: Final = 3.0
+"""Decisions about the last tick may arrive shortly after the cluster has ended."""
 
 
 class Decisions(NamedTuple):
-    """By tick and domain, node requests by tick and pool; what is said again counts once."""
+    """By tick and domain, node requests by tick and pool. Repeated events count once."""
 
-    forecasts: dict[Place, DemandForecast]
-    budgets: dict[Place, BudgetGranted]
-    plans: dict[Place, ScalePlanned]
-    applied: dict[Place, ScaleApplied]
-    requests: dict[Place, CapacityRequested]
+    forecasts: dict[Key, DemandForecast]
+    budgets: dict[Key, BudgetGranted]
+    plans: dict[Key, ScalePlanned]
+    applied: dict[Key, ScaleApplied]
+    requests: dict[Key, CapacityRequested]
     contradictions: list[str]
-    """Where the same tick of the same domain was decided differently; ought to be empty."""
+    """A line for each key that was decided twice in different ways; should be empty."""
     dead_letters: list[Rejected]
 
 
 def read_decisions(options: dict[str, Any]) -> Decisions:
     """All decisions of a run that the topics still hold."""
-    with Onlooker(options) as onlooker:
-        return _sorted([event for kind in _KINDS for event in onlooker.whole(kind)])
+    with TopicReader(options) as reader:
+        return _sorted([event for kind in _KINDS for event in reader.read_all(kind)])
 
 
 def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> Decisions:
-    """All of a run, read while it goes on: a compacted topic keeps no old budgets for long."""
+    """All decisions of a run, read while it runs: compaction soon removes old budgets."""
     events: list[Event] = []
-    with Onlooker(options) as onlooker:
-        onlooker.watch([topic_of(kind).name for kind in _KINDS], from_beginning=True)
+    with TopicReader(options) as reader:
+        reader.seek([topic_of(kind).name for kind in _KINDS], from_beginning=True)
         while True:
             ended = has_ended()
-            found = [one.event for one in onlooker.next(_LAST_WORD_S if ended else _POLL_S)]
+            found = [one.event for one in reader.poll(_TRAILING_S if ended else _POLL_S)]
             events += [event for event in found if event is not None]
-            if ended and onlooker.silent:
+            if ended and reader.is_idle:
                 return _sorted(events)
 
 
 def _sorted(events: list[Event]) -> Decisions:
-    odd: list[str] = []
+    contradictions: list[str] = []
     return Decisions(
-        forecasts=_placed(events, DemandForecast, odd),
-        budgets=_placed(events, BudgetGranted, odd),
-        plans=_placed(events, ScalePlanned, odd),
-        applied=_placed(events, ScaleApplied, odd),
-        requests=_placed(events, CapacityRequested, odd),
-        contradictions=odd,
+        forecasts=_by_key(events, DemandForecast, contradictions),
+        budgets=_by_key(events, BudgetGranted, contradictions),
+        plans=_by_key(events, ScalePlanned, contradictions),
+        applied=_by_key(events, ScaleApplied, contradictions),
+        requests=_by_key(events, CapacityRequested, contradictions),
+        contradictions=contradictions,
         dead_letters=[event for event in events if isinstance(event, Rejected)],
     )
 
 
-def _placed(events: list[Event], kind: type[E], odd: list[str]) -> dict[Place, E]:
-    placed: dict[Place, E] = {}
+def _by_key(events: list[Event], kind: type[E], contradictions: list[str]) -> dict[Key, E]:
+    found: dict[Key, E] = {}
     for event in events:
         if isinstance(event, kind):
-            place = event.tick, key_of(event)
-            if placed.setdefault(place, event) != event:
-                odd.append(f"{kind.__name__} of {place[1]} at tick {place[0]}")
-    return placed
+            key = event.tick, key_of(event)
+            if found.setdefault(key, event) != event:
+                contradictions.append(f"{kind.__name__} of {key[1]} at tick {key[0]}")
+    return found

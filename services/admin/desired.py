@@ -1,10 +1,14 @@
-"""The topics as a broker is to have them: schemas/topics.py with Kafka's settings."""
+"""Topics, their settings and ACLs as a broker should have them, derived from schemas/topics.py.
 
-from typing import Final
+In Kafka, READ or WRITE on a topic implies DESCRIBE, and so does READ on a group.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from schemas.topics import DOMAIN_PARTITIONS, HOUR_MS, TOPICS, Topic, state_topic
+from schemas.topics import ANY, DOMAIN_PARTITIONS, HOUR_MS, TOPICS, Topic, state_topic
 
 MIB: Final = 1024 * 1024
 
@@ -17,13 +21,19 @@ STATEFUL: Final = {
     "actuator": DOMAIN_PARTITIONS,
     "breaker": DOMAIN_PARTITIONS,
 }
-"""Services that remember, with the partitions of their state: as many as the topics that they
-read where state is by domain, so that state and events of a domain are in the same partition
-number; one where it is of the whole cluster."""
+"""Partitions of the state topic, by stateful service. State by domain has as many partitions as
+the topics that the service reads, so that a domain's state and events share a partition number;
+state of the whole cluster has one."""
+
+Resource = Literal["topic", "group", "cluster"]
+Pattern = Literal["literal", "prefixed"]
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""Kafka's name for the resource that stands for the whole cluster."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic as it ought to be."""
+class DesiredTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic with Kafka's settings."""
 
     name: str
     partitions: int
@@ -31,55 +41,85 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str]
 
 
+class Permission(NamedTuple):
+    """One operation that one service may do."""
+
+    user: str
+    operation: str
+    resource: Resource
+    name: str
+    pattern: Pattern = "literal"
+
+    def __str__(self) -> str:
+        star = "*" if self.pattern == "prefixed" else ""
+        return f"{self.user} {self.operation} {self.resource} {self.name}{star}"
+
+
 def in_sync(replication: int) -> int:
-    """Copies that must have a record before it is acknowledged: all but one of three."""
+    """Copies that must have a record before it is acknowledged: two of three, else one."""
     return 2 if replication >= 3 else 1
 
 
-def wanted_topics(replication: int) -> tuple[Wanted, ...]:
-    """Every topic of the bus, in the order in which data flows, then the services' state."""
-    flow = tuple(_of_flow(topic, replication) for topic in TOPICS)
+def desired_topics(replication: int) -> tuple[DesiredTopic, ...]:
+    """All topics of the bus in the order of data flow, then the services' state topics."""
+    flow = tuple(_flow_topic(topic, replication) for topic in TOPICS)
     state = tuple(
-        Wanted(
+        DesiredTopic(
             name=state_topic(service),
             partitions=partitions,
             replication=replication,
-            configs=_common(replication) | _compacted(),
+            configs=_common_configs(replication) | _compact_configs(),
         )
         for service, partitions in STATEFUL.items()
     )
     return flow + state
 
 
-def _of_flow(topic: Topic, replication: int) -> Wanted:
-    kept = _expiring(topic.retention_ms)
+def app_id(service: str) -> str:
+    """A service's consumer group, which is also its Faust app id."""
+    return f"hirl-{service}"
+
+
+def services() -> tuple[str, ...]:
+    """All services that read or write a topic."""
+    named = {name for topic in TOPICS for name in (*topic.producers, *topic.consumers)}
+    return tuple(sorted(named - {ANY}))
+
+
+def desired_permissions() -> tuple[Permission, ...]:
+    """The least that each service needs."""
+    return tuple(one for service in services() for one in _service_permissions(service))
+
+
+def _flow_topic(topic: Topic, replication: int) -> DesiredTopic:
+    cleanup = _delete_configs(topic.retention_ms)
     if topic.cleanup == "compact":
-        # Whoever asks why something was decided looks back further than to the newest record.
-        kept = _compacted() | {"min.compaction.lag.ms": str(HOUR_MS)}
-    return Wanted(
+        # `hirl explain` looks back further than the newest record of a key.
+        cleanup = _compact_configs() | {"min.compaction.lag.ms": str(HOUR_MS)}
+    return DesiredTopic(
         name=topic.name,
         partitions=topic.partitions,
         replication=replication,
-        configs=_common(replication) | kept,
+        configs=_common_configs(replication) | cleanup,
     )
 
 
-def _common(replication: int) -> dict[str, str]:
+def _common_configs(replication: int) -> dict[str, str]:
     return {
         "max.message.bytes": str(MIB),
         "min.insync.replicas": str(in_sync(replication)),
-        # Event time is inside the record. A simulated cluster may be years off, and a broker
-        # would delete what looks old and refuse what looks like tomorrow.
+        # Event time is inside the record. A simulated cluster's time may be years off; with
+        # CreateTime a broker would delete such records as old or refuse them as future.
         "message.timestamp.type": "LogAppendTime",
     }
 
 
-def _expiring(retention_ms: int) -> dict[str, str]:
+def _delete_configs(retention_ms: int) -> dict[str, str]:
     return {"cleanup.policy": "delete", "retention.ms": str(retention_ms)}
 
 
-def _compacted() -> dict[str, str]:
-    """Only closed segments are compacted: close them soon, and clean when a tenth is old."""
+def _compact_configs() -> dict[str, str]:
+    # Kafka compacts closed segments only: close them soon, and clean when a tenth is obsolete.
     return {
         "cleanup.policy": "compact",
         "segment.ms": "60000",
@@ -87,3 +127,18 @@ def _compacted() -> dict[str, str]:
         "min.cleanable.dirty.ratio": "0.1",
         "delete.retention.ms": str(HOUR_MS),
     }
+
+
+def _service_permissions(service: str) -> Iterator[Permission]:
+    for topic in TOPICS:
+        if service in topic.producers or ANY in topic.producers:
+            yield Permission(service, "WRITE", "topic", topic.name)
+        if service in topic.consumers or ANY in topic.consumers:
+            yield Permission(service, "READ", "topic", topic.name)
+    if service in STATEFUL:
+        yield Permission(service, "READ", "topic", state_topic(service))
+        yield Permission(service, "WRITE", "topic", state_topic(service))
+    # For idempotent producers; brokers from 3.0 on need only WRITE.
+    yield Permission(service, "IDEMPOTENT_WRITE", "cluster", CLUSTER_NAME)
+    if any(service in topic.consumers for topic in TOPICS):
+        yield Permission(service, "READ", "group", app_id(service), "prefixed")

@@ -12,76 +12,78 @@ from schemas.domain_observed import DomainObserved
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services.admin.reader import Onlooker
+from services.admin.reader import TopicReader
 
 
 class Evidence(NamedTuple):
-    """What is known of the decision about an app in a tick; None where the record is gone."""
+    """Records behind the decision about an app in one tick; None if no longer kept."""
 
     app: AppDeclared
     plan: ScalePlanned
     frame: DomainObserved | None
     budget: BudgetGranted | None
     forecast: DemandForecast | None
-    """That the budget was made with."""
+    """The forecast that the budget was based on."""
     applied: ScaleApplied | None
     breaker: BreakerChanged | None
     overrides: tuple[OverrideIssued, ...]
 
 
 def gather(options: dict[str, Any], app: str, tick: int | None) -> Evidence:
-    """The newest decision about an app that was carried out, or the one of a tick."""
-    with Onlooker(options) as onlooker:
-        declared = onlooker.newest(AppDeclared, app, lambda _: True)
+    """The newest decision about an app that was applied or held, or the one of `tick`."""
+    with TopicReader(options) as reader:
+        declared = reader.find_newest(AppDeclared, app, lambda _: True)
         if declared is None:
-            raise InputError(_unknown(onlooker, app))
-        plan = _plan(onlooker, declared.domain, tick)
+            raise InputError(_unknown(reader, app))
+        plan = _plan(reader, declared.domain, tick)
         if plan is None or app not in plan.apps:
-            raise InputError(_undecided(declared, plan, tick))
-        return _around(onlooker, declared, plan)
+            raise InputError(_no_decision(declared, plan, tick))
+        return _collect(reader, declared, plan)
 
 
-def _plan(onlooker: Onlooker, domain: str, tick: int | None) -> ScalePlanned | None:
+def _plan(reader: TopicReader, domain: str, tick: int | None) -> ScalePlanned | None:
     if tick is None:
-        # The newest plan may still be on its way to the cluster.
-        last = onlooker.newest(ScaleApplied, domain, lambda _: True)
+        # The newest plan may not be applied yet.
+        last = reader.find_newest(ScaleApplied, domain, lambda _: True)
         tick = last.tick if last else None
     wanted = tick
-    return onlooker.newest(ScalePlanned, domain, lambda plan: wanted is None or plan.tick == wanted)
+    return reader.find_newest(
+        ScalePlanned, domain, lambda plan: wanted is None or plan.tick == wanted
+    )
 
 
-def _around(onlooker: Onlooker, declared: AppDeclared, plan: ScalePlanned) -> Evidence:
+def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> Evidence:
     domain, tick = plan.domain, plan.tick
-    budget = onlooker.newest(BudgetGranted, domain, lambda one: one.epoch == plan.epoch)
-    # A budget binds from the tick after the one that it was made from.
+    budget = reader.find_newest(BudgetGranted, domain, lambda one: one.epoch == plan.epoch)
+    # A budget is valid from the tick after the one it is based on.
     made = budget.tick if budget else tick - 1
     scopes = (declared.app, domain, "cluster")
     orders = [
-        onlooker.newest(OverrideIssued, scope, lambda one: not one.lifted) for scope in scopes
+        reader.find_newest(OverrideIssued, scope, lambda one: not one.lifted) for scope in scopes
     ]
     return Evidence(
         app=declared,
         plan=plan,
-        frame=onlooker.newest(DomainObserved, domain, lambda one: one.tick == tick),
+        frame=reader.find_newest(DomainObserved, domain, lambda one: one.tick == tick),
         budget=budget,
-        forecast=onlooker.newest(DemandForecast, domain, lambda one: one.tick <= made),
-        applied=onlooker.newest(ScaleApplied, domain, lambda one: one.tick == tick),
-        breaker=onlooker.newest(BreakerChanged, domain, lambda one: one.tick <= tick),
+        forecast=reader.find_newest(DemandForecast, domain, lambda one: one.tick <= made),
+        applied=reader.find_newest(ScaleApplied, domain, lambda one: one.tick == tick),
+        breaker=reader.find_newest(BreakerChanged, domain, lambda one: one.tick <= tick),
         overrides=tuple(order for order in orders if order and not order.lifted),
     )
 
 
-def _unknown(onlooker: Onlooker, app: str) -> str:
-    names = sorted({one.app for one in onlooker.whole(AppDeclared)})
+def _unknown(reader: TopicReader, app: str) -> str:
+    names = sorted({one.app for one in reader.read_all(AppDeclared)})
     if not names:
-        return "the inventory is empty: does a system run, and has it come to its first tick?"
+        return "the inventory is empty: does a system run, and has it reached its first tick?"
     near = get_close_matches(app, names) or names[:5]
     return (
         f"app: {app} is not in the inventory; there are {len(names):,}, such as {', '.join(near)}"
     )
 
 
-def _undecided(declared: AppDeclared, plan: ScalePlanned | None, tick: int | None) -> str:
+def _no_decision(declared: AppDeclared, plan: ScalePlanned | None, tick: int | None) -> str:
     if plan is None:
         when = "yet" if tick is None else f"at tick {tick}, or it is no longer kept"
         return f"{declared.domain}: nothing was planned {when}"

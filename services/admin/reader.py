@@ -1,4 +1,4 @@
-"""Reading topics as an onlooker: no group, no commits, nothing changes by being looked at."""
+"""Read events from topics without a consumer group and without commits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -18,21 +18,21 @@ E = TypeVar("E", bound=Event)
 
 _POLL_S: Final = 0.2
 _FIRST_WINDOW: Final = 8
-"""Records from the end that are looked at first; most often it is among them."""
+"""Records from the end that a search reads first; usually the wanted one is among them."""
 _WIDER: Final = 4
 _CONNECT_MS: Final = 10_000
 
 
-class Found(NamedTuple):
-    """A whole event, a tombstone, or what is wrong with a record."""
+class ReadRecord(NamedTuple):
+    """A complete event, a tombstone (neither event nor problem), or an unreadable record."""
 
     event: Event | None
     delivery: Delivery
     problem: str = ""
 
 
-class Onlooker:
-    """A connection; not for several threads."""
+class TopicReader:
+    """A connection to read topics with; not thread-safe."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         servers = ",".join(options["bootstrap_servers"])
@@ -45,11 +45,12 @@ class Onlooker:
             )
         except KafkaError as error:
             raise InputError(
-                f"no Kafka lets us in at {servers} ({error}); does it run, is the password right?"
+                f"cannot connect to Kafka at {servers} ({error}): "
+                "does it run, is the password right?"
             ) from None
         self._intake = EventReader()
-        self.silent = False
-        """Nothing at all came when `next` was last asked, not even a part of an event."""
+        self.is_idle = False
+        """Whether the last `poll` received nothing, not even a part of an event."""
 
     def __enter__(self) -> Self:
         return self
@@ -62,46 +63,46 @@ class Onlooker:
     ) -> None:
         self._consumer.close()
 
-    def watch(self, topics: Sequence[str], *, from_beginning: bool, key: str | None = None) -> None:
-        """Go to where `next` begins; with a key only where its records can be."""
-        places = [place for topic in topics for place in self._places(topic, key)]
-        self._consumer.assign(places)
+    def seek(self, topics: Sequence[str], *, from_beginning: bool, key: str | None = None) -> None:
+        """Set where `poll` begins; with a key, read only the partition of its records."""
+        partitions = [partition for topic in topics for partition in self._partitions(topic, key)]
+        self._consumer.assign(partitions)
         if from_beginning:
-            self._consumer.seek_to_beginning(*places)
+            self._consumer.seek_to_beginning(*partitions)
         else:
-            self._consumer.seek_to_end(*places)
-            for place in places:  # seeking is lazy: asking for the position is what fixes it
-                self._consumer.position(place)
+            self._consumer.seek_to_end(*partitions)
+            for partition in partitions:  # seeking is lazy: reading the position makes it happen
+                self._consumer.position(partition)
 
-    def next(self, patience_s: float = _POLL_S) -> Iterator[Found]:
-        """What came meanwhile, if anything came."""
+    def poll(self, patience_s: float = _POLL_S) -> Iterator[ReadRecord]:
+        """Records that arrived since the last call; waits up to `patience_s` for the first."""
         polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
-        self.silent = not polled
+        self.is_idle = not polled
         for records in polled.values():
             for one in records:
                 found = self._read(one)
                 if found is not None:
                     yield found
 
-    def whole(self, kind: type[E]) -> list[E]:
-        """Every event of a kind up to where its topic ends now, in the order of partitions."""
-        found = self.until_now([topic_of(kind).name])
+    def read_all(self, kind: type[E]) -> list[E]:
+        """All events of a type up to the current end of its topic, partition by partition."""
+        found = self.read_to_end([topic_of(kind).name])
         return [one.event for one in found if isinstance(one.event, kind)]
 
-    def until_now(self, topics: Sequence[str]) -> list[Found]:
-        """Everything up to where these topics end now."""
-        places = [place for topic in topics for place in self._places(topic, None)]
-        ends = self._consumer.end_offsets(places)
-        return self._between(self._consumer.beginning_offsets(places), ends)
+    def read_to_end(self, topics: Sequence[str]) -> list[ReadRecord]:
+        """All records up to the current ends of the topics."""
+        partitions = [partition for topic in topics for partition in self._partitions(topic, None)]
+        ends = self._consumer.end_offsets(partitions)
+        return self._between(self._consumer.beginning_offsets(partitions), ends)
 
-    def newest(self, kind: type[E], key: str, wanted: Callable[[E], bool]) -> E | None:
-        """The last event about a key that is wanted, looked for from the end of its partition."""
-        places = self._places(topic_of(kind).name, key)
-        ends = self._consumer.end_offsets(places)
-        begins = self._consumer.beginning_offsets(places)
+    def find_newest(self, kind: type[E], key: str, wanted: Callable[[E], bool]) -> E | None:
+        """The newest event of a key that `wanted` accepts, searched from the end backwards."""
+        partitions = self._partitions(topic_of(kind).name, key)
+        ends = self._consumer.end_offsets(partitions)
+        begins = self._consumer.beginning_offsets(partitions)
         window = _FIRST_WINDOW
         while True:
-            starts = {at: max(begins[at], ends[at] - window) for at in places}
+            starts = {at: max(begins[at], ends[at] - window) for at in partitions}
             for one in reversed(self._between(starts, ends)):
                 event = one.event
                 if isinstance(event, kind) and key_of(event) == key and wanted(event):
@@ -112,33 +113,33 @@ class Onlooker:
 
     def _between(
         self, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-    ) -> list[Found]:
-        """Compacted topics have gaps, so positions count, not records."""
-        places = [place for place, end in ends.items() if starts[place] < end]
+    ) -> list[ReadRecord]:
+        """All records between offsets; compacted topics have gaps, so positions count."""
+        partitions = [partition for partition, end in ends.items() if starts[partition] < end]
         self._intake = EventReader()
-        self._consumer.assign(places)
-        for place in places:
-            self._consumer.seek(place, starts[place])
-        found: list[Found] = []
-        while any(self._consumer.position(place) < ends[place] for place in places):
-            found += self.next()
-        last = {(place.topic, place.partition): end for place, end in ends.items()}
+        self._consumer.assign(partitions)
+        for partition in partitions:
+            self._consumer.seek(partition, starts[partition])
+        found: list[ReadRecord] = []
+        while any(self._consumer.position(partition) < ends[partition] for partition in partitions):
+            found += self.poll()
+        last = {(partition.topic, partition.partition): end for partition, end in ends.items()}
         return [
             one
             for one in found
             if one.delivery.offset < last[one.delivery.topic, one.delivery.partition]
         ]
 
-    def _places(self, topic: str, key: str | None) -> list[TopicPartition]:
-        """A key's records are where every producer's default partitioner puts them."""
+    def _partitions(self, topic: str, key: str | None) -> list[TopicPartition]:
+        """The partitions of a topic, or the one into which default partitioners put a key."""
         numbers = sorted(self._consumer.partitions_for_topic(topic) or ())
         if not numbers:
-            raise InputError(f"Kafka has no topic {topic}: hirl topics apply makes it")
+            raise InputError(f"Kafka has no topic {topic}: create it with hirl topics apply")
         if key is not None:
             numbers = [numbers[(murmur2(key.encode()) & 0x7FFFFFFF) % len(numbers)]]
         return [TopicPartition(topic, number) for number in numbers]
 
-    def _read(self, one: Any) -> Found | None:
+    def _read(self, one: Any) -> ReadRecord | None:
         delivery = Delivery(
             one.topic, one.partition, one.offset, one.key or b"", one.value,
             one.headers or (), one.timestamp / 1000,
@@ -146,5 +147,5 @@ class Onlooker:
         try:
             arrival = self._intake.read(delivery)
         except Malformed as error:
-            return Found(None, delivery, str(error))
-        return None if arrival is None else Found(arrival.event, delivery)
+            return ReadRecord(None, delivery, str(error))
+        return None if arrival is None else ReadRecord(arrival.event, delivery)

@@ -1,65 +1,168 @@
-"""A broker's topics and ACLs, compared with schemas/topics.py and mended."""
+"""Compare a broker's topics and ACLs with the desired ones, and fix what can be fixed."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 from kafka import KafkaAdminClient
 
-from services.admin import broker as administration
-from services.admin import client
-from services.admin.acls import permissions
-from services.admin.desired import Wanted, wanted_topics
-from services.admin.differences import (
-    Difference,
-    configs_to_set,
-    missing_permissions,
-    permission_differences,
-    topic_differences,
-)
+from services.admin import broker, client
+from services.admin.broker import PREFIX, ActualTopic
+from services.admin.desired import DesiredTopic, Permission, desired_permissions, desired_topics
 
 MOST_COPIES: Final = 3
-"""Of a record, where nothing is said and there are as many brokers."""
+"""Default replication, if there are as many brokers."""
 _SETTLE_S: Final = 10.0
 _POLL_S: Final = 0.1
+_HARMLESS: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
+"""Other systems may subscribe. Only permissions that let them write or change are reported."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference between the broker and the desired state."""
+
+    subject: str
+    text: str
+    mendable: bool
+    """Whether `hirl topics apply` fixes it."""
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.text}"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` writes."""
+    """Of a comparison; `--json` writes it."""
 
     topics: int
     permissions: int
     mended: list[Difference]
     differences: list[Difference]
-    """What is not as it ought to be, after mending."""
+    """What still differs after fixing."""
+
+
+@contextmanager
+def connection(options: dict[str, Any]) -> Iterator[KafkaAdminClient]:
+    """An administrator's connection, closed at the end of the block."""
+    admin = client.admin(options)
+    try:
+        yield admin
+    finally:
+        admin.close()
 
 
 def apply_to(
     admin: KafkaAdminClient, replication: int | None = None, *, acls: bool = False
 ) -> Outcome:
-    """Mend what can be mended, then look again: what is reported is what the broker has."""
-    topics = _wanted(admin, replication)
+    """Fix what can be fixed, then compare again: the outcome is what the broker has."""
+    topics = _desired(admin, replication)
     before = compare(admin, replication, acls=acls)
-    found = administration.read_topics(admin)
-    administration.create_topics(admin, [topic for topic in topics if topic.name not in found])
+    actual = broker.read_topics(admin)
+    broker.create_topics(admin, [topic for topic in topics if topic.name not in actual])
     changes = {
-        topic.name: configs_to_set(topic, found[topic.name])
+        topic.name: configs_to_set(topic, actual[topic.name])
         for topic in topics
-        if topic.name in found
+        if topic.name in actual
     }
-    administration.set_configs(admin, {name: change for name, change in changes.items() if change})
+    broker.set_configs(admin, {name: change for name, change in changes.items() if change})
     if acls:
-        present = administration.read_permissions(admin)
-        administration.grant(admin, missing_permissions(permissions(), present))
+        present = broker.read_permissions(admin)
+        broker.grant(admin, missing_permissions(desired_permissions(), present))
     after = _settled(admin, replication, acls=acls)
     mended = [one for one in before.differences if one not in after.differences]
     return msgspec.structs.replace(after, mended=mended)
 
 
+def compare(
+    admin: KafkaAdminClient, replication: int | None = None, *, acls: bool = False
+) -> Outcome:
+    """Compare without changing anything."""
+    topics = _desired(admin, replication)
+    differences = list(topic_differences(topics, broker.read_topics(admin)))
+    permissions = desired_permissions() if acls else ()
+    if acls:
+        differences += permission_differences(permissions, broker.read_permissions(admin))
+    return Outcome(
+        topics=len(topics),
+        permissions=len(permissions),
+        mended=[],
+        differences=differences,
+    )
+
+
+def topic_differences(
+    desired: Sequence[DesiredTopic], actual: Mapping[str, ActualTopic]
+) -> Iterator[Difference]:
+    """Topics that are missing or have other settings."""
+    for topic in desired:
+        present = actual.get(topic.name)
+        if present is None:
+            yield Difference(subject=topic.name, text="missing", mendable=True)
+            continue
+        yield from _shape_differences(topic, present)
+        for name, value in configs_to_set(topic, present).items():
+            text = f"{name} is {present.configs.get(name, 'not set')}, expected {value}"
+            yield Difference(subject=topic.name, text=text, mendable=True)
+
+
+def configs_to_set(topic: DesiredTopic, present: ActualTopic) -> dict[str, str]:
+    """The desired values of settings that differ."""
+    return {
+        name: value for name, value in topic.configs.items() if present.configs.get(name) != value
+    }
+
+
+def missing_permissions(
+    desired: Sequence[Permission], actual: Sequence[Permission]
+) -> list[Permission]:
+    """Desired permissions that the broker lacks."""
+    present = set(actual)
+    return [permission for permission in desired if permission not in present]
+
+
+def permission_differences(
+    desired: Sequence[Permission], actual: Sequence[Permission]
+) -> Iterator[Difference]:
+    """Missing permissions, and unexpected ones that allow writing to our topics."""
+    for permission in missing_permissions(desired, actual):
+        yield Difference(subject=f"acl {permission}", text="missing", mendable=True)
+    for permission in sorted(set(actual) - set(desired)):
+        if permission.operation not in _HARMLESS and reaches_our_topics(permission):
+            # Not fixed: it may be intended, and revoking it could stop another system.
+            text = "not expected; remove it with Kafka's own tools if it is not intended"
+            yield Difference(subject=f"acl {permission}", text=text, mendable=False)
+
+
+def reaches_our_topics(permission: Permission) -> bool:
+    """Whether it covers at least one topic of the bus."""
+    if permission.resource != "topic":
+        return False
+    name = permission.name
+    if permission.pattern == "literal":
+        return name == "*" or name.startswith(PREFIX)
+    return name.startswith(PREFIX) or PREFIX.startswith(name)
+
+
+def _shape_differences(topic: DesiredTopic, present: ActualTopic) -> Iterator[Difference]:
+    if present.partitions != topic.partitions:
+        # Partitions can't even be added: keys would move to other partitions, which breaks the
+        # order of a domain's events and separates the domain from its state.
+        text = (
+            f"{present.partitions} partition(s), expected {topic.partitions}; "
+            "stop the services, delete the topic and apply again"
+        )
+        yield Difference(subject=topic.name, text=text, mendable=False)
+    if present.replication != topic.replication:
+        text = (
+            f"replication {present.replication}, expected {topic.replication}; "
+            "change it with Kafka's own reassignment tool"
+        )
+        yield Difference(subject=topic.name, text=text, mendable=False)
+
+
 def _settled(admin: KafkaAdminClient, replication: int | None, *, acls: bool) -> Outcome:
-    """A broker sees a moment later what its controller has acknowledged."""
+    """Compare until nothing mendable is left: a broker lags behind its controller for a moment."""
     deadline = time.monotonic() + _SETTLE_S
     while True:
         outcome = compare(admin, replication, acls=acls)
@@ -69,34 +172,5 @@ def _settled(admin: KafkaAdminClient, replication: int | None, *, acls: bool) ->
         time.sleep(_POLL_S)
 
 
-def compare(
-    admin: KafkaAdminClient, replication: int | None = None, *, acls: bool = False
-) -> Outcome:
-    """What the broker has against what it ought to have."""
-    topics = _wanted(admin, replication)
-    differences = list(topic_differences(topics, administration.read_topics(admin)))
-    wanted_permissions = permissions() if acls else ()
-    if acls:
-        present = administration.read_permissions(admin)
-        differences += permission_differences(wanted_permissions, present)
-    return Outcome(
-        topics=len(topics),
-        permissions=len(wanted_permissions),
-        mended=[],
-        differences=differences,
-    )
-
-
-@contextmanager
-def connection(options: dict[str, Any]) -> Iterator[KafkaAdminClient]:
-    """A connection of the administrator, closed at the end of the block."""
-    admin = client.admin(options)
-    try:
-        yield admin
-    finally:
-        admin.close()
-
-
-def _wanted(admin: KafkaAdminClient, replication: int | None) -> tuple[Wanted, ...]:
-    copies = replication or min(MOST_COPIES, administration.broker_count(admin))
-    return wanted_topics(copies)
+def _desired(admin: KafkaAdminClient, replication: int | None) -> tuple[DesiredTopic, ...]:
+    return desired_topics(replication or min(MOST_COPIES, broker.broker_count(admin)))

@@ -1,4 +1,4 @@
-"""Samples of single pods as agents would send them, encoded beforehand and sent at a given rate."""
+"""Samples of single pods as agents would send them, encoded in advance, sent at a given rate."""
 
 import random
 import time
@@ -24,16 +24,15 @@ _MEASURED: Final = (
 
 
 class Pods:
-    """What is there to be sampled: apps by domain, with an inventory and a first tick."""
+    """Apps by domain whose pods are sampled, with an inventory and a first tick."""
 
     def __init__(self, request: Request) -> None:
-        cluster, _ = request.described()
+        cluster, _ = request.load()
         world = World(cluster, load_scenario(request.scenario, cluster), [request.seed])
         simulated = SimulatedCluster(world)
         self._first: Observed = simulated.observation()
         self.prologue: list[Event] = [*simulated.inventory(), *self._first.events]
-        """To be published first: without it, samples of pods belong to nothing, and how many pods
-        an app has is not known."""
+        """Events to publish first: they declare the apps and their number of pods."""
         self.apps = {one.domain: one.apps for one in self._first.sampled}
         self._counts = {
             one.domain: {name: getattr(one, name) for name in PODS} for one in self._first.sampled
@@ -41,11 +40,11 @@ class Pods:
 
     @property
     def most(self) -> int:
-        """Samples of a tick that surely leave every domain open to its last record.
+        """Samples per tick that leave every domain open until its last record.
 
-        A domain is complete when each app has as many samples as it has ready pods, and what comes
-        then is ignored, which costs nothing. Samples are of apps by chance, so the app with the
-        most pods is the last; by half of its pods it has them with no chance worth the name.
+        A domain is complete when each app has as many samples as ready pods; later samples are
+        ignored, which costs nothing and would falsify the rate. Apps are drawn at random, so the
+        app with the most pods completes last. Half of its pods is a safe limit.
         """
         every = sum(map(len, self.apps.values()))
         ready: list[list[int]] = [counts["ready"] for counts in self._counts.values()]
@@ -53,10 +52,10 @@ class Pods:
         return max(1, every * last // 2)
 
     def records(self, tick: int, samples: int, per_record: int) -> list[Record]:
-        """About so many samples of a tick; the domains have as many as they have apps.
+        """About `samples` samples of a tick; a domain's share is its share of apps.
 
-        Each sample is of an app by chance, as on a node. The first record of a domain says how
-        many pods its apps have, as a collector does in each tick; the last one closes it.
+        Each sample is of a random app, as on a node. The first record of a domain contains the
+        pod counts of its apps, as a collector sends them each tick; the last record closes it.
         """
         draws = random.Random(tick)
         every = sum(map(len, self.apps.values()))
@@ -71,7 +70,7 @@ class Pods:
     ) -> list[Record]:
         count = -(-samples // per_record)
         batches = [
-            self._told(domain, tick),
+            self._counts_record(domain, tick),
             *(
                 self._batch(domain, tick, per_record, number == count - 1, draws)
                 for number in range(count)
@@ -79,7 +78,7 @@ class Pods:
         ]
         return [record for batch in batches for record in encode(batch, _SOURCE)]
 
-    def _told(self, domain: str, tick: int) -> MetricsSampled:
+    def _counts_record(self, domain: str, tick: int) -> MetricsSampled:
         return MetricsSampled(
             tick=tick,
             time=self._first.time,
@@ -109,24 +108,24 @@ class Pods:
 
 
 class Feeder:
-    """A producer that keeps a pace."""
+    """A producer that keeps a given rate."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._producer = KafkaProducer(**options, acks=1, linger_ms=5, batch_size=256 * 1024)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the connection."""
         self._producer.close(_PATIENCE_S)
 
     def publish(self, events: Sequence[Event]) -> None:
-        """At once, and acknowledged."""
+        """Send at full speed and wait for acknowledgement."""
         for event in events:
             for record in encode(event, _SOURCE):
                 self._send(record)
         self._producer.flush(_PATIENCE_S)
 
     def feed(self, records: Sequence[Record], seconds: float) -> float:
-        """Spread over so many seconds; how long it really took, until all are acknowledged."""
+        """Send spread over `seconds`; return the real time until all are acknowledged."""
         began = time.monotonic()
         for number, record in enumerate(records):
             ahead = began + seconds * number / len(records) - time.monotonic()
@@ -143,8 +142,8 @@ class Feeder:
 
 
 def _shuffled(queues: list[list[Record]], draws: random.Random) -> list[Record]:
-    """Records of all domains by turns, each domain's in their order."""
-    order = [place for place, queue in enumerate(queues) for _ in queue]
+    """Records of all domains interleaved at random; each domain's stay in order."""
+    order = [index for index, queue in enumerate(queues) for _ in queue]
     draws.shuffle(order)
     waiting = [iter(queue) for queue in queues]
-    return [next(waiting[place]) for place in order]
+    return [next(waiting[index]) for index in order]

@@ -1,4 +1,4 @@
-"""How many samples of pods one aggregator takes a second: fed faster and faster until it lags."""
+"""How many pod samples per second one aggregator handles: the rate rises until it lags."""
 
 import time
 from pathlib import Path
@@ -11,59 +11,58 @@ from prometheus_client.parser import text_string_to_metric_families
 from models.inputs.errors import InputError
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import topic_of
+from services.devcluster.probe import is_ready
 from services.devcluster.request import Request
-from services.devcluster.supervisor import is_ready
 from services.measure.feeding import Feeder, Pods
-from services.measure.testbed import Stage, staged
-from services.measure.usage import read_cpu, use_since
+from services.measure.testbed import MeasuredSystem, measured_system, read_cpu, usage_since
 
 BATCHED: Final = 500
 SINGLE: Final = 1
 AGGREGATOR: Final = "aggregator"
 _STEP_S: Final = 10.0
-"""A tick: it opens with a step and closes at its end, as it would."""
+"""One tick: it opens when a step begins and closes at its end."""
 _FIRST_PER_S: Final = {BATCHED: 10_000, SINGLE: 250}
 _MOST_PER_S: Final = 640_000.0
 _FINE_STEPS: Final = 2
-"""Halvings between the last rate that went well and the first that did not."""
+"""Bisections between the last rate that the aggregator handled and the first it did not."""
 _BEHIND_S: Final = 1.0
-"""More than so much not yet handled when the last record is sent is a lag that grows."""
+"""A larger backlog when the last record is sent means that the lag grows."""
 _FEEDER_SHARE: Final = 0.9
 _PATIENCE_S: Final = 300.0
 _POLL_S: Final = 0.1
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate, for one tick."""
+    """One rate, held for one tick."""
 
     wanted_per_s: float
     sent_per_s: float
     left_at_end: int
-    """Samples not yet handled when the last was sent."""
+    """Samples not yet handled when the last one was sent."""
     kept_up: bool
     cores: float
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """The fastest that went well, with everything that was tried."""
+    """The highest rate that the aggregator handled, and all tried steps."""
 
     per_record: int
     samples_per_s: float
     steps: list[Step]
     feeder_limited: bool
-    """The sender was the slower one: the aggregator takes more than this."""
+    """The sender was the bottleneck: the aggregator handles more than this."""
     apps_limited: bool
-    """It takes more than this, but these apps have no more pods to be sampled in a tick."""
+    """These apps have no more pods to sample in a tick: the aggregator handles more than this."""
 
 
 def measure(request: Request, per_record: int, folder: Path) -> Rate:
-    """On a Kafka with nobody but one aggregator."""
+    """Measure one aggregator that is alone on its Kafka."""
     pods = Pods(request)
-    # In lock-step nothing is closed for being late: what lags would be dropped, and look fast.
+    # Lock-step, so that no tick closes for being late: dropped samples would look fast.
     alone = msgspec.structs.replace(request, lock_step=True)
-    with staged(alone, folder, services=(AGGREGATOR,)) as stage:
-        _wait_ready(stage)
-        trial = _Trial(stage, pods, per_record)
+    with measured_system(alone, folder, services=(AGGREGATOR,)) as system:
+        _wait_ready(system)
+        trial = _Trial(system, pods, per_record)
         try:
             return trial.run()
         finally:
@@ -71,11 +70,11 @@ def measure(request: Request, per_record: int, folder: Path) -> Rate:
 
 
 class _Trial:
-    """Step by step."""
+    """One aggregator, fed step by step."""
 
-    def __init__(self, stage: Stage, pods: Pods, per_record: int) -> None:
-        self._stage, self._pods, self._per_record = stage, pods, per_record
-        self._feeder = Feeder(stage.options)
+    def __init__(self, system: MeasuredSystem, pods: Pods, per_record: int) -> None:
+        self._system, self._pods, self._per_record = system, pods, per_record
+        self._feeder = Feeder(system.options)
         self._sent, self._tick = 0, 0
         self._steps: list[Step] = []
 
@@ -83,47 +82,49 @@ class _Trial:
         self._feeder.close()
 
     def run(self) -> Rate:
-        """Double until it lags, then look in between."""
+        """Double the rate until the aggregator lags, then bisect."""
         self._feeder.publish(self._pods.prologue)
         self._sent += len(self._pods.apps)
         self._drain()
         most = min(_MOST_PER_S, self._pods.most / _STEP_S)
-        good, bad, rate = 0.0, 0.0, min(most, _FIRST_PER_S[self._per_record])
-        self._step(rate)  # the first tick compiles
+        handled_rate, failed_rate, rate = 0.0, 0.0, min(most, _FIRST_PER_S[self._per_record])
+        self._step(rate)  # compiles kernels, so it doesn't count
         self._steps.clear()
         limited = False
         for _ in range(12):
             step = self._step(rate)
             limited = step.sent_per_s < _FEEDER_SHARE * rate
             if step.kept_up:
-                good = max(good, step.sent_per_s)
+                handled_rate = max(handled_rate, step.sent_per_s)
             else:
-                bad = rate
+                failed_rate = rate
                 break
             if limited or rate >= most:
                 break
             rate = min(most, 2 * rate)
-        for _ in range(_FINE_STEPS if bad and good else 0):
-            rate = (good + bad) / 2
+        for _ in range(_FINE_STEPS if failed_rate and handled_rate else 0):
+            rate = (handled_rate + failed_rate) / 2
             step = self._step(rate)
-            good, bad = (step.sent_per_s, bad) if step.kept_up else (good, rate)
+            handled_rate, failed_rate = (
+                (step.sent_per_s, failed_rate) if step.kept_up else (handled_rate, rate)
+            )
         return Rate(
             per_record=self._per_record,
-            samples_per_s=good,
+            samples_per_s=handled_rate,
             steps=self._steps,
-            feeder_limited=limited and not bad,
-            apps_limited=rate >= self._pods.most / _STEP_S and not (limited or bad),
+            feeder_limited=limited and not failed_rate,
+            apps_limited=rate >= self._pods.most / _STEP_S and not (limited or failed_rate),
         )
 
     def _step(self, rate: float) -> Step:
-        """Feed one tick at a rate; then let the aggregator finish it."""
+        """Feed one tick at a rate, then wait until the aggregator has handled it."""
         self._tick += 1
         records = self._pods.records(self._tick, int(rate * _STEP_S), self._per_record)
         samples = (len(records) - len(self._pods.apps)) * self._per_record
-        pid = {AGGREGATOR: self._stage.pids[AGGREGATOR]}
+        pid = {AGGREGATOR: self._system.pids[AGGREGATOR]}
         before = read_cpu(pid)
         seconds = self._feeder.feed(records, _STEP_S)
-        cores = use_since(before, pid)[AGGREGATOR].cores
+        cores = usage_since(before, pid)[AGGREGATOR].cores
         self._sent += len(records)
         left = (self._sent - self._handled()) * self._per_record
         self._drain()
@@ -140,17 +141,17 @@ class _Trial:
     def _drain(self) -> None:
         deadline = time.monotonic() + _PATIENCE_S
         while self._handled() < self._sent:
-            self._stage.check()
+            self._system.check()
             if time.monotonic() > deadline:
-                raise InputError("the aggregator does not finish what it was sent")
+                raise InputError("the aggregator did not handle all samples in time")
             time.sleep(_POLL_S)
 
     def _handled(self) -> int:
-        return handled(_metrics(self._stage.spec(AGGREGATOR).url))
+        return handled(_metrics(self._system.spec(AGGREGATOR).url))
 
 
 def handled(text: str) -> int:
-    """Records of samples that the aggregator is done with, from what it exports."""
+    """Sample records that the aggregator has handled, from its exported metrics."""
     topic = topic_of(MetricsSampled).name
     return int(
         sum(
@@ -169,10 +170,10 @@ def _metrics(url: str) -> str:
         return text
 
 
-def _wait_ready(stage: Stage) -> None:
+def _wait_ready(system: MeasuredSystem) -> None:
     deadline = time.monotonic() + _PATIENCE_S
-    while not is_ready(stage.spec(AGGREGATOR).url):
-        stage.check()
+    while not is_ready(system.spec(AGGREGATOR).url):
+        system.check()
         if time.monotonic() > deadline:
-            raise InputError("the aggregator does not get ready")
+            raise InputError("the aggregator did not become ready")
         time.sleep(_POLL_S)

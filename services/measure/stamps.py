@@ -1,4 +1,4 @@
-"""When the broker got each event of a run, and what is made of it: the time of each tick's way."""
+"""Broker timestamps of a run's events, and from them how long each tick took."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ from schemas.metrics_sampled import MetricsSampled
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import key_of, topic_of
-from services.admin.reader import Onlooker
+from services.admin.reader import TopicReader
 
-WAY: Final[tuple[type[TickEvent], ...]] = (
+PATH: Final[tuple[type[TickEvent], ...]] = (
     MetricsSampled,
     DomainObserved,
     ScalePlanned,
     ScaleApplied,
 )
-"""From a sample to a change, in order."""
+"""Events from a sample to a change, in order."""
 HOPS: Final = ("sample_to_frame", "frame_to_plan", "plan_to_applied")
 _POLL_S: Final = 0.5
 
@@ -31,11 +31,11 @@ class Stamp(NamedTuple):
 
     event: TickEvent
     at: float
-    """Wall seconds."""
+    """Wall time in seconds."""
 
 
-class Moments(NamedTuple):
-    """When the last event of each kind of a tick was there, in the order of WAY."""
+class TickTimes(NamedTuple):
+    """When the last event of each type of a tick arrived, in the order of PATH."""
 
     sampled: float
     framed: float
@@ -43,7 +43,7 @@ class Moments(NamedTuple):
     applied: float
 
     @property
-    def whole_ms(self) -> float:
+    def total_ms(self) -> float:
         """From the last sample to the last change."""
         return 1e3 * (self.applied - self.sampled)
 
@@ -53,63 +53,67 @@ class Moments(NamedTuple):
         return tuple(1e3 * (self[n + 1] - self[n]) for n in range(len(HOPS)))
 
 
-def stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
-    """All events of these kinds that are in the topics, when nobody writes any more."""
-    with Onlooker(options) as onlooker:
-        found = onlooker.until_now([topic_of(kind).name for kind in kinds])
+def read_stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
+    """All events of these types in the topics; call it when nothing is written any more."""
+    with TopicReader(options) as reader:
+        records = reader.read_to_end([topic_of(kind).name for kind in kinds])
     return [
-        Stamp(one.event, one.delivery.timestamp)
-        for one in found
-        if isinstance(one.event, TickEvent)
+        Stamp(record.event, record.delivery.timestamp)
+        for record in records
+        if isinstance(record.event, TickEvent)
     ]
 
 
-def moments(found: Iterable[Stamp], domains: int) -> dict[int, Moments]:
-    """By tick; only ticks that went the whole way in every domain."""
+def tick_times(stamps: Iterable[Stamp], domains: int) -> dict[int, TickTimes]:
+    """By tick; only ticks that completed the path in all domains."""
     last: dict[tuple[type[TickEvent], int], dict[str, float]] = {}
-    for event, at in found:
-        own = last.setdefault((type(event), event.tick), {})
-        own[key_of(event)] = max(at, own.get(key_of(event), 0.0))
+    for event, at in stamps:
+        by_domain = last.setdefault((type(event), event.tick), {})
+        by_domain[key_of(event)] = max(at, by_domain.get(key_of(event), 0.0))
     ticks = sorted({tick for _, tick in last})
-    whole = [
-        tick for tick in ticks if all(len(last.get((kind, tick), {})) == domains for kind in WAY)
+    complete = [
+        tick for tick in ticks if all(len(last.get((kind, tick), {})) == domains for kind in PATH)
     ]
-    return {tick: Moments(*(max(last[kind, tick].values()) for kind in WAY)) for tick in whole}
+    return {
+        tick: TickTimes(*(max(last[kind, tick].values()) for kind in PATH)) for tick in complete
+    }
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """Median, 99th percentile and the largest."""
+    """Median, 99th percentile and maximum."""
     if not values:
-        raise InputError("nothing was measured: no tick went the whole way")
+        raise InputError("nothing was measured: no tick completed the path")
     p50, p99 = np.percentile(values, (50, 99)).tolist()
     return {"p50": p50, "p99": p99, "max": max(values)}
 
 
-def by_hop(found: Mapping[int, Moments]) -> dict[str, dict[str, float]]:
-    """Quantiles of each hop; they need not add up to those of the whole way."""
-    columns = zip(*(one.hops_ms for one in found.values()), strict=True)
+def by_hop(times: Mapping[int, TickTimes]) -> dict[str, dict[str, float]]:
+    """Quantiles of each hop; they don't add up to those of the whole path."""
+    columns = zip(*(one.hops_ms for one in times.values()), strict=True)
     return {name: quantiles(column) for name, column in zip(HOPS, columns, strict=True)}
 
 
-class Closing:
-    """Watches ticks close, without asking the cluster, which has better things to do."""
+class TickWatcher:
+    """Waits for ticks to close by reading topics, without loading the simulated cluster."""
 
     def __init__(
-        self, onlooker: Onlooker, domains: Sequence[str], check: Callable[[], None]
+        self, reader: TopicReader, domains: Sequence[str], check: Callable[[], None]
     ) -> None:
-        self._onlooker, self._check = onlooker, check
+        self._reader, self._check = reader, check
         self._closed = dict.fromkeys(domains, -1)
-        onlooker.watch([topic_of(ScaleApplied).name], from_beginning=True)
+        reader.seek([topic_of(ScaleApplied).name], from_beginning=True)
 
     def wait(self, tick: int, patience_s: float) -> None:
-        """Until every domain has closed the tick; `check` raises when that will never be."""
+        """Wait until all domains have closed the tick; `check` raises to stop the wait."""
         deadline = time.monotonic() + patience_s
         while min(self._closed.values()) < tick:
             self._check()
             if time.monotonic() > deadline:
                 newest = min(self._closed.values())
-                raise InputError(f"tick {tick} did not close within {patience_s:.0f} s: {newest}")
-            for found in self._onlooker.next(_POLL_S):
-                if isinstance(found.event, ScaleApplied):
-                    domain = found.event.domain
-                    self._closed[domain] = max(self._closed[domain], found.event.tick)
+                raise InputError(
+                    f"tick {tick} did not close within {patience_s:.0f} s; the last was {newest}"
+                )
+            for record in self._reader.poll(_POLL_S):
+                if isinstance(record.event, ScaleApplied):
+                    domain = record.event.domain
+                    self._closed[domain] = max(self._closed[domain], record.event.tick)

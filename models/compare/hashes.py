@@ -1,4 +1,4 @@
-"""What a result depends on: the worlds, and the code that controls them."""
+"""Hashes of what a result depends on: the worlds, and the code that controls them."""
 
 import hashlib
 import importlib.util
@@ -20,11 +20,11 @@ _CONTROLLING: Final = (
     "baselines", "cluster", "compare", "control", "environments", "features",
     "forecaster", "policies",
 )  # fmt: skip
-"""Packages of models that decide; the simulator is part of the worlds' hashes."""
+"""Packages of models that decide or tune. The simulator is part of the world hashes."""
 
 
 def world_hashes(request: Request) -> dict[str, dict[str, str]]:
-    """By scenario and entrant: an entrant may bring a scheduler of its own, another world."""
+    """By scenario and entrant: an entrant with its own scheduler runs in another world."""
     orders = {name: entrant_of(name).scheduling for name in request.entrants}
     hashes = {}
     for scenario in request.scenarios:
@@ -36,9 +36,9 @@ def world_hashes(request: Request) -> dict[str, dict[str, str]]:
 
 
 def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
-    """By entrant: of all that decides here, and of the module of an entrant of somebody's own.
+    """By entrant: of all our deciding code, and of the module of a user's own entrant.
 
-    Each file counts, tuned parameters and weights included.
+    All files count, including tuned parameters and weights.
     """
     root = Path(models.__file__).parent
     ours = [
@@ -52,12 +52,12 @@ def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
 
 
 def combined(hashes: Iterable[str]) -> str:
-    """One hash of several, whatever their order."""
+    """One hash of several, independent of their order."""
     return hashlib.sha256(" ".join(sorted(set(hashes))).encode()).hexdigest()[:16]
 
 
 def _world_hash(cluster: SimCluster, scenario: Scenario, order: Scheduling) -> str:
-    """As `World.hash`, without building the world."""
+    """Equal to `World.hash`, without building the world."""
     population, placed = population_of(cluster), with_scheduling(cluster, order)
     script = script_of(compile_scenario(scenario, placed, population.apps, [0]))
     return world_hash(placed, scenario, population, script.replay)

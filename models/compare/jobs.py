@@ -1,11 +1,15 @@
 """A job: one controller in one scenario with a few seeds, in one vectorised world.
 
-A seed's result does not depend on the seeds beside it, so jobs can be cut as suits the cores.
+A seed's result doesn't depend on the seeds beside it, so jobs can be cut to suit the cores.
+Finished jobs are kept on disk, so that an interrupted benchmark resumes.
 """
 
+import hashlib
+import os
 import time
 from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +18,7 @@ from numpy.typing import NDArray
 
 from models.compare.catalogue import Contest, enter
 from models.compare.request import Request
+from models.inputs.errors import InputError
 from models.sim.apps import Population
 from models.sim.config.physics import SimCluster
 from models.sim.config.scenario import Scenario
@@ -25,26 +30,28 @@ from models.sim.world import World
 F64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+FOLDER: Final = Path(".hirl/bench-control")
+"""Default folder of finished jobs."""
 EVERY_TICK: Final = slice(None)
 SEEDS_PER_JOB: Final = 5
-"""Enough that building the world does not matter, few enough that all cores have work."""
+"""Enough to amortise building the world, few enough to keep all cores busy."""
 
 
 class Job(NamedTuple):
-    """What one process does at a time; everything in it can be sent there."""
+    """A unit of work for one process; it can be pickled."""
 
     controller: str
     cluster: SimCluster
     scenario: Scenario
     seeds: tuple[int, ...]
     recorded: bool
-    """Whether the timeline of the first seed is kept."""
+    """Whether to keep the timeline of the first seed."""
     world_hash: str
     code_hash: str
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Name for people and for the file of the result."""
         seeds = ",".join(map(str, self.seeds))
         return f"{self.controller}, {self.scenario.name}, {self.cluster.apps} apps, seeds {seeds}"
 
@@ -54,13 +61,13 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     minutes: list[float]
-    """From the accounted start; the warm-up lies before 0."""
+    """From the end of the warm-up, which is negative."""
     demand: list[float]
     """P0 requests per second from outside the cluster, before anything is lost."""
     ready: list[float]
     """P0 pods."""
     p99_over_target: list[float]
-    """Of the P0 domain that fares worst."""
+    """Of the worst P0 domain."""
     violating: list[float]
     """Share of P0's requests."""
     pending: list[float]
@@ -70,7 +77,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job leaves behind."""
+    """Result of a job."""
 
     label: str
     world_hash: str
@@ -81,7 +88,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def jobs_of(request: Request, worlds: dict[str, dict[str, str]], code: dict[str, str]) -> list[Job]:
-    """All jobs, the longest scenarios first, so that no core is left alone with one at the end."""
+    """All jobs, the longest first, so that no core works alone on one at the end."""
     jobs = [
         Job(
             controller,
@@ -108,7 +115,7 @@ def work(job: Job) -> int:
 
 
 def play(job: Job) -> Finished:
-    """Run the job."""
+    """Run a job to its end."""
     began = time.perf_counter()
     contest = contest_of(job)
     recorder = Recorder(contest.world) if job.recorded else None
@@ -127,7 +134,7 @@ def contest_of(job: Job) -> Contest:
 def finished(
     job: Job, results: list[Result], timeline: Timeline | None, seconds: float
 ) -> Finished:
-    """What the job leaves behind, under its name and hashes."""
+    """The result of a job, with its name and hashes."""
     return Finished(
         label=job.label,
         world_hash=job.world_hash,
@@ -139,13 +146,13 @@ def finished(
 
 
 def population_of(cluster: SimCluster) -> Population:
-    """Generated once per process: all jobs of a benchmark share the cluster."""
+    """The apps of a cluster, generated once per process: all jobs share the cluster."""
     return _generated(msgspec.json.encode(cluster))
 
 
 @lru_cache(maxsize=1)
 def _generated(text: bytes) -> Population:
-    # A cluster cannot be a key; its text can.
+    # The cluster itself isn't hashable; its text is.
     return generate(msgspec.json.decode(text, type=SimCluster))
 
 
@@ -154,7 +161,7 @@ def _chunks(seeds: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 
 def timeline_of(world: World, record: Recording) -> Timeline:
-    """What a report draws of a recording."""
+    """The parts of a recording that a report plots."""
     first = world.given.rules.domains["priority"] == 0
     since = np.arange(world.timeline.total_ticks) - world.timeline.warmup_ticks
     return Timeline(
@@ -178,11 +185,43 @@ def violating_share(record: Recording, domains: Mask, ticks: slice = EVERY_TICK)
 
 
 def worst_p99(record: Recording, domains: Mask, ticks: slice = EVERY_TICK) -> F64:
-    """[ticks] p99 over target of the domain among these that fares worst; 0 of none."""
+    """[ticks] p99 over target of the worst of these domains; 0 if there are none."""
     worst: F64 = record.p99_over_target[ticks, domains].max(axis=1, initial=0)
     return worst
 
 
 def _brief(values: NDArray[np.number]) -> list[float]:
-    """Five digits are more than a drawing shows."""
+    """Five digits are enough for a plot."""
     return [float(f"{value:.5g}") for value in values.tolist()]
+
+
+def load_finished(folder: Path, job: Job) -> Finished | None:
+    """The stored result of a job; None if there is none, or if the world or the code changed.
+
+    An unreadable file counts as none: running again is always correct.
+    """
+    try:
+        found = msgspec.json.decode(_file(folder, job).read_bytes(), type=Finished)
+    except (OSError, msgspec.DecodeError):
+        return None
+    same = (found.world_hash, found.code_hash) == (job.world_hash, job.code_hash)
+    return found if same else None
+
+
+def save_finished(folder: Path, job: Job, finished: Finished) -> None:
+    """Store a result atomically: readers see all of it or nothing."""
+    file = _file(folder, job)
+    draft = file.with_suffix(f".{os.getpid()}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.encode(finished))
+        draft.replace(file)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
+
+
+def _file(folder: Path, job: Job) -> Path:
+    """Named after the job, not its hashes: results of a changed world replace the old ones."""
+    identity = f"{job.label}, recorded {job.recorded}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return folder / f"{job.scenario.name}-{digest}.json"

@@ -1,6 +1,7 @@
-"""A finished benchmark and everything there is to tell about it."""
+"""A finished benchmark with its rows, comparisons and timelines."""
 
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -9,10 +10,12 @@ from models.compare.request import Request
 from models.compare.standings import FrontierPoint, Standing, frontier, standings
 from models.compare.tally import tally
 from models.sim.results.summary import Result
+from models.compare.standings import FrontierPoint, Standing, frontier, standings, tally
+from models.sim.outcome.results import Result
 
 
 class Outcome(msgspec.Struct, kw_only=True, dict=True):
-    """What was run and what came of it; comparisons are drawn when they are first looked at."""
+    """What was run and its results; comparisons are computed on first access."""
 
     request: Request
     world_hash: str
@@ -22,14 +25,14 @@ class Outcome(msgspec.Struct, kw_only=True, dict=True):
     code_hash: str
     jobs: list[Finished]
     reused: int
-    """Jobs that an earlier run had left."""
+    """Jobs whose results an earlier run had stored."""
     seconds: float
     command: str
-    """Repeats the benchmark."""
+    """Command line that repeats the benchmark."""
 
     @cached_property
     def rows(self) -> list[Result]:
-        """In the order asked: scenario, entrant, seed."""
+        """In the requested order: scenario, entrant, seed."""
         scenarios = [scenario.name for scenario in self.request.scenarios]
         entrants = self.request.entrants
         return sorted(
@@ -48,12 +51,30 @@ class Outcome(msgspec.Struct, kw_only=True, dict=True):
 
     @cached_property
     def frontier(self) -> list[FrontierPoint]:
-        """HPA at its targets."""
+        """HPA at several targets."""
         return frontier(tally(self.rows, self.request), self.request)
 
     @property
     def timelines(self) -> dict[str, Timeline]:
-        """By controller, of the scenario that is shown."""
+        """By controller, of the plotted scenario."""
         return {
             job.results[0].controller: job.timeline for job in self.jobs if job.timeline is not None
         }
+
+
+def payload(outcome: Outcome) -> dict[str, Any]:
+    """As JSON. `world_hash` and `rows` are the contract; the rest explains them."""
+    request = outcome.request
+    return {
+        "world_hash": outcome.world_hash,
+        "rows": outcome.rows,
+        "reference": request.reference,
+        "standings": outcome.standings,
+        "frontier": outcome.frontier,
+        "world_hashes": outcome.world_hashes,
+        "code_hash": outcome.code_hash,
+        "reduced": request.reduced,
+        "seconds": outcome.seconds,
+        "reused": outcome.reused,
+        "command": outcome.command,
+    }

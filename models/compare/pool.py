@@ -1,6 +1,7 @@
-"""Jobs on all cores: kernels compiled first, results on disk as soon as there are any."""
+"""Run jobs on all cores: kernels are compiled first, results are stored as soon as they exist."""
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -11,19 +12,17 @@ from typing import Final
 
 import msgspec
 
-from models.compare import store
 from models.compare.catalogue import enter
-from models.compare.cores import cores
-from models.compare.jobs import Finished, Job, play, population_of, work
+from models.compare.jobs import Finished, Job, play, population_of, save_finished, work
 from models.inputs.errors import InputError
 from models.sim.config.scenario import Scenario
 from models.sim.world import World
 
 _TRIAL_MINUTES: Final = 3
 _SETTLING_TICKS: Final = 6
-"""First ticks of a trial, in which kernels are loaded or compiled: all rhythms come by once."""
+"""First ticks of a trial, in which kernels are loaded or compiled. Every periodic step runs."""
 _JOB_S: Final = 1.0
-"""To build a world and to sum it up, beside its ticks."""
+"""To build a world and to summarise it, in addition to its ticks."""
 _PROCESS_S: Final = 4.0
 """For a process to start and to load its kernels."""
 
@@ -33,9 +32,9 @@ Paces = dict[str, float]
 
 
 def try_out(jobs: Sequence[Job], advance: Advance) -> Paces:
-    """Run each entrant for a moment, here, before processes would all compile the same kernels.
+    """Run each entrant briefly in this process, so that the pool doesn't compile in parallel.
 
-    The trial also tells how long the benchmark will take.
+    The trial also predicts how long the benchmark will take.
     """
     paces: Paces = {}
     for job in {job.controller: job for job in jobs}.values():
@@ -45,33 +44,33 @@ def try_out(jobs: Sequence[Job], advance: Advance) -> Paces:
 
 
 def expected_s(jobs: Sequence[Job], paces: Paces, processes: int) -> float:
-    """Seconds that the jobs will take; memory and clock are shared, so it is a guess."""
+    """Estimated duration of the jobs in seconds."""
     seconds = sum(_JOB_S + work(job) / paces[job.controller] for job in jobs)
     return seconds / processes + (_PROCESS_S if processes > 1 else 0)
 
 
 def processes_for(jobs: Sequence[Job]) -> int:
-    """No more than there are jobs."""
+    """One per core, but no more than there are jobs."""
     return max(1, min(cores(), len(jobs)))
 
 
 def run(jobs: Sequence[Job], processes: int, folder: Path, advance: Advance) -> list[Finished]:
-    """Run all jobs, in no particular order; each is stored by whoever ran it."""
+    """Run all jobs, in no particular order; the process that runs a job stores its result."""
     if processes == 1:
-        return [_here(job, folder, advance) for job in jobs]
+        return [_run_here(job, folder, advance) for job in jobs]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     finished = []
     with ProcessPoolExecutor(processes, context, initializer=_prepare) as executor:
         try:
-            tasks = [executor.submit(_stored, job, folder) for job in jobs]
+            tasks = [executor.submit(_run_and_store, job, folder) for job in jobs]
             for task in as_completed(tasks):
                 finished.append(task.result())
                 advance(1)
         except BrokenProcessPool:
             raise InputError(
-                "a process of the benchmark was killed, perhaps for want of memory; "
-                "what is done is kept: run the command again"
+                "a process of the benchmark was killed, perhaps out of memory; "
+                "finished jobs are kept: run the command again"
             ) from None
         except BaseException:
             executor.shutdown(cancel_futures=True)
@@ -80,41 +79,47 @@ def run(jobs: Sequence[Job], processes: int, folder: Path, advance: Advance) -> 
 
 
 def _try_out(job: Job) -> float:
-    marks: list[float] = []
+    times: list[float] = []
 
     def on_tick(_world: World) -> None:
-        marks.append(time.perf_counter())
+        times.append(time.perf_counter())
 
     population = population_of(job.cluster)
-    contest = enter(job.controller, job.cluster, _moment(job.scenario), job.seeds, population)
+    contest = enter(job.controller, job.cluster, _shortened(job.scenario), job.seeds, population)
     contest.play(on_tick)
-    settled = marks[_SETTLING_TICKS - 1 :]
+    settled = times[_SETTLING_TICKS - 1 :]
     app_ticks = (len(settled) - 1) * len(job.seeds) * job.cluster.apps
     return app_ticks / (settled[-1] - settled[0])
 
 
-def _moment(scenario: Scenario) -> Scenario:
+def _shortened(scenario: Scenario) -> Scenario:
     return msgspec.structs.replace(
         scenario, warmup_minutes=0, length_minutes=_TRIAL_MINUTES, events=(), replay=()
     )
 
 
-def _here(job: Job, folder: Path, advance: Advance) -> Finished:
-    finished = _stored(job, folder)
+def _run_here(job: Job, folder: Path, advance: Advance) -> Finished:
+    finished = _run_and_store(job, folder)
     advance(1)
     return finished
 
 
-def _stored(job: Job, folder: Path) -> Finished:
+def _run_and_store(job: Job, folder: Path) -> Finished:
     try:
         finished = play(job)
     except Exception as error:
         error.add_note(f"in the job {job.label}")
         raise
-    store.save(folder, job, finished)
+    save_finished(folder, job, finished)
     return finished
 
 
 def _prepare() -> None:
-    """Ctrl-C reaches the whole process group: the workers go quietly, the command explains."""
+    """End workers silently on Ctrl-C, which reaches the whole group; the command explains."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    available = getattr(os, "sched_getaffinity", None)
+    return len(available(0)) if available is not None else os.cpu_count() or 1

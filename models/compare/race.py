@@ -1,9 +1,10 @@
-"""The worlds of a race: one per controller, advanced together, each watched as if it ran alone."""
+"""A race: one world per controller, advanced together, each recorded as if it ran alone."""
 
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from models.compare.hashes import combined
 from models.compare.jobs import (
     Finished,
     Job,
@@ -17,27 +18,33 @@ from models.sim.results.failures import FailureWatch, setting_of
 from models.sim.results.findings import Finding
 from models.sim.results.recording import Recorder
 from models.sim.results.summary import Result, summarise
+from models.compare.outcome import Outcome
+from models.compare.request import Request
+from models.sim.outcome.failures import FailureWatch, setting_of
+from models.sim.outcome.findings import Finding
+from models.sim.outcome.recording import Recorder
+from models.sim.outcome.results import Result, summarise
 from models.sim.world import World
 
 
-class Standing(NamedTuple):
-    """How a controller fares after a tick."""
+class Snapshot(NamedTuple):
+    """Figures of one controller after a tick."""
 
     p0_violating: float
     """Share of P0's requests in this tick."""
     p0_p99: float
-    """Over its target, of the P0 domain that fares worst."""
+    """Over its target, of the worst P0 domain."""
     pending: int
     """Pods of all priorities without a node."""
     nodes_ready: int
     nodes_coming: int
-    """Booting, or asked of the cloud."""
+    """Booting, or requested from the cloud."""
     counted: Result | None
-    """Figures so far; None in the warm-up, of which nothing counts."""
+    """Figures so far; None during the warm-up, which does not count."""
 
 
 class Lane:
-    """One controller in its own world, with the recorder and the watch that look on."""
+    """One controller in its own world, with a recorder and a failure watch."""
 
     def __init__(self, job: Job) -> None:
         began = time.perf_counter()
@@ -50,24 +57,24 @@ class Lane:
 
     @property
     def finished(self) -> bool:
-        """Whether the scenario has come to its end."""
+        """Whether the scenario has ended."""
         return self._run.finished
 
     def step(self) -> list[Finding]:
-        """Advance one tick; the failures that begin to show in it."""
+        """Advance one tick; return the failures that begin in it."""
         began = time.perf_counter()
         self._run.step()
         self._recorder(self.world)
-        begun = self._watch.look(self._recorder.recording, self._tick)
+        findings = self._watch.look(self._recorder.recording, self._tick)
         self._seconds += time.perf_counter() - began
-        return begun
+        return findings
 
-    def standing(self) -> Standing:
-        """Where this lane is now, after at least one tick."""
+    def snapshot(self) -> Snapshot:
+        """Figures now; call it after at least one tick."""
         record, tick = self._recorder.recording, self._tick
         now = slice(tick, tick + 1)
         coming = record.nodes_booting[tick].sum() + record.nodes_asked[tick].sum()
-        return Standing(
+        return Snapshot(
             p0_violating=float(violating_share(record, self._p0, now)[0]),
             p0_p99=float(worst_p99(record, self._p0, now)[0]),
             pending=int(record.pending[tick].sum()),
@@ -77,7 +84,7 @@ class Lane:
         )
 
     def demand(self) -> list[float]:
-        """P0 requests per second from outside, tick by tick so far: the same in every lane."""
+        """External P0 requests per second by tick so far; equal in all lanes."""
         outside = self._recorder.recording.outside[: self.world.tick, self._p0]
         demand: list[float] = outside.sum(axis=1).tolist()
         return demand
@@ -88,11 +95,11 @@ class Lane:
         return result
 
     def findings(self) -> list[Finding]:
-        """All failures so far, with the figures of their whole length."""
+        """All failures so far, with figures over their whole length."""
         return self._watch.findings(self._recorder.recording)
 
-    def leave(self) -> Finished:
-        """What a job of a benchmark would have left behind."""
+    def finish(self) -> Finished:
+        """The same result as a job of a benchmark."""
         timeline = timeline_of(self.world, self._recorder.recording)
         return finished(self._job, [self.result()], timeline, self._seconds)
 
@@ -102,21 +109,21 @@ class Lane:
 
 
 class Begun(NamedTuple):
-    """A failure that begins to show, and where."""
+    """A failure that begins, and under which controller."""
 
     controller: str
     finding: Finding
 
 
 class Race:
-    """Lanes of the same scenario and seed, so that their clocks agree."""
+    """Lanes of the same scenario and seed, so that their ticks agree."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.lanes = [Lane(job) for job in jobs]
 
     @property
     def world(self) -> World:
-        """Any of the worlds, for what they have in common."""
+        """The first world, for what all have in common."""
         return self.lanes[0].world
 
     @property
@@ -125,5 +132,21 @@ class Race:
         return self.lanes[0].finished
 
     def step(self) -> list[Begun]:
-        """Advance every lane by one tick."""
+        """Advance all lanes by one tick; return the failures that begin in it."""
         return [Begun(lane.name, finding) for lane in self.lanes for finding in lane.step()]
+
+
+def outcome_of(race: Race, request: Request, seconds: float, command: str) -> Outcome:
+    """The race as a benchmark with one seed, so that both share a report."""
+    finished_jobs = {lane.name: lane.finish() for lane in race.lanes}
+    worlds = {name: job.world_hash for name, job in finished_jobs.items()}
+    return Outcome(
+        request=request,
+        world_hash=combined(worlds.values()),
+        world_hashes={request.shown.name: worlds},
+        code_hash=combined(job.code_hash for job in finished_jobs.values()),
+        jobs=list(finished_jobs.values()),
+        reused=0,
+        seconds=seconds,
+        command=command,
+    )

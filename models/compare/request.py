@@ -1,15 +1,18 @@
-"""What a benchmark is asked to run: every option checked before anything starts."""
+"""Options of a benchmark, checked before anything starts."""
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from models.compare.catalogue import ENTRANTS, entrant_of
-from models.compare.entrants import FRONTIER
 from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster, load_scaled, load_sim_cluster
 from models.sim.config.scenario import Scenario, load_scenario, scenario_names
 
+FRONTIER: Final = tuple(
+    f"hpa:{target:g}" for target in (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
+)
+"""HPA's trade-off between nodes and violations, for comparison only."""
 FULL_SEEDS: Final = "0-9"
 QUICK_SEEDS: Final = "0-2"
 QUICK_SCENARIOS: Final = ("calm", "flash-sale-20-min-early", "priority-inversion")
@@ -20,8 +23,8 @@ _SHOWN: Final = "flash-sale-20-min-early"
 _SEEDS: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
-class Asked(NamedTuple):
-    """The options as they were typed; None where one was not given."""
+class Options(NamedTuple):
+    """The options of the command line; None where one was not given."""
 
     controllers: str | None = None
     scenarios: str | None = None
@@ -33,42 +36,42 @@ class Asked(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What will be run."""
+    """The benchmark to run."""
 
     cluster: SimCluster
     controllers: tuple[str, ...]
     """Compared with each other."""
     frontier: tuple[str, ...]
-    """HPA's targets, run beside them."""
+    """HPA at several targets, run in addition."""
     scenarios: tuple[Scenario, ...]
     seeds: tuple[int, ...]
     reference: str
     reduced: tuple[str, ...]
-    """What a quick run leaves out, in words."""
+    """What a quick run leaves out, for people."""
 
     @property
     def entrants(self) -> tuple[str, ...]:
-        """Everybody who runs."""
+        """Names of all controllers that run."""
         return _distinct((*self.controllers, *self.frontier))
 
     @property
     def shown(self) -> Scenario:
-        """The scenario whose timeline is drawn: a sale that comes early, where there is one."""
+        """The scenario whose timeline is plotted: preferably the early flash sale."""
         by_name = {scenario.name: scenario for scenario in self.scenarios}
         sales = [name for name in by_name if "flash-sale" in name]
         return by_name[_SHOWN if _SHOWN in by_name else (*sales, *by_name)[0]]
 
 
-def request_of(asked: Asked) -> Request:
-    """Check the options and fill in the rest."""
-    seeds = parse_seeds(asked.seeds or (QUICK_SEEDS if asked.quick else FULL_SEEDS))
-    controllers = _names("controllers", asked.controllers, tuple(ENTRANTS))
-    cluster = _cluster(asked)
-    usual = QUICK_SCENARIOS if asked.quick else scenario_names()
-    scenarios = _scenarios(_names("scenarios", asked.scenarios, usual), cluster)
-    full = not asked.quick and asked.controllers is None
-    with_frontier = full if asked.frontier is None else asked.frontier
-    reference = _reference(asked.against, controllers)
+def request_of(options: Options) -> Request:
+    """Check the options and fill in defaults."""
+    seeds = parse_seeds(options.seeds or (QUICK_SEEDS if options.quick else FULL_SEEDS))
+    controllers = _names("controllers", options.controllers, tuple(ENTRANTS))
+    cluster = _cluster(options)
+    default = QUICK_SCENARIOS if options.quick else scenario_names()
+    scenarios = _scenarios(_names("scenarios", options.scenarios, default), cluster)
+    full = not options.quick and options.controllers is None
+    with_frontier = full if options.frontier is None else options.frontier
+    reference = _reference(options.against, controllers)
     for name in (*controllers, reference):
         entrant_of(name)
     return Request(
@@ -78,17 +81,17 @@ def request_of(asked: Asked) -> Request:
         scenarios=scenarios,
         seeds=seeds,
         reference=reference,
-        reduced=_reduced(asked) if asked.quick else (),
+        reduced=_reduced(options) if options.quick else (),
     )
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0-9`, `3`, `0,2,5`, and mixtures of them, as distinct seeds in ascending order."""
+    """Parse `0-9`, `3`, `0,2,5` and mixtures into distinct seeds in ascending order."""
     seeds: set[int] = set()
     for part in text.split(","):
         found = _SEEDS.fullmatch(part.strip())
         if found is None:
-            raise InputError(f"seeds: expected such as 0-9, 3 or 0,2,5, got {text!r}")
+            raise InputError(f"seeds: expected a list such as 0-9, 3 or 0,2,5, got {text!r}")
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise InputError(f"seeds: {part.strip()}: expected the lower seed first")
@@ -98,17 +101,30 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(sorted(seeds))
 
 
-def _names(option: str, text: str | None, usual: Sequence[str]) -> tuple[str, ...]:
+def controller_names(text: str) -> tuple[str, ...]:
+    """Parse distinct names of known controllers, separated by commas."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise InputError(f"controllers: expected at least one name, got {text!r}")
+    for name in names:
+        entrant_of(name)
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise InputError(f"controllers: {repeated[0]}: expected each controller once")
+    return names
+
+
+def _names(option: str, text: str | None, default: Sequence[str]) -> tuple[str, ...]:
     if text is None:
-        return tuple(usual)
+        return tuple(default)
     names = _distinct(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise InputError(f"{option}: expected at least one name, got {text!r}")
     return names
 
 
-def _cluster(asked: Asked) -> SimCluster:
-    apps = QUICK_APPS if asked.apps is None and asked.quick else asked.apps
+def _cluster(options: Options) -> SimCluster:
+    apps = QUICK_APPS if options.apps is None and options.quick else options.apps
     return load_scaled(None, apps)
 
 
@@ -128,12 +144,12 @@ def _reference(against: str | None, controllers: Sequence[str]) -> str:
     return next((name for name in _REFERENCES if name in controllers), controllers[0])
 
 
-def _reduced(asked: Asked) -> tuple[str, ...]:
+def _reduced(options: Options) -> tuple[str, ...]:
     left_out = {
-        f"seeds {QUICK_SEEDS} instead of {FULL_SEEDS}": asked.seeds is None,
-        f"{len(QUICK_SCENARIOS)} of {len(scenario_names())} scenarios": asked.scenarios is None,
-        f"{QUICK_APPS} of {load_sim_cluster().apps:,} apps": asked.apps is None,
-        "no frontier of HPA's targets": not asked.frontier,
+        f"seeds {QUICK_SEEDS} instead of {FULL_SEEDS}": options.seeds is None,
+        f"{len(QUICK_SCENARIOS)} of {len(scenario_names())} scenarios": options.scenarios is None,
+        f"{QUICK_APPS} of {load_sim_cluster().apps:,} apps": options.apps is None,
+        "no frontier of HPA's targets": not options.frontier,
     }
     return tuple(words for words, applies in left_out.items() if applies)
 

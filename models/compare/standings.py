@@ -1,32 +1,83 @@
-"""Each controller against the reference, scenario by scenario and over all of them."""
+"""Each controller against the reference, by scenario and over all scenarios."""
 
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from models.cluster.description import PRIORITIES, Priority
 from models.compare.frontier import at_equal_cost
 from models.compare.request import Request
-from models.compare.tally import (
-    ACTIONS,
-    LOOPS,
-    NODE_HOURS,
-    OBJECTIVE,
-    P0,
-    P0_WAITS,
-    P3_HELD,
-    PW,
-    REVERSALS,
-    Figure,
-    Rows,
-    Tally,
-    average,
-    sums,
-)
+from models.sim.outcome.results import Result
 from models.statistics import Interval, gap_closed, mean, ratio, relative_difference
 
+ALL: Final = "all scenarios"
+
+F64 = NDArray[np.float64]
+Figure = Callable[[Result], float]
+Rows = list[list[Result]]
+"""For each seed, in order, one row per scenario."""
+Tally = dict[str, dict[str, Rows]]
+"""By scenario, then by entrant."""
+
+PW: Final[Figure] = attrgetter("pw")
+OBJECTIVE: Final[Figure] = attrgetter("objective")
+NODE_HOURS: Final[Figure] = attrgetter("node_hours")
+ACTIONS: Final[Figure] = attrgetter("scaling_actions")
+REVERSALS: Final[Figure] = attrgetter("reversals")
+LOOPS: Final[Figure] = attrgetter("loops_per_day")
+P0_WAITS: Final[Figure] = attrgetter("p0_wait_ticks")
+
+
+def P0(row: Result) -> float:  # noqa: N802  (one of the figures above)
+    """Violation minutes of P0."""
+    return row.violation_minutes["P0"]
+
+
+def P3_HELD(row: Result) -> float:  # noqa: N802  (as P0)
+    """P3's share of the ready CPU, summed over the ticks in which P0 waited."""
+    return row.p3_share_while_p0_waits * row.p0_wait_ticks
+
+
+def tally(results: Iterable[Result], request: Request) -> Tally:
+    """Each scenario alone and, if there are several, all together."""
+    rows = {(row.scenario, row.controller, row.seed): row for row in results}
+    single: Tally = {
+        scenario.name: {
+            name: [[rows[scenario.name, name, seed]] for seed in request.seeds]
+            for name in request.entrants
+        }
+        for scenario in request.scenarios
+    }
+    return single if len(single) == 1 else {**single, ALL: _together(single, request)}
+
+
+def sums(rows: Rows, figure: Figure) -> F64:
+    """[seeds] the figure, summed over the scenarios of each seed."""
+    return np.array([sum(figure(row) for row in of_seed) for of_seed in rows], np.float64)
+
+
+def average(rows: Rows, figure: Figure) -> float:
+    """Mean over the seeds of that sum."""
+    return float(sums(rows, figure).mean())
+
+
+def _together(single: Tally, request: Request) -> dict[str, Rows]:
+    """A seed's rows of all scenarios; resampling keeps them together."""
+    return {
+        name: [
+            [row for (row,) in of_seed]
+            for of_seed in zip(*(entrants[name] for entrants in single.values()), strict=True)
+        ]
+        for name in request.entrants
+    }
+
+
 BEST: Final = "clairvoyant"
-"""The controller that knows the future: what is possible at all."""
+"""The controller that knows the future: an upper bound."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,13 +91,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     actions: float
     objective: float
     p0_ratio: Interval
-    """P0 violation minutes of all seeds over the reference's."""
+    """P0 violation minutes over all seeds, relative to the reference."""
     node_hours_ratio: Interval
     actions_ratio: Interval
     objective_difference: Interval
     """Mean paired difference in J over the reference's mean J."""
     p0_gap_closed: Interval | None
-    """Share of the way from the reference to `clairvoyant`; None where that did not run."""
+    """Share of the gap between the reference and `clairvoyant`; None if that did not run."""
     objective_gap_closed: Interval | None
     oscillation_rate: float
     loops_per_day: float
@@ -69,7 +120,7 @@ class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standings(tallied: Tally, request: Request) -> list[Standing]:
-    """Scenarios in their order, all of them together last, controllers in their order."""
+    """By scenario, then all scenarios together; controllers in the requested order."""
     points = frontier(tallied, request)
     return [
         _standing(
@@ -143,5 +194,5 @@ def _gap(ours: Rows, theirs: Rows, best: Rows | None, figure: Figure) -> Interva
 
 
 def _share(part: float, whole: float) -> float:
-    """0 of nothing is nothing."""
+    """0 if the whole is 0."""
     return part / whole if whole > 0 else 0.0

@@ -1,12 +1,16 @@
-"""Latency beside Erlang C, and its direction with load and with CPU."""
+"""Latency compared with Erlang C, and its direction with load and with CPU."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from models.cluster.arrays import F64
-from models.validate.queueing import erlang_table, latency_by_cpu, latency_by_load
+from models.cluster.observation import P50, P99
+from models.sim.erlang import response_quantile
+from models.sim.state import SAMPLE_RING
+from models.sim.world import World
 from models.validate.section import Check, Draw, Effort, Listing, Plot, Section
+from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,3 +58,76 @@ def _curve(x: F64, y: F64, label: str) -> Draw:
         axis.set_xlabel(label)
 
     return draw
+
+
+SERVERS = (1, 8, 64)
+UTILISATIONS = (0.5, 0.8, 0.95)
+_SECONDS = 1e-4
+"""Mean service time: so short that a tick has enough arrivals for their mean to be their rate."""
+_TICKS = 60
+
+
+class Latency(NamedTuple):
+    """One queue: quantiles in mean service times, simulated and exact."""
+
+    servers: int
+    utilisation: float
+    p50: float
+    p99: float
+    exact_p50: float
+    exact_p99: float
+
+    @property
+    def error(self) -> float:
+        """The larger relative error of the two quantiles."""
+        return max(abs(self.p50 / self.exact_p50 - 1), abs(self.p99 / self.exact_p99 - 1))
+
+
+def erlang_table() -> list[Latency]:
+    """Every queue of SERVERS x UTILISATIONS as an app of its own, run side by side."""
+    servers = np.repeat(SERVERS, len(UTILISATIONS))
+    rho = np.tile(UTILISATIONS, len(SERVERS))
+    p50, p99 = _quantiles(servers, rho)
+    exact = [response_quantile(servers, rho, q) for q in (0.5, 0.99)]
+    columns = (servers, rho, p50, p99, *exact)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Latency(*row) for row in rows]
+
+
+def latency_by_load(loads: F64, servers: int = 8) -> F64:
+    """[loads] 99th percentile in mean service times, from idle to overload."""
+    return _quantiles(np.full(loads.size, servers), loads)[1]
+
+
+def latency_by_cpu(millicores: F64) -> F64:
+    """[sizes] 99th percentile in seconds of alike apps whose pods are resized."""
+    apps = millicores.size
+    rate = 0.7 * 8 / _SECONDS
+    population = plain_apps(
+        apps, start_replicas=8, cpu_seconds=_SECONDS, own_rps=rate, mean_rps=rate, timeout=1.0
+    )
+    world = World(still_cluster(32 * apps, headroom=0.9), still_scenario(), [0], population)
+    plan = world.hold()
+    plan.cpu[0] = millicores
+    for _ in range(_TICKS):
+        world.step(plan)
+    return _median(world, P99)
+
+
+def _quantiles(servers: F64, rho: F64) -> tuple[F64, F64]:
+    rate = servers * rho / _SECONDS
+    population = plain_apps(
+        servers.size, start_replicas=servers, cpu_seconds=_SECONDS, own_rps=rate, mean_rps=rate
+    )
+    cluster = still_cluster(pods=4 * int(servers.sum()))
+    world = World(cluster, still_scenario(), [0], population)
+    samples = []
+    for tick in range(_TICKS):
+        world.step(world.hold())
+        samples.append(world.state.samples[0, tick % SAMPLE_RING][[P50, P99]].copy())
+    p50, p99 = np.median(samples, axis=0) / _SECONDS
+    return p50, p99
+
+
+def _median(world: World, kind: int) -> F64:
+    return np.asarray(np.median(world.state.samples[0, :, kind], axis=0), np.float64)

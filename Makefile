@@ -81,8 +81,8 @@ train-env: $(TRAIN)/.ready ## create .venv-train, an environment with torch (sev
 
 test-train: train-env ## run the tests that need torch, including Stable-Baselines3
 	@$(TRAIN)/bin/pytest -q tests/unit/environments/test_sb3.py \
-		tests/unit/test_forecast_training.py tests/unit/test_cli_forecast_train.py \
-		tests/unit/test_cli_forecast_published.py
+		tests/unit/test_forecast_training.py tests/unit/cli/forecast/test_train.py \
+		tests/unit/cli/forecast/test_published.py
 
 train-forecaster: train-env ## train the shipped forecaster again (up to an hour)
 	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped

@@ -48,7 +48,7 @@ class TopicReader:
                 f"cannot connect to Kafka at {servers} ({error}): "
                 "does it run, is the password right?"
             ) from None
-        self._intake = EventReader()
+        self._events = EventReader()
         self.is_idle = False
         """Whether the last `poll` received nothing, not even a part of an event."""
 
@@ -116,7 +116,7 @@ class TopicReader:
     ) -> list[ReadRecord]:
         """All records between offsets; compacted topics have gaps, so positions count."""
         partitions = [partition for partition, end in ends.items() if starts[partition] < end]
-        self._intake = EventReader()
+        self._events = EventReader()
         self._consumer.assign(partitions)
         for partition in partitions:
             self._consumer.seek(partition, starts[partition])
@@ -145,7 +145,7 @@ class TopicReader:
             one.headers or (), one.timestamp / 1000,
         )  # fmt: skip
         try:
-            arrival = self._intake.read(delivery)
+            arrival = self._events.read(delivery)
         except Malformed as error:
             return ReadRecord(None, delivery, str(error))
         return None if arrival is None else ReadRecord(arrival.event, delivery)

@@ -1,175 +1,202 @@
-"""Every command with its line in `hirl --help`. One is loaded when it is called for.
+"""All commands of `hirl` in one table; each is imported only when it is called.
 
-The models and their compiler take seconds to import, and most commands need none of them.
+The models and their compiler take seconds to import, and most commands need neither.
 """
 
-# ruff: noqa: PLC0415  to import late is what this file is for
-
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from importlib import import_module
+from typing import Any, Final, NamedTuple, TypeVar
 
 import typer
 
+F = TypeVar("F", bound=Callable[..., None])
 
-class Entry(NamedTuple):
-    """A command or a group of commands."""
 
+class Command(NamedTuple):
+    """Where a command is, and its line in the help."""
+
+    target: str
+    """`module:attribute` of its function."""
     line: str
-    """What the help of `hirl` says of it: the first line of its own."""
-    add: Callable[[typer.Typer], None]
-    """Import it and make it a command of the app."""
+    """The first line of the function's docstring, so that the help doesn't need to import it."""
 
 
-def assemble(app: typer.Typer, wanted: Callable[[str], bool]) -> None:
-    """Add all commands to the app: as they are where wanted, the others by name and line only."""
+GROUPS: Final = {
+    "train": "Train models; needs the environment of `make train-env`.",
+    "world": "Inspect the simulated cluster itself.",
+    "bench": "Measure speed, and compare controllers.",
+    "hpa": "The Horizontal Pod Autoscaler and its exactness.",
+    "schemas": "The events on the bus: contracts and their speed.",
+    "kafka": "A real Apache Kafka on this machine, under .hirl/kafka.",
+    "topics": "Topics, their settings and ACLs on a Kafka cluster.",
+}
+"""Help of the commands that have commands of their own."""
+
+COMMANDS: Final[dict[str, Command]] = {
+    "simulate": Command(
+        "services.cli.simulation.simulate:simulate",
+        "Run one scenario under one controller, live; ends with the table of its figures.",
+    ),
+    "race": Command(
+        "services.cli.comparison.race:race",
+        "Run controllers side by side: the same scenario and seed, in lock-step, live.",
+    ),
+    "up": Command(
+        "services.cli.system.up:up",
+        "Start the whole system on a simulated cluster: Kafka, every service, and a live view.",
+    ),
+    "status": Command(
+        "services.cli.system.status:status",
+        "Show the services, their lag and the scenario's progress; exit 1 unless all is healthy.",
+    ),
+    "down": Command(
+        "services.cli.system.status:down",
+        "Stop everything that `hirl up` started here, and nothing else. Logs stay, records go.",
+    ),
+    "tail": Command(
+        "services.cli.bus.tail:tail",
+        "Follow a topic until Ctrl-C: time, key, and a summary of each event.",
+    ),
+    "explain": Command(
+        "services.cli.bus.explain:explain",
+        "Explain an app's replicas: observed, forecast, budget, need, plan and outcome.",
+    ),
+    "calibrate": Command(
+        "services.cli.comparison.calibrate:calibrate_command",
+        "Tune controllers on scenarios of their own, all by the same search and objective.",
+    ),
+    "forecast": Command(
+        "services.cli.forecast.one_shot:forecast",
+        "Forecast the minutes 5, 15 and 30 minutes ahead, with 80 % intervals and the peak.",
+    ),
+    "train forecaster": Command(
+        "services.cli.forecast.train:forecaster",
+        "Train the forecaster on simulated months and recorded traffic.",
+    ),
+    "train corrector": Command(
+        "services.cli.forecast.train:corrector",
+        "Fit a corrector to the model's forecasts of recorded traffic and their errors.",
+    ),
+    "world show": Command(
+        "services.cli.simulation.world:show",
+        "Check a cluster description and print it as it was understood.",
+    ),
+    "world failures": Command(
+        "services.cli.simulation.failures:failures",
+        "Measure stampede, cascade and priority inversion under a controller.",
+    ),
+    "world validate": Command(
+        "services.cli.simulation.validate:validate",
+        "Check the simulated cluster against theory, real tables and its own promises.",
+    ),
+    "world months": Command(
+        "services.cli.forecast.months:months_command",
+        "Write simulated traffic per domain and minute, with a calendar that is partly wrong.",
+    ),
+    "world fit": Command(
+        "services.cli.simulation.world:fit",
+        "Fit sizes, service times, profiles, noise and calls, and write them with provenance.",
+    ),
+    "bench control": Command(
+        "services.cli.comparison.control:control",
+        "Compare controllers: the same scenarios and seeds for each, on all cores.",
+    ),
+    "bench decisions": Command(
+        "services.cli.benchmarks.speed:decisions",
+        "Time per decision of one environment: of a minute's first tick and of the others.",
+    ),
+    "bench path": Command(
+        "services.cli.benchmarks.path:path",
+        "Time from a tick's last sample to its last change, in real time, a process per service.",
+    ),
+    "bench sim": Command(
+        "services.cli.benchmarks.speed:sim",
+        "Environment-ticks per second on one core, every mechanism on, an HPA per app included.",
+    ),
+    "bench forecast": Command(
+        "services.cli.forecast.bench:forecast",
+        "Score forecasts 5, 15 and 30 minutes ahead on a file of recorded traffic.",
+    ),
+    "bench published": Command(
+        "services.cli.forecast.published:published",
+        "Score repeat-last, a DLinear-like model and the TFT as published tables do.",
+    ),
+    "hpa golden": Command(
+        "services.cli.comparison.hpa:golden",
+        "Compute cases whose answers came from the real controller; exit 1 if one differs.",
+    ),
+    "schemas generate": Command(
+        "services.cli.bus.schemas:generate_command",
+        "Write a JSON Schema per topic and the AsyncAPI document.",
+    ),
+    "schemas check": Command(
+        "services.cli.bus.schemas:check",
+        "Compare the events with every release; a line per breaking change, and exit 2.",
+    ),
+    "schemas release": Command(
+        "services.cli.bus.schemas:release",
+        "Keep the present schemas as a release, which all later ones are compared with.",
+    ),
+    "schemas speed": Command(
+        "services.cli.bus.schemas:speed",
+        "Measure a domain's frame as JSON, as it is sent, and as msgpack.",
+    ),
+    "kafka up": Command(
+        "services.cli.bus.kafka:up",
+        "Start Kafka and wait until it answers; a running one stays as it is.",
+    ),
+    "kafka down": Command(
+        "services.cli.bus.kafka:down", "Stop the brokers that `up` started, and no other process."
+    ),
+    "kafka status": Command(
+        "services.cli.bus.kafka:status", "Show what runs; exit 1 unless all brokers do."
+    ),
+    "topics apply": Command(
+        "services.cli.bus.topics:apply",
+        "Create missing topics and fix settings; exit 2 if something cannot be fixed.",
+    ),
+    "topics check": Command(
+        "services.cli.bus.topics:check",
+        "Compare and change nothing; one line per difference, exit 2 if there is one.",
+    ),
+}
+
+
+def assemble(app: typer.Typer, is_called: Callable[[str], bool]) -> None:
+    """Add all commands: the called ones fully, the others as a name and a line of help."""
+    groups: dict[str, typer.Typer] = {}
     for name, entry in COMMANDS.items():
-        if wanted(name):
-            entry.add(app)
+        group, _, command = name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = typer.Typer(no_args_is_help=True, help=GROUPS[group])
+            app.add_typer(groups[group], name=group)
+        parent = groups[group] if group else app
+        if is_called(name):
+            function = load(entry)
+            epilog = getattr(function, "epilog", None)
+            parent.command(name=command, epilog=epilog)(function)
         else:
-            app.command(name=name, help=entry.line)(_not_loaded)
+            parent.command(name=command, help=entry.line)(_not_loaded)
+
+
+def load(entry: Command) -> Callable[..., Any]:
+    """Import the function of a command."""
+    module, _, attribute = entry.target.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    return function
+
+
+def examples(*lines: str) -> Callable[[F], F]:
+    """Give a command examples, which its help prints at the end."""
+    label = "Example" if len(lines) == 1 else "Examples"
+    epilog = f"{label}: " + ", ".join(f"[bold]{line}[/bold]" for line in lines)
+
+    def decorate(function: F) -> F:
+        function.__dict__["epilog"] = epilog
+        return function
+
+    return decorate
 
 
 def _not_loaded() -> None:
-    raise AssertionError("what is called for is loaded first")
-
-
-def _simulate(app: typer.Typer) -> None:
-    from services.cli.simulation import simulate
-
-    app.command(epilog=simulate.EXAMPLES)(simulate.simulate)
-
-
-def _race(app: typer.Typer) -> None:
-    from services.cli.comparison import race as command
-
-    app.command(epilog=command.EXAMPLES)(command.race)
-
-
-def _up(app: typer.Typer) -> None:
-    from services.cli.system import up as command
-
-    app.command(epilog=command.EXAMPLES)(command.up)
-
-
-def _status(app: typer.Typer) -> None:
-    from services.cli.system import status as running
-
-    app.command(epilog=running.STATUS_EXAMPLES)(running.status)
-
-
-def _down(app: typer.Typer) -> None:
-    from services.cli.system import status as running
-
-    app.command(epilog=running.DOWN_EXAMPLES)(running.down)
-
-
-def _tail(app: typer.Typer) -> None:
-    from services.cli.bus import tail
-
-    app.command(epilog=tail.EXAMPLES)(tail.tail)
-
-
-def _explain(app: typer.Typer) -> None:
-    from services.cli.bus import explain
-
-    app.command(epilog=explain.EXAMPLES)(explain.explain)
-
-
-def _calibrate(app: typer.Typer) -> None:
-    from services.cli.comparison import calibrate
-
-    app.command(name="calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
-
-
-def _forecast(app: typer.Typer) -> None:
-    from services.cli.forecast import one_shot
-
-    app.command(epilog=one_shot.EXAMPLES)(one_shot.forecast)
-
-
-def _train(app: typer.Typer) -> None:
-    from services.cli.forecast import corrector, train
-
-    train.app.command(epilog=corrector.EXAMPLES)(corrector.corrector)
-    app.add_typer(train.app, name="train")
-
-
-def _world(app: typer.Typer) -> None:
-    from services.cli.simulation import world
-
-    app.add_typer(world.app, name="world")
-
-
-def _bench(app: typer.Typer) -> None:
-    from services.cli.benchmarks import speed as bench
-
-    app.add_typer(bench.app, name="bench")
-
-
-def _hpa(app: typer.Typer) -> None:
-    from services.cli.comparison import hpa
-
-    app.add_typer(hpa.app, name="hpa")
-
-
-def _schemas(app: typer.Typer) -> None:
-    from services.cli.bus import schemas
-
-    app.add_typer(schemas.app, name="schemas")
-
-
-def _kafka(app: typer.Typer) -> None:
-    from services.cli.bus import kafka as command
-
-    app.add_typer(command.app, name="kafka")
-
-
-def _topics(app: typer.Typer) -> None:
-    from services.cli.bus import topics
-
-    app.add_typer(topics.app, name="topics")
-
-
-COMMANDS: Final[dict[str, Entry]] = {
-    "simulate": Entry(
-        "Run one scenario under one controller and watch it; ends with the table of its figures.",
-        _simulate,
-    ),
-    "race": Entry(
-        "Run controllers side by side: the same scenario and seed, in lock-step, live.",
-        _race,
-    ),
-    "up": Entry(
-        "Start the whole system on a simulated cluster: Kafka, every service, and a live view.",
-        _up,
-    ),
-    "status": Entry(
-        "Show what runs, how far behind it is and how far the scenario has come; "
-        "exit 1 if not all.",
-        _status,
-    ),
-    "down": Entry(
-        "Stop everything that `hirl up` started here, and nothing else. Logs stay, records go.",
-        _down,
-    ),
-    "tail": Entry("Follow a topic until Ctrl-C: time, key, and what each event says.", _tail),
-    "explain": Entry(
-        "Say why an app has the replicas it has: seen, forecast, granted, needed, planned, done.",
-        _explain,
-    ),
-    "calibrate": Entry(
-        "Tune controllers on scenarios of their own, all by the same search and objective.",
-        _calibrate,
-    ),
-    "forecast": Entry(
-        "Forecast the minutes 5, 15 and 30 minutes ahead, with 80 % intervals and the peak.",
-        _forecast,
-    ),
-    "train": Entry("Train models; needs the environment of `make train-env`.", _train),
-    "world": Entry("Look at the simulated cluster itself.", _world),
-    "bench": Entry("Measure speed, and compare controllers.", _bench),
-    "hpa": Entry("The Horizontal Pod Autoscaler and its exactness.", _hpa),
-    "schemas": Entry("The events on the bus: contracts and their speed.", _schemas),
-    "kafka": Entry("A real Apache Kafka on this machine, under .hirl/kafka.", _kafka),
-    "topics": Entry("Topics, their settings and ACLs on a Kafka cluster.", _topics),
-}
+    raise AssertionError("a called command is always loaded")

@@ -1,6 +1,6 @@
-"""The `hirl` command: one app, and how errors leave the process.
+"""The entry point of `hirl`: builds the app and maps errors to exit codes.
 
-A group or command lives in its own file and is named in `commands.py`.
+The commands are listed in `commands.py`.
 """
 
 import sys
@@ -18,8 +18,8 @@ EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells expect."""
 
 
-def app_of(wanted: Callable[[str], bool]) -> typer.Typer:
-    """The command line, with the commands that are wanted; the others stand in the help only."""
+def app_of(is_called: Callable[[str], bool]) -> typer.Typer:
+    """The command line with the called commands; the others only appear in the help."""
     app = typer.Typer(
         name="hirl",
         no_args_is_help=True,
@@ -34,12 +34,12 @@ def app_of(wanted: Callable[[str], bool]) -> typer.Typer:
         "Each command has its own [bold]--help[/bold].",
     )
     app.callback()(_root)
-    assemble(app, wanted)
+    assemble(app, is_called)
     return app
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"hirl {version('hirl-scale')}")
         raise typer.Exit
 
@@ -56,24 +56,25 @@ def _root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C."""
-    # Options of `hirl` itself take no values, so the first word is the command.
-    command = next((word for word in arguments if not word.startswith("-")), "")
+    """Run one command line; return 0, 2 for errors that the user can fix, or 130 for Ctrl-C."""
+    # Options of `hirl` and of its groups take no values, so the first words are the command.
+    words = [word for word in arguments if not word.startswith("-")]
+    called = {" ".join(words[:1]), " ".join(words[:2])}
     try:
-        # Loading the command takes a while, and may find out that something is not there.
-        app = app_of(lambda name: name == command)
+        # Inside `try`, because loading a command can fail or be interrupted.
+        app = app_of(called.__contains__)
         code = app(list(arguments), prog_name="hirl", standalone_mode=False)
     except InputError as error:
-        return _refuse(str(error))
+        return _report(str(error))
     except typer.TyperException as error:
-        return _refuse(error.format_message())
+        return _report(error.format_message())
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
-def _refuse(message: str) -> int:
-    # Empty when a group was called without a command: its help is already printed.
+def _report(message: str) -> int:
+    # Empty when a group was called without a command: typer has printed its help.
     if message:
         line = " ".join(message.split())
         print(f"hirl: error: {line}", file=sys.stderr)  # noqa: T201  (the one place that may)
@@ -81,5 +82,5 @@ def _refuse(message: str) -> int:
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the console script."""
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Options that take the name of what ships. To list these takes the models, slow to import."""
+"""Options whose help lists controllers and scenarios. Listing them imports the slow models."""
 
 from typing import Annotated
 

@@ -1,14 +1,46 @@
-"""Options that more than one command takes, declared once so that they mean the same everywhere."""
+"""Options that several commands share, and checks of the paths that they name.
 
+The checks run before anything that takes minutes.
+"""
+
+import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from services.cli.targets import report_folder, tables_folder, writable_file
+from models.inputs.errors import InputError
 
 WATCHED_SPEED = 6.0
-"""Simulated minutes per second that eyes can follow."""
+"""Simulated minutes per second that a person can follow."""
+
+
+def writable_file(path: Path | None) -> Path | None:
+    """Check that a file can be written; missing folders can be created."""
+    if path is not None:
+        if path.is_dir():
+            raise _not_writable(path, "is a folder")
+        _check_creatable(path)
+    return path
+
+
+def report_folder(path: Path | None) -> Path | None:
+    """Check that a report can be written into a folder; only reports need matplotlib."""
+    if path is not None:
+        _check_creatable(path / "report.html")
+        _check_installed("report", ("matplotlib",), "report")
+    return path
+
+
+def tables_folder(path: Path | None) -> Path | None:
+    """Check the folder with the real tables; only reading them needs pyarrow and scipy."""
+    if path is not None:
+        if not (path / "sim").is_dir() or not (path / "dev").is_dir():
+            raise InputError(f"{path}: expected a folder with the folders sim and dev in it")
+        _check_installed("traces", ("pyarrow", "scipy"), "fit")
+    return path
+
 
 ClusterOption = Annotated[
     Path | None,
@@ -41,7 +73,7 @@ JsonOption = Annotated[
         "--json",
         metavar="FILE",
         callback=writable_file,
-        help="Write the figures to this file as JSON, too; folders that are missing are made.",
+        help="Also write the figures to this file as JSON; missing folders are created.",
     ),
 ]
 ReportOption = Annotated[
@@ -59,7 +91,7 @@ AppsOption = Annotated[
         "--apps",
         metavar="N",
         min=1,
-        help="Scale the cluster to so many apps; as the cluster file says when not given.",
+        help="Scale the cluster to this many apps; as in the cluster file when not given.",
     ),
 ]
 SpeedOption = Annotated[
@@ -68,8 +100,8 @@ SpeedOption = Annotated[
         "--speed",
         metavar="X",
         min=0.0,
-        help="Simulated minutes per second, 0 for as fast as it goes; "
-        f"{WATCHED_SPEED:g} when not given and somebody watches.",
+        help="Simulated minutes per second, 0 for full speed; "
+        f"{WATCHED_SPEED:g} on a terminal when not given.",
     ),
 ]
 TracesOption = Annotated[
@@ -82,3 +114,23 @@ TracesOption = Annotated[
         help="Folder with the real tables, in sim/ and dev/.",
     ),
 ]
+
+
+def _check_creatable(path: Path) -> None:
+    """Check that the file can be overwritten, or created in its nearest existing folder."""
+    candidates = (path, *path.parents)
+    nearest = next(candidate for candidate in candidates if os.access(candidate, os.F_OK))
+    if nearest != path and not nearest.is_dir():
+        raise _not_writable(path, f"{nearest} is not a folder")
+    if not os.access(nearest, os.W_OK):
+        raise _not_writable(path, f"no permission to write to {nearest}")
+
+
+def _not_writable(path: Path, reason: str) -> InputError:
+    return InputError(f"{path}: cannot be written ({reason})")
+
+
+def _check_installed(option: str, modules: tuple[str, ...], extra: str) -> None:
+    for module in modules:
+        if find_spec(module) is None:
+            raise InputError(f"{option}: needs {module}, install the extra `{extra}`")

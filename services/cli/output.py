@@ -1,4 +1,4 @@
-"""What commands leave behind: tables and progress for people, JSON for programs."""
+"""Output of commands: tables and progress bars for people, JSON for programs."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ Cell = str | int | float
 
 
 def write_json(path: Path, payload: Any) -> None:
-    """Write `payload` indented, keys in the order given, so that two results can be diffed."""
+    """Write `payload` indented, with keys in their order, so that results can be diffed."""
     text = msgspec.json.format(msgspec.json.encode(payload), indent=2)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def write_json(path: Path, payload: Any) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
-    """A table with text to the left and numbers, thousands separated, to the right."""
+    """A table with text left-aligned and numbers right-aligned."""
     result = Table(
         title=title,
         title_justify="left",
@@ -55,9 +55,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
 def progress(
     description: str, total: int, console: Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left; yields `advance(steps)`.
+    """A progress bar with the remaining time; yields `advance(steps)`.
 
-    A log file gets one line at the start and one at the end instead of a bar's repaints.
+    A log file gets a line at the start and one at the end instead.
     """
     console = console or Console()
     if not console.is_terminal:
@@ -88,6 +88,6 @@ def shown(cell: Cell) -> str:
 
 
 def flagged(value: float, limit: float, shape: str) -> str:
-    """A figure in red when it is above its limit."""
+    """A figure as markup, red if it is above its limit."""
     text = shape.format(value)
     return f"[red]{text}[/red]" if value > limit else text

@@ -1,4 +1,4 @@
-"""HTML pages that need nothing but themselves: one frame and style for every report."""
+"""Self-contained HTML pages: one frame and style for all reports."""
 
 import io
 import re
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 PLOT_STYLE = Path(__file__).with_name("report.mplstyle")
 INK = "#010203"
-"""Stands for the colour of the page's text in plots, so that dark pages work too."""
+"""Placeholder for the text colour of the page, so that plots work on dark pages, too."""
 _FRAME = Path(__file__).with_name("page.html")
 
 
 def page(title: str, body: Path, **parts: str) -> str:
-    """A page whose body is the template `body` with `parts` in it, all escaped already."""
+    """A page with the template file `body`; `parts` are escaped HTML."""
     return _filled(_FRAME, title=title, body=_filled(body, title=title, **parts))
 
 
@@ -27,7 +27,7 @@ def _filled(template: Path, **parts: str) -> str:
 
 
 def write_page(file: Path, text: str) -> Path:
-    """Write a page into a folder that may be new; returns the file."""
+    """Write a page, creating its folder if needed; return the file."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -37,9 +37,9 @@ def write_page(file: Path, text: str) -> Path:
 
 
 def drawing(figure: "Figure") -> str:
-    """The SVG of a figure alone, without the prologue of a file of its own.
+    """A figure as an SVG element, without an XML prologue.
 
-    Names of groups are dropped: two drawings in one page would share them.
+    Group ids are removed, because two drawings in one page would share them.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

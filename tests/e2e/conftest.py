@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.devcluster.kafka import provision
@@ -48,7 +47,7 @@ def _leaked_sockets_end_here() -> Iterator[None]:
 def workplace() -> Iterator[Path]:
     """A folder of this module's own; what services logged stays only where a test failed."""
     try:
-        provision.runtime(Console(quiet=True))
+        provision.runtime()
     except InputError as error:
         if os.environ.get("CI") or os.environ.get("HIRL_REQUIRE_REAL") == "1":
             pytest.fail(f"a real Kafka is required here: {error}")

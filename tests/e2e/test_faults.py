@@ -22,11 +22,12 @@ from schemas.topics import TOPICS
 from services.admin.decisions import Decisions, record_decisions
 from services.devcluster import record
 from services.devcluster.connect import options_for_home
-from services.devcluster.probe import journal_of, progress_of, vitals_of
-from services.devcluster.record import Run
+from services.devcluster.launch import system
+from services.devcluster.lifecycle import has_ended, wait
+from services.devcluster.probe import read_journal, read_metrics, read_progress
+from services.devcluster.record import COLLECTOR, Run
 from services.devcluster.request import Request
-from services.devcluster.session import has_ended, system, wait
-from services.devcluster.specs import COLLECTOR, DECIDING
+from services.devcluster.specs import DECIDING
 from services.simcluster.target import Entry
 from tests.system_data import SCENARIO
 
@@ -67,15 +68,15 @@ def survived(workplace: Path) -> Iterator[Survived]:
         poison(options)
         pass_ticks(root, QUIET_TICKS)
         known = record.running(root)
-        ready = {spec.name: vitals_of(spec).ready for spec in known.specs}
+        ready = {spec.name: read_metrics(spec).ready for spec in known.specs}
         end_collecting(root)
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
-        yield Survived(record.running(root), decisions, journal_of(run), recovery, before, ready)
+        yield Survived(record.running(root), decisions, read_journal(run), recovery, before, ready)
 
 
 def kill(root: Path, name: str) -> float:
     """Kill a service, and wait until the loop has closed a tick that began after that."""
-    standing = record.running(root).standing(name)
+    standing = record.running(root).status(name)
     assert standing.process is not None
     begun = time.monotonic()
     os.kill(standing.process.pid, signal.SIGKILL)
@@ -91,20 +92,20 @@ def wait_ready(root: Path, name: str) -> None:
     """Until it was started again and takes work."""
     deadline = time.monotonic() + PATIENCE_S
     spec = next(spec for spec in record.running(root).specs if spec.name == name)
-    while record.running(root).standing(name).restarts == 0 or not vitals_of(spec).ready:
+    while record.running(root).status(name).restarts == 0 or not read_metrics(spec).ready:
         assert time.monotonic() < deadline, f"{name} does not come back"
         time.sleep(0.1)
 
 
 def pass_ticks(root: Path, count: int) -> None:
     """Wait until a tick is closed that the cluster reaches after so many."""
-    now = progress_of(record.running(root))
+    now = read_progress(record.running(root))
     assert now is not None
     wait(root, ticks=now.tick + count + 1, patience_s=PATIENCE_S)
 
 
 def restarts(root: Path) -> dict[str, int]:
-    return {name: one.restarts for name, one in record.running(root).standings.items()}
+    return {name: one.restarts for name, one in record.running(root).statuses.items()}
 
 
 def poison(options: dict[str, Any]) -> None:
@@ -118,7 +119,7 @@ def poison(options: dict[str, Any]) -> None:
 
 def end_collecting(root: Path) -> None:
     """Asked to stop, the collector finishes its tick; then the others finish what they have."""
-    collector = record.running(root).standing(COLLECTOR).process
+    collector = record.running(root).status(COLLECTOR).process
     assert collector is not None
     os.kill(collector.pid, signal.SIGTERM)
 
@@ -179,7 +180,7 @@ def test_poison_on_every_topic_is_dead_lettered_and_all_services_live(survived: 
     )
     # The collector was asked to stop afterwards, by this test; nobody else may have ended.
     assert survived.ready == dict.fromkeys(survived.ready, True)
-    after = {name: one.restarts for name, one in survived.run.standings.items()}
+    after = {name: one.restarts for name, one in survived.run.statuses.items()}
     assert after == survived.restarts_before_poison
 
 
@@ -199,7 +200,7 @@ def test_preview_decides_and_writes_nothing(workplace: Path) -> None:
         end_collecting(root)
         options = options_for_home(Path(run.kafka_home))
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
-        # Asked directly: `journal_of` answers nothing, too, where the cluster does not answer.
+        # Asked directly: `read_journal` answers nothing, too, where the cluster does not answer.
         with urlopen(f"{run.cluster_url}/v1/journal", timeout=60) as answer:  # noqa: S310  (our own URL)
             assert answer.read() == b""
     reasons = Counter(reason for one in decisions.applied.values() for reason in one.reasons)

@@ -27,10 +27,13 @@ from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
 from services._kit.inventory import parameters_of
 from services.admin.reader import Onlooker
+from services._kit.cluster_file import parameters_of
+from services.admin.reader import TopicReader
 from services.devcluster import record
 from services.devcluster.connect import options_for_home
+from services.devcluster.launch import system
+from services.devcluster.lifecycle import wait
 from services.devcluster.request import Request
-from services.devcluster.session import system, wait
 from tests.system_data import (
     SCENARIO,
     contest,
@@ -72,9 +75,9 @@ def play(apps: int, ticks: int, folder: Path) -> Recorded:
     request = Request(scenario=SCENARIO, seed=SEED, apps=apps, lock_step=True)
     with system(request, root) as run:
         wait(root, ticks=1, patience_s=PATIENCE_S)
-        with Onlooker(options_for_home(Path(run.kafka_home))) as onlooker:
-            found = read_until(onlooker, all_decided(ticks, len(run.scene.domains)))
-        assert {one.restarts for one in record.running(root).standings.values()} == {0}
+        with TopicReader(options_for_home(Path(run.kafka_home))) as reader:
+            found = read_until(reader, all_decided(ticks, len(run.simulation.domains)))
+        assert {one.restarts for one in record.running(root).statuses.values()} == {0}
     times = [at for event, at in found if isinstance(event, TickEvent) and event.tick < ticks]
     events = [event for event, _ in found if isinstance(event, TickEvent) and event.tick < ticks]
     letters = [event for event, _ in found if isinstance(event, Rejected)]
@@ -100,14 +103,14 @@ def all_decided(ticks: int, domains: int) -> Callable[[Found], bool]:
     return decided
 
 
-def read_until(onlooker: Onlooker, enough: Callable[[Found], bool]) -> Found:
+def read_until(reader: TopicReader, enough: Callable[[Found], bool]) -> Found:
     kinds: tuple[type[Event], ...] = (*EACH_TICK, *EACH_MINUTE, Rejected)
-    onlooker.watch([topic_of(kind).name for kind in kinds], from_beginning=True)
+    reader.seek([topic_of(kind).name for kind in kinds], from_beginning=True)
     found: Found = []
     deadline = time.monotonic() + PATIENCE_S
     while not enough(found):
         assert time.monotonic() < deadline, f"{len(found)} events, and the last ticks are missing"
-        for one in onlooker.next():
+        for one in reader.poll():
             if one.event is not None:
                 found.append((one.event, one.delivery.timestamp))
     return found

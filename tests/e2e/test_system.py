@@ -11,10 +11,11 @@ from services.admin import credentials
 from services.admin.decisions import Decisions, read_decisions, record_decisions
 from services.devcluster import record
 from services.devcluster.connect import options_for_home
-from services.devcluster.probe import journal_of, results_of
+from services.devcluster.launch import system
+from services.devcluster.lifecycle import has_ended, wait
+from services.devcluster.probe import read_journal, read_results
 from services.devcluster.record import Run
 from services.devcluster.request import Request
-from services.devcluster.session import has_ended, system, wait
 from services.simcluster.score import Results
 from services.simcluster.target import Entry
 from tests.e2e.scenarios import FIVE_MINUTES, TICKS, written
@@ -38,10 +39,10 @@ def finished(workplace: Path) -> Iterator[Finished]:
         options = options_for_home(Path(run.kafka_home))
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
         wait(root, patience_s=60)
-        results = results_of(run)
+        results = read_results(run)
         assert results is not None
         kept = read_decisions(credentials.options(run.bootstrap))
-        yield Finished(record.running(root), decisions, kept, journal_of(run), results)
+        yield Finished(record.running(root), decisions, kept, read_journal(run), results)
     assert record.read(root) is None
 
 
@@ -50,7 +51,7 @@ def _request(scenario: Path) -> Request:
 
 
 def test_every_tick_of_every_domain_is_planned_and_closed(finished: Finished) -> None:
-    places = {(tick, domain) for tick in range(TICKS) for domain in finished.run.scene.domains}
+    places = {(tick, domain) for tick in range(TICKS) for domain in finished.run.simulation.domains}
     assert finished.results.finished
     assert set(finished.decisions.plans) == places
     assert set(finished.decisions.applied) == places
@@ -102,8 +103,8 @@ def test_nothing_is_contradicted_overrun_or_rejected(finished: Finished) -> None
 
 def test_no_service_had_to_be_started_again(finished: Finished) -> None:
     assert finished.run.failed == []
-    assert {name: one.restarts for name, one in finished.run.standings.items()} == dict.fromkeys(
-        finished.run.standings, 0
+    assert {name: one.restarts for name, one in finished.run.statuses.items()} == dict.fromkeys(
+        finished.run.statuses, 0
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.admin import client, reconcile
@@ -84,7 +83,7 @@ def _sweep() -> None:
 @pytest.fixture(scope="session")
 def start_kafka(workplace: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Running]]:
     """Starts a cluster in a folder of the given name; all are stopped at the end."""
-    _have("Kafka", lambda: provision.runtime(Console(quiet=True)))
+    _have("Kafka", provision.runtime)
     homes: list[Path] = []
 
     def start(name: str, *, brokers: int = 1, secure: bool = False) -> Running:

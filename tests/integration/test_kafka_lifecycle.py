@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
-from services.cli.bus import kafka as command
+from services.cli.main import app_of
 from services.devcluster.connect import Running
 from services.devcluster.kafka import cluster, provision
 
@@ -16,7 +16,9 @@ TOPIC = "hirl.transition-recorded.v1"
 
 
 def _hirl_kafka(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(command.app, list(arguments))
+    result = CliRunner().invoke(
+        app_of(lambda name: name.startswith("kafka")), ["kafka", *arguments]
+    )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.output

@@ -7,12 +7,11 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from models.inputs.errors import InputError
-from services.admin import broker as administration
-from services.admin import client, credentials, reconcile
-from services.admin.acls import Permission, app_id
+from services.admin import broker, client, credentials, reconcile
+from services.admin.desired import Permission, app_id
 from services.devcluster.connect import Running
 from services.devcluster.kafka import security
-from services.devcluster.kafka.properties import log_of
+from services.devcluster.kafka.storage import log_file
 
 BUDGETS = "hirl.budget-granted.v1"
 APPLIED = "hirl.scale-applied.v1"
@@ -71,7 +70,7 @@ def test_a_wrong_password_is_refused(secure_kafka: Running) -> None:
     with pytest.raises(InputError, match="is the password right"):
         client.admin(wrong, patience_ms=2_000)
     # The broker's own word: the client only sees that it is cut off.
-    log = log_of(secure_kafka.home, secure_kafka.cluster.nodes[0]).read_text()
+    log = log_file(secure_kafka.home, secure_kafka.cluster.nodes[0]).read_text()
     assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in log
 
 
@@ -91,10 +90,10 @@ def test_a_granted_write_to_budgets_is_found_by_check(secure_kafka: Running) -> 
     admin = client.admin(secure_kafka.options())
     try:
         assert reconcile.compare(admin, acls=True).differences == []
-        administration.grant(admin, [planted])
+        broker.grant(admin, [planted])
         # Not removed by apply: it may be meant.
         (difference,) = reconcile.apply_to(admin, acls=True).differences
         assert difference.subject == f"acl {planted}"
     finally:
-        admin.delete_acls([administration._acl(planted)])
+        admin.delete_acls([broker._acl(planted)])
         admin.close()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from models.inputs.errors import InputError
-from services.devcluster import processes
 from services.devcluster import prometheus as prometheus_server
 from services.devcluster.prometheus import Server
 
@@ -39,11 +38,11 @@ def test_it_scrapes_answers_queries_and_ends(
         assert time.monotonic() < deadline
         time.sleep(0.2)
     prometheus_server.stop(server)
-    assert not processes.is_running(server.pid, str(server.config))
+    assert not prometheus_server.is_running(server)
 
 
 def test_a_bad_configuration_is_one_line(start_prometheus: Callable[[str], Server]) -> None:
-    with pytest.raises(InputError, match="Prometheus ended at its start"):
+    with pytest.raises(InputError, match="Prometheus ended during its start"):
         start_prometheus("nonsense: true")
 
 

@@ -1,6 +1,7 @@
 """`hirl topics apply` and `check` on a real broker."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,11 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from typer.testing import CliRunner
 
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS
-from services.admin import broker as administration
-from services.admin import client, reconcile
-from services.admin.acls import Permission, permissions
-from services.admin.desired import STATEFUL, wanted_topics
-from services.admin.differences import permission_differences
-from services.cli.bus import topics
+from services.admin import broker, client, reconcile
+from services.admin.desired import STATEFUL, Permission, desired_permissions, desired_topics
+from services.admin.reconcile import permission_differences
+from services.cli.bus.topics import EXIT_DIFFERENT
+from services.cli.main import app_of
 from services.devcluster.connect import Running
 
 
@@ -27,8 +27,22 @@ def admin(kafka: Running) -> Iterator[KafkaAdminClient]:
 
 
 def _hirl_topics(kafka: Running, *arguments: str) -> tuple[int, list[str]]:
-    result = CliRunner().invoke(topics.app, [*arguments, "--bootstrap", kafka.bootstrap])
+    result = CliRunner().invoke(
+        app_of(lambda name: name.startswith("topics")),
+        ["topics", *arguments, "--bootstrap", kafka.bootstrap],
+    )
     return result.exit_code, result.output.splitlines()
+
+
+def _wait_for_partitions(admin: KafkaAdminClient, name: str, partitions: int | None) -> None:
+    """A broker lags behind its controller; None waits until the topic is gone."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        topic = broker.read_topics(admin).get(name)
+        if (topic.partitions if topic else None) == partitions:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{name} does not have {partitions} partitions")
 
 
 def test_what_was_applied_has_no_differences(kafka: Running, tmp_path: Path) -> None:
@@ -40,7 +54,7 @@ def test_what_was_applied_has_no_differences(kafka: Running, tmp_path: Path) -> 
 
 
 def test_the_broker_has_the_settings_of_the_map(admin: KafkaAdminClient) -> None:
-    found = administration.read_topics(admin)
+    found = broker.read_topics(admin)
     budgets = found["hirl.budget-granted.v1"]
     assert budgets.partitions == DOMAIN_PARTITIONS
     assert budgets.configs["cleanup.policy"] == "compact"
@@ -57,46 +71,52 @@ def test_planted_drift_is_found_line_by_line_and_mended(
     )
     admin.alter_configs([applied])
     admin.delete_topics(["hirl.rejected.v1"])
+    _wait_for_partitions(admin, "hirl.rejected.v1", None)
     drift = [
         "hirl.scale-applied.v1: retention.ms is 1000, expected 2592000000",
         "hirl.rejected.v1: missing",
     ]
 
     code, lines = _hirl_topics(kafka, "check")
-    assert code == topics.EXIT_DIFFERENT
+    assert code == EXIT_DIFFERENT
     assert lines[:-1] == [f"differs  {line}" for line in drift]
     code, lines = _hirl_topics(kafka, "apply")
     assert code == 0
-    assert lines[:-1] == [f"mended   {line}" for line in drift]
+    assert lines[:-1] == [f"fixed    {line}" for line in drift]
     assert _hirl_topics(kafka, "check")[0] == 0
 
 
 def test_another_number_of_partitions_is_told_and_left_alone(admin: KafkaAdminClient) -> None:
     name = "hirl.demand-forecast.v1"
-    wanted = next(topic for topic in wanted_topics(1) if topic.name == name)
+    wanted = next(topic for topic in desired_topics(1) if topic.name == name)
     admin.delete_topics([name])
+    _wait_for_partitions(admin, name, None)
     admin.create_topics({name: {"num_partitions": 2, "configs": wanted.configs}})
+    _wait_for_partitions(admin, name, 2)
     try:
         outcome = reconcile.apply_to(admin)
         (difference,) = outcome.differences
         assert str(difference).startswith(f"{name}: 2 partition(s), expected {DOMAIN_PARTITIONS}")
-        assert administration.read_topics(admin)[name].partitions == 2
+        assert broker.read_topics(admin)[name].partitions == 2
     finally:
         admin.delete_topics([name])
+        _wait_for_partitions(admin, name, None)
         assert reconcile.apply_to(admin).differences == []
 
 
 def test_with_three_copies_two_must_have_a_record() -> None:
-    assert {topic.configs["min.insync.replicas"] for topic in wanted_topics(3)} == {"2"}
-    assert {topic.configs["min.insync.replicas"] for topic in wanted_topics(1)} == {"1"}
+    assert {topic.configs["min.insync.replicas"] for topic in desired_topics(3)} == {"2"}
+    assert {topic.configs["min.insync.replicas"] for topic in desired_topics(1)} == {"1"}
 
 
 def test_only_the_commander_writes_budgets_and_only_the_actuator_writes_applied() -> None:
-    writers = {(one.name, one.user) for one in permissions() if one[1:3] == ("WRITE", "topic")}
+    writers = {
+        (one.name, one.user) for one in desired_permissions() if one[1:3] == ("WRITE", "topic")
+    }
     assert {user for name, user in writers if name == "hirl.budget-granted.v1"} == {"commander"}
     assert {user for name, user in writers if name == "hirl.scale-applied.v1"} == {"actuator"}
     assert not any(
-        one.pattern == "prefixed" and "hirl.".startswith(one.name) for one in permissions()
+        one.pattern == "prefixed" and "hirl.".startswith(one.name) for one in desired_permissions()
     )
 
 
@@ -110,13 +130,13 @@ def test_only_the_commander_writes_budgets_and_only_the_actuator_writes_applied(
     ],
 )
 def test_a_permission_to_write_that_is_not_in_the_map_is_a_difference(surplus: Permission) -> None:
-    wanted = permissions()
+    wanted = desired_permissions()
     (difference,) = permission_differences(wanted, [*wanted, surplus])
     assert not difference.mendable
 
 
 def test_other_systems_may_subscribe() -> None:
-    wanted = permissions()
+    wanted = desired_permissions()
     subscriber = Permission("finance", "READ", "topic", "hirl.budget-granted.v1")
     elsewhere = Permission("finance", "WRITE", "topic", "finance.bills")
     assert list(permission_differences(wanted, [*wanted, subscriber, elsewhere])) == []

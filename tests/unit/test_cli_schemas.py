@@ -9,13 +9,16 @@ from typer.testing import CliRunner
 from models.inputs.errors import InputError
 from schemas import generate
 from services.cli.bus import schemas
-from services.measure.frame_speed import frame
+from services.cli.main import app_of
+from services.measure.codec import frame
 
 BUDGET = "hirl.budget-granted.v1.json"
 
 
 def run(*arguments: str) -> tuple[int, list[str], BaseException | None]:
-    result = CliRunner().invoke(schemas.app, list(arguments))
+    result = CliRunner().invoke(
+        app_of(lambda name: name.startswith("schemas")), ["schemas", *arguments]
+    )
     error = result.exception if isinstance(result.exception, InputError) else None
     return result.exit_code, result.output.splitlines(), error
 

@@ -126,7 +126,7 @@ def test_addresses_are_names_and_ports_of_other_containers() -> None:
 
 def test_the_grace_period_fits_the_speed_as_it_does_in_hirl_up() -> None:
     environment = composed("soldier").environment
-    wanted = Request(speed=float(environment["HIRL_SPEED"])).tick_patience_s
+    wanted = Request(speed=float(environment["HIRL_SPEED"])).grace_s
     assert float(environment["HIRL_GRACE_SECONDS"]) == wanted
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services._kit.settings import KitSettings
-from services.admin.acls import services as principals
+from services.admin.desired import services as principals
 from services.cli.commands import COMMANDS
 from tests.unit.deploy_data import (
     IMAGE,
@@ -245,4 +245,4 @@ def test_topics_are_made_by_a_command_that_exists_with_an_administrators_credent
     (container,) = pod_of(job)["containers"]
     assert container["command"] == ["hirl", "topics", "apply", "--acls"]
     assert container["envFrom"] == [{"secretRef": {"name": "hirl-kafka-admin"}}]
-    assert "topics" in COMMANDS
+    assert "topics apply" in COMMANDS

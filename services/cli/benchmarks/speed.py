@@ -1,9 +1,5 @@
-"""`hirl bench`: how fast the simulated cluster is, and how controllers compare."""
+"""`hirl bench sim` and `hirl bench decisions`: speed of the simulator and of controllers."""
 
-import resource
-import statistics
-import sys
-import time
 from typing import Annotated, Any
 
 import typer
@@ -14,38 +10,36 @@ from models.compare.drive import Driven
 from models.compare.stages import describe, stage_seconds
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
+from models.compare.speed import (
+    BLOCK,
+    DECISION_SCENARIO,
+    SIZES,
+    WARM_UP,
+    measure_decisions,
+    measure_rates,
+    measure_simulator,
+)
 from models.sim.world import World
-from services.cli.benchmarks import decisions as bench_decisions
-from services.cli.benchmarks import path as path_command
-from services.cli.comparison import control as contest
-from services.cli.forecast import bench as forecasting
-from services.cli.forecast import published
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import Cell, progress, table, write_json
-
-app = typer.Typer(no_args_is_help=True, help="Measure speed, and compare controllers.")
-app.command(epilog=contest.EXAMPLES)(contest.control)
-app.command(epilog=bench_decisions.EXAMPLE)(bench_decisions.decisions)
-app.command(epilog=path_command.EXAMPLE)(path_command.path)
-app.command(epilog=forecasting.EXAMPLES)(forecasting.forecast)
-app.command(epilog=published.EXAMPLES)(published.published)
-
-SIZES = (155, 1550, 15500)
-_BLOCK = 15
-"""Ticks per measurement; the median of the blocks is reported."""
-_WARM_UP = 30
-_STAGED_TICKS = 120
 
 EnvsOption = Annotated[
     int, typer.Option("--envs", min=1, metavar="N", help="Environments side by side.")
 ]
 AppsOption = Annotated[int, typer.Option("--apps", min=20, metavar="N", help="Apps in each.")]
 TicksOption = Annotated[
-    int, typer.Option("--ticks", min=_BLOCK, metavar="N", help="Ticks measured of each size.")
+    int, typer.Option("--ticks", min=BLOCK, metavar="N", help="Ticks measured of each size.")
+]
+ControllersOption = Annotated[
+    str, typer.Option("--controllers", metavar="A,B", help="Names as in hirl bench control.")
+]
+MinutesOption = Annotated[
+    int, typer.Option("--minutes", min=1, metavar="N", help="Simulated minutes measured.")
 ]
 
 
-@app.command(epilog="Example: [bold]hirl bench sim --envs 64 --apps 1550 --json bench.json[/bold]")
+@examples("hirl bench sim --envs 64 --apps 1550 --json bench.json")
 def sim(
     envs: EnvsOption = 64,
     apps: AppsOption = 1550,
@@ -54,94 +48,52 @@ def sim(
 ) -> None:
     """Environment-ticks per second on one core, every mechanism on, an HPA per app included.
 
-    Headline, stages and sizes are of a calm day, with its deploys, crashes, drains and
-    reclaims; beside it stands an hour with an event of every kind, stampede and zone loss
-    among them. The scheduler is the example cluster's. Larger clusters run in fewer
-    environments, so that environments x apps and with it the memory stay the same. The first
-    run compiles the kernels, which takes minutes.
+    Headline, stages and sizes are of a calm day with its deploys, crashes, drains and reclaims.
+    Beside them is an hour with an event of every kind, stampede and zone loss included. Larger
+    clusters run in fewer environments, so that memory stays the same. The first run compiles the
+    kernels, which takes minutes.
     """
     console = Console()
-    world, rates = _measured(_calm(apps, envs), ticks, console)
-    _, busy = _measured(busy_world(with_apps(load_sim_cluster(), apps), envs), ticks, console)
-    peak = peak_rss_mb()
-    with progress("stages", 1, console):
-        stages = _stages(Driven(_calm(apps, envs)), min(ticks, _STAGED_TICKS))
-    others = []
-    for size in SIZES:
-        fewer = max(1, min(envs, envs * apps // size))
-        same = size == apps
-        rate = _median(rates if same else _measured(_calm(size, fewer), ticks, console)[1])
-        others.append({"apps": size, "envs": fewer, "env_ticks_per_s": rate})
-    payload = {
-        "envs": envs,
-        "apps": apps,
-        "env_ticks_per_s": _median(rates),
-        "busy_env_ticks_per_s": _median(busy),
-        "slowest_env_ticks_per_s": min(busy),
-        "peak_rss_mb": peak,
-        "by_apps": others,
-        "stages": stages,
-        "world_hash": world.hash,
-    }
-    _print(console, payload)
+
+    def measure(world: World, ticks: int) -> list[float]:
+        label = f"{world.scenario.name}, {world.environments} x {world.given.apps.size:,} apps"
+        with progress(label, ticks + WARM_UP, console) as advance:
+            return measure_rates(world, ticks, advance)
+
+    payload = measure_simulator(envs, apps, ticks, measure)
+    _print_simulator(console, payload)
     if json is not None:
         write_json(json, payload)
 
 
-def _calm(apps: int, envs: int) -> World:
-    cluster = with_apps(load_sim_cluster(), apps)
-    return World(cluster, load_scenario("calm", cluster), list(range(envs)))
+@examples("hirl bench decisions --controllers hpa,heuristic:calendar")
+def decisions(
+    controllers: ControllersOption = "hpa,heuristic:calendar",
+    minutes: MinutesOption = 10,
+    json: JsonOption = None,
+) -> None:
+    """Time per decision of one environment: of a minute's first tick and of the others.
+
+    In our controller the first tick of a minute is the Commander's, which encodes all features;
+    the other ticks are the Soldiers'. Observing and simulating are not counted.
+    """
+    console, rows = Console(), []
+    for size in SIZES:
+        for name in controllers.split(","):
+            with progress(f"{name}, {size:,} apps", minutes, console) as advance:
+                rows.append(measure_decisions(name, size, minutes))
+                advance(minutes)
+    _print_decisions(console, rows)
+    if json is not None:
+        write_json(json, {"scenario": DECISION_SCENARIO, "rows": rows})
 
 
-def _measured(world: World, ticks: int, console: Console) -> tuple[World, list[float]]:
-    """Environment-ticks per second in each block of ticks after a warm-up."""
-    envs, apps = world.environments, world.given.apps.size
-    label = f"{world.scenario.name}, {envs} x {apps:,} apps"
-    with progress(label, ticks + _WARM_UP, console) as advance:
-        run = Driven(world)
-        run.run(_WARM_UP)
-        advance(_WARM_UP)
-        rates = []
-        for _ in range(ticks // _BLOCK):
-            began = time.perf_counter()
-            run.run(_BLOCK)
-            rates.append(_BLOCK * envs / (time.perf_counter() - began))
-            advance(_BLOCK)
-    return run.world, rates
-
-
-def _median(rates: list[float]) -> float:
-    return float(statistics.median(rates))
-
-
-def peak_rss_mb() -> float:
-    """The most memory this process ever held."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # macOS counts bytes, Linux KiB.
-    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
-
-
-def _stages(run: Driven, ticks: int) -> list[dict[str, Any]]:
-    run.run(_WARM_UP)
-    spent = stage_seconds(run, ticks)
-    total, work = sum(spent.values()), ticks * run.world.environments
-    return [
-        {
-            "stage": name,
-            "what": describe(name),
-            "us_per_env_tick": 1e6 * seconds / work,
-            "share": seconds / total,
-        }
-        for name, seconds in spent.items()
-    ]
-
-
-def _print(console: Console, payload: dict[str, Any]) -> None:
+def _print_simulator(console: Console, payload: dict[str, Any]) -> None:
     stages: list[tuple[Cell, ...]] = [
         (row["stage"], row["what"], row["us_per_env_tick"], f"{row['share']:.1%}")
         for row in payload["stages"]
     ]
-    title = "What each mechanism costs"
+    title = "Cost of each mechanism"
     console.print(table(title, ("stage", "what", "us per env-tick", "share"), stages))
     sizes: list[tuple[Cell, ...]] = [
         (
@@ -157,8 +109,26 @@ def _print(console: Console, payload: dict[str, Any]) -> None:
     console.print(
         f"[bold]{payload['env_ticks_per_s']:,.0f} env-ticks/s[/bold] with "
         f"{payload['envs']} x {payload['apps']:,} apps on one core, "
-        f"{payload['busy_env_ticks_per_s']:,.0f} while everything happens, "
-        f"{payload['slowest_env_ticks_per_s']:,.0f} in the slowest block of that; "
+        f"{payload['busy_env_ticks_per_s']:,.0f} in the busy hour, "
+        f"{payload['slowest_env_ticks_per_s']:,.0f} in its slowest block; "
         f"peak memory {payload['peak_rss_mb']:,.0f} MB; world {payload['world_hash']}",
         highlight=False,
     )
+
+
+def _print_decisions(console: Console, rows: list[dict[str, Any]]) -> None:
+    cells: list[tuple[Cell, ...]] = [
+        (
+            row["controller"],
+            row["apps"],
+            row["minute_ms"],
+            row["tick_ms"],
+            row["ns_per_app_and_tick"],
+            f"{row['share_of_minute']:.3%}",
+        )
+        for row in rows
+    ]
+    columns = (
+        "controller", "apps", "ms, minute begins", "ms, other ticks", "ns per app", "of time",
+    )  # fmt: skip
+    console.print(table("Time per decision", columns, cells))

@@ -1,4 +1,4 @@
-"""Events in a line: what a person wants to know of each kind."""
+"""Each event type summarised in one line, for `hirl tail` and `hirl explain`."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,17 +23,17 @@ from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
 
 _LISTED: Final = 3
-"""Apps that are named in a line."""
+"""Apps that a line names; it counts the rest."""
 
 
-def essence(event: Event) -> str:
-    """The gist of an event, without its time and key."""
-    say: Callable[[Any], str] | None = _SAYINGS.get(type(event))
-    return say(event) if say else str(event)
+def summary(event: Event) -> str:
+    """An event in one line, without its time and key."""
+    summarise: Callable[[Any], str] | None = _SUMMARIES.get(type(event))
+    return summarise(event) if summarise else str(event)
 
 
-def moment(event: Event) -> str:
-    """Event time and tick; empty for what belongs to no tick."""
+def event_time(event: Event) -> str:
+    """Event time and tick; empty for events without a tick."""
     return f"{event.time[11:19]} tick {event.tick}" if isinstance(event, TickEvent) else ""
 
 
@@ -59,10 +59,10 @@ def _backfilled(e: DemandBackfilled) -> str:
 
 
 def _sampled(e: MetricsSampled) -> str:
-    silent = sum(value is None for value in e.rps)
+    missing = sum(value is None for value in e.rps)
     rps = sum(value or 0.0 for value in e.rps)
     end = ", final" if e.final else ""
-    return f"{len(e.apps)} places of {e.source}, {rps:,.0f} rps, {silent} without a sample{end}"
+    return f"{len(e.apps)} rows from {e.source}, {rps:,.0f} rps, {missing} without a sample{end}"
 
 
 def _pool(e: PoolObserved) -> str:
@@ -117,12 +117,12 @@ def _planned(e: ScalePlanned) -> str:
         )
         if before != after
     ]
-    return f"epoch {e.epoch}: {e.changes} of {len(e.apps)} apps to change{_some(moved)}"
+    return f"epoch {e.epoch}: {e.changes} of {len(e.apps)} apps to change{_listed(moved)}"
 
 
 def _applied(e: ScaleApplied) -> str:
     counts = Counter(e.outcomes)
-    told = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())) or "no change"
+    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())) or "no change"
     single = [
         f"{app} {before} -> {after} {outcome} ({why})"
         for app, before, after, outcome, why in zip(
@@ -130,7 +130,7 @@ def _applied(e: ScaleApplied) -> str:
         )
     ]
     mode = "" if e.mode == "auto" else f", mode {e.mode}"
-    return f"{told}, breaker {e.breaker}{mode}{_some(single)}"
+    return f"{outcomes}, breaker {e.breaker}{mode}{_listed(single)}"
 
 
 def _breaker(e: BreakerChanged) -> str:
@@ -143,8 +143,8 @@ def _override(e: OverrideIssued) -> str:
     orders = [f"mode {e.mode}"] if e.mode else []
     orders += [f"{e.replicas} replicas"] if e.replicas is not None else []
     orders += [f"pause {e.pause}"] if e.pause != "none" else []
-    told = "lifted" if e.lifted else ", ".join(orders) or "nothing"
-    return f"{e.kind}: {told}, by {e.issued_by or 'nobody'}: {e.reason or 'no reason given'}"
+    order = "lifted" if e.lifted else ", ".join(orders) or "nothing"
+    return f"{e.kind}: {order}, by {e.issued_by or 'unknown'}: {e.reason or 'no reason given'}"
 
 
 def _promoted(e: ModelPromoted) -> str:
@@ -156,18 +156,18 @@ def _transition(e: TransitionRecorded) -> str:
 
 
 def _rejected(e: Rejected) -> str:
-    place = f"{e.topic}/{e.partition}/{e.offset}"
-    return f"{e.service} refused {place} (key `{e.key}`): {e.error}: {e.detail}"
+    record = f"{e.topic}/{e.partition}/{e.offset}"
+    return f"{e.service} rejected {record} (key `{e.key}`): {e.error}: {e.detail}"
 
 
-def _some(lines: list[str]) -> str:
+def _listed(lines: list[str]) -> str:
     if not lines:
         return ""
     more = f", and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
     return ": " + ", ".join(lines[:_LISTED]) + more
 
 
-_SAYINGS: Final[dict[type[Event], Callable[[Any], str]]] = {
+_SUMMARIES: Final[dict[type[Event], Callable[[Any], str]]] = {
     AppDeclared: _declared,
     EventScheduled: _scheduled,
     DemandBackfilled: _backfilled,

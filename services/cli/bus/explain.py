@@ -1,44 +1,284 @@
-"""`hirl explain`: why a decision about an app was taken, from the topics alone."""
+"""`hirl explain`: why an app has its replicas, from the topics alone."""
 
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 from rich.console import Console
 
+from schemas.domain_observed import DomainObserved
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from services.cli.bus.event_lines import summary
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import write_json
 
-EXAMPLES: Final = (
-    "Examples: [bold]hirl explain payments-0003[/bold], "
-    "[bold]hirl explain payments-0003 --tick 312 --json why.json[/bold]"
-)
+if TYPE_CHECKING:
+    from services.admin.evidence import Evidence
+
 _LABEL: Final = 10
+_GONE: Final = "the record is no longer kept"
+_MEANINGS: Final = {
+    # Reasons of a plan.
+    "hold-in-tolerance": "replicas are within tolerance of the need",
+    "scale-out": "it needs more replicas than it has",
+    "scale-in": "it has needed fewer replicas for long enough",
+    "hold-stabilising": "it needs fewer replicas, but not for long enough yet",
+    "hold-no-metrics": "metrics are missing, and missing data never lowers anything",
+    "hold-not-due": "it is not due in this tick",
+    "hold-cool-down": "it was changed recently and is cooling down",
+    "hold-blast-radius": "its domain has reached the limit of decreases and moves per window",
+    "hold-budget": "its domain's budget has no room for an increase",
+    "yield": "its domain releases capacity to domains with a higher need",
+    "resize": "its pods get new CPU and memory requests",
+    # Reasons of the actuator.
+    "breaker-open": "the breaker is open: nothing is changed",
+    "breaker-stale": "the breaker's heartbeat has stopped, which counts as an open breaker",
+    "breaker-half-open": "the breaker is half-open: nothing is decreased",
+    "off": "its mode is off",
+    "preview": "its mode is preview: decided and published, nothing is changed",
+    "not-in-canary": "only canaries are changed, and it is not one of them",
+    "paused": "it is paused for changes of this kind",
+    "not-declared": "it is no longer in the inventory",
+    "no-frame": "the frame of this tick did not arrive in time",
+    "newer-plan": "the next plan arrived before this one was applied",
+    "override": "an operator's override",
+    "target-unknown": "the cluster did not confirm whether it applied the change",
+    "target-refused": "the cluster does not have this app",
+    "target-superseded": "the cluster has received a newer change",
+}
+"""By reason code of a plan or of the actuator."""
 
 
+@examples(
+    "hirl explain payments-0003",
+    "hirl explain payments-0003 --tick 312 --json why.json",
+)
 def explain(
-    app: Annotated[str, typer.Argument(metavar="APP", help="As the inventory names it.")],
+    app: Annotated[str, typer.Argument(metavar="APP", help="Its name in the inventory.")],
     tick: Annotated[
         int | None,
-        typer.Option("--tick", metavar="N", min=0, help="The last one decided when not given."),
+        typer.Option("--tick", metavar="N", min=0, help="The last decided tick when not given."),
     ] = None,
     bootstrap: BootstrapOption = None,
     credentials: CredentialsOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Say why an app has the replicas it has: seen, forecast, granted, needed, planned, done."""
-    # Kafka's clients are slow to import, and only where services run.
+    """Explain an app's replicas: observed, forecast, budget, need, plan and outcome."""
+    # Kafka's clients are slow to import, and help texts need none.
     from services.admin.evidence import gather  # noqa: PLC0415
-    from services.cli.bus.account import account_of  # noqa: PLC0415
     from services.devcluster.connect import options_of  # noqa: PLC0415
 
-    account = account_of(gather(options_of(bootstrap, credentials), app, tick))
+    explanation = explain_decision(gather(options_of(bootstrap, credentials), app, tick))
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    title = f"{account.app} of {account.domain} at tick {account.tick} ({account.time})"
-    console.print(f"{title}: {account.outcome}", style="bold")
-    for section in account.sections:
+    title = (
+        f"{explanation.app} of {explanation.domain} at tick {explanation.tick} ({explanation.time})"
+    )
+    console.print(f"{title}: {explanation.outcome}", style="bold")
+    for section in explanation.sections:
         for number, line in enumerate(section.lines):
             label = "" if number else section.name
             console.print(f"{label:<{_LABEL}}{line}")
     if json is not None:
-        write_json(json, account)
+        write_json(json, explanation)
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One step towards the decision."""
+
+    name: str
+    lines: list[str]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The sections in order; `hirl explain --json` writes it."""
+
+    app: str
+    domain: str
+    tick: int
+    time: str
+    decision_id: str
+    outcome: str
+    """no-change, applied, held or superseded; unknown before the actuator has reported."""
+    sections: list[Section]
+
+
+def explain_decision(found: "Evidence") -> Explanation:
+    """Explain the decision behind the records."""
+    plan = found.plan
+    return Explanation(
+        app=found.app.app,
+        domain=plan.domain,
+        tick=plan.tick,
+        time=plan.time,
+        decision_id=plan.decision_id,
+        outcome=_outcome(found),
+        sections=[
+            Section("declared", [summary(found.app)]),
+            Section("observed", list(_observed(found))),
+            Section("demand", [_demand(found)]),
+            Section("forecast", list(_forecast(found))),
+            Section("budget", list(_budget(found))),
+            Section("risk", [_risk(found)]),
+            Section("need", [_need(found)]),
+            Section("planned", list(_planned(found))),
+            Section("done", list(_done(found))),
+            Section("breaker", [_breaker(found)]),
+            *(Section("override", [summary(order)]) for order in found.overrides),
+        ],
+    )
+
+
+def _observed(found: "Evidence") -> Iterator[str]:
+    frame, app = found.frame, found.app.app
+    if frame is None:
+        yield _GONE
+        return
+    index, pods = frame.apps.index(app), frame.pods
+    yield (
+        f"{pods.ready[index]} of {pods.replicas[index]} pods ready, {pods.starting[index]} "
+        f"starting, {pods.pending[index]} without a node; {pods.cpu_request[index]} m and "
+        f"{pods.memory_request[index]} MiB each"
+    )
+    if app in frame.missing:
+        age = _feature(frame, "sample_age", index, 0.0)
+        yield f"no valid sample in this tick; the last one is {age:.0f} s old"
+    else:
+        yield _sample(frame, index)
+    yield _features(frame, index)
+
+
+def _sample(frame: DomainObserved, index: int) -> str:
+    shapes = {
+        "rps": "{:,.1f} requests/s",
+        "errors": "{:.2%} errors",
+        "latency_p99_s": "p99 {:.3f} s",
+        "cpu_cores": "{:,.2f} cores used",
+        "memory_gib": "{:,.2f} GiB used",
+    }
+    values = {name: frame.measured[name][index] for name in shapes if name in frame.measured}
+    present = {name: value for name, value in values.items() if value is not None}
+    return ", ".join(shapes[name].format(value) for name, value in present.items())
+
+
+def _features(frame: DomainObserved, index: int) -> str:
+    names = ("utilisation", "saturation", "memory_use", "headroom", "rps_trend", "sample_age")
+    present = [name for name in names if name in frame.features]
+    return "features: " + ", ".join(f"{n} {frame.features[n][index]:.2f}" for n in present)
+
+
+def _feature(frame: DomainObserved, name: str, index: int, default: float) -> float:
+    """A feature of an app; frames of other versions may lack it."""
+    return frame.features[name][index] if name in frame.features else default
+
+
+def _demand(found: "Evidence") -> str:
+    if found.frame is None:
+        return _GONE
+    index = found.frame.apps.index(found.app.app)
+    load, usual = found.frame.load_pods[index], found.frame.usual_load_pods[index]
+    surge = f"; a surge of {load - usual:.2f}" if load > usual * 1.1 else ""
+    return f"its traffic needs {load:.2f} pods, usually {usual:.2f}{surge}"
+
+
+def _forecast(found: "Evidence") -> Iterator[str]:
+    if found.forecast is None:
+        yield "none: the domain uses current observations only"
+    else:
+        yield f"{found.plan.domain} at tick {found.forecast.tick}: {summary(found.forecast)}"
+    if found.budget is not None:
+        yield f"expected growth while pods start: x{found.budget.growth:.2f}"
+
+
+def _budget(found: "Evidence") -> Iterator[str]:
+    plan, budget = found.plan, found.budget
+    if plan.epoch < 0:
+        yield "none yet: nothing may grow"
+    elif budget is None:
+        yield f"epoch {plan.epoch}: {_GONE}"
+    else:
+        yield summary(budget)
+        held = f"; the domain holds {plan.sums.held:,.0f}" if plan.sums else ""
+        yield f"valid until tick {budget.valid_until_tick}{held}"
+        yield from budget.reasons[1:]
+
+
+def _risk(found: "Evidence") -> str:
+    plan, frame = found.plan, found.frame
+    if frame is None:
+        return _GONE
+    index = frame.apps.index(found.app.app)
+    headroom = _feature(frame, "headroom", index, 1.0)
+    errors = _feature(frame, "errors", index, 0.0)
+    saturation = _feature(frame, "saturation", index, 0.0)
+    # The same limits as `at_risk` in models/features/table.py.
+    signs = {
+        f"headroom {headroom:.2f}": headroom < 0.2,
+        f"{errors:.1%} errors": errors > 0.01,
+        f"{saturation:.0%} of saturation": saturation > 0.9,
+    }
+    risks = ", ".join(sign for sign, applies in signs.items() if applies)
+    count = f"; {plan.sums.at_risk} of {plan.sums.apps} in the domain" if plan.sums else ""
+    return f"at risk: {risks}{count}" if risks else f"not at risk{count}"
+
+
+def _need(found: "Evidence") -> str:
+    plan = found.plan
+    if not plan.need:
+        return "not reported"
+    need = plan.need[plan.apps.index(found.app.app)]
+    return f"{need:.2f} pods before limits, including growth and headroom"
+
+
+def _planned(found: "Evidence") -> Iterator[str]:
+    plan = found.plan
+    index = plan.apps.index(found.app.app)
+    yield f"{_numbers(plan, index)} by {plan.policy} under epoch {plan.epoch}"
+    yield f"{plan.reasons[index]}: {meaning_of(plan.reasons[index])}"
+    yield f"{plan.changes} of {len(plan.apps)} apps of the domain change in this tick"
+
+
+def _numbers(event: ScalePlanned | ScaleApplied, index: int) -> str:
+    """Replicas and requests that change; those that stay are left out."""
+    units = {"replicas": "replicas", "cpu_request": "m CPU", "memory_request": "MiB"}
+    parts = []
+    for name, unit in units.items():
+        after, before = getattr(event, name), getattr(event, f"{name}_before")
+        if before and before[index] != after[index]:
+            parts.append(f"{before[index]} -> {after[index]} {unit}")
+    return ", ".join(parts) or f"stays at {event.replicas[index]} replicas"
+
+
+def _done(found: "Evidence") -> Iterator[str]:
+    applied, app = found.applied, found.app.app
+    if applied is None:
+        yield "the actuator has not reported yet"
+    elif app not in applied.apps:
+        yield "no change was planned"
+    else:
+        index = applied.apps.index(app)
+        yield f"{applied.outcomes[index]}: {_numbers(applied, index)}"
+        yield f"{applied.reasons[index]}: {meaning_of(applied.reasons[index])}"
+        yield f"mode {applied.mode}, breaker {applied.breaker}, epoch {applied.epoch}"
+
+
+def _breaker(found: "Evidence") -> str:
+    if found.breaker is not None:
+        return summary(found.breaker)
+    # Its topic is compacted, but the actuator records the state that it used.
+    return f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
+
+
+def _outcome(found: "Evidence") -> str:
+    applied, app = found.applied, found.app.app
+    if applied is None:
+        return "unknown"
+    return applied.outcomes[applied.apps.index(app)] if app in applied.apps else "no-change"
+
+
+def meaning_of(reason: str) -> str:
+    """What a reason code means; any other text is returned unchanged."""
+    return _MEANINGS.get(reason, reason)

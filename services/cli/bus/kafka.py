@@ -7,14 +7,11 @@ import typer
 from rich.console import Console
 
 from models.inputs.errors import InputError
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import write_json
 from services.devcluster.kafka import cluster, description
 from services.devcluster.kafka.description import HOME, Description
-
-app = typer.Typer(
-    no_args_is_help=True, help="A real Apache Kafka on this machine, under .hirl/kafka."
-)
 
 BrokersOption = Annotated[
     int,
@@ -22,9 +19,7 @@ BrokersOption = Annotated[
 ]
 SecureOption = Annotated[
     bool,
-    typer.Option(
-        "--secure", help="TLS, a password per service, and nothing allowed without an ACL."
-    ),
+    typer.Option("--secure", help="TLS, a password per service, and no access without an ACL."),
 ]
 PortOption = Annotated[
     int | None,
@@ -33,35 +28,39 @@ PortOption = Annotated[
         metavar="N",
         min=1024,
         max=65_000,
-        help="Port of the first broker, the next ones follow; free ports when not given.",
+        help="Port of the first broker, others count up; free ports when not given.",
     ),
 ]
 HomeOption = Annotated[
     Path,
-    typer.Option("--home", metavar="DIR", help="Where the cluster lives; one folder, one cluster."),
+    typer.Option("--home", metavar="DIR", help="Folder of the cluster; one cluster per folder."),
 ]
 
 
-@app.command(epilog="Example: [bold]hirl kafka up --brokers 3 --secure[/bold]")
+@examples(
+    "hirl kafka up --brokers 3 --secure",
+)
 def up(
     brokers: BrokersOption = 1,
     secure: SecureOption = False,
     port: PortOption = None,
     home: HomeOption = HOME,
 ) -> None:
-    """Start Kafka and wait until it answers; one that runs is left as it is."""
+    """Start Kafka and wait until it answers; a running one stays as it is."""
     if brokers not in {1, 3}:
         raise InputError(f"--brokers: expected 1 or 3, got {brokers}")
     console = _console()
-    already = cluster.running(home)
-    started = cluster.start(home, brokers=brokers, secure=secure, port=port, console=console)
-    _print(console, home, started, "was already running" if already else "runs")
+    was_running = cluster.running(home) is not None
+    started = cluster.start(home, brokers=brokers, secure=secure, port=port, notify=console.print)
+    _print(console, home, started, "was already running" if was_running else "runs")
 
 
-@app.command(epilog="Example: [bold]hirl kafka down --wipe[/bold]")
+@examples(
+    "hirl kafka down --wipe",
+)
 def down(
     wipe: Annotated[
-        bool, typer.Option("--wipe", help="Remove records, users and certificates, too.")
+        bool, typer.Option("--wipe", help="Also remove records, users and certificates.")
     ] = False,
     home: HomeOption = HOME,
 ) -> None:
@@ -74,34 +73,36 @@ def down(
 
 
 class Status(Description, frozen=True, kw_only=True):
-    """What `status --json` writes."""
+    """The description and the number of running brokers; `status --json` writes it."""
 
     up: int
 
 
-@app.command(epilog="Example: [bold]hirl kafka status --json .hirl/kafka-status.json[/bold]")
+@examples(
+    "hirl kafka status --json .hirl/kafka-status.json",
+)
 def status(json: JsonOption = None, home: HomeOption = HOME) -> None:
-    """Say what runs; exit 1 when not all of it does."""
+    """Show what runs; exit 1 unless all brokers do."""
     console = _console()
-    known = description.read(home)
-    if known is None:
-        console.print("no cluster: hirl kafka up starts one")
+    described = description.read(home)
+    if described is None:
+        console.print("no cluster here: hirl kafka up starts one")
         raise typer.Exit(1)
-    present = [node for node in known.nodes if cluster.is_up(home, node)]
-    _print(console, home, known, f"{len(present)} of {len(known.nodes)} broker(s) up")
+    present = [node for node in described.nodes if cluster.is_up(home, node)]
+    _print(console, home, described, f"{len(present)} of {len(described.nodes)} broker(s) up")
     if json is not None:
-        fields = {name: getattr(known, name) for name in known.__struct_fields__}
+        fields = {name: getattr(described, name) for name in described.__struct_fields__}
         write_json(json, Status(**fields, up=len(present)))
-    if len(present) < len(known.nodes):
+    if len(present) < len(described.nodes):
         raise typer.Exit(1)
 
 
-def _print(console: Console, home: Path, known: Description, state: str) -> None:
-    console.print(f"Apache Kafka {known.version} {state}")
-    console.print(f"bootstrap   {known.bootstrap}")
-    console.print(f"cluster id  {known.cluster_id}")
-    console.print(f"security    {known.security}")
-    if known.security == "sasl_ssl":
+def _print(console: Console, home: Path, described: Description, state: str) -> None:
+    console.print(f"Apache Kafka {described.version} {state}")
+    console.print(f"bootstrap   {described.bootstrap}")
+    console.print(f"cluster id  {described.cluster_id}")
+    console.print(f"security    {described.security}")
+    if described.security == "sasl_ssl":
         console.print(f"credentials {home / 'credentials'}/SERVICE.env")
 
 

@@ -9,11 +9,10 @@ from rich.console import Console
 
 from models.inputs.errors import InputError
 from schemas import compatibility, generate
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import Cell, table, write_json
-from services.measure.frame_speed import Speed, measure
-
-app = typer.Typer(no_args_is_help=True, help="Contracts of the events on the bus.")
+from services.measure.codec import Speed, frame_speeds
 
 EXIT_BROKEN = 2
 
@@ -22,9 +21,8 @@ FolderOption = Annotated[
 ]
 
 
-@app.command(
-    name="generate",
-    epilog="Example: [bold]hirl schemas generate --check[/bold] is what CI runs.",
+@examples(
+    "hirl schemas generate --check",
 )
 def generate_command(
     check: Annotated[
@@ -45,7 +43,9 @@ def generate_command(
         console.print(f"{len(generate.files())} generated files are up to date")
 
 
-@app.command(epilog="Example: [bold]hirl schemas check[/bold]")
+@examples(
+    "hirl schemas check",
+)
 def check(folder: FolderOption = generate.FOLDER, json: JsonOption = None) -> None:
     """Compare the events with every release; print breaking changes and exit with code 2."""
     console = _console()
@@ -62,7 +62,9 @@ def check(folder: FolderOption = generate.FOLDER, json: JsonOption = None) -> No
     console.print(f"compatible with {', '.join(releases)}")
 
 
-@app.command(epilog="Example: [bold]hirl schemas release 0.2.0[/bold]")
+@examples(
+    "hirl schemas release 0.2.0",
+)
 def release(
     version: Annotated[str, typer.Argument(help="Three numbers, such as 0.2.0.")],
     folder: FolderOption = generate.FOLDER,
@@ -78,13 +80,15 @@ def release(
     _console().print(f"{written}: written; set VERSION in schemas/asyncapi.py to {version}")
 
 
-@app.command(epilog="Example: [bold]hirl schemas speed --apps 310 --apps 3100[/bold]")
+@examples(
+    "hirl schemas speed --apps 310 --apps 3100",
+)
 def speed(
     apps: Annotated[list[int] | None, typer.Option(min=1, help="Apps of a frame.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Measure how long a frame takes to encode and decode, as JSON and as msgpack."""
-    rows = [row for count in apps or [310, 3100] for row in measure(count)]
+    rows = [row for count in apps or [310, 3100] for row in frame_speeds(count)]
     header = ["apps", "format", "records", "KiB", "encode ms", "decode ms"]
     _console().print(table("frame of a domain, 37 columns", header, [_cells(row) for row in rows]))
     if json is not None:

@@ -1,4 +1,4 @@
-"""`hirl tail`: follow a topic, an event per line, for people or as JSON."""
+"""`hirl tail`: follow a topic, one event per line, for people or as JSON."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -9,16 +9,11 @@ from rich.console import Console
 
 from models.inputs.errors import InputError
 from schemas.topics import BY_NAME
+from services.cli.commands import examples
 
 if TYPE_CHECKING:
-    from services.admin.reader import Found
+    from services.admin.reader import ReadRecord
 
-EXAMPLES: Final = (
-    "Examples: [bold]hirl tail budgets[/bold], "
-    "[bold]hirl tail scale-applied --key payments --from-beginning --limit 20[/bold], "
-    "[bold]hirl tail dead-letters --from-beginning[/bold], "
-    "[bold]hirl tail plans --json | jq .changes[/bold]"
-)
 _NICKNAMES: Final = {
     "inventory": "app-declared",
     "apps": "app-declared",
@@ -59,44 +54,53 @@ CredentialsOption = Annotated[
     typer.Option(
         "--credentials",
         metavar="FILE",
-        help="HIRL_KAFKA_* variables of somebody who may read, for --bootstrap with security.",
+        help="HIRL_KAFKA_* variables of a user who may read, for a secured --bootstrap.",
     ),
 ]
 
 
+@examples(
+    "hirl tail budgets",
+    "hirl tail scale-applied --key payments --from-beginning --limit 20",
+    "hirl tail dead-letters --from-beginning",
+    "hirl tail plans --json | jq .changes",
+)
 def tail(
     topic: TopicArgument,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the oldest record that is kept.")
+        bool, typer.Option("--from-beginning", help="Begin with the oldest record.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="K", help="Records of this key only.")
+        str | None, typer.Option("--key", metavar="K", help="Only records of this key.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The event as JSON, a line each.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON event per line.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="End after so many.")
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="Stop after this many records."),
     ] = None,
     bootstrap: BootstrapOption = None,
     credentials: CredentialsOption = None,
 ) -> None:
-    """Follow a topic until Ctrl-C: time, key, and what each event says.
+    """Follow a topic until Ctrl-C: time, key, and a summary of each event.
 
-    What a reader could not use is shown, too, with what is wrong about it.
+    Unreadable records are printed, too, with the error.
     """
     name = topic_named(topic)
-    # Kafka's clients are slow to import, and only where services run.
-    from services.admin.reader import Onlooker  # noqa: PLC0415
+    # Kafka's clients are slow to import, and help texts need none.
+    from services.admin.reader import TopicReader  # noqa: PLC0415
     from services.devcluster.connect import options_of  # noqa: PLC0415
 
     options = options_of(bootstrap, credentials)
     console = Console(highlight=False, markup=False, soft_wrap=True, emoji=False)
     servers = ",".join(options["bootstrap_servers"])
-    Console(stderr=True, highlight=False).print(f"{name} at {servers}, Ctrl-C ends", style="dim")
+    Console(stderr=True, highlight=False).print(
+        f"{name} at {servers}, stop with Ctrl-C", style="dim"
+    )
     shown = 0
-    with Onlooker(options) as onlooker:
-        onlooker.watch([name], from_beginning=from_beginning, key=key)
+    with TopicReader(options) as reader:
+        reader.seek([name], from_beginning=from_beginning, key=key)
         while limit is None or shown < limit:
-            for found in onlooker.next():
+            for found in reader.poll():
                 if key is not None and found.delivery.key != key.encode():
                     continue
                 console.print(raw(found) if json else line(found))
@@ -106,32 +110,32 @@ def tail(
 
 
 def topic_named(text: str) -> str:
-    """The topic that is meant: by its name, without prefix and version, or by a nickname."""
+    """A topic by its name, its name without prefix and version, or a nickname."""
     stem = _NICKNAMES.get(text, text)
     names = [name for name in BY_NAME if stem in (name, _stem(name))]
     names = names or [name for name in BY_NAME if _stem(name).startswith(stem)]
     if len(names) == 1:
         return names[0]
-    known = ", ".join(_stem(name) for name in BY_NAME)
-    raise InputError(f"topic: expected one of {known}, got {text}")
+    expected = ", ".join(_stem(name) for name in BY_NAME)
+    raise InputError(f"topic: expected one of {expected}, got {text}")
 
 
-def line(found: "Found") -> str:
-    """An event for people."""
+def line(found: "ReadRecord") -> str:
+    """A record as a line for people."""
     from services._kit.clock import rfc3339  # noqa: PLC0415
-    from services.cli.bus.event_lines import essence, moment  # noqa: PLC0415
+    from services.cli.bus.event_lines import event_time, summary  # noqa: PLC0415
 
     delivery, event = found.delivery, found.event
     key = delivery.key.decode(errors="replace")
     if event is None:
         what = f"unreadable: {found.problem}" if found.problem else "removed"
         return f"{rfc3339(delivery.timestamp)[11:19]}  {key}  {what}"
-    when = moment(event) or rfc3339(delivery.timestamp)[11:19]
-    return "  ".join(word for word in (when, key, essence(event)) if word)
+    when = event_time(event) or rfc3339(delivery.timestamp)[11:19]
+    return "  ".join(word for word in (when, key, summary(event)) if word)
 
 
-def raw(found: "Found") -> str:
-    """An event, whole, as JSON; a record that is no event as what is wrong with it."""
+def raw(found: "ReadRecord") -> str:
+    """A record as JSON: the event, or the key and the problem."""
     if found.event is not None:
         return msgspec.json.encode(found.event).decode()
     key = found.delivery.key.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""`hirl topics`: make a broker's topics and ACLs what schemas/topics.py says, or compare them."""
+"""`hirl topics`: compare a broker's topics and ACLs with schemas/topics.py, and fix them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import write_json
 
 if TYPE_CHECKING:
     from services.admin.reconcile import Outcome
 
-app = typer.Typer(no_args_is_help=True, help="Topics, their settings and ACLs on a Kafka cluster.")
 
 EXIT_DIFFERENT = 2
 
@@ -39,13 +39,17 @@ ReplicationOption = Annotated[
         "--replication",
         metavar="N",
         min=1,
-        help="Copies of each record; as many as brokers, at most 3, when not given.",
+        help="Copies of each record; the number of brokers, at most 3, when not given.",
     ),
 ]
-AclsOption = Annotated[bool, typer.Option("--acls", help="ACLs, too; needs an authorizer.")]
+AclsOption = Annotated[
+    bool, typer.Option("--acls", help="Include ACLs; the broker needs an authorizer.")
+]
 
 
-@app.command(epilog="Example: [bold]hirl topics apply --acls[/bold]")
+@examples(
+    "hirl topics apply --acls",
+)
 def apply(
     bootstrap: BootstrapOption = None,
     credentials: CredentialsOption = None,
@@ -53,19 +57,21 @@ def apply(
     acls: AclsOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Create what is missing and mend settings; exit 2 if something cannot be mended."""
-    # kafka-python is slow to import, and only where services run.
+    """Create missing topics and fix settings; exit 2 if something cannot be fixed."""
+    # kafka-python is slow to import, and help texts don't need it.
     from services.admin import reconcile  # noqa: PLC0415
 
     with reconcile.connection(_options(bootstrap, credentials)) as admin:
         outcome = reconcile.apply_to(admin, replication, acls=acls)
     console = _console()
     for difference in outcome.mended:
-        console.print(f"mended   {difference}")
+        console.print(f"fixed    {difference}")
     _report(console, outcome, json)
 
 
-@app.command(epilog="Example: [bold]hirl topics check --bootstrap kafka.example:9092[/bold]")
+@examples(
+    "hirl topics check --bootstrap kafka.example:9092",
+)
 def check(
     bootstrap: BootstrapOption = None,
     credentials: CredentialsOption = None,

@@ -1,4 +1,4 @@
-"""`hirl calibrate`: tune every controller by the same search, and keep what was found."""
+"""`hirl calibrate`: tune controllers by the same search, and store their parameters."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,22 +7,20 @@ import typer
 from rich.console import Console
 
 from models.compare.calibrate import Setting, calibrate, in_processes, tuning_scenarios
-from models.compare.cores import cores
 from models.compare.families import FAMILIES, Family, family_of
 from models.compare.journal import Journal
+from models.compare.pool import cores
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
 from models.sim.config.physics import load_sim_cluster, with_apps
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption
+from models.sim.describe.physics import load_sim_cluster, with_apps
+from services.cli.commands import examples
+from services.cli.options import ClusterOption, JsonOption, writable_file
 from services.cli.output import Cell, progress, table, write_json
-from services.cli.targets import writable_file
 
-EXAMPLES = (
-    "Examples: [bold]hirl calibrate --controllers pid,rules --budget 60[/bold], "
-    "[bold]hirl calibrate --apps 155 --budget 3 --out tuned.json[/bold]"
-)
 _FIRST_SEED = 1000
-"""Tuning seeds are not those that comparisons use, which begin at 0."""
+"""Tuning uses other seeds than comparisons, whose seeds begin at 0."""
 _ALL = ",".join(FAMILIES)
 _CORES = cores()
 _CALM = "tune-calm"
@@ -45,7 +43,7 @@ WorkersOption = Annotated[
 JournalOption = Annotated[
     Path | None,
     typer.Option(
-        "--journal", metavar="FILE", help="Keep evaluations here, and go on from those there."
+        "--journal", metavar="FILE", help="Store evaluations in this file, and resume from it."
     ),
 ]
 WithinOption = Annotated[
@@ -54,17 +52,21 @@ WithinOption = Annotated[
         "--calm-within",
         metavar="C",
         help=f"On the calm scenario allow at most {_SLACK:.0%} more J than this controller, "
-        "which was tuned before: what is won in storms must not be paid for every day.",
+        "which must be tuned already: gains in bad times must not cost anything on calm days.",
     ),
 ]
 OutOption = Annotated[
     Path,
     typer.Option(
-        "--out", metavar="FILE", callback=writable_file, help="Where tuned parameters are kept."
+        "--out", metavar="FILE", callback=writable_file, help="File of the tuned parameters."
     ),
 ]
 
 
+@examples(
+    "hirl calibrate --controllers pid,rules --budget 60",
+    "hirl calibrate --apps 155 --budget 3 --out tuned.json",
+)
 def calibrate_command(
     controllers: ControllersOption = _ALL,
     budget: BudgetOption = 16,
@@ -80,14 +82,14 @@ def calibrate_command(
 ) -> None:
     """Tune controllers on scenarios of their own, all by the same search and objective.
 
-    The objective is the mean of J over the tuning scenarios. A run that was stopped goes on
-    from its journal.
+    The objective is the mean of J over the tuning scenarios. An interrupted run resumes from its
+    journal.
     """
     families = [family_of(name.strip()) for name in controllers.split(",")]
-    described = with_apps(load_sim_cluster(cluster, physics), apps)
+    sim_cluster = with_apps(load_sim_cluster(cluster, physics), apps)
     numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
     bounds = {} if calm_within is None else _bounds(calm_within, out)
-    setting = Setting(described, tuning_scenarios(described), numbers, bounds=bounds)
+    setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), numbers, bounds=bounds)
     found = _search(families, setting, budget, workers, Journal(journal))
     store_tuned(found, out)
     _show(Console(), found, out)
@@ -122,7 +124,7 @@ def _show(console: Console, found: dict[str, Tuned], out: Path) -> None:
     ]
     columns = ("controller", "J before", "J tuned", "parameters")
     console.print(table("Tuned", columns, rows))
-    console.print(f"kept in {out}", soft_wrap=True, highlight=False)
+    console.print(f"stored in {out}", soft_wrap=True, highlight=False)
 
 
 def _listed(parameters: dict[str, float]) -> str:

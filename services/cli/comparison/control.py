@@ -1,33 +1,33 @@
 """`hirl bench control`: controllers x scenarios x seeds on all cores, paired and resumable."""
 
+import csv as csv_format
+import io
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 
-from models.compare import pool, store
+from models.cluster.description import PRIORITIES
+from models.compare import pool
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, combined, world_hashes
-from models.compare.jobs import Finished, Job, jobs_of
-from models.compare.outcome import Outcome
-from models.compare.request import FULL_SEEDS, Asked, Request, request_of
+from models.compare.jobs import FOLDER, Finished, Job, jobs_of, load_finished
+from models.compare.outcome import Outcome, payload
+from models.compare.request import FULL_SEEDS, Options, Request, request_of
+from models.inputs.errors import InputError
 from models.jit import is_compiled
+from models.sim.outcome.results import Result
 from models.sim.tick import advance as tick_kernel
-from services.cli.comparison.files import payload, write_csv
+from services.cli.commands import examples
 from services.cli.comparison.report import write_report
 from services.cli.comparison.tables import FEW_SEEDS, READING, compact
-from services.cli.options import JsonOption, ReportOption
+from services.cli.options import JsonOption, ReportOption, writable_file
 from services.cli.output import progress, table, write_json
-from services.cli.targets import writable_file
-
-EXAMPLES = (
-    "Examples: [bold]hirl bench control --quick[/bold], "
-    "[bold]hirl bench control --controllers hpa,hpa@priority --seeds 0-4 "
-    "--json control.json --report .hirl/control[/bold]"
-)
 
 ControllersOption = Annotated[
     str | None,
@@ -36,7 +36,7 @@ ControllersOption = Annotated[
         metavar="A,B",
         help=f"Of {', '.join(ENTRANTS)}; hpa:0.6 is HPA at that target, NAME@fifo, NAME@priority "
         "and NAME@priority+preemption change the scheduler, package.module:attribute names an "
-        "entrant of your own. All of the first when not given.",
+        "entrant of your own. All listed ones when not given.",
     ),
 ]
 ScenariosOption = Annotated[
@@ -51,37 +51,42 @@ SeedsOption = Annotated[
 ]
 AppsOption = Annotated[
     int | None,
-    typer.Option("--apps", metavar="N", help="Scale the cluster to so many apps."),
+    typer.Option("--apps", metavar="N", help="Scale the cluster to this many apps."),
 ]
 AgainstOption = Annotated[
     str | None,
     typer.Option(
         "--against",
         metavar="C",
-        help="What the others are compared with; hpa-calibrated, hpa or the first by default.",
+        help="The reference of the comparison; hpa-calibrated, hpa or the first by default.",
     ),
 ]
 FrontierOption = Annotated[
     bool | None,
     typer.Option(
         "--frontier/--no-frontier",
-        help="Run HPA at eight targets too; by default when all controllers run and not --quick.",
+        help="Also run HPA at eight targets; the default when all controllers run without --quick.",
     ),
 ]
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer seeds, scenarios and apps: within a minute.")
 ]
 FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Run everything again, whatever earlier runs have left.")
+    bool, typer.Option("--fresh", help="Run everything again, even if results are stored.")
 ]
 CsvOption = Annotated[
     Path | None,
     typer.Option(
-        "--csv", metavar="FILE", callback=writable_file, help="Write the rows as CSV, too."
+        "--csv", metavar="FILE", callback=writable_file, help="Also write the rows as CSV."
     ),
 ]
 
 
+@examples(
+    "hirl bench control --quick",
+    "hirl bench control --controllers hpa,hpa@priority --seeds 0-4 "
+    "--json control.json --report .hirl/control",
+)
 def control(
     controllers: ControllersOption = None,
     scenarios: ScenariosOption = None,
@@ -97,66 +102,66 @@ def control(
 ) -> None:
     """Compare controllers: the same scenarios and seeds for each, on all cores.
 
-    Seeds are paired: ratios are of sums over the seeds, with 95 % bootstrap intervals. What is
-    done is kept in .hirl/bench-control, so that a run that was stopped goes on where it was;
-    it is run again when the world or a controller changed.
+    Seeds are paired: ratios are of sums over the seeds, with 95 % bootstrap intervals. Results are
+    stored in .hirl/bench-control, so that an interrupted run resumes; a job runs again when the
+    world or a controller has changed.
     """
     console, began = Console(), time.monotonic()
-    asked = Asked(controllers, scenarios, seeds, apps, against, frontier, quick)
-    request = request_of(asked)
+    options = Options(controllers, scenarios, seeds, apps, against, frontier, quick)
+    request = request_of(options)
     worlds, code = world_hashes(request), code_hashes(request.entrants)
     jobs = jobs_of(request, worlds, code)
-    kept = [] if fresh else _kept(jobs)
-    left = [job for job in jobs if job.label not in {done.label for done in kept}]
-    _announce(console, request, len(jobs), len(kept))
-    finished = [*kept, *_run(left, console)]
+    stored = [] if fresh else _stored(jobs)
+    remaining = [job for job in jobs if job.label not in {job.label for job in stored}]
+    _announce(console, request, len(jobs), len(stored))
+    finished = [*stored, *_run(remaining, console)]
     outcome = Outcome(
         request=request,
         world_hash=combined(f"{name} {h}" for name, by in worlds.items() for h in by.values()),
         world_hashes=worlds,
         code_hash=combined(code.values()),
         jobs=finished,
-        reused=len(kept),
+        reused=len(stored),
         seconds=time.monotonic() - began,
-        command=_command(asked),
+        command=_command(options),
     )
     _show(console, outcome)
     _write(console, outcome, json, csv, report)
 
 
-def _kept(jobs: list[Job]) -> list[Finished]:
-    found = (store.load(store.FOLDER, job) for job in jobs)
-    return [finished for finished in found if finished is not None]
+def _stored(jobs: list[Job]) -> list[Finished]:
+    results = (load_finished(FOLDER, job) for job in jobs)
+    return [result for result in results if result is not None]
 
 
-def _announce(console: Console, request: Request, jobs: int, kept: int) -> None:
-    extra = f" and {len(request.frontier)} targets of HPA" if request.frontier else ""
-    _say(
+def _announce(console: Console, request: Request, jobs: int, stored: int) -> None:
+    extra = f" and HPA at {len(request.frontier)} targets" if request.frontier else ""
+    _print(
         console,
         f"{len(request.controllers)} controllers{extra} x {len(request.scenarios)} scenarios x "
         f"{len(request.seeds)} seeds, {request.cluster.apps:,} apps, against {request.reference}",
     )
     if request.reduced:
-        _say(console, f"quick: {', '.join(request.reduced)}")
-    if kept:
-        _say(console, f"{kept} of {jobs} jobs are done already, in {store.FOLDER}")
+        _print(console, f"quick: {', '.join(request.reduced)}")
+    if stored:
+        _print(console, f"{stored} of {jobs} jobs are stored in {FOLDER}")
 
 
 def _run(jobs: list[Job], console: Console) -> list[Finished]:
     if not jobs:
         return []
     entrants = len({job.controller for job in jobs})
-    compiling = "" if is_compiled(tick_kernel) else ", compiling kernels (once, minutes)"
+    compiling = "" if is_compiled(tick_kernel) else ", compiling kernels (once, takes minutes)"
     with progress(f"trying out {entrants} entrants{compiling}", entrants, console) as advance:
         paces = pool.try_out(jobs, advance)
     processes = pool.processes_for(jobs)
-    guess = pool.expected_s(jobs, paces, processes)
-    _say(console, f"{len(jobs)} jobs on {processes} cores, about {_duration(guess)}")
+    estimate = pool.expected_s(jobs, paces, processes)
+    _print(console, f"{len(jobs)} jobs on {processes} cores, about {_duration(estimate)}")
     try:
         with progress("running", len(jobs), console) as advance:
-            return pool.run(jobs, processes, store.FOLDER, advance)
+            return pool.run(jobs, processes, FOLDER, advance)
     except KeyboardInterrupt:
-        _say(console, f"stopped; what is done is kept in {store.FOLDER}, run again to go on")
+        _print(console, f"stopped; finished jobs are stored in {FOLDER}, run again to resume")
         raise
 
 
@@ -165,9 +170,9 @@ def _show(console: Console, outcome: Outcome) -> None:
         console.print(table(*listing))
     few = len(outcome.request.seeds) < FEW_SEEDS
     note = f"; with fewer than {FEW_SEEDS} seeds intervals are too narrow" if few else ""
-    _say(console, f"{READING}{note}")
+    _print(console, f"{READING}{note}")
     reused = f", {outcome.reused} jobs reused" if outcome.reused else ""
-    _say(console, f"world {outcome.world_hash}; took {_duration(outcome.seconds)}{reused}")
+    _print(console, f"world {outcome.world_hash}; took {_duration(outcome.seconds)}{reused}")
 
 
 def _write(
@@ -175,26 +180,26 @@ def _write(
 ) -> None:
     if json is not None:
         write_json(json, payload(outcome))
-        _say(console, f"JSON: {json}")
+        _print(console, f"JSON: {json}")
     if csv is not None:
-        write_csv(csv, outcome.rows)
-        _say(console, f"CSV: {csv}")
+        _write_csv(csv, outcome.rows)
+        _print(console, f"CSV: {csv}")
     if report is not None:
-        _say(console, f"report: {write_report(report, outcome)}")
+        _print(console, f"report: {write_report(report, outcome)}")
 
 
-def _command(asked: Asked) -> str:
+def _command(options: Options) -> str:
     values = {
-        "--controllers": asked.controllers,
-        "--scenarios": asked.scenarios,
-        "--seeds": asked.seeds,
-        "--apps": asked.apps,
-        "--against": asked.against,
+        "--controllers": options.controllers,
+        "--scenarios": options.scenarios,
+        "--seeds": options.seeds,
+        "--apps": options.apps,
+        "--against": options.against,
     }
     parts = [f"{name} {shlex.quote(str(value))}" for name, value in values.items() if value]
-    if asked.frontier is not None:
-        parts.append("--frontier" if asked.frontier else "--no-frontier")
-    if asked.quick:
+    if options.frontier is not None:
+        parts.append("--frontier" if options.frontier else "--no-frontier")
+    if options.quick:
         parts.append("--quick")
     return " ".join(["hirl bench control", *parts])
 
@@ -203,5 +208,31 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _write_csv(path: Path, rows: Sequence[Result]) -> None:
+    """Write a line per scenario, controller and seed, with violation minutes by priority."""
+    lines = [_csv_row(row) for row in rows]
+    text = io.StringIO()
+    writer = csv_format.DictWriter(text, lines[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _csv_row(row: Result) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.to_builtins(row)
+    minutes = values.pop("violation_minutes")
+    names = ("scenario", "controller", "seed", "apps")
+    first = {name: values.pop(name) for name in names}
+    return {
+        **first,
+        **{f"violation_minutes_{name}": minutes[name] for name in PRIORITIES},
+        **values,
+    }

@@ -1,4 +1,4 @@
-"""`hirl hpa`: is our HPA the real one? Computes recorded cases anew and compares."""
+"""`hirl hpa golden`: check our HPA against recorded answers of the real controller."""
 
 import gzip
 import zlib
@@ -11,14 +11,13 @@ from rich.console import Console
 
 from models.baselines.hpa.golden import Case, Verdict, check, read_case
 from models.inputs.errors import InputError
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import progress, write_json
 
-app = typer.Typer(no_args_is_help=True, help="The Horizontal Pod Autoscaler and its exactness.")
-
 _PATTERNS = ("*.jsonl", "*.jsonl.gz")
 _SHOWN = 5
-"""Failed cases that are printed; the JSON file has them all."""
+"""Failed cases to print; the JSON file has all."""
 _BATCH = 100
 
 CasesArgument = Annotated[
@@ -27,14 +26,16 @@ CasesArgument = Annotated[
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a folder of cases."""
+    """Results of a folder of cases."""
 
     passed: int
     failed: int
     failures: list[Verdict]
 
 
-@app.command(epilog="Example: [bold]hirl hpa golden ../shared/reference/hpa-golden[/bold]")
+@examples(
+    "hirl hpa golden ../shared/reference/hpa-golden",
+)
 def golden(folder: CasesArgument, json: JsonOption = None) -> None:
     """Compute cases whose answers came from the real controller; exit 1 if one differs."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -63,13 +64,13 @@ def golden(folder: CasesArgument, json: JsonOption = None) -> None:
 
 
 def count(verdicts: list[Verdict]) -> Tally:
-    """Sort verdicts into passed and failed."""
+    """Count passed and failed verdicts."""
     failures = [verdict for verdict in verdicts if not verdict.passed]
     return Tally(passed=len(verdicts) - len(failures), failed=len(failures), failures=failures)
 
 
 def case_files(folder: Path) -> list[Path]:
-    """The files of a folder that hold cases."""
+    """The case files of a folder."""
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with case files ({', '.join(_PATTERNS)})")
     files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
@@ -89,7 +90,7 @@ def _lines(file: Path) -> list[bytes]:
         data = file.read_bytes()
         return (gzip.decompress(data) if file.suffix == ".gz" else data).splitlines()
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "no complete gzip file"
+        reason = getattr(error, "strerror", None) or "incomplete gzip file"
         raise InputError(f"{file}: cannot be read ({reason})") from None
 
 
@@ -97,4 +98,4 @@ def _case(file: Path, number: int, line: bytes) -> Case:
     try:
         return read_case(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: line {number}: no case: {error}") from None
+        raise InputError(f"{file}: line {number}: not a valid case: {error}") from None

@@ -1,4 +1,4 @@
-"""The drawings of the comparison, as SVG that takes its ink from the page."""
+"""Plots of the comparison, as SVG in the text colour of the page."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from models.cluster.description import PRIORITIES
 from models.compare.jobs import Timeline
-from models.compare.standings import FrontierPoint, Standing
-from models.compare.tally import F64
+from models.compare.standings import F64, FrontierPoint, Standing
 from services.cli.comparison.tables import grouped
 from services.cli.page import INK, PLOT_STYLE, drawing
 
@@ -25,7 +24,7 @@ _ROWS: Final = (
     ("pending", "pods without a node", 1.0),
     ("nodes", "nodes ready", 1.0),
 )
-"""Figure of a timeline, what it is called, and what it is multiplied with."""
+"""Attribute of a timeline, its label, and a factor."""
 
 
 def timeline_svg(timelines: dict[str, Timeline]) -> str:
@@ -48,7 +47,7 @@ def timeline_svg(timelines: dict[str, Timeline]) -> str:
 
 
 def violations_svg(standings: Sequence[Standing]) -> str:
-    """A panel per priority, a bar per controller, with the interval of its mean."""
+    """A panel per priority, a bar per controller with the interval of its mean."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots(1, len(PRIORITIES), sharey=True)
@@ -58,11 +57,11 @@ def violations_svg(standings: Sequence[Standing]) -> str:
             _bars(axis, standings, [m.value for m in means], np.nan_to_num(spread))
             axis.set_title(f"{priority} violation minutes")
 
-    return _svg("violations", _tall(standings), _room(standings), draw)
+    return _svg("violations", _height(standings), _label_width(standings), draw)
 
 
 def oscillation_svg(standings: Sequence[Standing]) -> str:
-    """How often decisions were turned back, and how many there were."""
+    """Reversals, loops and number of actions."""
     return _panels(
         "oscillation",
         standings,
@@ -75,7 +74,7 @@ def oscillation_svg(standings: Sequence[Standing]) -> str:
 
 
 def held_svg(standings: Sequence[Standing]) -> str:
-    """Who held capacity while P0 waited, and how long it waited."""
+    """CPU held by P3 while P0 waited, and how long P0 waited."""
     return _panels(
         "held",
         standings,
@@ -120,7 +119,7 @@ def frontier_svg(standings: Sequence[Standing], points: Sequence[FrontierPoint])
 
 
 def _squeezed(violations: F64) -> F64:
-    """log(1 + violations); ticks are also tried below zero, where there are none."""
+    """log(1 + violations); matplotlib also tries negative ticks, which don't exist."""
     return np.log1p(np.maximum(violations, -0.99))
 
 
@@ -140,7 +139,7 @@ def _panels(title: str, standings: Sequence[Standing], figures: dict[str, list[f
             _bars(axis, standings, values)
             axis.set_title(label)
 
-    return _svg(title, _tall(standings), _room(standings), draw)
+    return _svg(title, _height(standings), _label_width(standings), draw)
 
 
 def _bars(
@@ -149,27 +148,28 @@ def _bars(
     values: Sequence[float],
     spread: F64 | None = None,
 ) -> None:
-    places = np.arange(len(standings))
-    colours = [f"C{index}" for index in places]
-    axis.barh(places, values, color=colours, xerr=spread, ecolor=INK, height=0.7)
-    axis.set_yticks(places, [row.controller for row in standings])
+    rows = np.arange(len(standings))
+    colours = [f"C{index}" for index in rows]
+    axis.barh(rows, values, color=colours, xerr=spread, ecolor=INK, height=0.7)
+    axis.set_yticks(rows, [row.controller for row in standings])
     axis.set_ylim(len(standings) - 0.5, -0.5)
     axis.tick_params(axis="x", labelrotation=30)
 
 
-def _tall(standings: Sequence[Standing]) -> float:
+def _height(standings: Sequence[Standing]) -> float:
     return 1.0 + 0.27 * len(standings)
 
 
-def _room(standings: Sequence[Standing]) -> float:
-    """For the names left of the bars."""
+def _label_width(standings: Sequence[Standing]) -> float:
+    """Inches for the names left of the bars."""
     return 0.3 + 0.068 * max(len(row.controller) for row in standings)
 
 
 def _svg(title: str, height: float, left: float, draw: Callable[[Figure], None]) -> str:
-    """The drawing alone.
+    """An SVG element.
 
-    Margins are set by hand, in inches: laying out dozens of panels takes longer than drawing them.
+    Margins are explicit, in inches: an automatic layout of dozens of panels takes longer than
+    drawing them.
     """
     with mpl.rc_context({"svg.hashsalt": title}, str(PLOT_STYLE)):
         figure = Figure(figsize=(_WIDTH, height))

@@ -1,7 +1,8 @@
-"""`hirl race`: controllers side by side in the same scenario, tick by tick, live."""
+"""`hirl race`: run controllers side by side in the same scenario, live."""
 
 import shlex
 import time
+from html import escape
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,21 +10,20 @@ import typer
 from rich.console import Console
 
 from models.compare import pool
-from models.compare.catalogue import ENTRANTS, entrant_of
+from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, world_hashes
 from models.compare.jobs import Job, jobs_of
-from models.compare.outcome import Outcome
-from models.compare.race import Race
-from models.compare.request import Request
-from models.inputs.errors import InputError
+from models.compare.outcome import Outcome, payload
+from models.compare.race import Lane, Race, outcome_of
+from models.compare.request import Request, controller_names
 from models.jit import is_compiled
 from models.sim.config.physics import load_scaled
 from models.sim.config.scenario import load_scenario
 from models.sim.tick import advance as tick_kernel
-from services.cli.comparison.files import payload
-from services.cli.comparison.race_report import outcome_of, write_race
+from services.cli.commands import examples
 from services.cli.comparison.race_tables import READING, final_table
 from services.cli.comparison.race_view import LiveView, PlainView, View, play
+from services.cli.comparison.report import Section, write_report
 from services.cli.named_options import ScenarioOption
 from services.cli.options import (
     WATCHED_SPEED,
@@ -37,24 +37,26 @@ from services.cli.options import (
 )
 from services.cli.output import progress, write_json
 from services.cli.simulation.live import Pace, pause_of
+from services.cli.simulation.report import failure_line
 
 SCENARIO: Final = "flash-sale-20-min-early"
 CONTROLLERS: Final = "hpa-calibrated,rules,heuristic:calendar"
-EXAMPLES = (
-    "Examples: [bold]hirl race[/bold], [bold]hirl race --scenario cascade "
-    "--controllers hpa,heuristic:calendar --apps 155 --speed 0 --report .hirl/report[/bold]"
-)
 
 ControllersOption = Annotated[
     str,
     typer.Option(
         "--controllers",
         metavar="A,B,C",
-        help=f"Of {', '.join(ENTRANTS)}; the others are compared with the first.",
+        help=f"Of {', '.join(ENTRANTS)}; the first is the reference.",
     ),
 ]
 
 
+@examples(
+    "hirl race",
+    "hirl race --scenario cascade --controllers hpa,heuristic:calendar --apps 155 "
+    "--speed 0 --report .hirl/report",
+)
 def race(
     scenario: ScenarioOption = SCENARIO,
     controllers: ControllersOption = CONTROLLERS,
@@ -71,48 +73,35 @@ def race(
     Ends with a table of their figures and ratios to the first. One seed shows how controllers
     differ, not how much: `hirl bench control` measures that.
     """
-    # `heuristic:calendar:` must not become a picture of a calendar.
+    # Without `emoji=False` rich would print `:calendar:` as an emoji.
     console, began = Console(emoji=False), time.monotonic()
-    names = distinct(controllers)
-    described = load_scaled(cluster, apps, physics)
-    chosen = load_scenario(scenario, described)
-    request = Request(described, names, (), (chosen,), (seed,), names[0], ())
-    under_way = _prepared(console, request)
-    play(under_way, _view(console, under_way, speed))
+    names = controller_names(controllers)
+    sim_cluster = load_scaled(cluster, apps, physics)
+    chosen = load_scenario(scenario, sim_cluster)
+    request = Request(sim_cluster, names, (), (chosen,), (seed,), names[0], ())
+    race_run = _prepare(console, request)
+    play(race_run, _view(console, race_run, speed))
     command = _command(scenario, names, cluster, physics, seed, apps)
-    outcome = outcome_of(under_way, request, time.monotonic() - began, command)
-    _show(console, under_way, outcome)
+    outcome = outcome_of(race_run, request, time.monotonic() - began, command)
+    _show(console, race_run, outcome)
     if json is not None:
-        failures = {lane.name: lane.findings() for lane in under_way.lanes}
+        failures = {lane.name: lane.findings() for lane in race_run.lanes}
         write_json(json, {**payload(outcome), "failures": failures})
     if report is not None:
-        _say(console, f"report: {write_race(report, under_way, outcome)}")
+        _print(console, f"report: {_write_race(report, race_run, outcome)}")
 
 
-def distinct(text: str) -> tuple[str, ...]:
-    """Names of controllers, separated by commas; each is known and stands there once."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise InputError(f"controllers: expected at least one name, got {text!r}")
-    for name in names:
-        entrant_of(name)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise InputError(f"controllers: {twice[0]}: expected each controller once")
-    return names
-
-
-def _prepared(console: Console, request: Request) -> Race:
-    """Worlds at their first tick, every kernel that they will need compiled."""
+def _prepare(console: Console, request: Request) -> Race:
+    """A race before its first tick, with all kernels compiled."""
     jobs = jobs_of(request, world_hashes(request), code_hashes(request.entrants))
     _compile(console, jobs)
     return Race(jobs)
 
 
 def _compile(console: Console, jobs: list[Job]) -> None:
-    """Try each controller out for a moment, so that no kernel is compiled under the live view."""
+    """Try each controller briefly, so that no kernel compiles during the live view."""
     compiling = "compiling kernels (once, about three minutes)"
-    # Only those of the world can be looked for; a controller's may be missing all the same.
+    # Only the world's kernels can be checked; a controller's may still be missing.
     building = "building worlds, compiling what is new"
     doing = building if is_compiled(tick_kernel) else compiling
     with progress(doing, len(jobs), console) as advance:
@@ -131,7 +120,7 @@ def _show(console: Console, race: Race, outcome: Outcome) -> None:
         for finding in lane.findings():
             timeline, tick_s = lane.world.timeline, lane.world.cluster.tick_seconds
             minute = (finding.tick - timeline.warmup_ticks) * tick_s / 60
-            _say(
+            _print(
                 console,
                 f"{lane.name}: {finding.name} from minute {minute:.0f}: {finding.explanation}",
             )
@@ -139,8 +128,8 @@ def _show(console: Console, race: Race, outcome: Outcome) -> None:
     title = f"{request.shown.name}, seed {request.seeds[0]}"
     failures = [len(lane.findings()) for lane in race.lanes]
     console.print(final_table(title, outcome.rows, failures))
-    _say(console, READING.format(reference=request.reference))
-    _say(console, f"worlds {outcome.world_hash}; took {outcome.seconds:.0f} s")
+    _print(console, READING.format(reference=request.reference))
+    _print(console, f"worlds {outcome.world_hash}; took {outcome.seconds:.0f} s")
 
 
 def _command(
@@ -163,5 +152,26 @@ def _command(
     return " ".join(["hirl race", *given])
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+def _write_race(folder: Path, race: Race, outcome: Outcome) -> Path:
+    """Write the report of the race into `folder`; return the file."""
+    request = outcome.request
+    name = f"race-{request.shown.name}-{request.seeds[0]}.html"
+    return write_report(folder, outcome, name, [_failures(race)])
+
+
+def _failures(race: Race) -> Section:
+    return Section(
+        "Which failures occurred",
+        "Stampede, cascade and priority inversion, as detected during the race; minutes count from "
+        "the end of the warm-up.",
+        "".join(f"<h3>{escape(lane.name)}</h3><ul>{_listed(lane)}</ul>" for lane in race.lanes),
+    )
+
+
+def _listed(lane: Lane) -> str:
+    lines = [failure_line(lane.world, finding) for finding in lane.findings()]
+    return "".join(f"<li>{line}</li>" for line in lines or ["None of the three."])

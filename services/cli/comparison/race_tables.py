@@ -1,4 +1,4 @@
-"""The figures of a race, a column per controller, narrow enough for an ordinary terminal."""
+"""The figures of a race, a column per controller, narrow enough for a terminal."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -32,7 +32,7 @@ _FIGURES: Final[tuple[tuple[str, str, Figure], ...]] = (
     ("P0 waits, ticks", ",.0f", lambda row: row.p0_wait_ticks),
     ("P3 holds then", ".1%", lambda row: row.p3_share_while_p0_waits),
 )
-"""What a row is called, how it is written, and where it comes from."""
+"""Label, number format and value of each row."""
 READING: Final = (
     "minutes are violation minutes, J = PW + node-hours, ready is from need to ready; "
     "in brackets the ratio to {reference}"
@@ -40,7 +40,7 @@ READING: Final = (
 
 
 def columns(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Figures to the right under the names; what does not fit is folded, never cut."""
+    """A table with right-aligned figures; long cells fold instead of being cut."""
     result = table(title, ("", *names), rows)
     for column in result.columns:
         column.overflow = "fold"
@@ -50,7 +50,7 @@ def columns(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def final_table(title: str, results: Sequence[Result], failures: Sequence[int]) -> Table:
-    """All figures, each beside its ratio to the first controller's."""
+    """All figures, each with its ratio to the first controller's."""
     rows = [(label, *_cells(shape, figure, results)) for label, shape, figure in _FIGURES]
     rows.append(("failures", *map(str, failures)))
     return columns(title, [row.controller for row in results], rows)
@@ -58,12 +58,12 @@ def final_table(title: str, results: Sequence[Result], failures: Sequence[int]) 
 
 def _cells(shape: str, figure: Figure, results: Sequence[Result]) -> list[str]:
     reference, *others = map(figure, results)
-    # Over what reads as nothing, a ratio would only be a large number.
-    nothing = format(reference, shape) == format(0.0, shape)
+    # A ratio to a value that prints as zero would only be a large number.
+    is_zero = format(reference, shape) == format(0.0, shape)
     return [
         format(reference, shape),
         *(
-            f"{value:{shape}} ({UNKNOWN if nothing else f'{value / reference:.2f}'})"
+            f"{value:{shape}} ({UNKNOWN if is_zero else f'{value / reference:.2f}'})"
             for value in others
         ),
     ]

@@ -1,4 +1,4 @@
-"""A race while it happens: a column per controller on a terminal, lines now and then elsewhere."""
+"""The live view of a race: a column per controller on a terminal, occasional lines elsewhere."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol, Self
@@ -10,30 +10,30 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from models.cluster.description import PRIORITIES
-from models.compare.race import Begun, Race, Standing
+from models.compare.race import Begun, Race, Snapshot
 from services.cli.comparison.race_tables import UNKNOWN, columns
 from services.cli.output import flagged
 from services.cli.simulation.live import Pace, clock, headline, sparkline
 
 _LINE_EVERY_MINUTES: Final = 10
 _BARS: Final = 40
-"""Minutes of demand that are shown."""
+"""Minutes of demand that the view shows."""
 
 
 class View(Protocol):
-    """Somebody, or a log file, that follows a race."""
+    """Shows a race, on a terminal or in a log file."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def show(self, race: Race, begun: Sequence[Begun]) -> None:
-        """Take note of a finished tick and of the failures that begin to show in it."""
+        """Show a finished tick and the failures that begin in it."""
         ...
 
 
 class PlainView:
-    """A line per controller each simulated ten minutes, and one for each failure."""
+    """A line per controller every ten simulated minutes, and one for each failure."""
 
     def __init__(self, console: Console, race: Race) -> None:
         self._console = console
@@ -47,22 +47,22 @@ class PlainView:
         pass
 
     def show(self, race: Race, begun: Sequence[Begun]) -> None:
-        """Print what is due."""
+        """Print the lines that are due."""
         when = clock(race.world, race.world.tick - 1)
         for controller, finding in begun:
             self._print(f"{when}  {controller}: {finding.name.upper()}: {finding.explanation}")
         if race.world.tick % self._every == 0:
             demand = race.lanes[0].demand()[-1]
             for lane in race.lanes:
-                self._print(f"{when}  {lane.name}: {_line(lane.standing(), demand)}")
+                self._print(f"{when}  {lane.name}: {_line(lane.snapshot(), demand)}")
 
     def _print(self, text: str) -> None:
-        # Without `emoji=False` the end of `heuristic:calendar:` would be one.
+        # Without `emoji=False` rich would print `:calendar:` as an emoji.
         self._console.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class LiveView:
-    """Demand, the controllers side by side and their failures, several times a second."""
+    """Demand, the controllers side by side and their failures, redrawn several times a second."""
 
     def __init__(self, console: Console, race: Race, pace: Pace) -> None:
         self._pace = pace
@@ -73,7 +73,7 @@ class LiveView:
             TimeRemainingColumn(), console=console, expand=True,
         )  # fmt: skip
         self._task = self._bar.add_task("", total=race.world.timeline.total_ticks)
-        # Painted from `show` alone: a painting thread would read half-written ticks.
+        # Drawn only from `show`: a drawing thread would read half-written ticks.
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, race: Race, begun: Sequence[Begun]) -> None:
-        """Repaint when a frame is due, and wait when the race is ahead of its pace."""
+        """Redraw when a frame is due, and wait when the race is ahead of its pace."""
         world = race.world
         when = clock(world, world.tick - 1)
         for controller, finding in begun:
@@ -93,29 +93,29 @@ class LiveView:
         if race.finished or begun or self._pace.frame_is_due:
             phase = "accounted" if world.tick > world.timeline.warmup_ticks else "warm-up"
             self._bar.update(self._task, completed=world.tick, description=f"{when} {phase}")
-            self._live.update(self._painting(race), refresh=True)
-            self._pace.painted()
+            self._live.update(self._render(race), refresh=True)
+            self._pace.drawn()
         self._pace.wait(world.tick)
 
-    def _painting(self, race: Race) -> RenderableType:
-        standings = {lane.name: lane.standing() for lane in race.lanes}
-        cells = [_cells(standing) for standing in standings.values()]
+    def _render(self, race: Race) -> RenderableType:
+        snapshots = {lane.name: lane.snapshot() for lane in race.lanes}
+        cells = [_cells(snapshot) for snapshot in snapshots.values()]
         rows = [(label, *(found[label] for found in cells)) for label in cells[0]]
         return Group(
             self._title,
             _demand(race),
-            columns("", tuple(standings), rows),
-            *(self._fallen(name) for name in standings),
+            columns("", tuple(snapshots), rows),
+            *(self._failure_line(name) for name in snapshots),
             self._bar,
         )
 
-    def _fallen(self, name: str) -> Text:
+    def _failure_line(self, name: str) -> Text:
         names = ", ".join(self._failures[name])
         return Text.assemble(f"{name}: ", (names, "bold red") if names else ("no failure", "dim"))
 
 
 def play(race: Race, view: View) -> None:
-    """Run all lanes to their end, tick by tick."""
+    """Run all lanes to their end and show each tick."""
     with view:
         while not race.finished:
             view.show(race, race.step())
@@ -131,30 +131,30 @@ def _demand(race: Race) -> Text:
     return Text(f"P0 demand {demand[-1]:,.0f}/s {bars}")
 
 
-def _cells(standing: Standing) -> dict[str, str]:
-    """The figures of a column, under the labels of their rows."""
-    counted = standing.counted
+def _cells(snapshot: Snapshot) -> dict[str, str]:
+    """The cells of a column, by the label of their row."""
+    counted = snapshot.counted
     minutes = {
         f"{name} minutes": UNKNOWN if counted is None else f"{counted.violation_minutes[name]:,.1f}"
         for name in PRIORITIES
     }
     return {
-        "P0 violating now": flagged(standing.p0_violating, 0.01, "{:.1%}"),
-        "P0 p99/target": flagged(standing.p0_p99, 1.0, "{:.2f}"),
+        "P0 violating now": flagged(snapshot.p0_violating, 0.01, "{:.1%}"),
+        "P0 p99/target": flagged(snapshot.p0_p99, 1.0, "{:.2f}"),
         **minutes,
-        "pods pending": flagged(standing.pending, 0, "{:,.0f}"),
-        "nodes (+coming)": f"{standing.nodes_ready:,} (+{standing.nodes_coming:,})",
+        "pods pending": flagged(snapshot.pending, 0, "{:,.0f}"),
+        "nodes (+coming)": f"{snapshot.nodes_ready:,} (+{snapshot.nodes_coming:,})",
         "actions": UNKNOWN if counted is None else f"{counted.scaling_actions:,}",
         "J": UNKNOWN if counted is None else f"{counted.objective:,.1f}",
     }
 
 
-def _line(standing: Standing, demand: float) -> str:
-    counted = standing.counted
+def _line(snapshot: Snapshot, demand: float) -> str:
+    counted = snapshot.counted
     now = (
-        f"P0 demand {demand:,.0f}/s, {standing.p0_violating:.1%} violating, "
-        f"p99/target {standing.p0_p99:.2f}; {standing.pending:,} pods pending; "
-        f"nodes {standing.nodes_ready:,} ready, {standing.nodes_coming:,} coming"
+        f"P0 demand {demand:,.0f}/s, {snapshot.p0_violating:.1%} violating, "
+        f"p99/target {snapshot.p0_p99:.2f}; {snapshot.pending:,} pods pending; "
+        f"nodes {snapshot.nodes_ready:,} ready, {snapshot.nodes_coming:,} coming"
     )
     if counted is None:
         return f"{now}; warm-up"

@@ -1,4 +1,4 @@
-"""The report of a benchmark: one HTML file that needs nothing but itself."""
+"""The HTML report of a benchmark: one self-contained file."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -23,26 +23,26 @@ from services.cli.page import page, write_page
 
 _BODY: Final = Path(__file__).with_name("report.html")
 _COLUMNS: Final = 4
-"""Timelines that fit side by side."""
+"""Timelines side by side."""
 
 
 class Section(NamedTuple):
-    """A part of the page: how to read it, then what there is to read."""
+    """A part of the page: title, explanation and content."""
 
     title: str
-    says: str
+    text: str
     body: str
 
 
 def write_report(
     folder: Path, outcome: Outcome, name: str = "control.html", first: Iterable[Section] = ()
 ) -> Path:
-    """Write the report into `folder`, after the sections that come `first`; returns the file."""
+    """Write the report into `folder`, with the sections `first` on top; return the file."""
     return write_page(folder / name, render(outcome, first))
 
 
 def render(outcome: Outcome, first: Iterable[Section] = ()) -> str:
-    """The report as HTML."""
+    """The report as an HTML page."""
     request = outcome.request
     reduced = f" Quick run: {', '.join(request.reduced)}." if request.reduced else ""
     return page(
@@ -52,7 +52,7 @@ def render(outcome: Outcome, first: Iterable[Section] = ()) -> str:
             f"{_counted(request)}, "
             f"{request.cluster.apps:,} apps of {request.cluster.name}; compared with "
             f"{request.reference}; {outcome.seconds:.0f} s, {outcome.reused} of "
-            f"{len(outcome.jobs)} jobs from earlier runs.{reduced}{_doubt(len(request.seeds))}"
+            f"{len(outcome.jobs)} jobs from earlier runs.{reduced}{_caveat(len(request.seeds))}"
         ),
         sections="".join(_html(section) for section in (*first, *_sections(outcome))),
         world_hash=outcome.world_hash,
@@ -61,7 +61,7 @@ def render(outcome: Outcome, first: Iterable[Section] = ()) -> str:
     )
 
 
-def _doubt(seeds: int) -> str:
+def _caveat(seeds: int) -> str:
     if seeds == 1:
         return " One seed gives no intervals: it shows how controllers differ, not how much."
     few = seeds < FEW_SEEDS
@@ -82,7 +82,7 @@ def _sections(outcome: Outcome) -> Iterator[Section]:
     standings, reference = outcome.standings, outcome.request.reference
     tables = by_scenario(standings, reference)
     yield Section("The figures", f"{_capital(READING)}.", _table(tables[-1]))
-    yield from _drawn(outcome)
+    yield from _plots(outcome)
     yield Section(
         "Is J no worse?",
         f"Mean paired difference in J over the mean J of {reference}, with its 95 % interval. "
@@ -92,10 +92,10 @@ def _sections(outcome: Outcome) -> Iterator[Section]:
     )
     if any(row.controller == BEST for row in standings):
         yield Section(
-            "How much of the possible",
-            f"Share of the way from {reference} to {BEST}, which knows the future: first on P0 "
-            "minutes, then on J. 100 % is as good as knowing; no interval is given where the way "
-            "itself is in doubt.",
+            "How much of the gap is closed",
+            f"Share of the gap between {reference} and {BEST}, which knows the future: first on P0 "
+            f"minutes, then on J. 100 % equals {BEST}; there is no interval where the gap itself "
+            "is uncertain.",
             _table(gap_table(standings, reference)),
         )
     yield Section(
@@ -105,39 +105,39 @@ def _sections(outcome: Outcome) -> Iterator[Section]:
     )
 
 
-def _drawn(outcome: Outcome) -> Iterator[Section]:
-    # Only reports need plots; a serving installation has no matplotlib.
+def _plots(outcome: Outcome) -> Iterator[Section]:
+    # Only reports need matplotlib; a serving installation doesn't have it.
     from services.cli.comparison import plots  # noqa: PLC0415
 
     standings = outcome.standings
     where, overall = list(grouped(standings).items())[-1]
     shown = outcome.request.shown
-    timelines = {name: outcome.timelines[name] for name in _chosen(outcome)}
+    timelines = {name: outcome.timelines[name] for name in _shown_controllers(outcome)}
     seed = next(iter(timelines.values())).seed
     yield Section(
         f"One {shown.name}, side by side",
-        f"{shown.shows} Seed {seed}, the same traffic in every column; beside the reference stand "
-        "those with the lowest J here. Rows share their scale; grey is warm-up, which is not "
-        "counted. Read down a column: demand rises, pods follow, and where they come late the "
-        "p99 crosses its target (dotted) and requests violate.",
+        f"{shown.shows} Seed {seed}, the same traffic in every column; beside the reference are "
+        "the controllers with the lowest J here. Rows share their scale; grey is warm-up, which "
+        "does not count. Read down a column: demand rises and pods follow; where they are late, "
+        "the p99 crosses its target (dotted) and requests violate.",
         plots.timeline_svg(timelines),
     )
     yield Section(
         "Who violates, by priority",
         f"Violation minutes in {where}, means over the seeds; the thin line is the 95 % interval "
-        "of the mean, which is wide because seeds differ: the paired ratios in the tables are the "
-        "ones to compare by. Shorter is better.",
+        "of the mean, which is wide because seeds differ: compare by the paired ratios in the "
+        "tables. Shorter is better.",
         plots.violations_svg(overall),
     )
     yield Section(
         "Nodes against violations",
-        _frontier_says(outcome),
+        _frontier_text(outcome),
         plots.frontier_svg(standings, outcome.frontier)
         + (_table(frontier_table(standings)) if outcome.frontier else ""),
     )
     yield Section(
         "Oscillation",
-        f"In {where}: the share of actions that turn an app's last one back within five minutes, "
+        f"In {where}: the share of actions that revert an app's last one within five minutes, "
         "loops (out and back) scaled to a day, and actions. Shorter is calmer.",
         plots.oscillation_svg(overall),
     )
@@ -149,25 +149,25 @@ def _drawn(outcome: Outcome) -> Iterator[Section]:
     )
 
 
-def _frontier_says(outcome: Outcome) -> str:
-    says = (
+def _frontier_text(outcome: Outcome) -> str:
+    text = (
         "Further left is cheaper, further down is better; the scale of violations is "
         "log(1 + violations)."
     )
     if not outcome.frontier:
-        return says
+        return text
     return (
-        f"{says} The grey line is HPA at {len(outcome.request.frontier)} targets: what can be had "
-        "by turning its one knob. A point below the line violates less than an HPA that costs as "
-        "much. The table puts each controller's P0 minutes beside HPA's at equal node-hours, "
+        f"{text} The grey line is HPA at {len(outcome.request.frontier)} targets: what tuning "
+        "its one parameter achieves. A point below the line violates less than an HPA that costs "
+        "as much. The table puts each controller's P0 minutes beside HPA's at equal node-hours, "
         "interpolated between targets (linear in node-hours and log(minutes + 1)); where a dearer "
         "target violates more than a cheaper one, the cheaper one counts; "
         "“beyond” marks more or fewer node-hours than any target."
     )
 
 
-def _chosen(outcome: Outcome) -> list[str]:
-    """The reference, then those with the lowest J in the scenario that is shown."""
+def _shown_controllers(outcome: Outcome) -> list[str]:
+    """The reference, then the controllers with the lowest J in the plotted scenario."""
     reference, shown = outcome.request.reference, outcome.request.shown.name
     others: list[Standing] = [
         row for row in grouped(outcome.standings)[shown] if row.controller != reference
@@ -177,7 +177,7 @@ def _chosen(outcome: Outcome) -> list[str]:
 
 
 def _html(section: Section) -> str:
-    return f"<h2>{escape(section.title)}</h2><p>{escape(section.says)}</p>{section.body}"
+    return f"<h2>{escape(section.title)}</h2><p>{escape(section.text)}</p>{section.body}"
 
 
 def _table(listing: Listing) -> str:

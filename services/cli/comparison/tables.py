@@ -1,4 +1,4 @@
-"""The comparison as tables: what the console prints and the report repeats."""
+"""The comparison as tables, for the console and for the report."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from models.statistics import Interval
 
 UNKNOWN: Final = "-"
 FEW_SEEDS: Final = 6
-"""Below it a bootstrap has seen too little of the spread between seeds."""
+"""With fewer seeds a bootstrap underestimates the spread between seeds."""
 READING: Final = (
     "minutes, node-hours, actions and J are means over the seeds (sums over the scenarios); "
     "ratios are of sums over paired seeds, [low, high] their 95 % bootstrap interval"
@@ -39,7 +39,7 @@ def compact(standings: Sequence[Standing], reference: str) -> list[Listing]:
 
 
 def by_scenario(standings: Sequence[Standing], reference: str) -> list[Listing]:
-    """One table per scenario: absolute figures, and ratios with their intervals."""
+    """One table per scenario with figures, and ratios with their intervals."""
     over = f"over {reference}"
     columns = ("controller", "P0 minutes", over, "node-hours", over, "actions", over, "PW", "J")
     return [
@@ -57,7 +57,7 @@ def objective_table(standings: Sequence[Standing], reference: str) -> Listing:
 
 
 def gap_table(standings: Sequence[Standing], reference: str) -> Listing:
-    """How much of the possible was reached, on P0 minutes and on J."""
+    """Share of the gap to the upper bound that was closed, on P0 minutes and on J."""
     return _matrix(
         [row for row in standings if row.controller not in {BEST, reference}],
         lambda row: f"{percent(row.p0_gap_closed)}; J {percent(row.objective_gap_closed)}",
@@ -65,12 +65,12 @@ def gap_table(standings: Sequence[Standing], reference: str) -> Listing:
 
 
 def frontier_table(standings: Sequence[Standing]) -> Listing:
-    """P0 minutes beside those of an HPA with as many node-hours."""
+    """P0 minutes, and those of an HPA with equal node-hours."""
     return _matrix(standings, _against_frontier)
 
 
 def held_table(standings: Sequence[Standing]) -> Listing:
-    """What P3 held while P0 waited."""
+    """Share of CPU that P3 held while P0 waited."""
     return _matrix(standings, _held)
 
 

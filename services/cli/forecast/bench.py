@@ -1,16 +1,19 @@
-"""`hirl bench forecast`: how well models forecast a user's own traffic, beside each other."""
+"""`hirl bench forecast`: score models on a user's own traffic, with tables and an HTML report."""
 
 import shlex
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
 from models.compare.cores import cores
+from models.compare.pool import cores
+from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.contest import Advance, Contest, contest, steps_of
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named
@@ -18,25 +21,30 @@ from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.windows import Skipped, Windows
 from models.forecaster.series import Series
 from models.inputs.errors import InputError
-from services.cli.forecast.options import (
+from services.cli.commands import examples
+from services.cli.forecast.reading import (
     ArtefactOption,
     CalendarOption,
     SeriesOption,
+    Source,
     StartOption,
     StepOption,
+    read,
+    scored_series,
 )
-from services.cli.forecast.reading import Source, read, tests
-from services.cli.forecast.report import write_report
-from services.cli.forecast.result import Result, payload
-from services.cli.forecast.tables import READING, listings, set_table
+from services.cli.forecast.tables import (
+    READING,
+    Listing,
+    Result,
+    Text,
+    listings,
+    payload,
+    terminal_table,
+)
 from services.cli.options import JsonOption, ReportOption
 from services.cli.output import progress, write_json
+from services.cli.page import page, write_page
 
-EXAMPLES = (
-    "Examples: [bold]hirl bench forecast --series traffic.csv[/bold], "
-    "[bold]hirl bench forecast --series traffic.parquet --calendar events.csv "
-    "--test-from 2024-05-01 --json forecast.json --report .hirl/forecast[/bold]"
-)
 _SHOWN_NOTES = 12
 
 TestFromOption = Annotated[
@@ -44,7 +52,7 @@ TestFromOption = Annotated[
     typer.Option(
         "--test-from",
         metavar="TIME",
-        help="When scoring begins; what learns does so from what is before. "
+        help="When scoring begins; models learn from earlier data only. "
         "The last 20 % of each series when not given.",
     ),
 ]
@@ -53,12 +61,17 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="A,B",
-        help=f"Of {', '.join(NAMES)}; all that are installed when not given. "
+        help=f"Of {', '.join(NAMES)}; all installed ones when not given. "
         "The simple rules always run.",
     ),
 ]
 
 
+@examples(
+    "hirl bench forecast --series traffic.csv",
+    "hirl bench forecast --series traffic.parquet --calendar events.csv "
+    "--test-from 2024-05-01 --json forecast.json --report .hirl/forecast",
+)
 def forecast(
     series: SeriesOption,
     calendar: CalendarOption = None,
@@ -72,13 +85,13 @@ def forecast(
 ) -> None:
     """Score forecasts 5, 15 and 30 minutes ahead on a file of recorded traffic.
 
-    The shipped model stays as it is; peers that learn do so from what is before the test. What
-    would have been served is chosen by what was known before it, too.
+    The shipped model is not retrained; peers learn from data before the test. The served model
+    is chosen from data before the test, too.
     """
     console, began = Console(emoji=False), time.monotonic()
     found = read(Source(series, calendar, step_min, start))
     entrants = _entrants(model, artefact, len(found.series))
-    scored, skipped = tests(found.series, test_from)
+    scored, skipped = scored_series(found.series, test_from)
     steps = len(scored) * steps_of(entrants.peers)
     with progress("forecasting", steps, console) as advance:
         contests = _contests(scored, entrants.peers, advance)
@@ -94,21 +107,21 @@ def forecast(
     if json is not None:
         write_json(json, payload(result))
     if report is not None:
-        _say(console, f"report: {write_report(report, result)}")
+        _print(console, f"report: {write_report(report, result)}")
 
 
 def _contests(
     scored: Sequence[tuple[Series, Windows]], peers: Sequence[Peer], advance: Advance
 ) -> list[Contest]:
-    """One series after the other on each core: networks, trees and kernels leave Python alone."""
+    """One series at a time per core: networks, trees and kernels release the GIL."""
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(lambda each: contest(each[0], each[1], peers, advance), scored))
 
 
 def _unserved(contest: Contest) -> Skipped:
-    """Nobody has anything to say: the rule that would serve has no past to measure itself on."""
+    """No model can forecast it: the rule that would serve has no past to be measured on."""
     reason = contest.outcome.absent[contest.served.model]
-    return Skipped(contest.outcome.series.name, f"nobody can forecast it: {reason}")
+    return Skipped(contest.outcome.series.name, f"no model can forecast it: {reason}")
 
 
 def _entrants(model: str | None, artefact: Path, series: int) -> Entrants:
@@ -122,17 +135,17 @@ def _entrants(model: str | None, artefact: Path, series: int) -> Entrants:
 
 def _show(console: Console, result: Result) -> None:
     for listing in listings(result):
-        console.print(set_table(listing))
-    _say(console, READING)
+        console.print(terminal_table(listing))
+    _print(console, READING)
     for each in result.skipped[:_SHOWN_NOTES]:
-        _say(console, f"skipped: {each.series}: {each.reason}")
+        _print(console, f"skipped: {each.series}: {each.reason}")
     notes = result.all_notes()
     for note in notes[:_SHOWN_NOTES]:
-        _say(console, f"note: {note}")
+        _print(console, f"note: {note}")
     more = max(0, len(notes) - _SHOWN_NOTES) + max(0, len(result.skipped) - _SHOWN_NOTES)
     if more:
-        _say(console, f"and {more} more notes: --json FILE has all")
-    _say(console, f"took {result.seconds:.0f} s")
+        _print(console, f"and {more} more notes: --json FILE has all")
+    _print(console, f"took {result.seconds:.0f} s")
 
 
 def _command(
@@ -157,5 +170,56 @@ def _command(
     return " ".join(["hirl bench forecast", *given])
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+_BODY: Final = Path(__file__).with_name("report.html")
+_CLASSES: Final = {"": "", "best": ' class="ok"', "bad": ' class="bad"'}
+_MOST_NOTES: Final = 40
+
+
+def write_report(folder: Path, result: Result) -> Path:
+    """Write the report into `folder`; return the file."""
+    return write_page(folder / "forecast.html", render(result))
+
+
+def render(result: Result) -> str:
+    """The report as an HTML page."""
+    # Only reports need matplotlib; a serving installation doesn't have it.
+    from services.cli.forecast import plots  # noqa: PLC0415
+
+    windows = sum(each.outcome.windows.at.size for each in result.contests)
+    return page(
+        "Forecasts compared",
+        _BODY,
+        run=escape(
+            f"{result.file}: {len(result.contests)} series, {windows:,} origins, "
+            f"{len(result.models)} models; {result.seconds:.0f} s"
+        ),
+        reading=escape(f"{READING[0].upper()}{READING[1:]}."),
+        tables="".join(_table(listing) for listing in listings(result)),
+        ratios=plots.ratios_svg(result),
+        calibration=plots.calibration_svg(result),
+        days=plots.days_svg(result),
+        notes="".join(f"<li>{escape(line)}</li>" for line in _lines(result)),
+        command=escape(result.command),
+    )
+
+
+def _lines(result: Result) -> list[str]:
+    skipped = [f"skipped: {each.series}: {each.reason}" for each in result.skipped]
+    lines = [*result.notes, *skipped, *(note for each in result.contests for note in each.notes)]
+    more = len(lines) - _MOST_NOTES
+    return [*lines[:_MOST_NOTES], *([f"and {more} more"] if more > 0 else [])] or ["None."]
+
+
+def _table(listing: Listing) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in listing.columns)
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in listing.rows)
+    caption = f"<caption>{escape(listing.title)}</caption>"
+    return f'<div class="card"><table>{caption}<tr>{head}</tr>{rows}</table></div>'
+
+
+def _cell(cell: Text) -> str:
+    return f"<td{_CLASSES[cell.mark]}>{escape(cell.text)}</td>"

@@ -1,4 +1,4 @@
-"""`hirl world months`: simulated traffic and its calendar as files, to try a forecaster on."""
+"""`hirl world months`: write simulated traffic and its calendar, to try a forecaster on."""
 
 import csv
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from models.forecaster.series import ALWAYS, Series
 from models.forecaster.simulated.months import FIRST_MONDAY, FIRST_SEED, months
 from models.sim.config.physics import load_sim_cluster, with_apps
 from services.cli.targets import writable_file
+from models.forecaster.data.months import FIRST_MONDAY, FIRST_SEED, months
+from models.forecaster.data.series import ALWAYS, Series
+from models.sim.describe.physics import load_sim_cluster, with_apps
+from services.cli.commands import examples
+from services.cli.options import writable_file
 
-EXAMPLES = (
-    "Example: [bold]hirl world months --out .hirl/months.csv[/bold], then [bold]hirl bench "
-    "forecast --series .hirl/months.csv --calendar .hirl/months.calendar.csv "
-    "--test-from 2024-01-08[/bold]"
-)
 UNSEEN_SEED = FIRST_SEED + 1_000_000
-"""The shipped model never learned from seeds from here on."""
+"""The shipped model was trained on smaller seeds only."""
 
 OutOption = Annotated[
     Path,
@@ -28,17 +28,22 @@ OutOption = Annotated[
         "--out",
         metavar="FILE",
         callback=writable_file,
-        help="CSV of the traffic; the calendar is put beside it as FILE.calendar.csv.",
+        help="CSV of the traffic; the calendar is written to FILE.calendar.csv.",
     ),
 ]
-CountOption = Annotated[int, typer.Option("--seeds", min=1, max=50, help="How many of them.")]
-DaysOption = Annotated[int, typer.Option("--days", min=3, max=180, help="Of each.")]
-AppsOption = Annotated[int, typer.Option("--apps", min=5, help="In the simulated cluster.")]
+CountOption = Annotated[int, typer.Option("--seeds", min=1, max=50, help="Number of seeds.")]
+DaysOption = Annotated[int, typer.Option("--days", min=3, max=180, help="Days per seed.")]
+AppsOption = Annotated[int, typer.Option("--apps", min=5, help="Apps in the simulated cluster.")]
 SinglesOption = Annotated[
-    int, typer.Option("--singles", min=0, help="Apps of each seed with a series of their own.")
+    int, typer.Option("--singles", min=0, help="Apps per seed that also get their own series.")
 ]
 
 
+@examples(
+    "hirl world months --out .hirl/months.csv",
+    "hirl bench forecast --series .hirl/months.csv --calendar .hirl/months.calendar.csv "
+    "--test-from 2024-01-08",
+)
 def months_command(
     out: OutOption,
     seeds: CountOption = 1,
@@ -46,10 +51,10 @@ def months_command(
     apps: AppsOption = 155,
     singles: SinglesOption = 0,
 ) -> None:
-    """Write simulated traffic per domain and minute, with a calendar that is not always right.
+    """Write simulated traffic per domain and minute, with a calendar that is partly wrong.
 
-    Of seeds that the shipped model did not learn from, with events of every kind. All begin on
-    the same Monday, so that one date divides them all.
+    The seeds are unknown to the shipped model, and events of every kind occur. All series begin
+    on the same Monday, so that one date splits them all.
     """
     chosen = [UNSEEN_SEED + seed for seed in range(seeds)]
     found = months(with_apps(load_sim_cluster(), apps), chosen, days, apps=singles)
@@ -72,9 +77,11 @@ def _write_traffic(path: Path, made: Sequence[Series]) -> None:
         rows.writerow(("series", "timestamp", "value", "missing"))
         for series in made:
             for minute, value in enumerate(series.rps.tolist()):
-                known = value == value  # noqa: PLR0124  a NaN is not itself
+                present = value == value  # noqa: PLR0124  (NaN differs from itself)
                 time = stamp((series.origin_min + minute) * 60)
-                rows.writerow((series.name, time, f"{value:.4f}" if known else "", int(not known)))
+                rows.writerow(
+                    (series.name, time, f"{value:.4f}" if present else "", int(not present))
+                )
 
 
 def _write_calendar(path: Path, made: Sequence[Series]) -> None:

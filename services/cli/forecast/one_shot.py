@@ -1,4 +1,4 @@
-"""`hirl forecast`: the next half hour of a file of traffic, by the model that would serve."""
+"""`hirl forecast`: the next half hour of recorded traffic, by the model that would serve."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -16,21 +16,20 @@ from models.forecaster.score.one_shot import Spoken, speak
 from models.forecaster.score.peers.catalogue import Entrants, named
 from models.forecaster.series import Series
 from models.inputs.errors import InputError
-from services.cli.forecast.options import (
+from services.cli.commands import examples
+from services.cli.forecast.reading import (
     ArtefactOption,
     CalendarOption,
     SeriesOption,
+    Source,
     StartOption,
     StepOption,
+    read,
+    span,
 )
-from services.cli.forecast.reading import Source, read, span
 from services.cli.options import JsonOption
 from services.cli.output import progress, shown, table, write_json
 
-EXAMPLES = (
-    "Examples: [bold]hirl forecast --series traffic.csv[/bold], [bold]hirl forecast "
-    "--series traffic.csv --calendar events.csv --at 2024-05-01T15:30 --json next.json[/bold]"
-)
 _SHOWN_SERIES = 12
 
 AtOption = Annotated[
@@ -38,11 +37,16 @@ AtOption = Annotated[
     typer.Option(
         "--at",
         metavar="TIME",
-        help="Forecast as of this time, nothing later is looked at; the end when not given.",
+        help="Forecast as of this time, ignoring later data; the end when not given.",
     ),
 ]
 
 
+@examples(
+    "hirl forecast --series traffic.csv",
+    "hirl forecast --series traffic.csv --calendar events.csv --at 2024-05-01T15:30 "
+    "--json next.json",
+)
 def forecast(
     series: SeriesOption,
     calendar: CalendarOption = None,
@@ -54,46 +58,46 @@ def forecast(
 ) -> None:
     """Forecast the minutes 5, 15 and 30 minutes ahead, with 80 % intervals and the peak.
 
-    By the shipped model, or by a simple rule where that was better in the days before.
+    Uses the shipped model, or a simple rule where that was better in the days before.
     """
     console = Console(emoji=False)
     found = read(Source(series, calendar, step_min, start))
     entrants = named((NAME,), artefact)
     with progress("forecasting", len(found.series), console) as advance:
-        spoken, refused = _all(found.series, at, entrants, advance)
-    odd = [note for each in spoken for note in (*_unheard(each), *_untold(each))]
-    notes = [*found.notes, *entrants.notes, *refused, *odd]
-    _show(console, spoken, notes)
+        forecasts, refused = _forecast_all(found.series, at, entrants, advance)
+    extra = [note for each in forecasts for note in (*_ignored_announcements(each), *_limits(each))]
+    notes = [*found.notes, *entrants.notes, *refused, *extra]
+    _show(console, forecasts, notes)
     if json is not None:
-        rows = [row for each in spoken for row in _rows(each)]
+        rows = [row for each in forecasts for row in _rows(each)]
         write_json(json, {"forecasts": rows, "notes": notes})
 
 
-def _all(
+def _forecast_all(
     series: list[Series], at: str | None, entrants: Entrants, advance: Advance
 ) -> tuple[list[Spoken], list[str]]:
-    """Forecasts, and why there is none of some series; at least one is needed."""
-    spoken: list[Spoken] = []
+    """Forecasts, and for other series the reason why there is none; at least one must succeed."""
+    forecasts: list[Spoken] = []
     refused: list[str] = []
     for each in series:
         try:
-            spoken.append(speak(each, _until(each, at), entrants.peers))
+            forecasts.append(speak(each, _until(each, at), entrants.peers))
         except InputError as error:
             refused.append(str(error))
         advance(1)
-    if not spoken:
+    if not forecasts:
         raise InputError(refused[0])
-    return spoken, refused
+    return forecasts, refused
 
 
-def _unheard(spoken: Spoken) -> list[str]:
-    """What was announced for the time ahead, where a rule serves that knows no calendar."""
+def _ignored_announcements(spoken: Spoken) -> list[str]:
+    """Upcoming announcements that the serving rule ignores, because it uses no calendar."""
     if spoken.served.model == NAME:
         return []
     series, last = spoken.series, spoken.at + max(HORIZONS_MIN)
     return [
         f"{series.name}: {entry.kind or 'an event'} is announced for "
-        f"{_when(series, entry.start_min)}, of which {spoken.served.model} knows nothing"
+        f"{_when(series, entry.start_min)}, which {spoken.served.model} ignores"
         for entry in series.calendar
         if entry.kind != HOLIDAY
         and entry.announced_from_min <= spoken.at
@@ -102,8 +106,8 @@ def _unheard(spoken: Spoken) -> list[str]:
     ]
 
 
-def _untold(spoken: Spoken) -> Iterator[str]:
-    """Where less is said than was asked for."""
+def _limits(spoken: Spoken) -> Iterator[str]:
+    """Notes on horizons and times that the forecast doesn't cover."""
     series = spoken.series
     if spoken.silent_min >= series.step_min:
         yield (
@@ -112,7 +116,7 @@ def _untold(spoken: Spoken) -> Iterator[str]:
         )
     finer = ", ".join(str(each) for each in HORIZONS_MIN if each < series.step_min)
     if finer:
-        yield f"{series.name}: in steps of {series.step_min} min nothing is said of {finer} min"
+        yield f"{series.name}: steps of {series.step_min} min are too coarse for {finer} min"
 
 
 def _until(series: Series, at: str | None) -> int:
@@ -124,8 +128,8 @@ def _until(series: Series, at: str | None) -> int:
     return minute
 
 
-def _show(console: Console, spoken: list[Spoken], notes: list[str]) -> None:
-    for each in spoken[:_SHOWN_SERIES]:
+def _show(console: Console, forecasts: list[Spoken], notes: list[str]) -> None:
+    for each in forecasts[:_SHOWN_SERIES]:
         rows = [
             (
                 f"{row['horizon_min']} min",
@@ -139,12 +143,12 @@ def _show(console: Console, spoken: list[Spoken], notes: list[str]) -> None:
         title = f"{each.series.name}, as of {_when(each.series, each.at + 1)}"
         columns = ("in", "minute", "expected", "80 % interval", "peak until then")
         console.print(table(title.replace("[", r"\["), columns, rows))
-        _say(console, f"{each.served.model} serves: {each.served.why}")
-    if len(spoken) > _SHOWN_SERIES:
-        _say(console, f"and {len(spoken) - _SHOWN_SERIES} more series: --json FILE has all")
-    _say(console, f"the peak is not exceeded in nine of ten cases; {_others()}")
+        _print(console, f"{each.served.model} serves: {each.served.why}")
+    if len(forecasts) > _SHOWN_SERIES:
+        _print(console, f"and {len(forecasts) - _SHOWN_SERIES} more series: --json FILE has all")
+    _print(console, f"the peak is not exceeded in nine of ten cases; {_others()}")
     for note in notes[:_SHOWN_SERIES]:
-        _say(console, f"note: {note}")
+        _print(console, f"note: {note}")
 
 
 def _others() -> str:
@@ -161,12 +165,12 @@ def _rows(spoken: Spoken) -> list[dict[str, Any]]:
             "made_at": _when(series, spoken.at + 1),
             "horizon_min": horizon,
             "at": _when(series, spoken.at + horizon),
-            "p10": float(spoken.values[place, LOW]),
-            "p50": float(spoken.values[place, MEDIAN]),
-            "p90": float(spoken.values[place, HIGH]),
-            "peak_p90": float(spoken.peak[place]),
+            "p10": float(spoken.values[index, LOW]),
+            "p50": float(spoken.values[index, MEDIAN]),
+            "p90": float(spoken.values[index, HIGH]),
+            "peak_p90": float(spoken.peak[index]),
         }
-        for place, horizon in enumerate(HORIZONS_MIN)
+        for index, horizon in enumerate(HORIZONS_MIN)
         if horizon >= series.step_min
     ]
 
@@ -175,5 +179,5 @@ def _when(series: Series, minute: int) -> str:
     return stamp((series.origin_min + minute) * 60)[:16]
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)

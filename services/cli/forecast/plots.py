@@ -1,4 +1,4 @@
-"""The drawings of a comparison of forecasts, as SVG that takes its ink from the page."""
+"""Plots of a comparison of forecasts, as SVG in the text colour of the page."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,15 +13,15 @@ from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
 from models.forecaster.score.contest import Contest
 from models.forecaster.score.peers.floors import mean_of_last
-from services.cli.forecast.result import Result
+from services.cli.forecast.tables import Result
 from services.cli.page import INK, PLOT_STYLE, drawing
 
 _WIDTH: Final = 11.0
 _MOST_DAYS: Final = 3
-"""Series of which a day is drawn."""
+"""Series of which a day is plotted."""
 _RISE_MIN: Final = 30
 _LARGEST: Final = 2.0
-"""Ratios beyond this are cut: how much worse does not matter."""
+"""Larger ratios are cut off: how much worse doesn't matter."""
 Draw = Callable[[Figure], None]
 
 
@@ -48,12 +48,14 @@ def calibration_svg(result: Result) -> str:
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(1, len(HORIZONS_MIN), sharey=True)
-        for place, (axis, horizon) in enumerate(zip(panels, HORIZONS_MIN, strict=True)):
+        for index, (axis, horizon) in enumerate(zip(panels, HORIZONS_MIN, strict=True)):
             axis.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
             for model in result.models:
-                said = [(each, each.outcome.forecasts.get(model)) for each in result.contests]
-                _reliability(axis, [pair for pair in said if pair[1] is not None], place, model)
-            _reliability(axis, [(c, _served(c)) for c in result.contests], place, "served")
+                forecasts = [(each, each.outcome.forecasts.get(model)) for each in result.contests]
+                _reliability(
+                    axis, [pair for pair in forecasts if pair[1] is not None], index, model
+                )
+            _reliability(axis, [(c, _served(c)) for c in result.contests], index, "served")
             axis.set_title(f"{horizon} minutes ahead")
             axis.set_xlabel("quantile")
         panels[0].set_ylabel("share of values below it")
@@ -69,35 +71,35 @@ def days_svg(result: Result) -> str:
     def draw(figure: Figure) -> None:
         grid = figure.subplots(len(chosen), len(HORIZONS_MIN), sharey="row", squeeze=False)
         for row, contest in zip(grid, chosen, strict=True):
-            for place, axis in enumerate(row):
-                _day(axis, contest, place)
+            for index, axis in enumerate(row):
+                _day(axis, contest, index)
             row[0].set_ylabel(contest.outcome.series.name[:28])
 
     return _svg("days", 0.5 + 2.6 * len(chosen), draw)
 
 
 def _reliability(
-    axis: Axes, said: list[tuple[Contest, F64 | None]], place: int, label: str
+    axis: Axes, forecasts: list[tuple[Contest, F64 | None]], index: int, label: str
 ) -> None:
     below = [
-        contest.outcome.windows.target[:, place, None] <= forecast[:, place]
-        for contest, forecast in said
+        contest.outcome.windows.target[:, index, None] <= forecast[:, index]
+        for contest, forecast in forecasts
         if forecast is not None
     ]
-    known = [
-        ~np.isnan(contest.outcome.windows.target[:, place]) & ~np.isnan(forecast[:, place, MEDIAN])
-        for contest, forecast in said
+    valid = [
+        ~np.isnan(contest.outcome.windows.target[:, index]) & ~np.isnan(forecast[:, index, MEDIAN])
+        for contest, forecast in forecasts
         if forecast is not None
     ]
-    if not any(each.any() for each in known):
+    if not any(each.any() for each in valid):
         return
-    share = np.concatenate([b[k] for b, k in zip(below, known, strict=True)]).mean(axis=0)
+    share = np.concatenate([b[k] for b, k in zip(below, valid, strict=True)]).mean(axis=0)
     style = {"color": INK, "linewidth": 2.4} if label == "served" else {"linewidth": 0.9}
     axis.plot(QUANTILES, share, "o-", markersize=3, label=label, **style)
 
 
-def _day(axis: Axes, contest: Contest, place: int) -> None:
-    series, windows, horizon = contest.outcome.series, contest.outcome.windows, HORIZONS_MIN[place]
+def _day(axis: Axes, contest: Contest, index: int) -> None:
+    series, windows, horizon = contest.outcome.series, contest.outcome.windows, HORIZONS_MIN[index]
     middle = _largest_rise(contest)[0]
     first, end = middle - DAY_MINUTES // 2, middle + DAY_MINUTES // 2
     minutes = np.arange(max(0, first), min(end, series.rps.size))
@@ -106,9 +108,12 @@ def _day(axis: Axes, contest: Contest, place: int) -> None:
     axis.plot(hours - base, series.rps[minutes], color=INK, linewidth=0.9)
     about = windows.at + horizon
     shown = (about >= minutes[0]) & (about <= minutes[-1])
-    said, when = _served(contest)[shown, place], (about[shown] + series.origin_min) / 60 - base
-    axis.plot(when, said[:, MEDIAN], color="C0", linewidth=0.9)
-    axis.fill_between(when, said[:, LOW], said[:, HIGH], color="C0", alpha=0.25, linewidth=0)
+    forecast = _served(contest)[shown, index]
+    when = (about[shown] + series.origin_min) / 60 - base
+    axis.plot(when, forecast[:, MEDIAN], color="C0", linewidth=0.9)
+    axis.fill_between(
+        when, forecast[:, LOW], forecast[:, HIGH], color="C0", alpha=0.25, linewidth=0
+    )
     for entry in series.calendar:
         if minutes[0] <= entry.start_min <= minutes[-1]:
             start = (entry.start_min + series.origin_min) / 60 - base
@@ -126,8 +131,8 @@ def _largest_rise(contest: Contest) -> tuple[int, float]:
     at, rps = contest.outcome.windows.at, contest.outcome.series.rps
     later = np.minimum(at + _RISE_MIN, rps.size - 1)
     rise = np.nan_to_num(mean_of_last(rps, later, 5) - mean_of_last(rps, at, 5))
-    place = int(np.argmax(rise))
-    return int(at[place]), float(rise[place] / max(float(np.nanmean(rps[at])), 1e-9))
+    index = int(np.argmax(rise))
+    return int(at[index]), float(rise[index] / max(float(np.nanmean(rps[at])), 1e-9))
 
 
 def _svg(name: str, height: float, draw: Draw) -> str:

@@ -18,37 +18,39 @@ from models.forecaster.score.protocols import (
     load,
 )
 from models.forecaster.score.published import PUBLISHED, Published, scored, simple_models
+from services.cli.commands import examples
 from services.cli.options import JsonOption, SeedOption
 from services.cli.output import Cell, progress, shown, table, write_json
 
-EXAMPLES = (
-    "Examples: [bold]hirl bench published etth1 --file ETTh1.csv[/bold], "
-    "[bold]hirl bench published losloop --file los_speed.csv --json losloop.json[/bold]"
-)
 _NO_TORCH: Final = (
-    "tft: left out, it is trained here and needs torch: `make train-env`, then .venv-train/bin/hirl"
+    "tft: left out, training it needs torch: `make train-env`, then .venv-train/bin/hirl"
 )
 _NO_TEST: Final = (
     "the file ends before the published test rows: ours are of the validation rows, "
-    "published figures are of the test rows, so they stand beside each other for orientation only"
+    "published figures are of the test rows, so the comparison is for orientation only"
 )
 _ON_LINEAR: Final = "tft is a network that learns what the DLinear-like model leaves over"
 _CHOSEN_ON_TEST: Final = "T-GCN's figures are of the epoch that was best on the test rows"
 
 NameArgument = Annotated[
-    Name, typer.Argument(metavar="|".join(PROTOCOLS), help="Whose protocol.", show_choices=False)
+    Name,
+    typer.Argument(metavar="|".join(PROTOCOLS), help="Protocol to follow.", show_choices=False),
 ]
 FileOption = Annotated[
     Path, typer.Option("--file", metavar="FILE", help="The published table: CSV or CSV.gz.")
 ]
 
 
+@examples(
+    "hirl bench published etth1 --file ETTh1.csv",
+    "hirl bench published losloop --file los_speed.csv --json losloop.json",
+)
 def published(
     name: NameArgument, file: FileOption, seed: SeedOption = 0, json: JsonOption = None
 ) -> None:
     """Score repeat-last, a DLinear-like model and the TFT as published tables do.
 
-    On the test rows where the file holds them, else on validation rows, and it says which.
+    Uses the test rows if the file contains them, else the validation rows, and says which.
     """
     console, began = Console(emoji=False), time.monotonic()
     data = load(name, file)
@@ -68,7 +70,7 @@ def published(
 
 
 def _tft(data: Data, seed: int, console: Console) -> list[Scores]:
-    # Only here: torch is not installed where models run.
+    # Imported here: torch is not installed where models run.
     from models.forecaster.training.published import Args, fit_tft  # noqa: PLC0415
 
     args = Args(seed=seed)

@@ -1,9 +1,11 @@
-"""Files of recorded traffic as a command takes them: series, their windows, and what was odd."""
+"""Options of the forecast commands, and the series of the files that they name."""
 
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+import typer
 
 from models.forecaster.data.axes import minute_of, stamp
 from models.forecaster.data.layouts import UNDATED_ORIGIN
@@ -15,12 +17,12 @@ from models.inputs.errors import InputError
 _TWEETS: Final = {"minute", "minute_of_day", "tweets"}
 _TWEETS_NOTE: Final = (
     "minutes :02 and :32 hold batched notices of the archive, not demand: "
-    "four in five bursts begin there, so read these figures apart"
+    "four in five bursts begin there, so judge these figures separately"
 )
 
 
 class Source(NamedTuple):
-    """What a user says about a file."""
+    """A file of traffic and how to read it."""
 
     file: Path
     calendar: Path | None = None
@@ -29,21 +31,21 @@ class Source(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The series of a file, and lines about what was mended or is odd."""
+    """The series of a file, and notes about repairs and oddities."""
 
     series: list[Series]
     notes: list[str]
 
 
-class Test(NamedTuple):
-    """A series and the windows that are scored."""
+class ScoredSeries(NamedTuple):
+    """A series and the windows to score."""
 
     series: Series
     windows: Windows
 
 
 def read(source: Source) -> Read:
-    """The series of a file."""
+    """Read the series of a file."""
     notes: list[str] = []
     series = load(
         source.file,
@@ -53,26 +55,30 @@ def read(source: Source) -> Read:
         note=notes.append,
     )
     if not series:
-        raise InputError(f"{source.file}: holds no series; give it at least one column of values")
+        raise InputError(
+            f"{source.file}: contains no series; expected at least one column of values"
+        )
     if _is_tweets(source.file):
         notes.append(f"{source.file}: {_TWEETS_NOTE}")
     return Read(series, [*notes, *_gaps(source.file, series)])
 
 
 def _gaps(file: Path, series: list[Series]) -> Iterator[str]:
-    """One line however many have some, with the worst of them."""
+    """One line about all series with gaps, naming the worst."""
     shares = {each.name: float(each.missing.mean()) for each in series if each.missing.any()}
     if shares:
         worst = max(shares, key=shares.__getitem__)
         yield (
             f"{file}: {len(shares)} of {len(series)} series have gaps, at most {shares[worst]:.1%} "
-            f"of the minutes ({worst}): nothing is made up for what is missing"
+            f"of the minutes ({worst}); missing values are not filled in"
         )
 
 
-def tests(series: list[Series], test_from: str | None) -> tuple[list[Test], list[Skipped]]:
-    """The series that can be scored, and why the others cannot."""
-    found: list[Test] = []
+def scored_series(
+    series: list[Series], test_from: str | None
+) -> tuple[list[ScoredSeries], list[Skipped]]:
+    """The series that can be scored, and for the others the reason why not."""
+    found: list[ScoredSeries] = []
     skipped: list[Skipped] = []
     for each in series:
         start = None if test_from is None else minute_of(each, test_from)
@@ -80,7 +86,7 @@ def tests(series: list[Series], test_from: str | None) -> tuple[list[Test], list
         if isinstance(scored, Skipped):
             skipped.append(scored)
         else:
-            found.append(Test(each, scored))
+            found.append(ScoredSeries(each, scored))
     if not found:
         first = skipped[0]
         more = f" (and {len(skipped) - 1} more like it)" if len(skipped) > 1 else ""
@@ -97,15 +103,57 @@ def _outside(series: Series) -> Skipped:
 
 
 def span(series: Series) -> str:
-    """From when to when a series was recorded."""
+    """First and last time of a series."""
     first, last = series.origin_min, series.origin_min + series.rps.size - 1
     return f"{stamp(first * 60)[:16]} .. {stamp(last * 60)[:16]}"
 
 
 def _is_tweets(file: Path) -> bool:
-    """Whether it is the archive of tweets, by its columns."""
+    """Whether the columns are those of the tweet archive."""
     if file.suffix == ".parquet":
         return False
     opened = gzip.open if file.suffix == ".gz" else open
     with opened(file, "rt", encoding="utf-8") as lines:
         return set(lines.readline().strip().split(",")) >= _TWEETS
+
+
+SeriesOption = Annotated[
+    Path,
+    typer.Option(
+        "--series",
+        metavar="FILE",
+        help="Recorded traffic: CSV, CSV.gz or Parquet, one series or many, wide or long.",
+    ),
+]
+CalendarOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calendar",
+        metavar="FILE",
+        help="Announcements: starts_at and optionally ends_at, kind, factor, series.",
+    ),
+]
+ArtefactOption = Annotated[
+    Path,
+    typer.Option(
+        "--artefact",
+        metavar="DIR",
+        help="Folder of a learned model, as `hirl train forecaster` writes it.",
+        show_default="the shipped one",
+    ),
+]
+StepOption = Annotated[
+    int | None,
+    typer.Option(
+        "--step-min",
+        metavar="N",
+        min=1,
+        help="Minutes between two rows, if the file has no time column.",
+    ),
+]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--start", metavar="TIME", help="Time of the first row, if the file has no time column."
+    ),
+]

@@ -1,24 +1,25 @@
-"""The figures of forecasts as tables, for a terminal and for a page alike."""
+"""A comparison of forecasts as tables, for a terminal and for an HTML page."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 from rich.markup import escape
 from rich.table import Table
 
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.port import HORIZONS_MIN
 from models.forecaster.score.contest import Contest
-from models.forecaster.score.headline import Cell
+from models.forecaster.score.headline import Cell, Headline, headlines
 from models.forecaster.score.metrics import Row
-from models.forecaster.score.spikes import ALL_SERIES, FACTORS, SpikeScore
-from services.cli.forecast.result import Result
+from models.forecaster.score.spikes import ALL_SERIES, FACTORS, SpikeScore, pooled
+from models.forecaster.score.windows import Skipped
 from services.cli.output import table
 
 SHOWN_SERIES: Final = 8
-"""Files with more have their extremes shown; the rest is in the JSON file."""
+"""Of larger files the tables show the extremes; the JSON file has all."""
 IN_BAND: Final = (0.75, 0.85)
-"""Coverage that an 80 % interval may have where it is served."""
+"""Acceptable coverage of a served 80 % interval."""
 READING: Final = (
     "P50 q-risk and, in brackets, its ratio to the best simple rule (last, mean5, mean15, day, "
     "week); * is the best; in is the share of values within the 80 % interval, ! marks one "
@@ -28,23 +29,83 @@ _NONE: Final = "-"
 Mark = Literal["", "best", "bad"]
 
 
+class Result(NamedTuple):
+    """Scores of all series of a file."""
+
+    file: str
+    contests: list[Contest]
+    skipped: list[Skipped]
+    notes: list[str]
+    seconds: float
+    command: str
+    """Command line that repeats the comparison."""
+
+    @property
+    def models(self) -> list[str]:
+        """Models with at least one forecast, in order."""
+        return list(dict.fromkeys(row.model for each in self.contests for row in each.rows))
+
+    @property
+    def headline(self) -> tuple[Headline, ...]:
+        """Geometric means over the series."""
+        return headlines(cell for each in self.contests for cell in each.cells)
+
+    @property
+    def spikes(self) -> list[SpikeScore]:
+        """Of each series with announcements; then of all of them pooled."""
+        scores = [score for each in self.contests for score in each.spikes]
+        several = len({score.series for score in scores}) > 1
+        return [*scores, *pooled(scores)] if several else scores
+
+    def all_notes(self) -> list[str]:
+        """Notes about the file, the models and single series."""
+        return [*self.notes, *(note for each in self.contests for note in each.notes)]
+
+
+def payload(result: Result) -> dict[str, Any]:
+    """The result as JSON."""
+    contests = result.contests
+    return {
+        "served": {each.outcome.series.name: each.served.model for each in contests},
+        "rows": [row for each in contests for row in each.rows],
+        "headline": result.headline,
+        "ratios": [cell for each in contests for cell in each.cells],
+        "significance": [found for each in contests for found in each.significance],
+        "spikes": [_spike(score) for score in result.spikes],
+        "why": {each.outcome.series.name: each.served.why for each in contests},
+        "skipped": {each.series: each.reason for each in result.skipped},
+        "notes": result.all_notes(),
+        "command": result.command,
+    }
+
+
+def _spike(score: SpikeScore) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(score),
+        "recall": score.recall,
+        "recall_interval": score.recall_interval,
+        "unannounced_recall": score.unannounced_recall,
+        "false_alarms_per_day": score.false_alarms_per_day,
+    }
+
+
 class Text(NamedTuple):
-    """A cell, and whether it stands out."""
+    """A cell and its highlighting."""
 
     text: str
     mark: Mark = ""
 
 
 class Listing(NamedTuple):
-    """A table before it is set."""
+    """A table independent of its output format."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[Text, ...]]
 
 
-def set_table(listing: Listing) -> Table:
-    """For a terminal."""
+def terminal_table(listing: Listing) -> Table:
+    """The table for a terminal."""
     styles = {"": "{}", "best": "[bold green]{}[/bold green]", "bad": "[red]{}[/red]"}
     rows = [[styles[cell.mark].format(escape(cell.text)) for cell in row] for row in listing.rows]
     made = table(escape(listing.title), listing.columns, rows)
@@ -56,7 +117,7 @@ def set_table(listing: Listing) -> Table:
 
 
 def listings(result: Result) -> list[Listing]:
-    """A table per series where they are few, and the means and extremes of all."""
+    """A table per series if there are few, and the means and extremes of all."""
     few = len(result.contests) <= SHOWN_SERIES
     tables = [of_series(each) for each in result.contests] if few else []
     if len(result.contests) > 1:
@@ -160,7 +221,7 @@ def _short(name: str) -> str:
 
 
 def significance(result: Result) -> Listing:
-    """Whether the learned model is better than the best rule, or was lucky."""
+    """Whether the learned model is significantly better than the best rule."""
     found = [each for contest in result.contests for each in contest.significance]
     cut = len(result.contests) > SHOWN_SERIES
     by_ratio = sorted(found, key=lambda each: each.ratio.value)
@@ -188,7 +249,7 @@ def _verdict(low: float, high: float) -> str:
 
 
 def spikes(scores: Sequence[SpikeScore]) -> Listing:
-    """Doublings that were seen coming, and alarms that nothing followed."""
+    """Doublings that were forecast, and false alarms."""
     many = len({score.series for score in scores} - {ALL_SERIES}) > SHOWN_SERIES
     rows = [
         (

@@ -10,20 +10,21 @@ from rich.table import Table
 from models.compare.catalogue import entrant_of
 from models.compare.failure_modes import Figures, PerSeed, measure
 from models.sim.config.physics import load_sim_cluster
+from models.sim.describe.physics import load_sim_cluster
+from services.cli.commands import examples
 from services.cli.named_options import ControllerOption
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import progress, table, write_json
-
-EXAMPLES = (
-    "Examples: [bold]hirl world failures[/bold], "
-    "[bold]hirl world failures --seeds 10 --json failures.json[/bold]"
-)
 
 SeedsOption = Annotated[
     int, typer.Option("--seeds", metavar="N", min=1, help="Seeds 0 to N-1, side by side.")
 ]
 
 
+@examples(
+    "hirl world failures",
+    "hirl world failures --seeds 10 --json failures.json",
+)
 def failures(
     controller: ControllerOption = "hpa",
     seeds: SeedsOption = 6,

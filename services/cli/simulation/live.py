@@ -1,4 +1,4 @@
-"""A run while it happens: a repainted view on a terminal, a line now and then elsewhere."""
+"""The live view of a run: redrawn on a terminal, occasional lines elsewhere."""
 
 from collections.abc import Callable
 from typing import Protocol, Self
@@ -25,19 +25,19 @@ _FAILURES_SHOWN = 3
 
 
 class View(Protocol):
-    """Somebody, or a log file, that follows a run."""
+    """Shows a run, on a terminal or in a log file."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
-        """Take note of a finished tick and of the failures that begin to show in it."""
+        """Show a finished tick and the failures that begin in it."""
         ...
 
 
 class PlainView:
-    """One line each simulated ten minutes, and one for each failure."""
+    """One line every ten simulated minutes, and one for each failure."""
 
     def __init__(self, console: Console, world: World, controller: str) -> None:
         self._console, self._world = console, world
@@ -51,7 +51,7 @@ class PlainView:
         pass
 
     def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
-        """Print what is due."""
+        """Print the lines that are due."""
         when = clock(self._world, tick)
         for finding in begun:
             self._print(f"{when}  {finding.name.upper()}: {finding.explanation}")
@@ -73,41 +73,41 @@ class PlainView:
 
 
 class Pace:
-    """When to paint, and how long to wait for eyes that follow."""
+    """When to draw, and how long to wait so that a person can follow."""
 
     def __init__(
         self, pause_s: float, now: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
         self._pause_s, self._now, self._sleep = pause_s, now, sleep
-        self._started = self._painted = 0.0
+        self._started = self._drawn_at = 0.0
 
     def start(self) -> None:
-        """The first tick begins now."""
+        """Set the time of the first tick to now."""
         self._started = self._now()
 
     @property
     def frame_is_due(self) -> bool:
-        """Whether the last frame has been seen long enough."""
-        return self._now() - self._painted >= _FRAME_S
+        """Whether the last frame has been visible long enough."""
+        return self._now() - self._drawn_at >= _FRAME_S
 
-    def painted(self) -> None:
-        """A frame is out."""
-        self._painted = self._now()
+    def drawn(self) -> None:
+        """Record that a frame was drawn now."""
+        self._drawn_at = self._now()
 
     def wait(self, ticks: int) -> None:
-        """Sleep when these many ticks have taken less than they should."""
+        """Sleep if `ticks` ticks took less time than they should."""
         ahead = self._started + ticks * self._pause_s - self._now()
         if ahead > 0:
             self._sleep(ahead)
 
 
 def pause_of(tick_s: float, minutes_per_s: float) -> float:
-    """Seconds that a tick should take at so many simulated minutes per second; 0 for no wait."""
+    """Seconds that a tick should take at a speed in simulated minutes per second; 0: no wait."""
     return tick_s / 60 / minutes_per_s if minutes_per_s > 0 else 0.0
 
 
 class LiveView:
-    """Domains, pools and failures, repainted several times a second."""
+    """Domains, pools and failures, redrawn several times a second."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class LiveView:
             TimeRemainingColumn(), console=console, expand=True,
         )  # fmt: skip
         self._task = self._bar.add_task("", total=world.timeline.total_ticks)
-        # Painted from `show` alone: a painting thread would read half-written ticks.
+        # Drawn only from `show`: a drawing thread would read half-written ticks.
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -138,7 +138,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
-        """Repaint when a frame is due, and wait when the run is ahead of its pace."""
+        """Redraw when a frame is due, and wait when the run is ahead of its pace."""
         when = clock(self._world, tick)
         for finding in begun:
             line = Text.assemble((f"{when} {finding.name}: ", "bold red"), finding.explanation)
@@ -147,11 +147,11 @@ class LiveView:
         if last or begun or self._pace.frame_is_due:
             phase = "warm-up" if tick < self._world.timeline.warmup_ticks else "accounted"
             self._bar.update(self._task, completed=tick + 1, description=f"{when} {phase}")
-            self._live.update(self._painting(recording, tick), refresh=True)
-            self._pace.painted()
+            self._live.update(self._render(recording, tick), refresh=True)
+            self._pace.drawn()
         self._pace.wait(tick + 1)
 
-    def _painting(self, recording: Recording, tick: int) -> RenderableType:
+    def _render(self, recording: Recording, tick: int) -> RenderableType:
         return Group(
             self._title,
             domain_table(self._world, recording, tick),
@@ -162,7 +162,7 @@ class LiveView:
 
 
 def headline(world: World, controller: str) -> str:
-    """Which run this is, and what it is for."""
+    """Scenario, controller, size and seed, and what the scenario shows."""
     scenario = world.scenario
     return (
         f"{scenario.name} under {controller}, {world.given.apps.size:,} apps, "
@@ -178,7 +178,7 @@ def clock(world: World, tick: int) -> str:
 
 
 def domain_table(world: World, recording: Recording, tick: int) -> Table:
-    """How each domain fares."""
+    """Demand, latency and pods of each domain."""
     columns = (
         "domain", "", "demand/s", f"last {_SPARK_MINUTES} min", "p99/target",
         "violating", "ready", "pending",
@@ -203,18 +203,18 @@ def domain_table(world: World, recording: Recording, tick: int) -> Table:
 
 
 def pool_table(world: World, recording: Recording, tick: int) -> Table:
-    """Nodes of each pool: ready, booting, and asked of the cloud."""
+    """Nodes of each pool: ready, booting, and requested from the cloud."""
     nodes = {
         "ready": recording.nodes_ready,
         "booting": recording.nodes_booting,
-        "asked for": recording.nodes_asked,
+        "requested": recording.nodes_asked,
     }
     rows = [(name, *counts[tick].tolist()) for name, counts in nodes.items()]
     return table("", ("nodes", *world.cluster.pool_names), rows)
 
 
 def sparkline(values: F64, every: int, bars: int = _SPARK_MINUTES) -> str:
-    """One bar per `every` values, the latest last, against the highest so far."""
+    """One bar per `every` values, the latest last, scaled to the highest so far."""
     recent = values[::-1][::every][:bars][::-1]
     scale = max(float(values.max()), 1e-9)
     return "".join(_BARS[int((len(_BARS) - 1) * value / scale + 0.5)] for value in recent)

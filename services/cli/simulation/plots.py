@@ -1,4 +1,4 @@
-"""The plots of a report, as SVG that takes its ink from the page, so that dark pages work too."""
+"""Plots of a run's report, as SVG in the text colour of the page, so that dark pages work."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ _FIRST_MINUTES: Final = 5
 
 
 def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]) -> str:
-    """What happened, panel above panel over one time axis."""
+    """All figures over one time axis, one panel below the other."""
     with mpl.rc_context({"svg.hashsalt": "timeline"}, str(PLOT_STYLE)):
         figure = Figure(figsize=(10.5, 15.5))
         figure.subplots_adjust(left=0.08, right=0.99, top=0.985, bottom=0.035, hspace=0.26)
@@ -44,7 +44,7 @@ def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]
         _lines(axes[4], world, recording.pending)
         axes[5].set_title("nodes ready")
         _lines(axes[5], world, recording.nodes_ready, pools)
-        axes[6].set_title("nodes on their way (booting, or asked of the cloud)")
+        axes[6].set_title("nodes on their way (booting, or requested from the cloud)")
         _lines(axes[6], world, recording.nodes_booting + recording.nodes_asked)
         axes[7].set_title("CPU of the ready nodes: held by each domain's pods, and in use, %")
         _lines(axes[7], world, 100 * recording.held)
@@ -60,13 +60,13 @@ def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]
 
 
 def waits_svg(world: World, environment: int = 0) -> str:
-    """How long the accounted pods took from need to ready, per domain."""
+    """Histogram of the time from need to ready, by domain."""
     with mpl.rc_context({"svg.hashsalt": "waits"}, str(PLOT_STYLE)):
         figure = Figure(figsize=(10.5, 2.9))
         figure.subplots_adjust(left=0.08, right=0.99, top=0.9, bottom=0.18, wspace=0.28)
         waits = world.accounts.waits[environment]
-        seen = np.flatnonzero(waits.sum(axis=0))
-        last = int(seen[-1]) + 1 if seen.size else 2
+        used = np.flatnonzero(waits.sum(axis=0))
+        last = int(used[-1]) + 1 if used.size else 2
         seconds = np.arange(last) * world.cluster.tick_seconds
         columns = figure.subplots(1, waits.shape[0], sharex=True, squeeze=False)[0]
         for d, (axis, name) in enumerate(zip(columns, world.cluster.domain_names, strict=True)):
@@ -96,23 +96,23 @@ def _demand_base(world: World, recording: Recording) -> F64:
 
 
 def _lines(axis: Axes, world: World, values: F64 | I32, names: Sequence[str] = ()) -> None:
-    """One line per column; the warm-up may leave the frame, the accounted part may not."""
+    """One line per column; the y range fits the accounted part, not the warm-up."""
     for column in range(values.shape[1]):
         label = names[column] if names else None
         axis.plot(_minutes(world), values[:, column], label=label)
     counted = values[world.timeline.warmup_ticks :]
     low, high = float(counted.min()), float(counted.max())
-    # Room for the legend above the lines.
+    # Leave space for the legend above the lines.
     axis.set_ylim(low - 0.05 * (high - low), high + (0.3 if names else 0.05) * (high - low) + 1e-3)
     if names:
         axis.legend(ncols=6, loc="upper left")
 
 
 def _lanes(axis: Axes, world: World, findings: Sequence[Finding]) -> None:
-    """What was announced, what happened and what failed, as bars with their names."""
-    placed = announcements(world.scenario.calendar, world.cluster.domain_names, world.timeline)
+    """Announcements, events and failures as labelled bars."""
+    announced = announcements(world.scenario.calendar, world.cluster.domain_names, world.timeline)
     lanes = (
-        [Span(entry.name, entry.start_tick, entry.end_tick) for entry in placed],
+        [Span(entry.name, entry.start_tick, entry.end_tick) for entry in announced],
         event_spans(world),
         [Span(found.name, found.tick, found.last_tick + 1) for found in findings],
     )
@@ -128,10 +128,10 @@ def _lanes(axis: Axes, world: World, findings: Sequence[Finding]) -> None:
                           va="center", fontsize=8, annotation_clip=True)  # fmt: skip
             row += 1
         row += 0 if spans else 1
-    axis.set_yticks([place for place, _ in ticks], [label for _, label in ticks])
+    axis.set_yticks([row for row, _ in ticks], [label for _, label in ticks])
     axis.set_ylim(row - 0.5, -0.5)
     axis.grid(visible=False)
-    axis.set_title("what was announced, what happened, what failed")
+    axis.set_title("announcements, events, failures")
 
 
 def _mark(axis: Axes, world: World, findings: Sequence[Finding]) -> None:

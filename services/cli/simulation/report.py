@@ -1,27 +1,80 @@
-"""The report of a run: one HTML file that needs nothing but itself."""
+"""A finished run: its figures for people, and the HTML report, one file without dependencies."""
 
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from models.sim.results.findings import Finding
+from models.sim.outcome.findings import Finding
+from models.sim.outcome.recording import Recording
+from models.sim.outcome.results import Result
 from models.sim.world import World
 from services.cli.page import page, write_page
-from services.cli.simulation.outcome import Outcome, figures
 
 _BODY = Path(__file__).with_name("report.html")
 
 
+class Outcome(NamedTuple):
+    """A finished run: its world, recording, failures and figures."""
+
+    world: World
+    world_hash: str
+    recording: Recording
+    findings: list[Finding]
+    result: Result
+    command: str
+    """Command line that repeats the run."""
+
+
+def figures(result: Result) -> list[tuple[str, str]]:
+    """Label and value of each figure, for people."""
+    minutes = result.violation_minutes
+    overruns = result.budget_overruns
+    return [
+        *((f"violation minutes {name}", f"{value:,.1f}") for name, value in minutes.items()),
+        ("PW, weighted by priority", f"{result.pw:,.1f}"),
+        ("J = PW + node-hours", f"{result.objective:,.1f}"),
+        ("node-hours", f"{result.node_hours:,.1f}"),
+        ("money", f"{result.money:,.0f} ({result.spend_cap_share:.1%} of the spend cap)"),
+        ("p99 of a P0 app, mean", f"{result.latency_p99_ms:,.0f} ms"),
+        ("CPU, memory in use", f"{result.cpu_utilisation:.1%}, {result.memory_utilisation:.1%}"),
+        ("scaling actions", f"{result.scaling_actions:,}"),
+        ("reversals", f"{result.reversals:,} ({result.oscillation_rate:.2%} of the actions)"),
+        ("loops per day", f"{result.loops_per_day:,.0f}"),
+        ("pods started, stopped", f"{result.pods_started:,}, {result.pods_stopped:,}"),
+        ("most pods pending", f"{result.max_pending_pods:,}"),
+        ("need to ready, median", f"{result.need_to_ready_p50_s:,.0f} s"),
+        ("need to ready, p95", f"{result.need_to_ready_p95_s:,.0f} s"),
+        ("CPU held by P3 while P0 waits", _p3_share(result, result.p3_share_while_p0_waits)),
+        (
+            "the same, of the pools P0 waits for",
+            _p3_share(result, result.p3_share_of_p0_pools_while_p0_waits),
+        ),
+        ("unscored transactions", f"{result.unscored_transactions:,.0f}"),
+        ("evictions, preemptions", f"{result.evictions:,}, {result.preemptions:,}"),
+        ("restarts", f"{result.restarts:,}"),
+        ("decreases on missing data", f"{result.missing_data_decreases:,}"),
+        ("budget overruns", "no budgets" if overruns is None else f"{overruns:,}"),
+    ]
+
+
+def _p3_share(result: Result, share: float) -> str:
+    if result.p0_wait_ticks == 0:
+        return "P0 never waited"
+    return f"{share:.1%} (over {result.p0_wait_ticks} ticks)"
+
+
 def write_report(folder: Path, outcome: Outcome) -> Path:
-    """Write the report into `folder`, named after the run; returns the file."""
+    """Write the report into `folder`, named after the run; return the file."""
     result = outcome.result
     file = folder / f"{result.scenario}-{result.controller}-{result.seed}.html"
     return write_page(file, render(outcome))
 
 
 def render(outcome: Outcome) -> str:
-    """The report as HTML."""
-    # Only reports need plots; a serving installation has no matplotlib.
+    """The report as an HTML page."""
+    # Only reports need matplotlib; a serving installation doesn't have it.
     from services.cli.simulation.plots import timeline_svg, waits_svg  # noqa: PLC0415
 
     world, result = outcome.world, outcome.result
@@ -50,7 +103,7 @@ def _failures(world: World, findings: list[Finding]) -> str:
 
 
 def failure_line(world: World, finding: Finding) -> str:
-    """What went wrong and in which minutes, as HTML."""
+    """A failure with its minutes and explanation, as HTML."""
     first, last = (
         (tick - world.timeline.warmup_ticks) * world.cluster.tick_seconds / 60
         for tick in (finding.tick, finding.last_tick + 1)

@@ -1,4 +1,4 @@
-"""`hirl simulate`: one scenario under one controller, live, with the table at the end."""
+"""`hirl simulate`: run one scenario under one controller, live, with a table at the end."""
 
 import time
 from pathlib import Path
@@ -14,6 +14,7 @@ from models.sim.results.recording import Recorder
 from models.sim.results.summary import summarise
 from models.sim.tick import advance
 from models.sim.world import World
+from services.cli.commands import examples
 from services.cli.named_options import ControllerOption, ScenarioOption
 from services.cli.options import (
     WATCHED_SPEED,
@@ -27,15 +28,13 @@ from services.cli.options import (
 )
 from services.cli.output import table, write_json
 from services.cli.simulation.live import LiveView, PlainView, View, pause_of
-from services.cli.simulation.outcome import Outcome, figures
-from services.cli.simulation.report import write_report
+from services.cli.simulation.report import Outcome, figures, write_report
 
-EXAMPLES = (
-    "Examples: [bold]hirl simulate --scenario cascade --controller hpa[/bold], "
-    "[bold]hirl simulate --scenario my.yaml --apps 155 --speed 0 --json result.json[/bold]"
+
+@examples(
+    "hirl simulate --scenario cascade --controller hpa",
+    "hirl simulate --scenario my.yaml --apps 155 --speed 0 --json result.json",
 )
-
-
 def simulate(
     scenario: ScenarioOption,
     controller: ControllerOption = "hpa",
@@ -47,13 +46,13 @@ def simulate(
     report: ReportOption = None,
     speed: SpeedOption = None,
 ) -> None:
-    """Run one scenario under one controller and watch it; ends with the table of its figures."""
+    """Run one scenario under one controller, live; ends with the table of its figures."""
     entrant_of(controller)
-    described = load_scaled(cluster, apps, physics)
-    chosen = load_scenario(scenario, described)
+    sim_cluster = load_scaled(cluster, apps, physics)
+    chosen = load_scenario(scenario, sim_cluster)
     console = Console()
     with _preparing(console):
-        contest = enter(controller, described, chosen, [seed])
+        contest = enter(controller, sim_cluster, chosen, [seed])
         _compile(contest)
     command = _command(scenario, controller, cluster, physics, seed, apps)
     view = _view(console, contest.world, controller, speed)
@@ -89,11 +88,11 @@ class _Status:
 
 
 def _compile(contest: Contest) -> None:
-    """Take one tick and take it back, so that no kernel is compiled under the live view."""
-    world, brain = contest.world, contest.controller
+    """Run one tick and undo it, so that no kernel compiles during the live view."""
+    world, controller = contest.world, contest.controller
     before = world.save()
-    seen = world.observe(brain.pipeline)
-    plan, _ = brain.step(seen, None, brain.start(seen))
+    observation = world.observe(controller.pipeline)
+    plan, _ = controller.step(observation, None, controller.start(observation))
     world.step(plan)
     world.restore(before)
 

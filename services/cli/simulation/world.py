@@ -1,6 +1,7 @@
-"""`hirl world`: look at the simulated cluster itself, without running a controller in it."""
+"""`hirl world show` and `hirl world fit`: the simulated cluster, and the fit of its apps."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -19,20 +20,33 @@ from models.cluster.description import (
 from models.sim.config.physics import SimCluster, load_sim_cluster
 from services.cli.forecast import months
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption
+from models.cluster.description import MARKETS, PRIORITIES, Market, Markets, Prices
+from models.sim.describe.physics import SimCluster, load_sim_cluster
+from models.sim.population.fitted import FITTED
+from services.cli.commands import examples
+from services.cli.options import ClusterOption, JsonOption, tables_folder, writable_file
 from services.cli.output import Cell, table, write_json
-from services.cli.simulation import failures, fit
-from services.cli.simulation import validate as validation
 
-app = typer.Typer(no_args_is_help=True, help="Look at the simulated cluster itself.")
-app.command(epilog=failures.EXAMPLES)(failures.failures)
-app.command(epilog=fit.EXAMPLES)(fit.fit)
-app.command("months", epilog=months.EXAMPLES)(months.months_command)
-app.command(epilog=validation.EXAMPLES)(validation.validate)
+TracesOption = Annotated[
+    Path,
+    typer.Option(
+        "--traces",
+        metavar="DIR",
+        callback=tables_folder,
+        help="Folder with the tables, in sim/ and dev/.",
+    ),
+]
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FILE", callback=writable_file, help="Where to write the parameters."
+    ),
+]
 
 
-@app.command(
-    epilog="Examples: [bold]hirl world show[/bold], "
-    "[bold]hirl world show --cluster my.yaml --physics my-physics.yaml --json cluster.json[/bold]"
+@examples(
+    "hirl world show",
+    "hirl world show --cluster my.yaml --physics my-physics.yaml --json cluster.json",
 )
 def show(
     cluster: ClusterOption = None, physics: PhysicsOption = None, json: JsonOption = None
@@ -52,6 +66,18 @@ def show(
         console.print(part(described))
     if json is not None:
         write_json(json, _payload(described))
+
+
+@examples("hirl world fit --traces ../shared/traces")
+def fit(traces: TracesOption, out: OutOption = FITTED) -> None:
+    """Fit sizes, service times, profiles, noise and calls, and write them with provenance."""
+    # Imported here: only fitting needs pyarrow and scipy.
+    from models.sim.population import fit as fitting  # noqa: PLC0415
+
+    console = Console()
+    with console.status("fitting"):
+        fitting.write(fitting.fit(traces), out)
+    console.print(f"written: {out}", highlight=False, soft_wrap=True)
 
 
 def _headline(cluster: Cluster) -> str:
@@ -142,7 +168,7 @@ def _machines(cluster: Cluster) -> Table:
         )
         for machine in cluster.machines
     ]
-    return table("Machines: what is allocatable, price per hour in each market", columns, rows)
+    return table("Machines: allocatable resources, price per hour in each market", columns, rows)
 
 
 def _of(market: Market, values: Markets | Prices) -> float:
@@ -150,7 +176,7 @@ def _of(market: Market, values: Markets | Prices) -> float:
 
 
 def _mean_prices(cluster: Cluster) -> list[float]:
-    """Price of an average node-hour of each pool, by how its nodes are bought."""
+    """Mean price of a node-hour of each pool over its markets."""
     return [
         cluster.machine_of(pool).price_per_hour
         * sum(_of(market, pool.markets) * _of(market, cluster.prices) for market in MARKETS)
@@ -159,7 +185,7 @@ def _mean_prices(cluster: Cluster) -> list[float]:
 
 
 def _payload(cluster: Cluster) -> dict[str, Any]:
-    """The whole file with every default filled in, and what was derived from it."""
+    """The description with all defaults filled in, and derived figures."""
     prices = dict(zip(cluster.pool_names, _mean_prices(cluster), strict=True))
     apps = {"apps": cluster.apps} if isinstance(cluster, SimCluster) else {}
     return {

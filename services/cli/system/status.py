@@ -1,77 +1,81 @@
-"""`hirl status` and `hirl down`: look at or stop the system that `hirl up` started."""
+"""`hirl status` and `hirl down`: inspect or stop the system that `hirl up` started."""
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
+from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import write_json
 
 if TYPE_CHECKING:
-    from services.devcluster.overview import Overview
-
-STATUS_EXAMPLES: Final = "Example: [bold]hirl status --json .hirl/status.json[/bold]"
-DOWN_EXAMPLES: Final = "Example: [bold]hirl down[/bold]"
+    from services.devcluster.record import Run
+    from services.devcluster.status import SystemStatus
 
 
+@examples(
+    "hirl status --json .hirl/status.json",
+)
 def status(json: JsonOption = None) -> None:
-    """Show what runs, how far behind it is and how far the scenario has come; exit 1 if not all.
+    """Show the services, their lag and the scenario's progress; exit 1 unless all is healthy.
 
     The event age is the mean since the start of the service.
     """
-    from services.devcluster import overview  # noqa: PLC0415
+    from services.devcluster import record  # noqa: PLC0415
+    from services.devcluster.status import read_status  # noqa: PLC0415
 
-    found = overview.look()
+    run, found = record.read(), read_status()
     console = Console(emoji=False, highlight=False)
-    if found is None:
+    if run is None or found is None:
         console.print("no system runs here: hirl up starts one")
         raise typer.Exit(1)
-    _show(console, found)
+    _show(console, run, found)
     if json is not None:
         write_json(json, found)
     if not found.healthy:
         raise typer.Exit(1)
 
 
+@examples(
+    "hirl down",
+)
 def down() -> None:
     """Stop everything that `hirl up` started here, and nothing else. Logs stay, records go."""
-    from services.devcluster import ending, record  # noqa: PLC0415
+    from services.devcluster import lifecycle, record  # noqa: PLC0415
 
     console = Console(emoji=False, highlight=False)
-    if record.read(record.ROOT) is None:
+    if record.read() is None:
         console.print("no system runs here, so nothing was stopped")
         return
     console.print("stopping ...")
-    ended = ending.stop() or 0
-    console.print(f"stopped {ended} processes" if ended else "all had ended already; tidied up")
+    ended = lifecycle.stop() or 0
+    console.print(
+        f"stopped {ended} processes" if ended else "no process was left; cleaned up the rest"
+    )
 
 
-def _show(console: Console, found: "Overview") -> None:
+def _show(console: Console, run: "Run", found: "SystemStatus") -> None:
     from services.cli.system.view import headline, service_table  # noqa: PLC0415
-    from services.devcluster import record  # noqa: PLC0415
-    from services.devcluster.probe import Vitals  # noqa: PLC0415
+    from services.devcluster.probe import ServiceMetrics  # noqa: PLC0415
 
-    run = record.read()
-    if run is None:
-        return
-    console.print(headline(run.scene), style="bold")
-    vitals = {
-        name: Vitals(service.ready, service.lag, service.event_age_s)
+    console.print(headline(run.simulation), style="bold")
+    metrics = {
+        name: ServiceMetrics(service.ready, service.lag, service.event_age_s)
         for name, service in found.services.items()
     }
-    console.print(service_table(run, vitals, time.time()))
+    console.print(service_table(run, metrics, time.time()))
     for name, service in found.services.items():
         if service.detail:
             console.print(f"{name}: {service.detail}", markup=False, soft_wrap=True)
     console.print(f"Kafka {'answers' if found.broker_up else 'is down'} at {found.bootstrap}")
     console.print(_progress(found))
     if not found.supervised:
-        console.print("the supervisor is gone: stop the rest with hirl down")
+        console.print("the supervisor is not running: stop the rest with hirl down")
 
 
-def _progress(found: "Overview") -> str:
+def _progress(found: "SystemStatus") -> str:
     if found.tick is None:
         return "the simulated cluster does not answer (it may still be starting)"
     return (

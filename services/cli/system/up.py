@@ -1,4 +1,4 @@
-"""`hirl up`: the whole system on this machine."""
+"""`hirl up`: run the whole system on this machine."""
 
 import signal
 from collections.abc import Sequence
@@ -6,25 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 
+from models.compare.jobs import Job
+from models.compare.race import Lane
+from models.compare.request import controller_names
 from models.inputs.errors import InputError
-from services.cli.comparison.race import distinct
+from services.cli.commands import examples
+from services.cli.comparison.race_tables import READING, final_table
 from services.cli.named_options import ScenarioOption
 from services.cli.options import AppsOption, ClusterOption, JsonOption, PhysicsOption, SeedOption
 from services.cli.output import table, write_json
 from services.cli.simulation.outcome import figures
+from services.cli.options import AppsOption, ClusterOption, JsonOption, SeedOption
+from services.cli.output import progress, table, write_json
+from services.cli.simulation.report import figures
 
 if TYPE_CHECKING:
     from services.devcluster.request import Request
     from services.simcluster.score import Results
 
 SCENARIO: Final = "flash-sale-20-min-early"
-EXAMPLES: Final = (
-    "Examples: [bold]hirl up --apps 155 --lock-step[/bold], "
-    "[bold]hirl up --scenario cascade --speed 30 --mode preview --detach[/bold], "
-    "[bold]hirl up --bus memory --apps 155 --speed 120 --compare hpa-calibrated,rules[/bold]"
-)
+_OURS: Final = "services"
+"""Column of the run on the bus in the comparison table."""
 
 PaceOption = Annotated[
     float | None,
@@ -36,7 +41,9 @@ PaceOption = Annotated[
 ]
 LockStepOption = Annotated[
     bool,
-    typer.Option("--lock-step", help="The cluster waits for every decision: as fast as it goes."),
+    typer.Option(
+        "--lock-step", help="The cluster waits for every decision: as fast as the machine allows."
+    ),
 ]
 BusOption = Annotated[
     Literal["kafka", "memory"],
@@ -61,21 +68,24 @@ FollowOption = Annotated[
     bool | None,
     typer.Option(
         "--follow/--detach",
-        help="Watch until the scenario ends, or leave it running; follows on a terminal.",
+        help="Follow until the scenario ends, or leave it running; follows on a terminal.",
     ),
 ]
-
-
 CompareOption = Annotated[
     str | None,
     typer.Option(
         "--compare",
         metavar="A,B",
-        help="Controllers to run in the same world afterwards, for the table at the end.",
+        help="Controllers to run in the same world afterwards, for the final table.",
     ),
 ]
 
 
+@examples(
+    "hirl up --apps 155 --lock-step",
+    "hirl up --scenario cascade --speed 30 --mode preview --detach",
+    "hirl up --bus memory --apps 155 --speed 120 --compare hpa-calibrated,rules",
+)
 def up(
     scenario: ScenarioOption = SCENARIO,
     seed: SeedOption = 0,
@@ -95,13 +105,13 @@ def up(
 ) -> None:
     """Start the whole system on a simulated cluster: Kafka, every service, and a live view.
 
-    Followed, it ends with the scenario, or by Ctrl-C, and leaves nothing running.
+    When it follows, it ends with the scenario or Ctrl-C and leaves nothing running.
     """
-    # Kafka's clients are slow to import, and only where services run.
+    # Kafka's clients are slow to import, and help texts need none.
     from services.devcluster.request import Request  # noqa: PLC0415
 
     if lock_step and speed is not None:
-        raise InputError("--speed is for a cluster that runs freely: leave out --lock-step")
+        raise InputError("--speed is for a free-running cluster: leave out --lock-step")
     request = Request(
         scenario=scenario,
         seed=seed,
@@ -120,7 +130,7 @@ def up(
     follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
     if (json is not None or compare is not None) and not follow:
         raise InputError("--json, --compare: figures come at the end, so they need --follow")
-    others = () if compare is None else distinct(compare)
+    others = () if compare is None else controller_names(compare)
     run = _in_memory if bus == "memory" else _on_kafka
     results = run(console, request, follow)
     if results is not None:
@@ -128,29 +138,28 @@ def up(
 
 
 def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | None":
-    """Figures of the run; None where it is left running."""
-    from services.cli.system.follow import follow as watch  # noqa: PLC0415
+    """Figures of the run; None if it is left running."""
+    from services.cli.system.follow import follow as follow_run  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
-    from services.devcluster import ending  # noqa: PLC0415
-    from services.devcluster import lifecycle as launch  # noqa: PLC0415
+    from services.devcluster import launch, lifecycle  # noqa: PLC0415
     from services.devcluster.record import ROOT  # noqa: PLC0415
 
-    _signals_interrupt()
-    run = launch.start(request, ROOT, console)
+    _interrupt_on_signals()
+    run = launch.start(request, ROOT, console.print)
     if not follow:
         console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
-        console.print("look: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
+        console.print("inspect: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
         return None
     try:
-        return watch(ROOT, run, view_for(console, run.scene))
+        return follow_run(ROOT, run, view_for(console, run.simulation))
     finally:
         console.print("stopping ...")
-        ending.stop(ROOT)
+        lifecycle.stop(ROOT)
         console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
 
 
-def _signals_interrupt() -> None:
-    """A closed terminal or a polite kill ends a run as Ctrl-C does: nothing is left running."""
+def _interrupt_on_signals() -> None:
+    """Make a closed terminal or a SIGTERM end a run as Ctrl-C does: nothing is left running."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -162,15 +171,15 @@ def _signals_interrupt() -> None:
 def _in_memory(console: Console, request: "Request", follow: bool) -> "Results | None":
     from services.cli.system.follow import follow_memory  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
-    from services.devcluster.in_process import memory_system  # noqa: PLC0415
+    from services.devcluster.memory import memory_system  # noqa: PLC0415
 
     if not follow:
         raise InputError("--detach: the memory bus lives in this process, use --bus kafka")
     if request.secure or request.brokers != 1:
         raise InputError("--brokers, --secure: the memory bus has no brokers, use --bus kafka")
-    system, scene = memory_system(request, console)
-    pace = request.wall_seconds(scene.tick_seconds)
-    return follow_memory(system, scene, view_for(console, scene), pace)
+    system, simulation = memory_system(request, console.print)
+    pace = request.wall_seconds(simulation.tick_seconds)
+    return follow_memory(system, simulation, view_for(console, simulation), pace)
 
 
 def _finish(
@@ -183,12 +192,33 @@ def _finish(
     for finding in results.failures:
         console.print(f"{finding.name}: {finding.explanation}", soft_wrap=not console.is_terminal)
     if others:
-        from services.cli.system.compare import compare  # noqa: PLC0415
-
-        compare(console, request, others, results)
+        _compare(console, request, others, results)
     else:
         for row in results.rows:
             title = f"{row.scenario} under our services, seed {row.seed}"
             console.print(table(title, ("figure", "value"), figures(row)))
     if json is not None:
         write_json(json, results)
+
+
+def _compare(
+    console: Console, request: "Request", names: Sequence[str], results: "Results"
+) -> None:
+    """Run other controllers in the same world, in this process, and print all side by side."""
+    lanes = []
+    with progress("the same world under other controllers", len(names), console) as advance:
+        for name in names:
+            lanes.append(_play(request, name))
+            advance(1)
+    rows = [*(lane.result() for lane in lanes), replace(results.rows[0], controller=_OURS)]
+    failures = [*(len(lane.findings()) for lane in lanes), len(results.failures)]
+    console.print(final_table(f"{request.scenario}, seed {request.seed}", rows, failures))
+    console.print(READING.format(reference=names[0]), soft_wrap=not console.is_terminal)
+
+
+def _play(request: "Request", name: str) -> Lane:
+    cluster, scenario = request.load()
+    lane = Lane(Job(name, cluster, scenario, (request.seed,), False, "", ""))
+    while not lane.finished:
+        lane.step()
+    return lane

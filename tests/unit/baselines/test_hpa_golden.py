@@ -11,7 +11,7 @@ from models.baselines.hpa.golden import check
 from services.cli.comparison.hpa import case_files, read_cases
 from services.cli.main import run
 
-RECORDED = Path(__file__).parents[4] / "shared" / "reference" / "hpa-golden"
+<RECORDED = Path(__file__).parents[4] / "shared" / "reference" / "hpa-golden"
 
 POD = {
     "name": "p0", "phase": "Running", "deletion_timestamp_set": False, "ready_condition": "True",
@@ -80,10 +80,16 @@ def test_failures_are_shown_and_fail_the_command(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 2: no case: Input data was truncated"),
-        ('{"id": 1, "function": "x"}', "line 2: no case: Expected `str`, got `int` - at `$.id`"),
-        ('{"id": "a"}', "line 2: no case: Object missing required field `min_replicas`"),
-        (json.dumps({**SEQUENCE, "final": [1]}), "line 2: no case: expected lists of one length"),
+        ("{", "line 2: not a valid case: Input data was truncated"),
+        (
+            '{"id": 1, "function": "x"}',
+            "line 2: not a valid case: Expected `str`",
+        ),
+        ('{"id": "a"}', "line 2: not a valid case: Object missing required"),
+        (
+            json.dumps({**SEQUENCE, "final": [1]}),
+            "line 2: not a valid case: expected lists of one length",
+        ),
         (json.dumps({**CALL, "target_utilization_pct": None}), "expected the target of the"),
         (json.dumps({**SEQUENCE, "overrides": [{"step": 9, "replicas": 1}]}), "at steps of"),
     ],
@@ -95,7 +101,7 @@ def test_a_line_that_is_no_case_is_named(
     file.write_text(f"{json.dumps(CALL)}\n{line}\n", encoding="utf-8")
     assert run(["hpa", "golden", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"hirl: error: {file}: line 2: no case: ")
+    assert error.startswith(f"hirl: error: {file}: line 2: not a valid case: ")
     assert said in error
     assert error.count("\n") == 1
 

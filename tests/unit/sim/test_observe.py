@@ -9,7 +9,7 @@ from models.sim.config.events import MetricsOutage, Target
 from models.sim.config.physics import SimCluster, with_physics
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
-from models.validate.blindness import decision_changes
+from models.validate.repeatability import decision_changes
 from models.validate.worlds import plain_apps, still_cluster, still_scenario
 
 APPS = 300

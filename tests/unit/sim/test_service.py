@@ -12,12 +12,7 @@ from models.sim.config.physics import load_sim_cluster
 from models.sim.population.generate import generate
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
-from models.validate.queueing import (
-    Latency,
-    erlang_table,
-    latency_by_cpu,
-    latency_by_load,
-)
+from models.validate.latency import Latency, erlang_table, latency_by_cpu, latency_by_load
 from models.validate.worlds import one_call, plain_apps, still_cluster, still_scenario
 
 

@@ -14,6 +14,8 @@ from models.compare import hashes, jobs, pool, request
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.request import Asked, parse_seeds, request_of
 from models.sim.config.physics import Scheduling
+from models.compare.request import Options, parse_seeds, request_of
+from models.sim.describe.physics import Scheduling
 from services.cli import main
 from services.cli.comparison import control as command
 
@@ -130,7 +132,7 @@ def test_what_is_done_is_not_run_again(bench: Bench, played: list[str], capsys: 
     capsys.readouterr()
     second = bench()
     assert len(played) == 2
-    assert "2 of 2 jobs are done already" in capsys.readouterr().out
+    assert "2 of 2 jobs are stored in" in capsys.readouterr().out
     assert second["rows"] == first["rows"]
     bench("--fresh")
     assert len(played) == 4
@@ -260,11 +262,11 @@ def test_the_reference_can_be_chosen_and_runs_too(bench: Bench) -> None:
 
 
 def test_a_quick_run_says_what_it_leaves_out() -> None:
-    quick = request_of(Asked(quick=True))
+    quick = request_of(Options(quick=True))
     assert (quick.seeds, quick.cluster.apps, quick.frontier) == ((0, 1, 2), 310, ())
     assert quick.reduced[0] == "seeds 0-2 instead of 0-9"
-    assert not request_of(Asked(quick=True, seeds="0-9")).reduced[0].startswith("seeds")
-    full = request_of(Asked())
+    assert not request_of(Options(quick=True, seeds="0-9")).reduced[0].startswith("seeds")
+    full = request_of(Options())
     assert (len(full.seeds), len(full.frontier), full.reduced) == (10, 2, ())
     assert full.controllers == tuple(ENTRANTS)
 
@@ -288,13 +290,13 @@ def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
         (["--scenarios", "clam"], "scenario: clam: did you mean calm? "),
         (["--scenarios", "calm,./spike.yaml,spike.yaml"], "another scenario is called spike too"),
         (["--seeds", "9-0"], "seeds: 9-0: expected the lower seed first"),
-        (["--seeds", "a-b"], "seeds: expected such as 0-9, 3 or 0,2,5, got 'a-b'"),
-        (["--seeds", "-1"], "seeds: expected such as 0-9, 3 or 0,2,5, got '-1'"),
+        (["--seeds", "a-b"], "seeds: expected a list such as 0-9, 3 or 0,2,5, got 'a-b'"),
+        (["--seeds", "-1"], "seeds: expected a list such as 0-9, 3 or 0,2,5, got '-1'"),
         (["--seeds", "0-99999"], "seeds: 0-99999: expected at most 1,000 seeds"),
         (["--apps", "4"], "apps: expected at least 5, one per domain, got 4"),
-        (["--json", "spike.yaml/out.json"], "cannot be written (spike.yaml is no folder)"),
+        (["--json", "spike.yaml/out.json"], "cannot be written (spike.yaml is not a folder)"),
         (["--csv", "."], "cannot be written (is a folder)"),
-        (["--report", "spike.yaml"], "cannot be written (spike.yaml is no folder)"),
+        (["--report", "spike.yaml"], "cannot be written (spike.yaml is not a folder)"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_before_anything_runs(

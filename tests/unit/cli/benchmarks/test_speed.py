@@ -1,12 +1,13 @@
-"""`hirl bench sim` measures what it says and refuses what it cannot measure."""
+"""`hirl bench sim` and `hirl bench decisions` measure, and refuse what they cannot measure."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from models.compare import speed
 from services.cli import main
-from services.cli.benchmarks import speed as bench
+from services.cli.benchmarks import speed as command
 
 Capture = pytest.CaptureFixture[str]
 
@@ -14,8 +15,8 @@ Capture = pytest.CaptureFixture[str]
 def test_a_small_bench_writes_every_figure(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "SIZES", (20, 40))
-    monkeypatch.setattr(bench, "_stages", lambda _run, _ticks: [])
+    monkeypatch.setattr(speed, "SIZES", (20, 40))
+    monkeypatch.setattr(speed, "_stages", lambda _run, _ticks: [])
     file = tmp_path / "bench.json"
     arguments = ["bench", "sim", "--envs", "4", "--apps", "20", "--ticks", "30"]
     assert main.run([*arguments, "--json", str(file)]) == 0
@@ -32,3 +33,22 @@ def test_a_small_bench_writes_every_figure(
 def test_what_cannot_be_measured_is_refused(capsys: Capture, option: str, value: str) -> None:
     assert main.run(["bench", "sim", option, value]) == main.EXIT_BAD_INPUT
     assert option in capsys.readouterr().err
+
+
+def test_decisions_are_timed_for_each_size_and_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "SIZES", (20, 40))
+    file = tmp_path / "times.json"
+    code = main.run(
+        ["bench", "decisions", "--controllers", "hpa", "--minutes", "1", "--json", str(file)]
+    )
+    assert code == 0
+    rows = json.loads(file.read_bytes())["rows"]
+    assert [(row["controller"], row["apps"]) for row in rows] == [("hpa", 20), ("hpa", 40)]
+    assert all(row["tick_ms"] > 0 and row["minute_ms"] > 0 for row in rows)
+
+
+def test_an_unknown_controller_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["bench", "decisions", "--controllers", "hpq"]) == 2
+    assert "did you mean hpa" in capsys.readouterr().err

@@ -6,11 +6,11 @@ from typing import TypeVar
 from schemas.codec import decode
 from schemas.fields import Event
 from schemas.topics import topic_of
-from services.devcluster.record import Run, Scene, Spec
+from services.devcluster.record import Run, ServiceSpec, Simulation
 
 E = TypeVar("E", bound=Event)
 EXAMPLES = Path("schemas/examples")
-SCENE = Scene(
+SIMULATION = Simulation(
     scenario="cascade", seed=3, apps=60, domains=("payments", "data"), tick_seconds=10,
     total_ticks=30, pace="lock-step",
 )  # fmt: skip
@@ -24,7 +24,7 @@ def example(kind: type[E], variant: str = "") -> E:
     return event
 
 
-def spec(name: str, **given: object) -> Spec:
+def spec(name: str, **given: object) -> ServiceSpec:
     fields: dict[str, object] = {
         "name": name,
         "command": ("true",),
@@ -32,11 +32,12 @@ def spec(name: str, **given: object) -> Spec:
         "url": f"http://{name}",
         "log": f"{name}.log",
     }
-    return Spec(**{**fields, **given})  # type: ignore[arg-type]
+    return ServiceSpec(**{**fields, **given})  # type: ignore[arg-type]
 
 
-def run_of(*specs: Spec) -> Run:
+def run_of(*specs: ServiceSpec) -> Run:
     return Run(
-        name="a-run", folder="folder", scene=SCENE, bootstrap="127.0.0.1:1", kafka_home="home",
-        cluster_url="http://cluster", began=0.0, specs=specs,
+        name="a-run", folder="folder", simulation=SIMULATION, bootstrap="127.0.0.1:1",
+        kafka_home="home",
+        cluster_url="http://cluster", started=0.0, specs=specs,
     )  # fmt: skip

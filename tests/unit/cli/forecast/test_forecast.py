@@ -257,7 +257,7 @@ def test_a_rule_that_serves_does_not_know_of_what_is_announced_and_that_is_said(
         assert run(["forecast", "--series", str(file), "--calendar", str(events)]) == 0
         told = " ".join(capsys.readouterr().out.split())
         assert ("sale is announced for 2024-05-02 09:30" in told) == said
-        assert ("knows nothing" in told) == said
+        assert ("ignores" in told) == said
 
 
 def test_one_forecast_as_of_a_time_does_not_see_what_came(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_series_that_fell_silent_is_not_forecast_from_long_ago(tmp_path: Path)
 def test_a_step_that_is_too_coarse_is_said_or_refused(tmp_path: Path, capsys: Capture) -> None:
     told = forecasts(written(tmp_path / "x.csv", {"rps": daily(300)}, step_min=10))
     assert [row["horizon_min"] for row in told["forecasts"]] == [15, 30]
-    assert any("in steps of 10 min nothing is said of 5 min" in note for note in told["notes"])
+    assert any("steps of 10 min are too coarse for 5 min" in note for note in told["notes"])
     hourly = written(tmp_path / "y.csv", {"rps": daily(300)}, step_min=60)
     line = refused(capsys, "forecast", "--series", str(hourly))
     assert "a step of 60 minutes is longer than every horizon" in line

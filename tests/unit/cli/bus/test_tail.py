@@ -11,15 +11,17 @@ from schemas.codec import decode
 from schemas.topics import BY_NAME
 from services._kit.records import Delivery
 from services.admin.reader import Found
+from services._kit.consume import Delivery
+from services.admin.reader import ReadRecord
 from services.cli.bus.tail import line, raw, topic_named
-from tests.unit.system_data import EXAMPLES
+from tests.unit.system_helpers import EXAMPLES
 
 FILES = sorted(EXAMPLES.glob("*.json"))
 
 
-def found_of(file: Path) -> Found:
+def found_of(file: Path) -> ReadRecord:
     topic = ".".join(file.name.split(".")[:3])
-    return Found(decode(topic, file.read_bytes()), delivery(topic))
+    return ReadRecord(decode(topic, file.read_bytes()), delivery(topic))
 
 
 def delivery(topic: str) -> Delivery:
@@ -42,13 +44,13 @@ def test_json_is_the_whole_event(file: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_shown_with_what_is_wrong() -> None:
-    found = Found(None, delivery("hirl.budget-granted.v1"), "schema: expected a share")
+    found = ReadRecord(None, delivery("hirl.budget-granted.v1"), "schema: expected a share")
     assert "unreadable: schema: expected a share" in line(found)
     assert "schema: expected a share" in raw(found)
 
 
 def test_a_tombstone_says_that_its_key_is_gone() -> None:
-    assert line(Found(None, delivery("hirl.app-declared.v1"))) == "00:00:00  payments  removed"
+    assert line(ReadRecord(None, delivery("hirl.app-declared.v1"))) == "00:00:00  payments  removed"
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.inputs.errors import InputError
-from services.cli import main, targets
+from services.cli import main, options
 from services.cli.simulation import validate as command
 
 Capture = pytest.CaptureFixture[str]
@@ -36,7 +36,7 @@ def test_a_json_file_that_cannot_be_made_is_refused_first(
     (tmp_path / "file").touch()
     target = tmp_path / "file" / "new" / "x.json"
     message = refused(capsys, *arguments, "--json", str(target))
-    assert message == f"{target}: cannot be written ({tmp_path / 'file'} is no folder)"
+    assert message == f"{target}: cannot be written ({tmp_path / 'file'} is not a folder)"
 
 
 def test_a_folder_is_no_json_file(capsys: Capture, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_report_folder_that_cannot_be_made_is_refused_first(
 def test_a_report_without_plots_is_refused_first(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(targets, "find_spec", lambda _name: None)
+    monkeypatch.setattr(options, "find_spec", lambda _name: None)
     message = refused(capsys, *SIMULATE, "--report", str(tmp_path))
     assert message == "report: needs matplotlib, install the extra `report`"
 
@@ -67,7 +67,7 @@ def test_a_place_without_permission_is_refused(
     """Whoever runs the tests may be allowed everything, so the answer is made up."""
     monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.F_OK)
     with pytest.raises(InputError, match="no permission to write to"):
-        targets.writable_file(tmp_path / "x.json")
+        options.writable_file(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("arguments", [("validate",), ("fit",)])

@@ -13,9 +13,8 @@ from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services.admin.evidence import Evidence
-from services.cli.bus.account import Account, account_of
-from services.cli.bus.reasons import in_words
-from tests.unit.system_data import example
+from services.cli.bus.explain import Explanation, explain_decision, meaning_of
+from tests.unit.system_helpers import example
 
 CHANGED, HELD, MISSING = (
     "payments/card-authorise",
@@ -37,30 +36,32 @@ def evidence(app: str) -> Evidence:
     )
 
 
-def section(account: Account, name: str) -> str:
-    return "\n".join(line for part in account.sections if part.name == name for line in part.lines)
+def section(explanation: Explanation, name: str) -> str:
+    return "\n".join(
+        line for part in explanation.sections if part.name == name for line in part.lines
+    )
 
 
 def test_a_change_is_explained_from_the_sample_to_what_was_done() -> None:
-    account = account_of(evidence(CHANGED))
-    assert account.outcome == "applied"
-    assert "36 of 36 pods ready" in section(account, "observed")
-    assert "25.40 pods, usually 24.80" in section(account, "demand")
-    assert "epoch 1440" in section(account, "budget")
-    assert "38.60 pods" in section(account, "need")
-    assert "36 -> 39 replicas" in section(account, "planned")
-    assert "applied: 36 -> 39 replicas" in section(account, "done")
-    assert "closed" in section(account, "breaker")
+    explanation = explain_decision(evidence(CHANGED))
+    assert explanation.outcome == "applied"
+    assert "36 of 36 pods ready" in section(explanation, "observed")
+    assert "25.40 pods, usually 24.80" in section(explanation, "demand")
+    assert "epoch 1440" in section(explanation, "budget")
+    assert "38.60 pods" in section(explanation, "need")
+    assert "36 -> 39 replicas" in section(explanation, "planned")
+    assert "applied: 36 -> 39 replicas" in section(explanation, "done")
+    assert "closed" in section(explanation, "breaker")
 
 
 def test_an_app_that_stays_as_it_is_says_so() -> None:
-    account = account_of(evidence(HELD))
-    assert account.outcome == "no-change"
-    assert "stays at 18 replicas" in section(account, "planned")
+    explanation = explain_decision(evidence(HELD))
+    assert explanation.outcome == "no-change"
+    assert "stays at 18 replicas" in section(explanation, "planned")
 
 
 def test_a_missing_sample_is_named() -> None:
-    assert "no valid sample" in section(account_of(evidence(MISSING)), "observed")
+    assert "no valid sample" in section(explain_decision(evidence(MISSING)), "observed")
 
 
 def test_a_hold_is_told_in_words() -> None:
@@ -68,27 +69,27 @@ def test_a_hold_is_told_in_words() -> None:
     held = replace(
         example(ScaleApplied), outcomes=["held"], reasons=["breaker-open"], replicas=[36]
     )
-    account = account_of(found._replace(applied=held))
-    assert account.outcome == "held"
-    assert "the breaker is open: nothing is changed" in section(account, "done")
+    explanation = explain_decision(found._replace(applied=held))
+    assert explanation.outcome == "held"
+    assert "the breaker is open: nothing is changed" in section(explanation, "done")
 
 
 def test_records_that_are_gone_are_said_to_be_gone() -> None:
     bare = evidence(CHANGED)._replace(
         frame=None, budget=None, forecast=None, applied=None, breaker=None
     )
-    account = account_of(bare)
-    assert account.outcome == "unknown"
+    explanation = explain_decision(bare)
+    assert explanation.outcome == "unknown"
     for name in ("observed", "demand", "budget", "risk"):
-        assert "no longer kept" in section(account, name)
+        assert "no longer kept" in section(explanation, name)
 
 
 def test_overrides_are_part_of_the_story() -> None:
-    account = account_of(evidence(CHANGED)._replace(overrides=(example(OverrideIssued),)))
-    assert section(account, "override")
+    explanation = explain_decision(evidence(CHANGED)._replace(overrides=(example(OverrideIssued),)))
+    assert section(explanation, "override")
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_of_a_plan_has_words(reason: Reason) -> None:
     name = reason.name.lower().replace("_", "-")
-    assert in_words(name) != name
+    assert meaning_of(name) != name

@@ -129,7 +129,7 @@ def test_the_report_needs_nothing_but_itself_and_shows_every_controller(told: To
 def test_bad_input_is_refused_in_one_line_before_anything_is_built(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
-    monkeypatch.setattr(command, "_prepared", None)
+    monkeypatch.setattr(command, "_prepare", None)
     assert main.run(["race", *arguments]) == main.EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"hirl: error: {expected}")

@@ -1,4 +1,4 @@
-"""What the topics tell about a running system, in the few figures that a view shows."""
+"""What the topics of a running system say, reduced to the figures that the live view shows."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 
-SEEN: Final = (
+EVENTS: Final = (
     DomainObserved,
     BudgetGranted,
     ScalePlanned,
@@ -22,13 +22,13 @@ SEEN: Final = (
     PoolObserved,
     Rejected,
 )
-"""Events that a picture is made of."""
+"""Event types that change a state."""
 _CHANGES_KEPT: Final = 6
 
 
 @dataclass
-class Domain:
-    """What is known of one domain now."""
+class DomainState:
+    """The newest figures of one domain."""
 
     rps: float = 0.0
     replicas: int = 0
@@ -46,43 +46,43 @@ class Domain:
     breaker: str = "?"
     breaker_reason: str = ""
     closed: int = -1
-    """The newest tick whose changes have all ended."""
+    """The newest tick whose changes have all been applied or held."""
 
 
 @dataclass
-class Picture:
-    """Takes in events, in any order of domains, and remembers the newest."""
+class SystemState:
+    """Updated by events; domains may arrive in any order."""
 
-    domains: dict[str, Domain]
+    domains: dict[str, DomainState]
     tick: int = -1
     """Of the newest frame."""
     time: str = ""
-    """Event time of the same."""
+    """Event time of the newest frame."""
     pools: dict[str, PoolObserved] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Changes by what became of them."""
+    """Number of changes by outcome."""
     changes: deque[str] = field(default_factory=lambda: deque(maxlen=_CHANGES_KEPT))
-    """The last ticks in which something was to be changed, in words."""
+    """A line for each of the last ticks with changes."""
     cluster_breaker: str = ""
-    """Why the breaker of the whole cluster is not closed; empty when it is."""
+    """State and reason of the cluster's breaker; empty when it is closed."""
     dead_letters: int = 0
     last_dead_letter: str = ""
 
     @property
     def closed(self) -> int:
-        """The newest tick that all domains have closed."""
+        """The newest tick that all domains have closed; -1 before the first."""
         return min((domain.closed for domain in self.domains.values()), default=-1)
 
     @property
     def overruns(self) -> int:
-        """Increases beyond a budget, of all domains."""
+        """Increases beyond a budget, over all domains."""
         return sum(domain.overruns for domain in self.domains.values())
 
-    def take(self, event: Event) -> None:
-        """Take in one event."""
+    def update(self, event: Event) -> None:
+        """Apply one event; events of other types change nothing."""
         match event:
             case DomainObserved():
-                self._observed(event)
+                self._update_domain(event)
             case BudgetGranted():
                 self._domain(event.domain).budget = event
             case ScalePlanned():
@@ -90,21 +90,21 @@ class Picture:
                 domain.overruns = event.overruns
                 domain.held = event.sums.held if event.sums else domain.held
             case ScaleApplied():
-                self._applied(event)
+                self._update_outcomes(event)
             case BreakerChanged():
-                self._breaker(event)
+                self._update_breaker(event)
             case PoolObserved():
                 self.pools[event.pool] = event
             case Rejected():
                 self.dead_letters += 1
-                self.last_dead_letter = f"{event.service} refused {event.topic}: {event.detail}"
+                self.last_dead_letter = f"{event.service} rejected {event.topic}: {event.detail}"
             case _:
                 pass
 
-    def _domain(self, name: str) -> Domain:
-        return self.domains.setdefault(name, Domain())
+    def _domain(self, name: str) -> DomainState:
+        return self.domains.setdefault(name, DomainState())
 
-    def _observed(self, frame: DomainObserved) -> None:
+    def _update_domain(self, frame: DomainObserved) -> None:
         domain, pods = self._domain(frame.domain), frame.pods
         if frame.tick >= self.tick:
             self.tick, self.time = frame.tick, frame.time
@@ -115,14 +115,15 @@ class Picture:
         domain.p99_over_target = 1.0 - frame.aggregates.get("headroom", 1.0)
         domain.at_risk = round(frame.aggregates.get("at_risk", 0.0) * domain.apps)
 
-    def _breaker(self, said: BreakerChanged) -> None:
-        domain = self.domains.get(said.scope)
+    def _update_breaker(self, event: BreakerChanged) -> None:
+        domain = self.domains.get(event.scope)
         if domain is not None:
-            domain.breaker, domain.breaker_reason = said.state, said.reason
+            domain.breaker, domain.breaker_reason = event.state, event.reason
         else:
-            self.cluster_breaker = "" if said.state == "closed" else f"{said.state} {said.reason}"
+            is_closed = event.state == "closed"
+            self.cluster_breaker = "" if is_closed else f"{event.state} {event.reason}"
 
-    def _applied(self, applied: ScaleApplied) -> None:
+    def _update_outcomes(self, applied: ScaleApplied) -> None:
         domain = self._domain(applied.domain)
         domain.closed = max(domain.closed, applied.tick)
         self.outcomes.update(applied.outcomes)
@@ -131,18 +132,15 @@ class Picture:
 
 
 def change_line(applied: ScaleApplied) -> str:
-    """What became of the changes of a domain's tick, with the largest of them."""
+    """The outcomes of a domain's tick, and its largest change."""
     counts = Counter(applied.outcomes)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    steps = [abs(after - before) for after, before in _replicas(applied)]
-    place = steps.index(max(steps))
-    after, before = _replicas(applied)[place]
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    replicas = list(zip(applied.replicas, applied.replicas_before, strict=True))
+    steps = [abs(after - before) for after, before in replicas]
+    index = steps.index(max(steps))
+    after, before = replicas[index]
     step = f"{before} -> {after}" if after != before else f"stays at {after}"
     return (
-        f"{applied.time[11:19]} {applied.domain}: {told}; {applied.apps[place]} {step} "
-        f"({applied.reasons[place]})"
+        f"{applied.time[11:19]} {applied.domain}: {outcomes}; {applied.apps[index]} {step} "
+        f"({applied.reasons[index]})"
     )
-
-
-def _replicas(applied: ScaleApplied) -> list[tuple[int, int]]:
-    return list(zip(applied.replicas, applied.replicas_before, strict=True))

@@ -14,85 +14,85 @@ from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services.cli.system.follow import check_decided, new_picture
-from services.cli.system.picture import Domain, Picture, change_line
-from services.cli.system.view import Health, LiveView, PlainView, painting, when
-from services.devcluster.probe import Vitals, _vitals
-from services.devcluster.record import Standing
-from services.devcluster.session import has_ended
-from tests.unit.system_data import SCENE, example, run_of, spec
+from services.cli.system.follow import check_decided, new_state
+from services.cli.system.state import DomainState, SystemState, change_line
+from services.cli.system.view import Health, LiveView, PlainView, render, when
+from services.devcluster.lifecycle import has_ended
+from services.devcluster.probe import ServiceMetrics, parse_metrics
+from services.devcluster.record import ServiceStatus
+from tests.unit.system_helpers import SIMULATION, example, run_of, spec
 
 
-def full_picture() -> Picture:
-    picture = new_picture(SCENE)
+def full_state() -> SystemState:
+    state = new_state(SIMULATION)
     for kind in (DomainObserved, BudgetGranted, ScalePlanned, ScaleApplied, PoolObserved):
-        picture.take(example(kind))
-    picture.take(replace(example(BreakerChanged, ".open"), scope="payments"))
-    return picture
+        state.update(example(kind))
+    state.update(replace(example(BreakerChanged, ".open"), scope="payments"))
+    return state
 
 
-def text_of(picture: Picture, health: Health) -> str:
+def text_of(state: SystemState, health: Health) -> str:
     console = Console(file=StringIO(), width=200)
-    console.print(painting(picture, health, SCENE, ""))
+    console.print(render(state, health, SIMULATION, ""))
     file = console.file
     assert isinstance(file, StringIO)
     return file.getvalue()
 
 
 def test_a_picture_keeps_the_newest_of_each_domain() -> None:
-    picture = full_picture()
-    domain = picture.domains["payments"]
+    state = full_state()
+    domain = state.domains["payments"]
     assert (domain.replicas, domain.ready, domain.pending, domain.missing) == (60, 59, 0, 1)
     assert domain.budget is not None
     assert domain.held == 55.5
-    assert picture.outcomes["applied"] == 1
-    assert picture.tick == 8640
+    assert state.outcomes["applied"] == 1
+    assert state.tick == 8640
 
 
 def test_a_tick_is_closed_when_the_last_domain_has_closed_it() -> None:
-    picture = full_picture()
-    assert picture.closed == -1
-    picture.take(replace(example(ScaleApplied, ".nothing-to-do"), domain="data", tick=8639))
-    assert picture.closed == 8639
+    state = full_state()
+    assert state.closed == -1
+    state.update(replace(example(ScaleApplied, ".nothing-to-do"), domain="data", tick=8639))
+    assert state.closed == 8639
 
 
 def test_the_view_names_every_domain_its_budget_and_its_open_breaker() -> None:
-    text = text_of(full_picture(), Health())
+    text = text_of(full_state(), Health())
     for words in ("payments", "data", "34.0%", "56/4,412", "open", "36 -> 39"):
         assert words in text
 
 
 def test_the_view_shows_services_and_who_was_given_up() -> None:
     run = run_of(spec("soldier"), spec("breaker"))
-    failed = Standing(state="failed", detail="died 5 times at once, see soldier.log")
-    health = Health(replace(run, standings={"soldier": failed, "breaker": Standing()}))
-    health.vitals["breaker"] = Vitals(ready=True, lag=7, age_s=0.25)
-    text = text_of(new_picture(SCENE), health)
+    failed = ServiceStatus(state="failed", detail="died 5 times at once, see soldier.log")
+    health = Health(replace(run, statuses={"soldier": failed, "breaker": ServiceStatus()}))
+    health.metrics["breaker"] = ServiceMetrics(ready=True, lag=7, age_s=0.25)
+    text = text_of(new_state(SIMULATION), health)
     assert "given up: soldier: died 5 times at once, see soldier.log" in text
     assert "250 ms" in text
 
 
 def test_an_open_breaker_of_the_whole_cluster_is_shown() -> None:
-    picture = new_picture(SCENE)
-    picture.take(replace(example(BreakerChanged, ".open"), scope="cluster"))
-    assert set(picture.domains) == {"payments", "data"}
-    assert "breaker of the cluster: open" in text_of(picture, Health())
+    state = new_state(SIMULATION)
+    state.update(replace(example(BreakerChanged, ".open"), scope="cluster"))
+    assert set(state.domains) == {"payments", "data"}
+    assert "breaker of the cluster: open" in text_of(state, Health())
 
 
 def test_dead_letters_are_counted_and_shown() -> None:
-    picture = new_picture(SCENE)
-    picture.take(example(Rejected))
-    assert "1 dead letters" in text_of(picture, Health())
+    state = new_state(SIMULATION)
+    state.update(example(Rejected))
+    assert "1 dead letters" in text_of(state, Health())
 
 
 def test_a_log_file_gets_a_headline_and_lines_instead_of_repaints() -> None:
     console = Console(file=StringIO(), width=80)
-    view = PlainView(console, SCENE)
-    picture = full_picture()
-    picture.domains["data"].closed = 8640
+    view = PlainView(console, SIMULATION)
+    state = full_state()
+    state.domains["data"].closed = 8640
     with view:
-        view.show(picture, Health())
-        view.show(picture, Health())
+        view.show(state, Health())
+        view.show(state, Health())
     assert isinstance(console.file, StringIO)
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "cascade, 60 apps, seed 3, lock-step"
@@ -101,9 +101,9 @@ def test_a_log_file_gets_a_headline_and_lines_instead_of_repaints() -> None:
 
 def test_a_terminal_gets_a_repainted_view() -> None:
     console = Console(file=StringIO(), width=160, force_terminal=True)
-    view = LiveView(console, SCENE)
+    view = LiveView(console, SIMULATION)
     with view:
-        view.show(full_picture(), Health())
+        view.show(full_state(), Health())
     assert isinstance(console.file, StringIO)
     assert "payments" in console.file.getvalue()
 
@@ -120,31 +120,31 @@ def test_the_age_of_events_is_that_since_the_last_look() -> None:
         'hirl_event_age_seconds_count{topic="a"} {0}\n'
         'hirl_event_age_seconds_sum{topic="a"} {1}\n'
     )
-    first = _vitals(text.replace("{0}", "10").replace("{1}", "10"), None)
-    second = _vitals(text.replace("{0}", "20").replace("{1}", "12"), first)
+    first = parse_metrics(text.replace("{0}", "10").replace("{1}", "10"), None)
+    second = parse_metrics(text.replace("{0}", "20").replace("{1}", "12"), first)
     assert (first.age_s, second.age_s) == (1.0, 0.2)
 
 
 def test_a_run_has_ended_when_its_collector_has() -> None:
     run = run_of(spec("simcluster"), spec("collector"))
     assert not has_ended(run)
-    assert has_ended(replace(run, standings={"collector": Standing(state="done")}))
+    assert has_ended(replace(run, statuses={"collector": ServiceStatus(state="done")}))
 
 
 def test_a_run_in_which_nothing_was_decided_has_no_figures() -> None:
-    picture = Picture({"payments": Domain()})
+    state = SystemState({"payments": DomainState()})
     with pytest.raises(InputError, match="--lock-step"):
-        check_decided(picture)
-    picture.domains["payments"].closed = 0
-    check_decided(picture)
+        check_decided(state)
+    state.domains["payments"].closed = 0
+    check_decided(state)
 
 
 def test_whoever_waits_for_the_first_tick_is_told_once_why_it_can_take_long() -> None:
     console = Console(file=StringIO(), width=200)
-    view, nothing = PlainView(console, SCENE), new_picture(SCENE)
+    view, nothing = PlainView(console, SIMULATION), new_state(SIMULATION)
     for _ in range(3):
         view.show(nothing, Health())
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().count("compiles kernels: 2 to 4 minutes") == 1
-    assert "compiles kernels" in when(nothing, SCENE)
-    assert "compiles kernels" not in when(full_picture(), SCENE)
+    assert "compiles kernels" in when(nothing, SIMULATION)
+    assert "compiles kernels" not in when(full_state(), SIMULATION)

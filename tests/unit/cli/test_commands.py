@@ -1,4 +1,4 @@
-"""A command is loaded when it is called for, and the help does not show the difference."""
+"""A command is imported when it is called, and the help looks the same either way."""
 
 import subprocess
 import sys
@@ -7,13 +7,15 @@ import pytest
 from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
-from services.cli.commands import COMMANDS
+from services.cli import commands
+from services.cli.commands import COMMANDS, GROUPS
 from services.cli.main import EXIT_BAD_INPUT, EXIT_INTERRUPTED, app_of, run
 
 LIGHT = """
 import sys
 from services.cli.main import run
 run(["--help"])
+run(["bench", "--help"])
 run(["status"])
 run(["down"])
 print({"numpy", "numba", "kafka", "aiohttp"} & set(sys.modules))
@@ -26,19 +28,21 @@ def help_of(*arguments: str, loaded: bool) -> str:
     return done.stdout
 
 
-def test_the_help_says_of_each_command_what_its_own_help_begins_with() -> None:
-    assert help_of(loaded=False) == help_of(loaded=True)
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_the_help_of_a_group_has_the_first_line_of_each_command(group: str) -> None:
+    arguments = group.split()
+    assert help_of(*arguments, loaded=False) == help_of(*arguments, loaded=True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_loaded_when_it_is_called_for(
+def test_every_command_is_loaded_when_it_is_called(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([name, "--help"]) == 0
-    assert capsys.readouterr().out == help_of(name, loaded=True)
+    assert run([*name.split(), "--help"]) == 0
+    assert capsys.readouterr().out == help_of(*name.split(), loaded=True)
 
 
-def test_a_command_that_nobody_knows_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["nonsense"]) == EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert "nonsense" in line
@@ -47,15 +51,18 @@ def test_a_command_that_nobody_knows_is_one_line(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("error", "code"), [(KeyboardInterrupt(), EXIT_INTERRUPTED), (InputError("no"), EXIT_BAD_INPUT)]
 )
-def test_what_ends_the_loading_of_a_command_is_no_traceback(
+def test_an_error_while_loading_a_command_is_no_traceback(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def add(app: object) -> None:
-        del app
+    def load(_: object) -> None:
         raise error
 
-    monkeypatch.setitem(COMMANDS, "up", COMMANDS["up"]._replace(add=add))
+    monkeypatch.setattr(commands, "load", load)
     assert run(["up"]) == code
+
+
+def test_every_group_has_commands_and_help() -> None:
+    assert {name.rpartition(" ")[0] for name in COMMANDS} == {"", *GROUPS}
 
 
 def test_help_status_and_down_load_no_models(tmp_path: str) -> None:

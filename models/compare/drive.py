@@ -5,9 +5,7 @@ from collections.abc import Callable
 
 from models.baselines.hpa.simulated import Hpa, HpaState
 from models.compare.catalogue import hpa_of
-from models.sim.config.physics import load_sim_cluster, with_apps
-from models.sim.config.scenario import load_scenario
-from models.sim.describe.events import (
+from models.sim.config.events import (
     Deploy,
     Event,
     Inventory,
@@ -19,8 +17,8 @@ from models.sim.describe.events import (
     Traffic,
     ZoneLoss,
 )
-from models.sim.describe.physics import SimCluster, load_sim_cluster, with_apps
-from models.sim.describe.scenario import Scenario, load_scenario
+from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.world import World
 
 Watch = Callable[[World], None]

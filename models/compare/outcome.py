@@ -7,11 +7,8 @@ import msgspec
 
 from models.compare.jobs import Finished, Timeline
 from models.compare.request import Request
-from models.compare.standings import FrontierPoint, Standing, frontier, standings
-from models.compare.tally import tally
-from models.sim.results.summary import Result
 from models.compare.standings import FrontierPoint, Standing, frontier, standings, tally
-from models.sim.outcome.results import Result
+from models.sim.results.summary import Result
 
 
 class Outcome(msgspec.Struct, kw_only=True, dict=True):

@@ -14,16 +14,12 @@ from models.compare.jobs import (
     violating_share,
     worst_p99,
 )
+from models.compare.outcome import Outcome
+from models.compare.request import Request
 from models.sim.results.failures import FailureWatch, setting_of
 from models.sim.results.findings import Finding
 from models.sim.results.recording import Recorder
 from models.sim.results.summary import Result, summarise
-from models.compare.outcome import Outcome
-from models.compare.request import Request
-from models.sim.outcome.failures import FailureWatch, setting_of
-from models.sim.outcome.findings import Finding
-from models.sim.outcome.recording import Recorder
-from models.sim.outcome.results import Result, summarise
 from models.sim.world import World
 
 

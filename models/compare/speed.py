@@ -10,8 +10,8 @@ from typing import Any, Final
 from models.compare.catalogue import Contest, enter
 from models.compare.drive import Driven, busy_world
 from models.compare.stages import describe, stage_seconds
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
 SIZES: Final = (155, 1550, 15500)

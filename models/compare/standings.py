@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.cluster.description import PRIORITIES, Priority
 from models.compare.frontier import at_equal_cost
 from models.compare.request import Request
-from models.sim.outcome.results import Result
+from models.sim.results.summary import Result
 from models.statistics import Interval, gap_closed, mean, ratio, relative_difference
 
 ALL: Final = "all scenarios"

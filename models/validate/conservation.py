@@ -4,11 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.compare.busy_world import busy_world
-from models.compare.drive import Driven
-from models.sim.config.physics import load_sim_cluster, with_apps
 from models.compare.drive import Driven, busy_world
-from models.sim.describe.physics import load_sim_cluster, with_apps
+from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.state import BACKLOG
 from models.sim.world import World
 from models.validate.audit import broken_promises, flow_residuals

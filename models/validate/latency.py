@@ -6,7 +6,7 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.cluster.observation import P50, P99
-from models.sim.erlang import response_quantile
+from models.sim.queueing import response_quantile
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from models.validate.section import Check, Draw, Effort, Listing, Plot, Section

@@ -8,10 +8,8 @@ import numpy as np
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
 from models.compare.drive import Driven, copy_memory, digest, digest_of_run
-from models.sim.config.physics import load_sim_cluster
+from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
 from models.sim.population.generate import generate
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World

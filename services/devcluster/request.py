@@ -9,10 +9,6 @@ from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster, load_scaled
 from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.config.timeline import Timeline
-from services.devcluster.record import Scene
-from models.sim.describe.physics import SimCluster, load_scaled
-from models.sim.describe.scenario import Scenario, load_scenario
-from models.sim.describe.timeline import Timeline
 from services.devcluster.record import Simulation
 from services.forecaster.model import MODELS
 

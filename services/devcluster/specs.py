@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Final
 
 from models.sim.config.timeline import Timeline
-from services.devcluster.kafka.description import HOST, Description
-from models.sim.describe.timeline import Timeline
 from services.devcluster.kafka.description import Description
 from services.devcluster.kafka.security import credentials_file
 from services.devcluster.processes import HOST

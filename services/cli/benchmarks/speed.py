@@ -5,11 +5,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from models.compare.busy_world import busy_world
-from models.compare.drive import Driven
-from models.compare.stages import describe, stage_seconds
-from models.sim.config.physics import load_sim_cluster, with_apps
-from models.sim.config.scenario import load_scenario
 from models.compare.speed import (
     BLOCK,
     DECISION_SCENARIO,

@@ -13,10 +13,8 @@ from models.compare.pool import cores
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
 from models.sim.config.physics import load_sim_cluster, with_apps
-from services.cli.options import ClusterOption, JsonOption, PhysicsOption
-from models.sim.describe.physics import load_sim_cluster, with_apps
 from services.cli.commands import examples
-from services.cli.options import ClusterOption, JsonOption, writable_file
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_file
 from services.cli.output import Cell, progress, table, write_json
 
 _FIRST_SEED = 1000

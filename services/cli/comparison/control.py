@@ -21,7 +21,7 @@ from models.compare.outcome import Outcome, payload
 from models.compare.request import FULL_SEEDS, Options, Request, request_of
 from models.inputs.errors import InputError
 from models.jit import is_compiled
-from models.sim.outcome.results import Result
+from models.sim.results.summary import Result
 from models.sim.tick import advance as tick_kernel
 from services.cli.commands import examples
 from services.cli.comparison.report import write_report

@@ -11,9 +11,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from models.compare.cores import cores
 from models.compare.pool import cores
-from models.forecaster.data.series import Series
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.contest import Advance, Contest, contest, steps_of
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named

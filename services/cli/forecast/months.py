@@ -12,10 +12,6 @@ from models.forecaster.data.axes import stamp
 from models.forecaster.series import ALWAYS, Series
 from models.forecaster.simulated.months import FIRST_MONDAY, FIRST_SEED, months
 from models.sim.config.physics import load_sim_cluster, with_apps
-from services.cli.targets import writable_file
-from models.forecaster.data.months import FIRST_MONDAY, FIRST_SEED, months
-from models.forecaster.data.series import ALWAYS, Series
-from models.sim.describe.physics import load_sim_cluster, with_apps
 from services.cli.commands import examples
 from services.cli.options import writable_file
 

@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
-from models.forecaster.learned.artefact import Card
-from models.forecaster.training.args import Args
-from models.forecaster.training.corpus import RECORDED, Part, corpus
-from models.inputs.errors import InputError
-from models.sim.config.physics import load_sim_cluster
-from services.cli.options import SeedOption
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.load import load
-from models.forecaster.data.series import Series
 from models.forecaster.learned import corrector as correction
-from models.forecaster.learned.args import Args
 from models.forecaster.learned.artefact import CORRECTOR, SHIPPED, Card, load_artefact
-from models.forecaster.learned.corpus import LEARNED_SHARE, RECORDED, Part, corpus
-from models.forecaster.learned.correcting import Made, make
-from models.sim.describe.physics import load_sim_cluster
+from models.forecaster.series import Series
+from models.forecaster.training.args import Args
+from models.forecaster.training.corpus import LEARNED_SHARE, RECORDED, Part, corpus
+from models.forecaster.training.corrector import Made, make
+from models.inputs.errors import InputError
+from models.sim.config.physics import load_sim_cluster
 from services.cli.commands import examples
 from services.cli.options import SeedOption, writable_file
 from services.cli.output import progress, table

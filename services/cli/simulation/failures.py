@@ -10,7 +10,6 @@ from rich.table import Table
 from models.compare.catalogue import entrant_of
 from models.compare.failure_modes import Figures, PerSeed, measure
 from models.sim.config.physics import load_sim_cluster
-from models.sim.describe.physics import load_sim_cluster
 from services.cli.commands import examples
 from services.cli.named_options import ControllerOption
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption

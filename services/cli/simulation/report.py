@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.sim.results.findings import Finding
-from models.sim.outcome.findings import Finding
-from models.sim.outcome.recording import Recording
-from models.sim.outcome.results import Result
+from models.sim.results.recording import Recording
+from models.sim.results.summary import Result
 from models.sim.world import World
 from services.cli.page import page, write_page
 

@@ -18,13 +18,15 @@ from models.cluster.description import (
     load_cluster,
 )
 from models.sim.config.physics import SimCluster, load_sim_cluster
-from services.cli.forecast import months
-from services.cli.options import ClusterOption, JsonOption, PhysicsOption
-from models.cluster.description import MARKETS, PRIORITIES, Market, Markets, Prices
-from models.sim.describe.physics import SimCluster, load_sim_cluster
 from models.sim.population.fitted import FITTED
 from services.cli.commands import examples
-from services.cli.options import ClusterOption, JsonOption, tables_folder, writable_file
+from services.cli.options import (
+    ClusterOption,
+    JsonOption,
+    PhysicsOption,
+    tables_folder,
+    writable_file,
+)
 from services.cli.output import Cell, table, write_json
 
 TracesOption = Annotated[

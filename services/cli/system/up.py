@@ -17,9 +17,6 @@ from services.cli.commands import examples
 from services.cli.comparison.race_tables import READING, final_table
 from services.cli.named_options import ScenarioOption
 from services.cli.options import AppsOption, ClusterOption, JsonOption, PhysicsOption, SeedOption
-from services.cli.output import table, write_json
-from services.cli.simulation.outcome import figures
-from services.cli.options import AppsOption, ClusterOption, JsonOption, SeedOption
 from services.cli.output import progress, table, write_json
 from services.cli.simulation.report import figures
 

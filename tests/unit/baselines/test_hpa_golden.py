@@ -11,7 +11,7 @@ from models.baselines.hpa.golden import check
 from services.cli.comparison.hpa import case_files, read_cases
 from services.cli.main import run
 
-<RECORDED = Path(__file__).parents[4] / "shared" / "reference" / "hpa-golden"
+RECORDED = Path(__file__).parents[4] / "shared" / "reference" / "hpa-golden"
 
 POD = {
     "name": "p0", "phase": "Running", "deletion_timestamp_set": False, "ready_condition": "True",

@@ -3,9 +3,9 @@
 import numpy as np
 
 from models.compare.failure_modes import measure, spiking_apps, without_spikes
-from models.sim.describe.events import Traffic
-from models.sim.describe.physics import load_sim_cluster, with_apps
-from models.sim.describe.scenario import load_scenario
+from models.sim.config.events import Traffic
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
 CLUSTER = with_apps(load_sim_cluster(), 60)

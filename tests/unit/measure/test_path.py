@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
-from models.sim.describe.physics import load_sim_cluster
+from models.sim.config.physics import load_sim_cluster
 from schemas.codec import decode
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.fields import TickEvent

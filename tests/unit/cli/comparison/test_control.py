@@ -12,10 +12,8 @@ import pytest
 
 from models.compare import hashes, jobs, pool, request
 from models.compare.catalogue import ENTRANTS, entrant_of
-from models.compare.request import Asked, parse_seeds, request_of
-from models.sim.config.physics import Scheduling
 from models.compare.request import Options, parse_seeds, request_of
-from models.sim.describe.physics import Scheduling
+from models.sim.config.physics import Scheduling
 from services.cli import main
 from services.cli.comparison import control as command
 

@@ -26,7 +26,7 @@ GROUPS: Final = {
     "world": "Inspect the simulated cluster itself.",
     "bench": "Measure speed, and compare controllers.",
     "hpa": "The Horizontal Pod Autoscaler and its exactness.",
-    "schemas": "The events on the bus: contracts and their speed.",
+    "schemas": "Contracts of the events on the bus.",
     "kafka": "A real Apache Kafka on this machine, under .hirl/kafka.",
     "topics": "Topics, their settings and ACLs on a Kafka cluster.",
 }
@@ -131,15 +131,15 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "schemas check": Command(
         "services.cli.bus.schemas:check",
-        "Compare the events with every release; a line per breaking change, and exit 2.",
+        "Compare the events with every release; print breaking changes and exit with code 2.",
     ),
     "schemas release": Command(
         "services.cli.bus.schemas:release",
-        "Keep the present schemas as a release, which all later ones are compared with.",
+        "Store the current schemas as a release; later schemas must be compatible with it.",
     ),
     "schemas speed": Command(
         "services.cli.bus.schemas:speed",
-        "Measure a domain's frame as JSON, as it is sent, and as msgpack.",
+        "Measure how long a frame takes to encode and decode, as JSON and as msgpack.",
     ),
     "kafka up": Command(
         "services.cli.bus.kafka:up",

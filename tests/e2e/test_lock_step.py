@@ -26,8 +26,6 @@ from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
 from services._kit.inventory import parameters_of
-from services.admin.reader import Onlooker
-from services._kit.cluster_file import parameters_of
 from services.admin.reader import TopicReader
 from services.devcluster import record
 from services.devcluster.connect import options_for_home

@@ -163,7 +163,7 @@ def corrector(
     with progress("fitting", 1, console) as advance:
         made = make(model.session, stretches, ", ".join(each.name for each in usable), until)
         advance(1)
-    correction.save(made.artefact, artefact / CORRECTOR)
+    correction.save(made.corrector, artefact / CORRECTOR)
     _show_corrector(console, made, artefact / CORRECTOR)
 
 
@@ -273,5 +273,5 @@ def _show_corrector(console: Console, made: Made, path: Path) -> None:
     ]
     title = "RMSE of the median, where it was not fitted"
     console.print(table(title, ("series", "raw", "corrected", "change"), rows))
-    verdict = "is used" if made.artefact.used else "does not help and is not used"
-    console.print(f"{path}: fitted to {made.artefact.moments:,} moments; it {verdict}")
+    verdict = "is used" if made.corrector.used else "does not help and is not used"
+    console.print(f"{path}: fitted to {made.corrector.moments:,} moments; it {verdict}")

@@ -17,8 +17,8 @@ from schemas.fields import TickEvent
 from schemas.metrics_sampled import MetricsSampled
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.cluster_file import parameters_of
 from services._kit.handler import Service
+from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
 from services.cli.benchmarks import path as command

@@ -10,8 +10,6 @@ from models.inputs.errors import InputError
 from schemas.codec import decode
 from schemas.topics import BY_NAME
 from services._kit.records import Delivery
-from services.admin.reader import Found
-from services._kit.consume import Delivery
 from services.admin.reader import ReadRecord
 from services.cli.bus.tail import line, raw, topic_named
 from tests.unit.system_helpers import EXAMPLES

@@ -1,4 +1,4 @@
-"""`python -m services.collector [SETTINGS]`: brings a cluster's measurements to the bus."""
+"""`python -m services.collector [FILE]`: the collector, publishing to Kafka."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from services.collector.settings import SERVICE, Settings
 
 
 def work() -> None:
-    """Run until the source has ended."""
+    """Run until the source has ended or a signal arrives."""
     kit, settings = load(SERVICE, Settings, os.environ, *sys.argv[1:2])
     logs.set_up(SERVICE, kit.instance, kit.log_level)
     asyncio.run(run(settings, kit))

@@ -1,4 +1,4 @@
-"""The process: a source, the bus, and the collector between them."""
+"""Builds and runs the process: a source, a producer, and the collector between them."""
 
 import asyncio
 import contextlib
@@ -16,15 +16,14 @@ from services._kit.clock import SystemClock
 from services._kit.kafka import Reader
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry, serving
-from services.collector.collect import NOTHING_YET, Collector, Progress
+from services.collector.collect import NO_TICK, Collector, Progress, Source
 from services.collector.metrics import Metrics
-from services.collector.outlet import ProducerOutlet
+from services.collector.producer import TickProducer
 from services.collector.prometheus import PrometheusSource, Timing
-from services.collector.promql import Prometheus
+from services.collector.prometheus_api import Prometheus
 from services.collector.queries import load_declared, load_queries
 from services.collector.settings import SERVICE, Settings
 from services.collector.simulated import SimulatedSource
-from services.collector.source import Source
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 def source_of(
     settings: Settings, session: aiohttp.ClientSession, on_error: Callable[[str], None]
 ) -> Source:
-    """The source that the settings name."""
+    """The configured source."""
     if settings.source == "simulated":
         return SimulatedSource(session, settings.url)
     return PrometheusSource(
@@ -46,8 +45,8 @@ def source_of(
 
 
 async def last_tick(kit: KitSettings, source: str) -> int:
-    """The last tick of a source that was published whole; NOTHING_YET before the first."""
-    found = NOTHING_YET
+    """The last completely published tick of a source; NO_TICK before the first."""
+    found = NO_TICK
     async with Reader(kit) as reader:
         async for delivery in reader.to_end([state_topic(SERVICE)]):
             if delivery.key == source.encode():
@@ -56,12 +55,12 @@ async def last_tick(kit: KitSettings, source: str) -> int:
 
 
 def _tick_of(saved: bytes | None) -> int:
-    """Removing the record is how an operator makes the collector begin again."""
-    return msgspec.json.decode(saved, type=Progress).tick if saved else NOTHING_YET
+    # Operators remove the record to make the collector start again.
+    return msgspec.json.decode(saved, type=Progress).tick if saved else NO_TICK
 
 
 async def run(settings: Settings, kit: KitSettings) -> None:
-    """The whole process, until the source has ended or a signal comes."""
+    """Run until the source has ended or a signal arrives."""
     collecting = asyncio.create_task(collect(settings, kit))
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGINT, signal.SIGTERM):
@@ -71,21 +70,21 @@ async def run(settings: Settings, kit: KitSettings) -> None:
 
 
 async def collect(settings: Settings, kit: KitSettings) -> None:
-    """Put the parts together and let them work."""
+    """Build everything, and collect until the source has ended."""
     telemetry = Telemetry(SERVICE, SystemClock(), kit.silence_seconds)
     metrics = Metrics(telemetry.registry)
-    outlet = ProducerOutlet(kit)
+    producer = TickProducer(kit)
     with _probes(kit, telemetry):
         async with aiohttp.ClientSession() as session:
             source = source_of(settings, session, lambda name: metrics.errors.labels(name).inc())
             after = await last_tick(kit, source.name)
-            log.info("collecting from %s, after tick %d", settings.url, after)
-            await outlet.start()
+            log.info("collecting from %s after tick %d", settings.url, after)
+            await producer.start()
             telemetry.health.reference_read = telemetry.health.assigned = True
             try:
-                await Collector(source, outlet, metrics, telemetry.health.polled).run(after)
+                await Collector(source, producer, metrics, telemetry.health.polled).run(after)
             finally:
-                await outlet.stop()
+                await producer.stop()
 
 
 def _probes(kit: KitSettings, telemetry: Telemetry) -> AbstractContextManager[int]:

@@ -1,4 +1,4 @@
-"""Answers to queries become the samples of a tick; what was not answered is null, never zero."""
+"""Query results to samples of a tick; missing values are null, never zero."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,17 +10,17 @@ from schemas.columns import PODS
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.ticks import spell
-from services.collector.promql import Series, number
+from services.collector.prometheus_api import Series, number
 from services.collector.queries import POOL_EXTRAS, POOL_FIELDS, SAMPLES
 
-Found = Mapping[tuple[str, str], float | None]
-"""Numbers by domain and app; the domain is empty where the answer did not say it."""
+Values = Mapping[tuple[str, str], float | None]
+"""Numbers by domain and app; the domain is empty where the series has no such label."""
 _LARGEST_COUNT: Final = 2**31 - 1
 _COUNTS: Final = ("ready", "booting", "quota", "requested")
 
 
 class Stamp(NamedTuple):
-    """What every event of one tick carries."""
+    """Common fields of the events of one tick."""
 
     tick: int
     time: str
@@ -28,7 +28,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(tick: int, tick_s: int, source: str) -> Stamp:
-    """Ticks are counted since 1970; the same tick has the same trace however often it is asked."""
+    """Ticks count from 1970; a tick queried again has the same trace."""
     moment = datetime.fromtimestamp(tick * tick_s, UTC)
     trace = blake2b(f"{source}/{tick}".encode(), digest_size=16).hexdigest()
     return Stamp(tick, spell(moment), trace)
@@ -36,8 +36,8 @@ def stamp_of(tick: int, tick_s: int, source: str) -> Stamp:
 
 def numbers_of(
     answer: Sequence[Series], app_label: str, domain_label: str, time: float, ttl_s: float
-) -> Found:
-    """What a vector says about each app; two series for one app say nothing about it."""
+) -> Values:
+    """Value of each app in a vector; None for an app with two series, or with an old one."""
     found: dict[tuple[str, str], float | None] = {}
     for series in answer:
         app = series.metric.get(app_label)
@@ -50,8 +50,8 @@ def numbers_of(
     return found
 
 
-def value_for(app: AppDeclared, found: Found) -> float | None:
-    """The number of an app: with its domain, or of an answer that names none."""
+def value_for(app: AppDeclared, found: Values) -> float | None:
+    """Value of an app: of a series with its domain, else of one without a domain."""
     key = (app.domain, app.app)
     return found[key] if key in found else found.get(("", app.app))
 
@@ -59,42 +59,41 @@ def value_for(app: AppDeclared, found: Found) -> float | None:
 def batches(
     domain: str,
     apps: Sequence[AppDeclared],
-    answers: Mapping[str, Found],
+    answers: Mapping[str, Values],
     stamp: Stamp,
     source: str,
 ) -> list[MetricsSampled]:
-    """Samples of a domain's apps, the last batch marked final.
+    """Samples of a domain's apps; the last batch is marked final.
 
-    The API server's columns have no null, so apps of which it did not tell all come in a batch
-    of their own without them.
+    Columns of pods have no null, so apps without all of them go in a batch without these columns.
     """
-    told: list[AppDeclared] = []
-    untold: list[AppDeclared] = []
+    with_pods: list[AppDeclared] = []
+    without_pods: list[AppDeclared] = []
     for app in apps:
         pods = [value_for(app, answers.get(name, {})) for name in PODS]
-        (told if all(map(_countable, pods)) else untold).append(app)
-    parts = [(told, (*SAMPLES, *PODS)), (untold, SAMPLES)]
+        (with_pods if all(map(_is_count, pods)) else without_pods).append(app)
+    parts = [(with_pods, (*SAMPLES, *PODS)), (without_pods, SAMPLES)]
     parts = [part for part in parts if part[0]] or [([], ())]
     return [
         MetricsSampled(
             **stamp._asdict(),
             domain=domain,
             source=source,
-            final=place == len(parts) - 1,
+            final=number == len(parts) - 1,
             apps=[app.app for app in part],
             **dict(_columns(part, names, answers)),
         )
-        for place, (part, names) in enumerate(parts)
+        for number, (part, names) in enumerate(parts)
     ]
 
 
-def _countable(value: float | None) -> bool:
-    """Whether it can be a count on the bus: one that cannot would take its whole batch with it."""
+def _is_count(value: float | None) -> bool:
+    # A number that is too large for the schema would get the whole batch rejected.
     return value is not None and value <= _LARGEST_COUNT
 
 
 def _columns(
-    apps: Sequence[AppDeclared], names: Sequence[str], answers: Mapping[str, Found]
+    apps: Sequence[AppDeclared], names: Sequence[str], answers: Mapping[str, Values]
 ) -> Iterator[tuple[str, Any]]:
     for name in names:
         if name in answers:
@@ -102,8 +101,8 @@ def _columns(
             yield name, [round(value or 0) for value in values] if name in PODS else values
 
 
-def pools_of(answers: Mapping[str, Found], stamp: Stamp) -> list[PoolObserved]:
-    """Pools of which everything is known; about the others nothing is said."""
+def pools_of(answers: Mapping[str, Values], stamp: Stamp) -> list[PoolObserved]:
+    """Pools with all required fields; others are left out."""
     names = sorted({pool for found in answers.values() for _, pool in found})
     return [
         PoolObserved(**stamp._asdict(), pool=name, **fields)
@@ -112,11 +111,11 @@ def pools_of(answers: Mapping[str, Found], stamp: Stamp) -> list[PoolObserved]:
     ]
 
 
-def _pool_fields(pool: str, answers: Mapping[str, Found]) -> dict[str, Any] | None:
+def _pool_fields(pool: str, answers: Mapping[str, Values]) -> dict[str, Any] | None:
     fields: dict[str, Any] = {}
     for name in (*POOL_FIELDS, *POOL_EXTRAS):
         value = answers.get(name, {}).get(("", pool))
-        if value is None or (name in _COUNTS and not _countable(value)):
+        if value is None or (name in _COUNTS and not _is_count(value)):
             continue
         fields[name] = round(value) if name in _COUNTS else value
     return fields if all(name in fields for name in POOL_FIELDS) else None

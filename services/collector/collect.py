@@ -1,99 +1,141 @@
-"""The collector's work: ask for the next tick, publish all of it, remember that it is done."""
+"""The collector: get the next tick from a source, publish all of it, save that it is done."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from services.collector.metrics import Metrics
-from services.collector.source import Observed, Source, SourceDown, StartedAnew
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
-NOTHING_YET: Final = -1
+NO_TICK: Final = -1
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 
 
-class Outlet(Protocol):
-    """What the collector needs of a bus."""
+class SourceDown(Exception):  # noqa: N818  the source is down, the collector is not
+    """Retry later: the source does not answer, or its answer is invalid."""
+
+
+class SourceRestarted(Exception):  # noqa: N818  it names what happened
+    """Start again with the source's first tick: it has not reached the last published one."""
+
+
+class Observed(NamedTuple):
+    """All events of one tick."""
+
+    tick: int
+    events: Sequence[Event]
+    """In publishing order."""
+    finished: bool = False
+    """The source has ended: no further tick comes, and this one has no events."""
+
+
+class Source(Protocol):
+    """A cluster that is measured. The collector publishes what it returns."""
+
+    name: str
+    """Key of the collector's saved progress."""
+
+    async def inventory(self) -> Sequence[AppDeclared]:
+        """Every present and removed app."""
+
+    async def calendar(self) -> Sequence[EventScheduled]:
+        """Announced events."""
+
+    async def history(self) -> Sequence[DemandBackfilled]:
+        """Recorded traffic before the first tick, if there is any."""
+
+    async def observe(self, after: int) -> Observed | None:
+        """The next tick after `after`, as soon as it exists; None: not yet, call again.
+
+        Ticks that the source no longer has are skipped: they are a gap. -1 means the present.
+        """
+
+
+class Writer(Protocol):
+    """What the collector needs from a bus."""
 
     async def publish(self, events: Sequence[Event]) -> None:
-        """Returns when all are acknowledged."""
+        """Return when all events are acknowledged."""
 
     async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
-        """Returns when the record is acknowledged."""
+        """Return when the state record is acknowledged."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What the collector remembers of a source, over restarts too."""
+    """Saved progress of a source."""
 
     tick: int
 
 
 class Collector:
-    """Brings one source to the bus.
+    """Publishes one source.
 
-    A tick is marked as done after all of it is acknowledged. So a crash in between publishes it a
-    second time, which readers drop, and none is left out unless the source no longer has it.
+    A tick is saved as done after all of it is acknowledged. A crash in between publishes it twice,
+    and readers drop duplicates. No tick is lost unless the source no longer has it.
     """
 
     def __init__(
         self,
         source: Source,
-        outlet: Outlet,
+        writer: Writer,
         metrics: Metrics,
-        on_asking: Callable[[], None] = lambda: None,
+        on_request: Callable[[], None] = lambda: None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._source, self._outlet, self._metrics = source, outlet, metrics
-        self._on_asking, self._sleep = on_asking, sleep
+        self._source, self._writer, self._metrics = source, writer, metrics
+        self._on_request, self._sleep = on_request, sleep
 
-    async def run(self, after: int = NOTHING_YET) -> None:
-        """Go on after the tick that was published last, until the source has ended."""
+    async def run(self, after: int = NO_TICK) -> None:
+        """Continue after the last published tick until the source has ended."""
         await self._publish_reference()
         while True:
             try:
-                observed = await self._persist("observation", partial(self._source.observe, after))
-            except StartedAnew as error:
-                log.warning("beginning again: %s", error)
-                after = NOTHING_YET
+                observed = await self._retry("observation", partial(self._source.observe, after))
+            except SourceRestarted as error:
+                log.warning("starting again with the first tick: %s", error)
+                after = NO_TICK
                 await self._publish_reference()
                 continue
             if observed is None:
                 continue
             if observed.finished:
-                log.info("the source has ended at tick %d", observed.tick)
+                log.info("the source ended at tick %d", observed.tick)
                 return
             await self._note_gap(after, observed.tick)
             await self._publish(observed)
             after = observed.tick
 
     async def _publish_reference(self) -> None:
-        """What is known without measuring; said again at each start, as readers keep the newest."""
+        """Publish reference data; again at each start, as readers keep the newest."""
         source = self._source
-        await self._outlet.publish(await self._persist("inventory", source.inventory))
-        await self._outlet.publish(await self._persist("calendar", source.calendar))
-        await self._outlet.publish(await self._persist("history", source.history))
+        await self._writer.publish(await self._retry("inventory", source.inventory))
+        await self._writer.publish(await self._retry("calendar", source.calendar))
+        await self._writer.publish(await self._retry("history", source.history))
 
     async def _note_gap(self, after: int, tick: int) -> None:
         skipped = tick - after - 1
-        if after == NOTHING_YET or skipped == 0:
+        if after == NO_TICK or skipped == 0:
             return
         self._metrics.skipped.inc(skipped)
-        log.warning("ticks %d to %d were not seen and cannot be had any more", after + 1, tick - 1)
-        # Apps may have come and gone in them.
-        await self._outlet.publish(await self._persist("inventory", self._source.inventory))
+        log.warning("ticks %d to %d are lost: the source no longer has them", after + 1, tick - 1)
+        # Apps may have been added or removed in the gap.
+        await self._writer.publish(await self._retry("inventory", self._source.inventory))
 
     async def _publish(self, observed: Observed) -> None:
         begun = perf_counter()
@@ -102,9 +144,9 @@ class Collector:
         self._count(observed)
 
     async def _put(self, observed: Observed) -> None:
-        await self._outlet.publish(observed.events)
+        await self._writer.publish(observed.events)
         done = msgspec.json.encode(Progress(observed.tick))
-        await self._outlet.save(self._source.name, done, None)
+        await self._writer.save(self._source.name, done, None)
 
     def _count(self, observed: Observed) -> None:
         self._metrics.ticks.inc()
@@ -116,22 +158,22 @@ class Collector:
                 self._metrics.missing.labels(event.domain).inc(missing)
                 self._metrics.samples.labels(event.domain).inc(len(values) - values.count(None))
 
-    async def _persist(self, question: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer: a source that is down is no reason to stop."""
+    async def _retry(self, question: str, request: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a request until it succeeds: the collector outlives outages of its source."""
         pause = _FIRST_PAUSE_S
         while True:
-            self._on_asking()
+            self._on_request()
             try:
-                return await ask()
+                return await request()
             except SourceDown as error:
                 self._metrics.errors.labels(question).inc()
-                log.warning("no %s, asking again in %.1f s: %s", question, pause, error)
+                log.warning("no %s, retrying in %.1f s: %s", question, pause, error)
                 await self._sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 async def _finished(work: Coroutine[Any, Any, None]) -> None:
-    """Asked to stop in the middle, finish first: half a tick would be published a second time."""
+    """Finish even if cancelled in between: a half-published tick would be published again."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -6,7 +6,7 @@ from services._kit.telemetry import FAST_SECONDS
 
 
 class Metrics:
-    """In the registry of the process."""
+    """Metrics in the registry of the process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.ticks = Counter("hirl_collector_ticks_total", "Ticks published", registry=registry)
@@ -27,13 +27,13 @@ class Metrics:
         )
         self.errors = Counter(
             "hirl_collector_errors_total",
-            "Failed requests to the source, by what was asked",
+            "Failed requests to the source, by kind",
             ["question"],
             registry=registry,
         )
         self.publish_seconds = Histogram(
             "hirl_collector_publish_seconds",
-            "Time from receiving a tick to having all of it acknowledged",
+            "Time from receiving a tick to its last acknowledgement",
             buckets=FAST_SECONDS,
             registry=registry,
         )

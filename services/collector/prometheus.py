@@ -1,13 +1,14 @@
-"""A real cluster as a source, by way of its Prometheus.
+"""A real cluster as a source: its Prometheus.
 
-A tick is a tenth of the minute since 1970. It is asked for a moment after it has ended, so that
-the scrapes of it have come in. A Prometheus that is down, or a query that fails, makes samples
-missing; the tick is published all the same, because silence would hide it.
+A tick is ten seconds of the time since 1970. It is queried shortly after its end, so that its
+scrapes have arrived. When Prometheus is down or a query fails, samples are missing; the tick is
+published nevertheless, because the aggregator has to see that they are.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from schemas.app_declared import AppDeclared
@@ -15,11 +16,11 @@ from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from services._kit.clock import Clock
-from services.collector.batches import Found, batches, numbers_of, pools_of, stamp_of
-from services.collector.past import backfill
-from services.collector.promql import Prometheus
+from services._kit.ticks import spell
+from services.collector.batches import Values, batches, numbers_of, pools_of, stamp_of
+from services.collector.collect import Observed, SourceDown
+from services.collector.prometheus_api import Prometheus, Series, number
 from services.collector.queries import Declared, Queries
-from services.collector.source import Observed, SourceDown
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +28,24 @@ TICK_S: Final = 10
 NO_DOMAIN: Final = ""
 
 Sleep = Callable[[float], Awaitable[None]]
+MINUTE_S: Final = 60
+MINUTES: Final = 14 * 24 * 60
+_MINUTES_AT_ONCE: Final = 7 * 24 * 60
+"""Prometheus returns at most 11,000 steps."""
 
 
 class Timing(NamedTuple):
-    """When to ask."""
+    """When to query."""
 
     settle_s: float = 2.0
-    """After a tick's end, for its scrapes to come in."""
+    """Delay after the end of a tick, so that its scrapes have arrived."""
     catch_up_ticks: int = 6
-    """That are still asked for after a pause; Prometheus has them."""
+    """Most ticks to query afterwards, after a pause of the collector."""
     tick_s: int = TICK_S
 
 
 class PrometheusSource:
-    """One Prometheus, or what answers like one."""
+    """One Prometheus, or a server with its API."""
 
     name = "prometheus"
 
@@ -61,15 +66,15 @@ class PrometheusSource:
         self._apps = {app.app: app for app in apps if not app.removed}
 
     async def inventory(self) -> Sequence[AppDeclared]:
-        """As the file declares it; without a file, the apps that were seen so far."""
+        """Apps of the inventory file; without one, the apps discovered so far."""
         return self._declared.apps if self._declared is not None else list(self._apps.values())
 
     async def calendar(self) -> Sequence[EventScheduled]:
-        """As the file announces it."""
+        """Announced events of the inventory file."""
         return self._declared.calendar if self._declared is not None else []
 
     async def history(self) -> Sequence[DemandBackfilled]:
-        """Two weeks of traffic, as far as Prometheus kept them; a forecaster can do without."""
+        """Up to two weeks of recorded traffic. Optional, so a failure is only counted."""
         if not self._queries.history:
             return []
         now = self._clock.date()
@@ -80,14 +85,14 @@ class PrometheusSource:
             return []
 
     async def observe(self, after: int) -> Observed:
-        """The next tick that can be had, once it has ended."""
+        """The next tick, once it has ended and settled."""
         tick = self._next_tick(after)
         time = float(tick * self._timing.tick_s)
         await self._sleep(max(0.0, time + self._timing.settle_s - self._clock.date()))
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
-        found = self._discover(answers.values()) if self._declared is None else []
+        discovered = self._discover(answers.values()) if self._declared is None else []
         stamp = stamp_of(tick, self._timing.tick_s, self.name)
-        events: list[Event] = [*found]
+        events: list[Event] = [*discovered]
         for domain in sorted({app.domain for app in self._apps.values()}):
             apps = sorted(
                 (app for app in self._apps.values() if app.domain == domain),
@@ -102,49 +107,49 @@ class PrometheusSource:
         oldest = ended - self._timing.catch_up_ticks
         return max(after + 1, oldest) if after >= 0 else ended + 1
 
-    async def _samples(self, time: float) -> dict[str, Found]:
-        """Every query at once; one that fails is as good as one without a series."""
+    async def _samples(self, time: float) -> dict[str, Values]:
+        """All queries at once; a failed one counts as one without series."""
         queries, names = self._queries, list(self._queries.queries)
         found = await asyncio.gather(
             *(
-                self._ask(name, query.query, query.app_label or queries.app_label, time)
+                self._query(name, query.query, query.app_label or queries.app_label, time)
                 for name, query in queries.queries.items()
             )
         )
         return dict(zip(names, found, strict=True))
 
-    async def _pools(self, time: float) -> dict[str, Found]:
+    async def _pools(self, time: float) -> dict[str, Values]:
         label = self._queries.pool_label
         names = list(self._queries.pools)
         found = await asyncio.gather(
             *(
-                self._ask(f"pool {name}", query, label, time, domain_label=NO_DOMAIN)
+                self._query(f"pool {name}", query, label, time, domain_label=NO_DOMAIN)
                 for name, query in self._queries.pools.items()
             )
         )
         return dict(zip(names, found, strict=True))
 
-    async def _ask(
+    async def _query(
         self, name: str, query: str, label: str, time: float, domain_label: str | None = None
-    ) -> Found:
+    ) -> Values:
         queries = self._queries
         domains = queries.domain_label if domain_label is None else domain_label
         try:
-            answer = await self._server.at(queries.spelled(query), time, queries.ttl_seconds)
+            answer = await self._server.at(queries.with_times(query), time, queries.ttl_seconds)
         except SourceDown as error:
             self._failed(name, error)
             return {}
         return numbers_of(answer, label, domains, time, queries.ttl_seconds)
 
-    def _discover(self, answers: Iterable[Found]) -> list[AppDeclared]:
-        """Apps that were not seen before. One that is silent stays: it is missing, not gone.
+    def _discover(self, answers: Iterable[Values]) -> list[AppDeclared]:
+        """Declare apps that are new. An app that stops reporting stays: it is missing, not gone.
 
-        Nobody declared their bounds, so nothing is to be changed about them.
+        Their bounds are unknown, so they are in preview: nothing may be changed.
         """
-        seen = {key for found in answers for key in found if key[0]}
+        reported = {key for found in answers for key in found if key[0]}
         new = [
             AppDeclared(app=app, domain=domain, ordinal=0, mode="preview")
-            for domain, app in sorted(seen)
+            for domain, app in sorted(reported)
             if app not in self._apps
         ]
         self._apps |= {app.app: app for app in new}
@@ -152,4 +157,41 @@ class PrometheusSource:
 
     def _failed(self, question: str, error: SourceDown) -> None:
         self._on_error(question)
-        log.warning("no answer to %s: %s", question, error)
+        log.warning("query %s failed: %s", question, error)
+
+
+# Recorded history.
+
+
+async def backfill(
+    server: Prometheus, queries: Queries, now: float, tick_s: int
+) -> list[DemandBackfilled]:
+    """Traffic of two weeks up to the last whole minute, per domain; null for gaps."""
+    until = int(now // MINUTE_S) * MINUTE_S
+    by_domain: dict[str, list[float | None]] = {}
+    for first in range(0, MINUTES, _MINUTES_AT_ONCE):
+        start = until - (MINUTES - first - 1) * MINUTE_S
+        end = start + (_MINUTES_AT_ONCE - 1) * MINUTE_S
+        for series in await server.over(queries.history, start, end, MINUTE_S):
+            _fill(series, queries.domain_label, until, by_domain)
+    return [
+        DemandBackfilled(
+            domain=domain,
+            until_tick=until // tick_s,
+            until=spell(datetime.fromtimestamp(until, UTC)),
+            rps=minutes,
+        )
+        for domain, minutes in sorted(by_domain.items())
+    ]
+
+
+def _fill(series: Series, label: str, until: int, by_domain: dict[str, list[float | None]]) -> None:
+    domain = series.metric.get(label)
+    if not domain:
+        return
+    minutes = by_domain.setdefault(domain, [None] * MINUTES)
+    for time, text in series.values:
+        # A value is that of the minute that ends with it.
+        index = MINUTES - 1 - round((until - time) / MINUTE_S)
+        if 0 <= index < MINUTES:
+            minutes[index] = number(text)

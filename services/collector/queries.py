@@ -1,4 +1,4 @@
-"""The queries file: which PromQL stands for which sample, and how to read the answers."""
+"""The queries file: the PromQL query of each sample, and how to read its result."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -16,7 +16,7 @@ from services._kit.errors import BadSettings
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
 SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")
 POOL_FIELDS: Final = ("ready", "booting", "quota", "free_cores", "free_memory_gib")
-"""Without one of them nothing is said about a pool."""
+"""A pool without one of these is not published."""
 POOL_EXTRAS: Final = ("requested", "node_cores", "node_memory_gib", "price_per_hour", "spent")
 
 T = TypeVar("T")
@@ -24,45 +24,46 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class BadQueries(BadSettings):
-    """A file that cannot be used: one line that says why."""
+    """A queries or inventory file cannot be used; one line says why."""
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One question, asked for all apps at once."""
+    """One query, for all apps at once."""
 
     query: Annotated[str, Meta(min_length=1)]
     app_label: str = ""
-    """Where this metric names the app by another label than the rest."""
+    """Label with the app's name, where this metric differs from the others."""
 
 
 class Queries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The whole file. In queries, $window and $ttl stand for the times below, such as 60s."""
+    """The whole file. In queries, $window and $ttl are replaced by the times below, such as 60s."""
 
     window_seconds: Seconds = 60.0
-    """Over which rates are taken; at least two scrapes must fit."""
+    """Window of rates; at least two scrapes have to fit."""
     ttl_seconds: Seconds = 30.0
-    """An older sample is missing: it says nothing about now."""
+    """Maximum age of a sample; an older one is missing."""
     app_label: str = "app"
     domain_label: str = "namespace"
-    """Where an answer has it, it must be the app's domain."""
+    """Label with the app's domain; series without it match any domain."""
     pool_label: str = "pool"
     queries: dict[str, Query]
     """By column of MetricsSampled."""
     pools: dict[str, str] = {}
     """By field of PoolObserved."""
     history: str = ""
-    """Requests per second of a minute, per domain."""
+    """Query for the requests per second of each minute, per domain."""
 
     def __post_init__(self) -> None:
         _check("queries", self.queries, (*SAMPLES, *PODS))
         _check("pools", self.pools, (*POOL_FIELDS, *POOL_EXTRAS))
         pods = [name for name in PODS if name in self.queries]
         if pods and len(pods) < len(PODS):
-            lacking = next(name for name in PODS if name not in self.queries)
-            raise ValueError(f"queries: expected all of {', '.join(PODS)} or none, lacks {lacking}")
+            missing = next(name for name in PODS if name not in self.queries)
+            expected = f"expected all of {', '.join(PODS)} or none"
+            raise ValueError(f"queries: {expected}, {missing} is missing")
 
-    def spelled(self, query: str) -> str:
-        """The query with its times filled in."""
+    def with_times(self, query: str) -> str:
+        """The query with $window and $ttl replaced."""
         window, ttl = f"{self.window_seconds:g}s", f"{self.ttl_seconds:g}s"
         return query.replace("$window", window).replace("$ttl", ttl)
 
@@ -80,25 +81,25 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def load_queries(file: Path | None = None) -> Queries:
-    """Read and check a queries file; the one for common names when none is given."""
+    """Read and validate a queries file; the default is for common exporters."""
     path = file or DEFAULT_FILE
     return _converted(path, _read(path), Queries)
 
 
 def load_declared(file: Path) -> Declared:
-    """Read and check an inventory file; apps without an ordinal are in the order of the file."""
+    """Read and validate an inventory file; apps without an ordinal get the order of the file."""
     found = _read(file)
     apps = found.get("apps") if isinstance(found, dict) else None
-    for place, app in enumerate(apps if isinstance(apps, list) else ()):
+    for index, app in enumerate(apps if isinstance(apps, list) else ()):
         if isinstance(app, dict):
-            app.setdefault("ordinal", place)
+            app.setdefault("ordinal", index)
     return _converted(file, found, Declared)
 
 
 def _check(section: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
-            raise ValueError(f"{section}: expected names out of {', '.join(known)}, got {name}")
+            raise ValueError(f"{section}: expected one of {', '.join(known)}, got {name}")
 
 
 def _read(path: Path) -> Any:

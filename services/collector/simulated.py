@@ -1,4 +1,4 @@
-"""A simulated cluster as a source: its HTTP API, asked with patience."""
+"""A simulated cluster as a source, over its HTTP API."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -11,19 +11,19 @@ from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
-from services.collector.source import Observed, SourceDown, StartedAnew
+from services.collector.collect import Observed, SourceDown, SourceRestarted
 
 T = TypeVar("T")
 
 _WAIT_S: Final = 30.0
-"""How long the cluster may think about an answer that says: no newer tick yet."""
-_ANSWER_S: Final = 15.0
+"""Long-poll timeout: after this long without a newer tick the cluster answers 204."""
+_TIMEOUT_S: Final = 15.0
 _NO_NEWER: Final = 204
 _CONFLICT: Final = 409
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of /v1/observation."""
+    """Body of /v1/observation."""
 
     tick: int
     finished: bool
@@ -41,11 +41,11 @@ class SimulatedSource:
         self._session, self._url = session, url.rstrip("/")
 
     async def inventory(self) -> Sequence[AppDeclared]:
-        """Every app that is or was there."""
+        """Every present and removed app."""
         return await self._get("/v1/inventory", list[AppDeclared])
 
     async def calendar(self) -> Sequence[EventScheduled]:
-        """What was announced."""
+        """Announced events."""
         return await self._get("/v1/calendar", list[EventScheduled])
 
     async def history(self) -> Sequence[DemandBackfilled]:
@@ -55,20 +55,22 @@ class SimulatedSource:
     async def observe(self, after: int) -> Observed | None:
         """The newest tick, as soon as it is newer than `after`."""
         wanted = {"after": str(after), "wait": str(_WAIT_S)}
-        status, body = await self._ask("/v1/observation", wanted, _WAIT_S + _ANSWER_S)
+        status, body = await self._request("/v1/observation", wanted, _WAIT_S + _TIMEOUT_S)
         if status == _NO_NEWER:
             return None
         if status == _CONFLICT:
-            raise StartedAnew(f"{self._url} has not come to tick {after}")
+            raise SourceRestarted(f"{self._url} has not reached tick {after}")
         answer = _decoded(status, body, _Answer)
         events = [*answer.declared, *answer.sampled, *answer.pools]
         return Observed(answer.tick, events, answer.finished)
 
     async def _get(self, path: str, kind: type[T]) -> T:
-        return _decoded(*await self._ask(path, {}, _ANSWER_S), kind)
+        return _decoded(*await self._request(path, {}, _TIMEOUT_S), kind)
 
-    async def _ask(self, path: str, query: dict[str, str], patience_s: float) -> tuple[int, bytes]:
-        timeout = aiohttp.ClientTimeout(total=patience_s)
+    async def _request(
+        self, path: str, query: dict[str, str], timeout_s: float
+    ) -> tuple[int, bytes]:
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with self._session.get(
                 self._url + path, params=query, timeout=timeout
@@ -80,8 +82,8 @@ class SimulatedSource:
 
 def _decoded(status: int, body: bytes, kind: type[T]) -> T:
     if status != 200:
-        raise SourceDown(f"answered {status}: {body[:200].decode(errors='replace')}")
+        raise SourceDown(f"HTTP {status}: {body[:200].decode(errors='replace')}")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise SourceDown(f"answered what no cluster says: {error}") from error
+        raise SourceDown(f"invalid response: {error}") from error

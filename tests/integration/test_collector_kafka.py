@@ -26,7 +26,7 @@ from services._kit.kafka import KafkaWriter, Reader
 from services._kit.settings import KitSettings
 from services.admin import client
 from services.collector.app import collect, last_tick
-from services.collector.outlet import ProducerOutlet
+from services.collector.producer import TickProducer
 from services.collector.settings import Settings
 from services.devcluster.connect import Running
 from services.simcluster import events
@@ -62,7 +62,7 @@ def encoded(events: Iterable[Event]) -> list[Record]:
 
 async def forget(kit: KitSettings) -> None:
     """Other tests may have used the same broker."""
-    outlet = ProducerOutlet(kit)
+    outlet = TickProducer(kit)
     await outlet.start()
     await outlet.save("simcluster", None, None)
     await outlet.stop()

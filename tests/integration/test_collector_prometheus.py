@@ -20,10 +20,10 @@ from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED
 from schemas.metrics_sampled import MetricsSampled
 from services._kit.clock import SystemClock
+from services.collector.collect import Observed
 from services.collector.prometheus import PrometheusSource, Timing
-from services.collector.promql import Prometheus
+from services.collector.prometheus_api import Prometheus
 from services.collector.queries import Declared, load_queries
-from services.collector.source import Observed
 from services.devcluster import prometheus as prometheus_server
 from services.devcluster.prometheus import Server
 from services.simcluster.app import compile_kernels

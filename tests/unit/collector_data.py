@@ -9,8 +9,8 @@ from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
+from services.collector.collect import Observed
 from services.collector.metrics import Metrics
-from services.collector.source import Observed
 
 
 class MemoryOutlet:

@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.app_declared import AppDeclared
 from schemas.columns import MEASURED
-from services.collector.collect import Collector, Progress
-from services.collector.source import SourceDown, StartedAnew
+from services.collector.collect import Collector, Progress, SourceDown, SourceRestarted
 from tests.unit.collector_data import END, MemoryOutlet, ScriptedSource, metrics, sampled
 
 
@@ -52,7 +51,7 @@ def test_a_gap_after_a_restart_is_said_and_counted(caplog: pytest.LogCaptureFixt
     outlet = MemoryOutlet()
     with caplog.at_level(logging.WARNING):
         registry = run(ScriptedSource(sampled(9), END), outlet, after=5)
-    assert "ticks 6 to 8 were not seen and cannot be had any more" in caplog.text
+    assert "ticks 6 to 8 are lost" in caplog.text
     assert registry.get_sample_value("hirl_collector_skipped_ticks_total") == 3
     assert declared(outlet) == 2, "apps may have changed in the gap"
 
@@ -81,7 +80,7 @@ def test_a_source_that_is_down_is_asked_again() -> None:
 
 
 def test_a_source_that_was_started_anew_is_followed_from_its_beginning() -> None:
-    source, outlet = ScriptedSource(StartedAnew("tick 3"), sampled(0), END), MemoryOutlet()
+    source, outlet = ScriptedSource(SourceRestarted("tick 3"), sampled(0), END), MemoryOutlet()
     run(source, outlet, after=40)
     assert source.asked == [40, -1, 0]
     assert declared(outlet) == 2

@@ -15,11 +15,10 @@ from schemas.columns import PODS
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import ManualClock
-from services.collector.past import MINUTES
-from services.collector.prometheus import PrometheusSource, Timing
-from services.collector.promql import Prometheus
+from services.collector.collect import Observed
+from services.collector.prometheus import MINUTES, PrometheusSource, Timing
+from services.collector.prometheus_api import Prometheus
 from services.collector.queries import Declared, Queries, Query
-from services.collector.source import Observed
 
 NOW = 1_790_000_003.0
 TICK = 179_000_001

@@ -15,19 +15,19 @@ from services.collector.settings import Settings
 def test_the_default_file_asks_for_all_that_the_aggregator_needs() -> None:
     queries = load_queries()
     assert set(queries.queries) >= {*MEASURED, *PODS}
-    spelled = [queries.spelled(query.query) for query in queries.queries.values()]
+    spelled = [queries.with_times(query.query) for query in queries.queries.values()]
     assert not any("$window" in query or "$ttl" in query for query in spelled)
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("queries: {rpm: {query: x}}", "expected names out of rps, .*, got rpm"),
-        ("queries: {replicas: {query: x}}", "all of replicas, .* or none, lacks cpu_request"),
+        ("queries: {rpm: {query: x}}", "expected one of rps, .*, got rpm"),
+        ("queries: {replicas: {query: x}}", "all of replicas, .* or none, cpu_request is missing"),
         ("queries: {rps: {query: ''}}", "length >= 1"),
         ("ttl_seconds: 0\nqueries: {}", "> 0"),
         ("queries: [", "expected the node content"),
-        ("pools: {nodes: x}\nqueries: {}", "expected names out of ready, .*, got nodes"),
+        ("pools: {nodes: x}\nqueries: {}", "expected one of ready, .*, got nodes"),
     ],
 )
 def test_a_bad_queries_file_is_refused_in_one_line(

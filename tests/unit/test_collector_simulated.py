@@ -12,9 +12,8 @@ from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
-from services.collector.collect import Collector
+from services.collector.collect import Collector, SourceDown, SourceRestarted
 from services.collector.simulated import SimulatedSource
-from services.collector.source import SourceDown, StartedAnew
 from services.simcluster.http import Api
 from services.simcluster.live import LiveCluster
 from services.simcluster.pace import lock_step
@@ -63,7 +62,7 @@ def test_a_run_in_lock_step_is_collected_whole() -> None:
         (500, b"oops", SourceDown),
         (200, b"{", SourceDown),
         (200, b'{"tick": "x"}', SourceDown),
-        (409, b"", StartedAnew),
+        (409, b"", SourceRestarted),
     ],
 )
 def test_a_bad_answer_is_no_observation(status: int, body: bytes, error: type[Exception]) -> None:

@@ -16,11 +16,11 @@ from services._kit.kafka import tls
 from services._kit.settings import KitSettings
 from services.collector.settings import SERVICE
 
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 """Timeout for all in-sync replicas to acknowledge a tick; then the collector exits and restarts."""
 
 
-class ProducerOutlet:
+class TickProducer:
     """Publishes and saves. Every call returns when all in-sync replicas have the records."""
 
     def __init__(self, settings: KitSettings) -> None:
@@ -32,15 +32,15 @@ class ProducerOutlet:
         self._producer = await asyncio.to_thread(self._connect)
 
     async def stop(self) -> None:
-        """Send what is left and disconnect."""
-        await asyncio.to_thread(self._producer.close, _PATIENCE_S)
+        """Flush and disconnect."""
+        await asyncio.to_thread(self._producer.close, _TIMEOUT_S)
 
     async def publish(self, events: Sequence[Event]) -> None:
-        """Returns when all are acknowledged; they are sent together."""
+        """Send events together; return when all are acknowledged."""
         await asyncio.to_thread(self._publish, events)
 
     async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
-        """Returns when the record is acknowledged."""
+        """Return when the state record is acknowledged."""
         await asyncio.to_thread(self._save, key, data, partition)
 
     def _connect(self) -> Any:
@@ -61,11 +61,11 @@ class ProducerOutlet:
             for record in records
         ]
         for one in sent:
-            one.get(_PATIENCE_S)
+            one.get(_TIMEOUT_S)
 
     def _save(self, key: str, data: bytes | None, partition: int | None) -> None:
         topic = state_topic(SERVICE)
-        self._producer.send(topic, data, key=key.encode(), partition=partition).get(_PATIENCE_S)
+        self._producer.send(topic, data, key=key.encode(), partition=partition).get(_TIMEOUT_S)
 
 
 def client_options(settings: KitSettings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The process: a world, its HTTP API, its provisioner's feed and its pace, put together."""
+"""Builds and runs the process: a world, its HTTP API, its node requests and its pace."""
 
 import asyncio
 import contextlib
@@ -25,15 +25,14 @@ from services._kit.settings import KitSettings
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.feed import CapacityFeed, KafkaFeed, NoFeed
 from services.simcluster.http import Api
-from services.simcluster.live import LiveCluster
-from services.simcluster.pace import by_clock, lock_step
+from services.simcluster.live import LiveCluster, by_clock, lock_step
 from services.simcluster.settings import AS_FILE, Settings
 
 log = logging.getLogger(__name__)
 
 
 def world_of(settings: Settings) -> World:
-    """The world that the settings describe, before its first tick."""
+    """The configured world, before its first tick."""
     cluster = _described(settings)
     return World(cluster, load_scenario(settings.scenario, cluster), [settings.seed])
 
@@ -57,7 +56,7 @@ def _path(name: str) -> Path | None:
 
 
 def compile_kernels(world: World) -> None:
-    """Take one tick and take it back, so that no client waits for a compiler."""
+    """Take one tick and undo it, so that no client waits for a compiler."""
     before = world.save()
     world.observe()
     world.step(world.hold())
@@ -65,7 +64,7 @@ def compile_kernels(world: World) -> None:
 
 
 def feed_of(settings: Settings, kit: KitSettings) -> CapacityFeed:
-    """Kafka, unless somebody does without."""
+    """Kafka, if it is configured."""
     return KafkaFeed(kit) if settings.kafka else NoFeed()
 
 
@@ -76,8 +75,8 @@ async def serve(
     feed: CapacityFeed,
     on_listening: Callable[[int], None] | None = None,
 ) -> None:
-    """Answer until the scenario has ended, or until stopped; `on_listening` is told the port."""
-    # Whoever waits for the next tick is not waited for.
+    """Serve until the scenario has ended, or until cancelled; `on_listening` gets the port."""
+    # A short shutdown timeout: don't wait for clients in a long poll.
     runner = web.AppRunner(
         Api(live, lambda: feed.ready).application(), access_log=None, shutdown_timeout=1.0
     )
@@ -102,17 +101,17 @@ def _pace(kit: KitSettings, live: LiveCluster) -> Coroutine[Any, Any, None]:
 
 
 async def _linger(settings: Settings) -> None:
-    """Clients ask for the results when they hear that it is over."""
-    log.info("the scenario has ended")
+    # Clients fetch the results after they see the end of the scenario.
+    log.info("the scenario ended")
     if settings.linger_seconds < 0:
         await asyncio.Event().wait()
     await asyncio.sleep(settings.linger_seconds)
 
 
 async def run(settings: Settings, kit: KitSettings) -> None:
-    """The whole process, until its end or a signal."""
+    """Run until the scenario has ended or a signal arrives."""
     if not settings.on_loopback:
-        log.warning("%s can be reached by others, and nothing is authenticated", settings.host)
+        log.warning("%s is reachable from other machines without authentication", settings.host)
     try:
         world = world_of(settings)
     except InputError as error:

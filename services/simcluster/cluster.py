@@ -1,7 +1,6 @@
-"""A simulated world behind the face of a cluster: it is observed, written to, and goes on.
+"""A simulated world with the interface of a cluster: observe it, write to it, advance it.
 
-No IO here: the process (`app.py`) puts HTTP and Kafka around it, tests and in-memory runs use it
-as it is.
+No IO here: the process (`app.py`) adds HTTP and Kafka; tests and in-memory runs use it directly.
 """
 
 from collections.abc import Sequence
@@ -30,9 +29,8 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services.simcluster import events
-from services.simcluster.bill import Bill
 from services.simcluster.provisioner import Answer, Provisioner
-from services.simcluster.score import Results, Score
+from services.simcluster.score import Bill, Results, Score
 from services.simcluster.target import Change, Entry, Numbers, Stored, Target
 
 SOURCE: Final = "simcluster"
@@ -40,7 +38,7 @@ MINUTE_S: Final = 60
 
 
 class Refused(Exception):  # noqa: N818  the request is wrong, the cluster is not
-    """What was asked for cannot be; the message says why in one sentence."""
+    """The request cannot be fulfilled; the message says why in one sentence."""
 
 
 class UnknownDomain(Refused):
@@ -48,24 +46,24 @@ class UnknownDomain(Refused):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that there is to see in one tick. After the last tick there is nothing."""
+    """All events of one tick; none after the last tick."""
 
     tick: int
     time: str
     finished: bool
     declared: list[AppDeclared]
-    """Apps that appeared, moved or vanished since the tick before."""
+    """Apps that were added, moved or removed since the tick before."""
     sampled: list[MetricsSampled]
     pools: list[PoolObserved]
 
     @property
     def events(self) -> list[Event]:
-        """In the order in which they are to be published: samples of an app after its name."""
+        """In publishing order: declarations before samples."""
         return [*self.declared, *self.sampled, *self.pools]
 
 
 class SimulatedCluster:
-    """One environment of a world; whoever owns it decides when it advances."""
+    """One environment of a world; its owner decides when it advances."""
 
     def __init__(self, world: World) -> None:
         if world.environments != 1:
@@ -74,7 +72,7 @@ class SimulatedCluster:
         self.names = events.app_names(world)
         self.axis = events.axis_of_world(world)
         self._inventory = declare(world.population, world.cluster)
-        self._place = {name: place for place, name in enumerate(self.names)}
+        self._index = {name: index for index, name in enumerate(self.names)}
         self._at_start = world.state.status.copy()
         self._declared = self._declared_now()
         self._ever_active = self._at_start[0, ACTIVE] == 1
@@ -91,22 +89,22 @@ class SimulatedCluster:
 
     @property
     def finished(self) -> bool:
-        """Whether the scenario has come to its end."""
+        """Whether the scenario has ended."""
         return self.tick >= self.world.timeline.total_ticks
 
-    # What is seen.
+    # Observing.
 
     def observation(self) -> Observed:
-        """All events of the current tick; the same however often it is asked."""
+        """Events of the current tick; the same at each call."""
         return self._observed
 
     def inventory(self) -> list[AppDeclared]:
-        """Every app that is or was there; one that is still to come is not known."""
+        """Every present and removed app, but none that appears later."""
         apps = np.flatnonzero(self._ever_active).tolist()
         return events.declarations(self.world, self._inventory, self.names, apps)
 
     def calendar(self) -> list[EventScheduled]:
-        """What was announced; not what will happen."""
+        """Announced events; what happens may differ."""
         return events.calendar_events(self.world, self.axis)
 
     def history(self) -> list[DemandBackfilled]:
@@ -115,55 +113,55 @@ class SimulatedCluster:
             self._history = events.backfill(self.world, self._at_start, self.axis)
         return self._history
 
-    def seen(self) -> Observation:
+    def observed_arrays(self) -> Observation:
         """The arrays behind the observation; valid until the next tick."""
         return self.world.observe()
 
-    # What is written.
+    # Writing.
 
     def apply(self, domain: str, tick: int, changes: Sequence[Change]) -> list[Entry]:
-        """Take the changes of a domain's tick, which closes it; an answer per change, in order."""
+        """Apply the changes of a domain's tick and close it; one entry per change, in order."""
         self._check(domain)
         if tick > self.tick:
-            raise Refused(f"tick {tick} has not come yet: the cluster is at tick {self.tick}")
+            raise Refused(f"tick {tick} is in the future: the cluster is at tick {self.tick}")
         return self._target.write(domain, tick, changes, self._present(domain), self.tick)
 
     def read_back(self, domain: str) -> dict[str, Stored]:
-        """What was asked of each app last, and by which decision."""
+        """Last decision of each app, with its numbers."""
         self._check(domain)
         return self._target.read_back(self._present(domain))
 
     def request_capacity(self, wanted: CapacityRequested) -> Answer:
-        """Take a request for nodes of a pool."""
+        """Pass a node request to the provisioner."""
         return self._provisioner.request(wanted, self.tick)
 
     @property
     def journal(self) -> Sequence[Entry]:
-        """Everything that was ever asked of apps, in order."""
+        """All writes, in order."""
         return self._target.journal
 
-    # What makes it go on.
+    # Advancing.
 
     def closed_tick(self, domain: str) -> int:
-        """The newest tick that was written for a domain; -1 before the first."""
+        """The newest tick with a write for a domain; -1 before the first."""
         self._check(domain)
         return self._target.closed_tick(domain)
 
     @property
     def settled(self) -> bool:
-        """Whether everybody has decided about this tick; nodes are decided about once a minute."""
+        """Whether this tick is decided for every domain and, once a minute, for every pool."""
         domains = self.world.cluster.domain_names
         if any(self._target.closed_tick(domain) < self.tick for domain in domains):
             return False
-        begins = self.tick % (MINUTE_S // self.world.cluster.tick_seconds) == 0
-        return not begins or self._provisioner.asked_since(self.tick)
+        starts_minute = self.tick % (MINUTE_S // self.world.cluster.tick_seconds) == 0
+        return not starts_minute or self._provisioner.requested_since(self.tick)
 
     def advance(self) -> None:
-        """Move on by one tick, with what was asked for since the last."""
+        """Advance by one tick, with the writes since the last one."""
         if self.finished:
-            raise Refused(f"the scenario has ended at tick {self.tick}")
+            raise Refused(f"the scenario ended at tick {self.tick}")
         plan = self._plan()
-        self._score.before_step(self.seen(), plan)
+        self._score.before_step(self.observed_arrays(), plan)
         self.world.step(plan)
         self._score.after_step()
         self._bill.add_tick()
@@ -174,17 +172,17 @@ class SimulatedCluster:
         return self._score.results()
 
     def _plan(self) -> Plan:
-        """What was asked since the last step, and nothing that was asked before.
+        """Writes since the last step only.
 
-        So it is for a controller in the world's own process: a wish that meets a resize under way
-        is lost, and whoever still has it asks again.
+        This matches controllers inside the world's process: a write that meets a running resize is
+        lost, and the controller repeats it if it still wants it.
         """
         plan = self.world.hold()
         for app, numbers in self._target.take().items():
-            place = self._place[app]
-            plan.replicas[0, place] = numbers.replicas
-            plan.cpu[0, place] = numbers.cpu_request
-            plan.memory[0, place] = numbers.memory_request
+            index = self._index[app]
+            plan.replicas[0, index] = numbers.replicas
+            plan.cpu[0, index] = numbers.cpu_request
+            plan.memory[0, index] = numbers.memory_request
         self._provisioner.fill(plan, self.tick)
         return plan
 
@@ -194,14 +192,14 @@ class SimulatedCluster:
             return Observed(
                 tick=stamp.tick, time=stamp.time, finished=True, declared=[], sampled=[], pools=[]
             )
-        seen = self.seen()
+        arrays = self.observed_arrays()
         return Observed(
             tick=stamp.tick,
             time=stamp.time,
             finished=False,
             declared=self._changed_declarations(stamp.trace_id),
-            sampled=events.samples(self.world, seen, self.names, stamp, SOURCE),
-            pools=events.pools(self.world, self._inventory, seen, self._bill.spent, stamp),
+            sampled=events.samples(self.world, arrays, self.names, stamp, SOURCE),
+            pools=events.pools(self.world, self._inventory, arrays, self._bill.spent, stamp),
         )
 
     def _changed_declarations(self, trace_id: str) -> list[AppDeclared]:
@@ -211,13 +209,12 @@ class SimulatedCluster:
         return events.declarations(self.world, self._inventory, self.names, changed, trace_id)
 
     def _declared_now(self) -> I32:
-        """[2, A] whether an app is declared, and where."""
+        """[2, A] whether each app is declared, and its domain."""
         return self.world.state.status[0, [ACTIVE, DOMAIN]].copy()
 
     def _present(self, domain: str) -> dict[str, Numbers]:
         status = self.world.state.status
-        place = self.world.cluster.domain_names.index(domain)
-        apps = events.active_apps(status, place)
+        apps = events.active_apps(status, self.world.cluster.domain_names.index(domain))
         columns = (status[0, row, apps].tolist() for row in (REPLICAS, CPU_REQUEST, MEMORY_REQUEST))
         return {
             self.names[app]: Numbers(*numbers)

@@ -1,7 +1,7 @@
-"""What a cluster would tell about itself, as events: all of it from the outside, no truth.
+"""Events of the simulated cluster: only what a real cluster would report, no ground truth.
 
-Every function maps arrays of a world with one environment to events; names and order of the apps
-are made here and nowhere else.
+Each function maps arrays of a world with one environment to events. Names and order of the apps
+are defined here only.
 """
 
 import copy
@@ -30,12 +30,12 @@ from services._kit.arrays import measured_columns
 from services._kit.ticks import Axis
 
 MONDAY: Final = datetime(2026, 1, 5, tzinfo=UTC)
-"""Scenarios begin at a weekday and a time; the date is of no consequence, so it is always one."""
+"""Scenarios define a weekday and a time; the date does not matter, so it is fixed."""
 _LEAST_DIGITS: Final = 4
 
 
 class Stamp(NamedTuple):
-    """What every event of one tick carries."""
+    """Common fields of the events of one tick."""
 
     tick: int
     time: str
@@ -43,20 +43,20 @@ class Stamp(NamedTuple):
 
 
 def axis_of_world(world: World) -> Axis:
-    """Where the ticks of a world lie: tick 0 is on the weekday and time of its scenario."""
+    """Time axis of a world: tick 0 is at the weekday and time of its scenario."""
     start = MONDAY + timedelta(minutes=world.timeline.start_minute_of_week)
     return Axis(0, start, world.cluster.tick_seconds)
 
 
 def stamp_of(world: World, axis: Axis) -> Stamp:
-    """Of the tick at which the world is now; the same whenever the same run is repeated."""
+    """Stamp of the current tick; the same in every repetition of the run."""
     seed = int(world.state.env["seed"][0])
     run = f"{world.scenario.name}/{seed}/{world.tick}".encode()
     return Stamp(world.tick, axis.time_at(world.tick), blake2b(run, digest_size=16).hexdigest())
 
 
 def app_names(world: World) -> tuple[str, ...]:
-    """Of every app by index; it keeps its name when it moves to another domain."""
+    """Name of every app by index; it stays the same when the app moves to another domain."""
     domains = world.cluster.domain_names
     declared = world.population.apps.domain
     digits = max(_LEAST_DIGITS, len(str(declared.size - 1)))
@@ -64,9 +64,9 @@ def app_names(world: World) -> tuple[str, ...]:
 
 
 def active_apps(status: I32, domain: int) -> I32:
-    """Indices of the apps that are declared in a domain now, in order."""
-    there = (status[0, ACTIVE] == 1) & (status[0, DOMAIN] == domain)
-    indices: I32 = np.flatnonzero(there).astype(np.int32)
+    """Indices of the apps declared in a domain now, ascending."""
+    declared = (status[0, ACTIVE] == 1) & (status[0, DOMAIN] == domain)
+    indices: I32 = np.flatnonzero(declared).astype(np.int32)
     return indices
 
 
@@ -77,7 +77,7 @@ def declarations(
     apps: Iterable[int],
     trace_id: str = "",
 ) -> list[AppDeclared]:
-    """Some apps as their owners declare them now; one that is gone is declared removed."""
+    """Current declarations of some apps; an inactive app is declared removed."""
     status = world.state.status[0]
     return [
         AppDeclared(
@@ -106,11 +106,11 @@ def _mix(shares: F32) -> RequestMix:
 
 
 def calendar_events(world: World, axis: Axis) -> list[EventScheduled]:
-    """What was announced, the earliest first."""
+    """Announced events, the earliest first."""
     domains = world.cluster.domain_names
-    placed = announcements(world.scenario.calendar, domains, world.timeline)
-    # The bus keeps one entry of a name; a scenario may announce the same thing twice.
-    earlier = [[other.name for other in placed[:place]] for place in range(len(placed))]
+    announced = announcements(world.scenario.calendar, domains, world.timeline)
+    # The topic keeps one record per name, but a scenario may announce a name twice.
+    earlier = [[other.name for other in announced[:index]] for index in range(len(announced))]
     return [
         EventScheduled(
             name=_unique(entry.name, before.count(entry.name)),
@@ -119,7 +119,7 @@ def calendar_events(world: World, axis: Axis) -> list[EventScheduled]:
             ends_at=axis.time_at(entry.end_tick),
             expected_factor=entry.expected_factor,
         )
-        for entry, before in zip(placed, earlier, strict=True)
+        for entry, before in zip(announced, earlier, strict=True)
     ]
 
 
@@ -128,11 +128,11 @@ def _unique(name: str, earlier: int) -> str:
 
 
 def backfill(world: World, status: I32, axis: Axis) -> list[DemandBackfilled]:
-    """The minutes of the 14 days before tick 0, per domain; `known` is that of tick 0.
+    """The minutes of the 14 days before tick 0, per domain; `status` is that of tick 0.
 
-    They come from the forecaster's own function, for a scenario that touches every minute of the
-    day; so what it is given over the bus is what it would have computed. Of the oldest day it
-    looks at the last minutes only: the others are not known.
+    They come from the forecaster's own function, for a scenario that covers every minute of the
+    day, so the bus carries exactly what it would have computed. It only looks at the last minutes
+    of the oldest day: the others are null.
     """
     whole_day = copy.copy(world)
     ticks = DAY_MINUTES * 60 // world.cluster.tick_seconds
@@ -151,22 +151,22 @@ def backfill(world: World, status: I32, axis: Axis) -> list[DemandBackfilled]:
 
 
 def samples(
-    world: World, seen: Observation, names: tuple[str, ...], stamp: Stamp, source: str
+    world: World, observed: Observation, names: tuple[str, ...], stamp: Stamp, source: str
 ) -> list[MetricsSampled]:
-    """A batch per domain with all of its apps; a domain without apps has an empty one."""
+    """One batch per domain with all of its apps; empty for a domain without apps."""
     return [
-        _batch(name, active_apps(seen.status, place), seen, names, stamp, source)
-        for place, name in enumerate(world.cluster.domain_names)
+        _batch(name, active_apps(observed.status, domain), observed, names, stamp, source)
+        for domain, name in enumerate(world.cluster.domain_names)
     ]
 
 
 def _batch(
-    domain: str, apps: I32, seen: Observation, names: tuple[str, ...], stamp: Stamp, source: str
+    domain: str, apps: I32, observed: Observation, names: tuple[str, ...], stamp: Stamp, source: str
 ) -> MetricsSampled:
     columns: dict[str, Any] = {}
-    columns |= measured_columns(seen.measured[:, :, apps], seen.missing[:, apps])
+    columns |= measured_columns(observed.measured[:, :, apps], observed.missing[:, apps])
     for row, name in enumerate(PODS, DOMAIN + 1):
-        columns[name] = seen.status[0, row, apps].tolist()
+        columns[name] = observed.status[0, row, apps].tolist()
     return MetricsSampled(
         **stamp._asdict(),
         domain=domain,
@@ -178,9 +178,9 @@ def _batch(
 
 
 def pools(
-    world: World, inventory: Inventory, seen: Observation, spent: F64, stamp: Stamp
+    world: World, inventory: Inventory, observed: Observation, spent: F64, stamp: Stamp
 ) -> list[PoolObserved]:
-    """Every pool as the cloud's and the cluster's API answer."""
+    """Every pool as the APIs of the cloud and the cluster report it."""
     state = world.state
     launches = state.launch[0, : int(state.env["launch_length"][0])]
     waiting = np.bincount(launches["pool"], launches["count"], world.layout.pools)
@@ -189,17 +189,17 @@ def pools(
             **stamp._asdict(),
             pool=name,
             ready=int(row["ready"]),
-            booting=int(row["coming"]) - int(waiting[place]),
-            requested=int(waiting[place]),
+            booting=int(row["coming"]) - int(waiting[index]),
+            requested=int(waiting[index]),
             quota=int(row["quota"]),
             free_cores=float(row["free_cpu"]),
             free_memory_gib=float(row["free_memory"]),
-            node_cores=float(inventory.pool_cpu[place]),
-            node_memory_gib=float(inventory.pool_memory[place]),
-            price_per_hour=float(inventory.pool_price[place]),
-            spent=float(spent[place]),
+            node_cores=float(inventory.pool_cpu[index]),
+            node_memory_gib=float(inventory.pool_memory[index]),
+            price_per_hour=float(inventory.pool_price[index]),
+            spent=float(spent[index]),
         )
-        for place, (name, row) in enumerate(
-            zip(world.cluster.pool_names, seen.pool[0], strict=True)
+        for index, (name, row) in enumerate(
+            zip(world.cluster.pool_names, observed.pool[0], strict=True)
         )
     ]

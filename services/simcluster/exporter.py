@@ -1,8 +1,8 @@
-"""Metrics of every app in Prometheus' text format, under the names they have in real clusters.
+"""Metrics of every app in Prometheus' text format, under the names used in real clusters.
 
-Requests and latency as a service mesh or the app itself exports them, CPU and memory as cAdvisor,
-pods as kube-state-metrics; pods are summed by app, since nothing here looks at single ones. A
-counter grows by what happened in a tick, so rates are right where a simulated second takes one.
+Requests and latency are named as a service mesh or the app exports them, CPU and memory as
+cAdvisor does, pods as kube-state-metrics does. Pods are summed by app. Counters grow tick by tick,
+so rates are right when a simulated second takes one second.
 """
 
 from collections.abc import Iterator
@@ -41,20 +41,20 @@ Mask = NDArray[np.bool_]
 
 
 class _Series(NamedTuple):
-    """One metric with one set of extra labels; a value per app."""
+    """One metric with one set of extra labels; one value per app."""
 
     name: str
     kind: str
     about: str
     values: F64
     measured: bool = True
-    """By the pods themselves: it is gone when they are not heard. The API server always answers."""
+    """Exported by pods: absent in an outage. What the API server exports is always there."""
     labels: str = ""
     app_label: str = "app"
 
 
 class Exporter:
-    """Keeps the counters; the cluster may advance many times between two scrapes."""
+    """Keeps the counters: the cluster may advance many times between two scrapes."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -65,11 +65,11 @@ class Exporter:
         """Add what happened in the tick that has just ended."""
         seconds = float(self._cluster.world.cluster.tick_seconds)
         sample, zeroed = self._last_sample(), self._zeroed()
-        heard = np.where(zeroed, 0.0, seconds)
+        counted = np.where(zeroed, 0.0, seconds)
         failed = sample[RPS] * np.clip(sample[ERRORS], 0, 1)
-        self._failed += failed * heard
-        self._succeeded += (sample[RPS] - failed) * heard
-        self._cpu_seconds += sample[CPU] * heard
+        self._failed += failed * counted
+        self._succeeded += (sample[RPS] - failed) * counted
+        self._cpu_seconds += sample[CPU] * counted
 
     def text(self) -> str:
         """The page that Prometheus scrapes."""
@@ -77,8 +77,8 @@ class Exporter:
 
     def _lines(self) -> Iterator[str]:
         status = self._cluster.world.state.status[0]
-        there = status[ACTIVE] == 1
-        heard = there & (self._cluster.seen().missing[0] == 0)
+        active = status[ACTIVE] == 1
+        reporting = active & (self._cluster.observed_arrays().missing[0] == 0)
         namespaces = self._namespaces(status)
         described = ""
         for series in self._series(status):
@@ -86,7 +86,7 @@ class Exporter:
                 described = series.name
                 yield f"# HELP {series.name} {series.about}\n# TYPE {series.name} {series.kind}\n"
             values = series.values.tolist()
-            for app in np.flatnonzero(heard if series.measured else there).tolist():
+            for app in np.flatnonzero(reporting if series.measured else active).tolist():
                 names = f'{series.app_label}="{self._cluster.names[app]}",{namespaces[app]}'
                 yield f"{series.name}{{{names}{series.labels}}} {values[app]!r}\n"
         yield from self._pool_lines()
@@ -117,15 +117,16 @@ class Exporter:
         yield _Series(name, "gauge", about, np.where(zeroed, 0.0, sample[MEMORY] * GIB))
 
     def _last_sample(self) -> F64:
-        """[SAMPLES, A] of the tick that has just ended; a scrape is late and coarse by itself."""
+        """[SAMPLES, A] of the tick that has just ended: scraping adds its own delay."""
         world = self._cluster.world
         sample: F64 = world.state.samples[0, (world.tick - 1) % SAMPLE_RING].astype(np.float64)
         return sample
 
     def _zeroed(self) -> Mask:
-        """[A] apps whose exporter answers zero instead of failing: an outage of the scenario."""
-        seen = self._cluster.seen()
-        zeroed: Mask = (seen.missing[0] == 0) & (seen.measured[0, :PODS] == 0).all(axis=0)
+        """[A] apps whose exporter reports zeros instead of failing: an outage of the scenario."""
+        observed = self._cluster.observed_arrays()
+        all_zero = (observed.measured[0, :PODS] == 0).all(axis=0)
+        zeroed: Mask = (observed.missing[0] == 0) & all_zero
         return zeroed
 
     def _pool_lines(self) -> Iterator[str]:
@@ -143,7 +144,7 @@ class Exporter:
 
 
 def _pods(status: F64) -> Iterator[_Series]:
-    """What the API server answers."""
+    """Pods as the API server reports them."""
     gauges = (
         ("kube_deployment_spec_replicas", "Pods wanted", status[REPLICAS]),
         ("kube_deployment_status_replicas_ready", "Ready pods", status[READY]),

@@ -1,4 +1,4 @@
-"""How node requests reach the provisioner: over Kafka, or by HTTP alone."""
+"""How node requests reach the provisioner: over Kafka, or over HTTP only."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from services._kit.settings import KitSettings
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S: Final = 1.0
+_RETRY_S: Final = 1.0
 
 Deliver = Callable[[CapacityRequested], object]
 
@@ -26,25 +26,25 @@ class CapacityFeed(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether a request that is made now would arrive."""
+        """Whether a request published now would arrive."""
 
     async def run(self, deliver: Deliver) -> None:
-        """Hand over every request that is made from now on, until cancelled."""
+        """Deliver every request from now on, until cancelled."""
 
 
 class NoFeed:
-    """Requests come by HTTP alone, or by a call in the same process."""
+    """Requests arrive over HTTP, or by calls in the same process."""
 
     ready = True
 
     async def run(self, deliver: Deliver) -> None:
-        """Wait for the end."""
+        """Wait until cancelled."""
         del deliver
         await asyncio.Event().wait()
 
 
 class KafkaFeed:
-    """Reads the topic from its end on: earlier requests were made for another run."""
+    """Reads the topic from its end: earlier requests belong to another run."""
 
     def __init__(self, settings: KitSettings) -> None:
         self._settings = settings
@@ -52,18 +52,18 @@ class KafkaFeed:
         self.ready = False
 
     async def run(self, deliver: Deliver) -> None:
-        """Hand over every request that is made from now on, until cancelled."""
+        """Deliver every request from now on, until cancelled."""
         consumer = await self._connected()
         try:
             await self._go_to_end(consumer)
             async for record in consumer:
-                _hand_over(record, deliver)
+                _deliver(record, deliver)
         finally:
             self.ready = False
             await consumer.stop()
 
     async def _connected(self) -> AIOKafkaConsumer:
-        """Once a broker answers: a cluster is there before those who want to control it."""
+        """Retry until a broker answers: the cluster may start before Kafka."""
         while True:
             consumer = AIOKafkaConsumer(
                 **connection(self._settings), client_id="hirl-provisioner", enable_auto_commit=False
@@ -71,28 +71,28 @@ class KafkaFeed:
             try:
                 await consumer.start()
             except KafkaConnectionError as error:
-                log.warning("no Kafka yet, trying again: %s", error)
+                log.warning("Kafka does not answer, retrying: %s", error)
                 await consumer.stop()
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(_RETRY_S)
             else:
                 return consumer
 
     async def _go_to_end(self, consumer: AIOKafkaConsumer) -> None:
-        places = [TopicPartition(self._topic.name, n) for n in range(self._topic.partitions)]
-        consumer.assign(places)
-        await consumer.seek_to_end(*places)
-        for place in places:
-            # Seeking is lazy: asking for the position is what fixes it.
-            await consumer.position(place)
+        partitions = [TopicPartition(self._topic.name, n) for n in range(self._topic.partitions)]
+        consumer.assign(partitions)
+        await consumer.seek_to_end(*partitions)
+        for partition in partitions:
+            # Seeking is lazy: only reading the position performs it.
+            await consumer.position(partition)
         self.ready = True
 
 
-def _hand_over(record: ConsumerRecord[bytes, bytes], deliver: Deliver) -> None:
+def _deliver(record: ConsumerRecord[bytes, bytes], deliver: Deliver) -> None:
     try:
         event = decode(record.topic, record.value, record.headers)
     except Malformed as error:
-        # The next request is a minute away; pods ask on their own until then.
-        log.warning("the node request at offset %d is no such thing: %s", record.offset, error)
+        # Skipping is safe: the next request comes within a minute, and pending pods trigger nodes.
+        log.warning("undecodable node request at offset %d: %s", record.offset, error)
         return
     if isinstance(event, CapacityRequested):
         deliver(event)

@@ -1,4 +1,4 @@
-"""The cluster's HTTP API. Bodies are JSON; what goes wrong is told in one sentence (RFC 9457)."""
+"""The cluster's HTTP API. Bodies are JSON; errors are problem details (RFC 9457)."""
 
 import asyncio
 import logging
@@ -28,34 +28,34 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What is to be changed in a domain's tick; nothing closes it too."""
+    """Changes of a domain's tick; an empty list closes it too."""
 
     changes: list[Change] = []
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the changes of a domain's tick."""
+    """Result of the changes of a domain's tick."""
 
     domain: str
     tick: int
     cluster_tick: int
-    """Of the step that carries them out."""
+    """Tick of the step that carries them out."""
     answers: dict[str, Outcome]
     """By app."""
     detail: str = ""
-    """Why something was refused."""
+    """Why changes were refused."""
 
 
 class AppState(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked of an app last."""
+    """Last decision about an app."""
 
     decision_id: str
-    """Empty before the first decision; then the numbers are those the app has."""
+    """Empty before the first decision: then the numbers are the present ones."""
     asked: Numbers
 
 
 class DomainState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller has to know after a restart."""
+    """What a controller needs after a restart."""
 
     domain: str
     cluster_tick: int
@@ -65,7 +65,7 @@ class DomainState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong."""
+    """An error (RFC 9457)."""
 
     status: int
     title: str
@@ -74,13 +74,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Api:
-    """The routes. `ready` says whether node requests would arrive."""
+    """The routes. `ready` returns whether node requests would arrive."""
 
     def __init__(self, live: LiveCluster, ready: Callable[[], bool]) -> None:
         self._live, self._cluster, self._ready = live, live.cluster, ready
 
     def application(self) -> web.Application:
-        """Ready to be served, also by tests."""
+        """The aiohttp application, for the server and for tests."""
         app = web.Application(middlewares=[problems], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [
@@ -107,17 +107,17 @@ class Api:
         return _json(self._cluster.calendar())
 
     async def _history(self, _: web.Request) -> web.Response:
-        # Seconds of work in a large cluster, on what never changes: others need not wait for it.
+        # Takes seconds in a large cluster; it reads constant data, so a thread is safe.
         return _json(await asyncio.to_thread(self._cluster.history))
 
     async def _observation(self, request: web.Request) -> web.Response:
-        """Wait for a tick after `after`; without one in time the answer is empty."""
+        """Long-poll for a tick after `after`; 204 if there is none in time."""
         after = _whole(request.query.get("after", "-1"), "after")
         wait_s = min(_seconds(request.query.get("wait", str(DEFAULT_WAIT_S))), LONGEST_WAIT_S)
         if after > self._cluster.tick:
             raise Refused(
-                f"there is no tick after {after}: the cluster is at tick {self._cluster.tick}, "
-                "so it was started anew"
+                f"tick {after} is in the future: the cluster is at tick {self._cluster.tick}, "
+                "so it was restarted"
             )
         try:
             async with asyncio.timeout(wait_s):
@@ -163,7 +163,7 @@ class Api:
         return _json({"pool": wanted.pool, "answer": self._live.request_capacity(wanted)})
 
     async def _journal(self, request: web.Request) -> web.StreamResponse:
-        """Every write as a line of JSON; `after` is the last sequence number that is known."""
+        """Every write as a line of JSON; `after` is the last sequence number to skip."""
         first = _whole(request.query.get("after", "-1"), "after") + 1
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
@@ -187,12 +187,12 @@ class Api:
     async def _readyz(self, _: web.Request) -> web.Response:
         if self._ready():
             return web.Response(text="ready\n")
-        raise web.HTTPServiceUnavailable(text="the provisioner does not hear node requests yet")
+        raise web.HTTPServiceUnavailable(text="the provisioner does not receive node requests yet")
 
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error as a problem with one sentence."""
+    """Turn every error into a problem response."""
     try:
         return await handler(request)
     except UnknownDomain as error:
@@ -203,12 +203,12 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return _problem(error.status, error.text or error.reason)
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
-        return _problem(500, "the simulated cluster failed; its log says why")
+        return _problem(500, "internal error, see the log of the simulated cluster")
 
 
 def _why_refused(domain: str, entries: list[Entry]) -> str:
     refused = [entry.app for entry in entries if entry.outcome == "refused"]
-    return f"{domain} has no app {', '.join(refused)} now" if refused else ""
+    return f"unknown apps in {domain}: {', '.join(refused)}" if refused else ""
 
 
 def _problem(status: int, detail: str) -> web.Response:
@@ -243,7 +243,7 @@ def _seconds(text: str) -> float:
 
 
 async def _in_chunks(entries: Any) -> AsyncIterator[bytes]:
-    """Pieces between which others get their turn."""
+    """Chunks, yielding to other requests in between."""
     encoder = msgspec.json.Encoder()
     for start in range(0, len(entries), _JOURNAL_CHUNK):
         piece: list[Entry] = entries[start : start + _JOURNAL_CHUNK]

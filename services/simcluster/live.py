@@ -1,6 +1,8 @@
-"""A simulated cluster that several clients share: whoever waits hears when something changes."""
+"""A simulated cluster shared by several clients, and the two ways in which it advances."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 
 from schemas.capacity_requested import CapacityRequested
 from services.simcluster.cluster import Observed, SimulatedCluster
@@ -8,9 +10,11 @@ from services.simcluster.exporter import Exporter
 from services.simcluster.provisioner import Answer
 from services.simcluster.target import Change, Entry
 
+Sleep = Callable[[float], Awaitable[None]]
+
 
 class LiveCluster:
-    """Of one event loop. Nothing in here blocks: a step of a large world takes milliseconds."""
+    """Notifies waiting tasks of one event loop. A step of a large world blocks for milliseconds."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
@@ -18,25 +22,25 @@ class LiveCluster:
         self._changed = asyncio.Event()
 
     def apply(self, domain: str, tick: int, changes: list[Change]) -> list[Entry]:
-        """Take the changes of a domain's tick."""
+        """Apply the changes of a domain's tick."""
         entries = self.cluster.apply(domain, tick, changes)
-        self._tell()
+        self._notify()
         return entries
 
     def request_capacity(self, wanted: CapacityRequested) -> Answer:
-        """Take a request for nodes."""
+        """Pass a node request to the provisioner."""
         answer = self.cluster.request_capacity(wanted)
-        self._tell()
+        self._notify()
         return answer
 
     def advance(self) -> None:
-        """Move on by one tick."""
+        """Advance by one tick."""
         self.cluster.advance()
         self.exporter.count_tick()
-        self._tell()
+        self._notify()
 
     async def settled(self) -> None:
-        """Wait until everybody has decided about the current tick."""
+        """Wait until the current tick is decided for every domain and pool."""
         while not self.cluster.settled:
             await self._changed.wait()
 
@@ -46,7 +50,36 @@ class LiveCluster:
             await self._changed.wait()
         return self.cluster.observation()
 
-    def _tell(self) -> None:
-        """Wake everybody who waits now; each looks whether it was what they waited for."""
+    def _notify(self) -> None:
+        # Wakes all waiting tasks; each checks its own condition again.
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+async def lock_step(live: LiveCluster) -> None:
+    """Advance to the end, each tick as soon as it is decided, without a timeout."""
+    while not live.cluster.finished:
+        await live.settled()
+        live.advance()
+        # Yield, so that pending requests are served even when no tick has to be waited for.
+        await asyncio.sleep(0)
+
+
+async def by_clock(
+    live: LiveCluster,
+    speed: float,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Sleep = asyncio.sleep,
+) -> None:
+    """Advance to the end at `speed` simulated seconds per second, decided or not.
+
+    A machine that cannot keep up runs late. It does not catch up afterwards: controllers would see
+    a burst of ticks that no real cluster has.
+    """
+    seconds = live.cluster.world.cluster.tick_seconds / speed
+    due = monotonic() + seconds
+    while not live.cluster.finished:
+        now = monotonic()
+        await sleep(max(0.0, due - now))
+        live.advance()
+        due = max(due, now) + seconds

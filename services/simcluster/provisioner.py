@@ -1,4 +1,4 @@
-"""What the provisioner was asked for: one standing request per pool, fenced by its epoch."""
+"""The provisioner: one standing node request per pool, fenced by its epoch."""
 
 from typing import Literal, NamedTuple
 
@@ -6,25 +6,25 @@ from models.cluster.plan import Plan
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 
 Answer = Literal["accepted", "repeat", "superseded", "expired", "unknown"]
-"""accepted: its nodes are part of the next step. repeat: its epoch was taken before. superseded: a
-newer epoch was. expired: its time was over when it came. unknown: there is no such pool."""
+"""accepted: its nodes are part of the next step. repeat: its epoch was accepted before. superseded:
+a newer epoch was. expired: it was no longer valid when it arrived. unknown: the pool is unknown."""
 
 
 class _Standing(NamedTuple):
     request: CapacityRequested
     placed: bool
-    """Its nodes were asked of the cloud: that is done once."""
+    """Whether its nodes were ordered, which happens once."""
 
 
 class Provisioner:
-    """Obeys the newest request of each pool as long as it is valid."""
+    """Obeys the newest request of each pool while it is valid."""
 
     def __init__(self, pools: tuple[str, ...]) -> None:
         self._pools = pools
         self._standing: dict[str, _Standing] = {}
 
     def request(self, wanted: CapacityRequested, tick: int) -> Answer:
-        """Take a request that arrives at `tick`."""
+        """Take in a request that arrives at `tick`."""
         if wanted.pool not in self._pools:
             return "unknown"
         before = self._standing.get(wanted.pool)
@@ -35,7 +35,7 @@ class Provisioner:
         self._standing[wanted.pool] = _Standing(wanted, placed=False)
         return "accepted"
 
-    def asked_since(self, tick: int) -> bool:
+    def requested_since(self, tick: int) -> bool:
         """Whether every pool has a request that was made at `tick` or later."""
         return all(
             pool in self._standing and self._standing[pool].request.tick >= tick
@@ -43,19 +43,19 @@ class Provisioner:
         )
 
     def fill(self, plan: Plan, tick: int) -> None:
-        """Put into the plan of a step what is asked for in it."""
-        for place, pool in enumerate(self._pools):
+        """Add the requests to the plan of a step."""
+        for index, pool in enumerate(self._pools):
             standing = self._standing.get(pool)
             if standing is None:
                 continue
             request = standing.request
             if not standing.placed:
-                plan.nodes[0, place] = _by_urgency(request.nodes)
+                plan.nodes[0, index] = _by_urgency(request.nodes)
                 self._standing[pool] = _Standing(request, placed=True)
-            # A coordinator that has fallen silent must not keep pending pods from asking.
+            # An expired request must not stop pending pods from triggering nodes themselves.
             if tick <= request.valid_until_tick:
-                plan.coordinated[0, place] = 1
-                plan.keep[0, place] = request.min_nodes
+                plan.coordinated[0, index] = 1
+                plan.keep[0, index] = request.min_nodes
 
 
 def _by_urgency(nodes: NodesByUrgency) -> list[int]:

@@ -1,25 +1,28 @@
-"""How a run went: the same figures that `hirl simulate` prints, counted while it goes on."""
+"""Results and cost of a run, counted while it goes on; the figures are those of `hirl simulate`."""
 
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
 from models.compare.run import blind_decreases, without_sample
+from models.sim.accounting import RESERVED
 from models.sim.results.failures import FailureWatch, setting_of
 from models.sim.results.findings import Finding
 from models.sim.results.recording import Recorder
 from models.sim.results.summary import Decisions, Result, summarise
 from models.sim.world import World
 
+_HOUR_S: Final = 3600.0
 CONTROLLER: Final = "services"
-"""Under whose name a run that is controlled from outside is entered."""
+"""Controller name of a run that is controlled from outside."""
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run so far."""
+    """Results so far."""
 
     tick: int
     total_ticks: int
@@ -30,18 +33,18 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Score:
-    """Watches a world that somebody else advances."""
+    """Records a world that is advanced from outside."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._recorder, self._watch = Recorder(world), FailureWatch(setting_of(world))
         self._decreases = np.zeros(world.environments, np.int64)
 
-    def before_step(self, seen: Observation, plan: Plan) -> None:
-        """Count what is about to be done without a sample; nothing of the warm-up counts."""
+    def before_step(self, observed: Observation, plan: Plan) -> None:
+        """Count decreases of apps without a sample; the warm-up does not count."""
         if self._world.tick >= self._world.timeline.warmup_ticks:
-            blind = without_sample(self._world, seen)
-            self._decreases += blind_decreases(seen, plan, blind)
+            blind = without_sample(self._world, observed)
+            self._decreases += blind_decreases(observed, plan, blind)
 
     def after_step(self) -> None:
         """Record the tick that has just ended."""
@@ -49,7 +52,7 @@ class Score:
         self._watch.look(self._recorder.recording, self._world.tick - 1)
 
     def results(self) -> Results:
-        """Overruns are not among them: budgets are known to the controllers alone."""
+        """Results without overruns: only the controllers know the budgets."""
         world = self._world
         decisions = Decisions(missing_data_decreases=self._decreases.copy())
         return Results(
@@ -60,3 +63,20 @@ class Score:
             rows=summarise(world, CONTROLLER, decisions),
             failures=self._watch.findings(self._recorder.recording),
         )
+
+
+class Bill:
+    """Cost of the nodes of each pool since tick 0; the world's accounts begin after the warm-up."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.spent: F64 = np.zeros(world.layout.pools)
+        """[P] money."""
+
+    def add_tick(self) -> None:
+        """Add the tick that has just ended; reserved nodes cost money even if they are not used."""
+        rules = self._world.given.rules
+        nodes = self._world.state.pool_market[0].astype(np.float64)
+        nodes[:, RESERVED] = np.maximum(nodes[:, RESERVED], rules.pools["reserved"])
+        hours = self._world.cluster.tick_seconds / _HOUR_S
+        self.spent = self.spent + (nodes * rules.pool_price).sum(axis=1) * hours

@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def with_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment, with what the command line says: `--seed` is HIRL_SIMCLUSTER_SEED."""
+    """The environment, overridden by the command line: `--seed` is HIRL_SIMCLUSTER_SEED."""
     own = msgspec.structs.fields(Settings)
     variables = {field.name: f"HIRL_SIMCLUSTER_{field.name.upper()}" for field in own}
     variables |= {name: f"HIRL_{name.upper()}" for name in _KIT_FIELDS}
@@ -69,5 +69,5 @@ def with_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     for name, variable in variables.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="X", help=variable)
     given = vars(parser.parse_args(arguments))
-    said = {variables[name]: value for name, value in given.items() if value is not None}
-    return {**environment, **said}
+    overrides = {variables[name]: value for name, value in given.items() if value is not None}
+    return {**environment, **overrides}

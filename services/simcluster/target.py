@@ -1,9 +1,8 @@
-"""The part of a cluster that controllers write to: what was asked of each app, and by whom.
+"""The part of a cluster that controllers write to: the last decision of each app, and a journal.
 
-A decision is taken at most once: the last decision is stored with each app, its repetition
-changes nothing. One that is older than what the domain was told last is superseded, and so is
-another decision for the same tick: a tick is decided once. Everything
-that was asked, taken or not, stands in the journal.
+A decision is applied at most once: it is stored with its app, and repeating it changes nothing. A
+decision for an older tick than the domain's newest is superseded, and so is another decision for
+the same tick: a tick is decided once. The journal has every write, applied or not.
 """
 
 from collections.abc import Sequence
@@ -16,13 +15,13 @@ from schemas.fields import Name
 
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Outcome = Literal["applied", "repeat", "superseded", "refused"]
-"""applied: stored, to be carried out in the next step. repeat: that decision was stored before.
-superseded: the domain has been told something newer, or something else for the same tick. refused:
-the domain has no such app now."""
+"""applied: stored, and carried out in the next step. repeat: the decision was stored before.
+superseded: the domain has a newer decision, or another one for the same tick. refused: the app is
+not in the domain now."""
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What can be asked of an app."""
+    """What can be set on an app."""
 
     replicas: Whole
     cpu_request: Whole
@@ -37,13 +36,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     app: Name
     replicas: Whole
     cpu_request: Whole
-    """Millicores per pod; 0 leaves them as they are."""
+    """Millicores per pod; 0 keeps the present value."""
     memory_request: Whole
-    """MiB per pod; 0 leaves them as they are."""
+    """MiB per pod; 0 keeps the present value."""
     decision_id: Annotated[str, Meta(min_length=1, max_length=512)]
 
-    def asked_of(self, now: Numbers) -> Numbers:
-        """What an app is to have that has `now`."""
+    def applied_to(self, now: Numbers) -> Numbers:
+        """Numbers of an app after the change."""
         return Numbers(
             self.replicas,
             self.cpu_request or now.cpu_request,
@@ -56,50 +55,50 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     sequence: int
     tick: int
-    """That the decision is for."""
+    """Tick of the decision."""
     arrived_tick: int
-    """At which the cluster was; the change is part of the step that begins there."""
+    """Tick of the cluster at arrival; the change is part of the step that begins there."""
     domain: str
     app: str
     decision_id: str
     outcome: Outcome
     before: Numbers | None
-    """None where the domain has no such app."""
+    """None if the app is not in the domain."""
     after: Numbers | None
     changed: bool
-    """Whether something was asked that was not so already."""
+    """Whether the numbers differ from those before."""
 
 
 class Stored(NamedTuple):
-    """What was asked of an app last."""
+    """Last decision of an app."""
 
     decision_id: str
     numbers: Numbers
 
 
 class Closed(NamedTuple):
-    """The newest tick that a domain was told about."""
+    """The newest tick with a write for a domain."""
 
     tick: int
     decisions: frozenset[str]
-    """None where nothing was to change."""
+    """Ids; empty where nothing was changed."""
 
 
 _NEVER = Closed(-1, frozenset())
 
 
 class Target:
-    """What controllers asked for, by app; and which ticks they have closed, by domain."""
+    """Last decisions by app, and closed ticks by domain."""
 
     def __init__(self) -> None:
         self.journal: list[Entry] = []
-        """Append-only."""
+        """All writes, append-only."""
         self._closed: dict[str, Closed] = {}
         self._stored: dict[str, Stored] = {}
         self._waiting: dict[str, Numbers] = {}
 
     def closed_tick(self, domain: str) -> int:
-        """The newest tick that was closed; -1 before the first."""
+        """The newest closed tick; -1 before the first."""
         return self._closed.get(domain, _NEVER).tick
 
     def write(
@@ -110,9 +109,9 @@ class Target:
         present: dict[str, Numbers],
         arrived_tick: int,
     ) -> list[Entry]:
-        """Take what is new of some changes, and close the tick; none at all closes it too.
+        """Apply new changes and close the tick; an empty list closes it too.
 
-        `present` are the apps that the domain has now, with the numbers they have.
+        `present` are the apps of the domain now, with their numbers.
         """
         newest = self._closed.get(domain, _NEVER)
         entries = [
@@ -138,7 +137,7 @@ class Target:
         )
         outcome = self._judge(change, present, superseded=not fresh)
         if before is not None and outcome == "applied":
-            after = change.asked_of(before)
+            after = change.applied_to(before)
             self._stored[change.app] = Stored(change.decision_id, after)
             self._waiting[change.app] = after
         entry = Entry(
@@ -157,23 +156,23 @@ class Target:
         return entry
 
     def _before(self, app: str, present: dict[str, Numbers]) -> Numbers | None:
-        """What waits to be carried out counts as if it were so."""
+        # Changes that wait for the next step count as made.
         return self._waiting.get(app) if app in self._waiting else present.get(app)
 
     def _judge(self, change: Change, present: dict[str, Numbers], *, superseded: bool) -> Outcome:
         if change.app not in present:
             return "refused"
         stored = self._stored.get(change.app)
-        # Before its age is looked at: whoever repeats a write wants to know that it was taken.
+        # Checked before its age: a controller that repeats a write needs to know it was applied.
         if stored is not None and stored.decision_id == change.decision_id:
             return "repeat"
         return "superseded" if superseded else "applied"
 
     def read_back(self, present: dict[str, Numbers]) -> dict[str, Stored]:
-        """The last decision of each app and what it asked for; without one, what the app has."""
+        """Last decision of each app; without one, the present numbers."""
         return {app: self._stored.get(app, Stored("", now)) for app, now in present.items()}
 
     def take(self) -> dict[str, Numbers]:
-        """What is to be carried out in this step, once."""
+        """Changes for the next step; handed out once."""
         waiting, self._waiting = self._waiting, {}
         return waiting

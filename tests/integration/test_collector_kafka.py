@@ -33,8 +33,7 @@ from services.simcluster import events
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.feed import KafkaFeed
 from services.simcluster.http import Api
-from services.simcluster.live import LiveCluster
-from services.simcluster.pace import lock_step
+from services.simcluster.live import LiveCluster, lock_step
 
 TICKS = 12
 CLUSTER = with_apps(load_sim_cluster(), 20)

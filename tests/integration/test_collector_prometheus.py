@@ -29,8 +29,7 @@ from services.devcluster.prometheus import Server
 from services.simcluster.app import compile_kernels
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.http import Api
-from services.simcluster.live import LiveCluster
-from services.simcluster.pace import by_clock
+from services.simcluster.live import LiveCluster, by_clock
 
 WINDOW_S = 6
 QUERIES = msgspec.structs.replace(load_queries(), window_seconds=WINDOW_S, ttl_seconds=3)

@@ -15,8 +15,7 @@ from schemas.metrics_sampled import MetricsSampled
 from services.collector.collect import Collector, SourceDown, SourceRestarted
 from services.collector.simulated import SimulatedSource
 from services.simcluster.http import Api
-from services.simcluster.live import LiveCluster
-from services.simcluster.pace import lock_step
+from services.simcluster.live import LiveCluster, lock_step
 from tests.unit.collector_data import MemoryOutlet, metrics
 from tests.unit.simcluster_data import DOMAINS, close_all, simulated
 
@@ -31,7 +30,7 @@ class ClosingOutlet(MemoryOutlet):
     async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
         await super().save(key, data, partition)
         close_all(self._live.cluster)
-        self._live._tell()
+        self._live._notify()
 
 
 def test_a_run_in_lock_step_is_collected_whole() -> None:

@@ -58,7 +58,7 @@ def test_what_was_not_measured_is_null_and_what_the_api_server_knows_is_not() ->
 
 def test_samples_are_what_a_controller_in_process_sees() -> None:
     cluster = advanced(simulated(), 5)
-    seen, place = cluster.seen(), {name: i for i, name in enumerate(cluster.names)}
+    seen, place = cluster.observed_arrays(), {name: i for i, name in enumerate(cluster.names)}
     for batch in cluster.observation().sampled:
         for row, name in enumerate(MEASURED):
             for app, value in zip(batch.apps, getattr(batch, name), strict=True):
@@ -188,7 +188,7 @@ def test_an_empty_write_closes_the_tick() -> None:
 
 def test_what_cannot_be_is_refused_in_a_sentence() -> None:
     cluster = simulated()
-    with pytest.raises(Refused, match="tick 1 has not come yet: the cluster is at tick 0"):
+    with pytest.raises(Refused, match="tick 1 is in the future: the cluster is at tick 0"):
         cluster.apply("fraud", 1, [])
     with pytest.raises(UnknownDomain, match="domain nowhere is unknown: expected one of payments"):
         cluster.read_back("nowhere")

@@ -36,7 +36,9 @@ def truth(cluster: SimulatedCluster, row: int, app: int) -> float:
 
 
 def heard(cluster: SimulatedCluster) -> list[int]:
-    return [app for app, gone in enumerate(cluster.seen().missing[0].tolist()) if not gone]
+    return [
+        app for app, gone in enumerate(cluster.observed_arrays().missing[0].tolist()) if not gone
+    ]
 
 
 def test_counters_grow_by_what_happened() -> None:

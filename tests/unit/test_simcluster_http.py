@@ -14,8 +14,7 @@ from services._kit.settings import KitSettings, load
 from services.simcluster.app import serve, world_of
 from services.simcluster.feed import Deliver, NoFeed
 from services.simcluster.http import Api
-from services.simcluster.live import LiveCluster
-from services.simcluster.pace import by_clock, lock_step
+from services.simcluster.live import LiveCluster, by_clock, lock_step
 from services.simcluster.settings import Settings, with_arguments
 from services.simcluster.target import Entry
 from tests.unit.simcluster_data import DOMAINS, POOLS, request, simulated
@@ -92,7 +91,7 @@ def test_writes_are_answered_by_app_and_can_be_read_back_and_followed() -> None:
         for expected in ("applied", "repeat"):
             answer = await (await client.put("/v1/domains/payments/ticks/0", json=body)).json()
             assert answer["answers"] == {app: expected, "stranger": "refused"}
-            assert answer["detail"] == "payments has no app stranger now"
+            assert answer["detail"] == "unknown apps in payments: stranger"
         stored = await (await client.get("/v1/domains/payments")).json()
         assert stored["closed_tick"] == 0
         assert stored["apps"][app]["decision_id"] == "d1"
@@ -109,10 +108,10 @@ def test_writes_are_answered_by_app_and_can_be_read_back_and_followed() -> None:
     [
         ("GET", "/v1/domains/nowhere", "", 404, "domain nowhere is unknown: expected one of"),
         ("GET", "/v1/nowhere", "", 404, "Not Found"),
-        ("GET", "/v1/observation?after=9", "", 409, "the cluster is at tick 0, so it was started"),
+        ("GET", "/v1/observation?after=9", "", 409, "the cluster is at tick 0, so it was restarted"),
         ("GET", "/v1/observation?after=x", "", 400, "after: expected a whole number, got 'x'"),
         ("GET", "/v1/observation?wait=x", "", 400, "wait: expected seconds, got 'x'"),
-        ("PUT", "/v1/domains/data/ticks/7", "", 409, "tick 7 has not come yet"),
+        ("PUT", "/v1/domains/data/ticks/7", "", 409, "tick 7 is in the future"),
         ("PUT", "/v1/domains/data/ticks/0", "{", 400, "body: Input data was truncated"),
         ("PUT", "/v1/domains/data/ticks/0", '{"changes": [{}]}', 400, "missing required field"),
         ("PUT", "/v1/pools/data/request", "{}", 400, "missing required field"),

@@ -108,7 +108,13 @@ def test_writes_are_answered_by_app_and_can_be_read_back_and_followed() -> None:
     [
         ("GET", "/v1/domains/nowhere", "", 404, "domain nowhere is unknown: expected one of"),
         ("GET", "/v1/nowhere", "", 404, "Not Found"),
-        ("GET", "/v1/observation?after=9", "", 409, "the cluster is at tick 0, so it was restarted"),
+        (
+            "GET",
+            "/v1/observation?after=9",
+            "",
+            409,
+            "the cluster is at tick 0, so it was restarted",
+        ),
         ("GET", "/v1/observation?after=x", "", 400, "after: expected a whole number, got 'x'"),
         ("GET", "/v1/observation?wait=x", "", 400, "wait: expected seconds, got 'x'"),
         ("PUT", "/v1/domains/data/ticks/7", "", 409, "tick 7 is in the future"),

@@ -1,4 +1,4 @@
-"""What is booked, and to whom."""
+"""Violation minutes and held shares are booked to the right domains."""
 
 import numpy as np
 import pytest
@@ -37,13 +37,13 @@ def test_what_p3_holds_is_counted_in_the_pools_that_p0_waits_for() -> None:
     for _ in range(2):
         world.step(more)
     totals, full = world.accounts.totals[0], 60 / 62.5
-    assert totals[P0_WAIT_TICKS] == 1, "not yet in the tick that asked"
+    assert totals[P0_WAIT_TICKS] == 1, "not yet in the tick in which the pods are needed"
     assert totals[P3_HELD] == pytest.approx(full * 20 / 30)
     assert totals[P3_HELD_OF_P0_POOLS] == pytest.approx(full * 10 / 20)
 
 
 def two_pools() -> SimCluster:
-    """A pool that only internal uses, and one for everybody with half of internal's pods."""
+    """A pool for internal only, and one for all domains with half of internal's pods."""
     cluster = still_cluster(30, headroom=0.0)
     own = replace(cluster.pools[0], name="own")
     shared = replace(own, name="shared")

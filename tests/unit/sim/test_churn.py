@@ -1,4 +1,4 @@
-"""Deploys, memory, inventory and overload behave as a cluster's do."""
+"""Deploys, OOM kills, crash loops, inventory changes and overload."""
 
 import math
 
@@ -7,10 +7,14 @@ import pytest
 from models.cluster.observation import ERRORS, PENDING, READY, RESTARTS, RPS
 from models.sim.accounting import CRASHED, OOM_KILLED
 from models.sim.apps import GUARD_NONE
+from models.sim.churn import back_off_s
 from models.sim.config.events import Deploy, Inventory, Target, Traffic
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 from models.validate.worlds import one_call, plain_apps, still_cluster, still_scenario
+
+MINUTE, RESTART = 6, 2
+"""Ticks."""
 
 
 def deploying(replicas: int) -> World:
@@ -30,14 +34,14 @@ def test_a_rolling_deploy_keeps_three_quarters_of_the_pods_ready(replicas: int) 
     assert world.state.status[0, READY, 0] == replicas, "and it ends"
 
 
-def test_a_deploy_is_no_reason_to_be_killed_for_memory() -> None:
+def test_a_deploy_causes_no_oom_kills() -> None:
     world = deploying(40)
     for _ in range(120):
         world.step(world.hold())
     assert world.accounts.totals[0, [OOM_KILLED, CRASHED]].sum() == 0
 
 
-def test_memory_that_grows_kills_in_the_end() -> None:
+def test_leaking_memory_ends_in_an_oom_kill() -> None:
     population = plain_apps(1, start_replicas=10, memory_leak=6.0, memory_base=0.5)
     world = World(still_cluster(100), still_scenario(), [1], population)
     for _ in range(90):
@@ -68,7 +72,7 @@ def test_an_app_that_has_vanished_is_not_called() -> None:
     assert caller[ERRORS] == 0
 
 
-def test_when_everybody_waits_longer_than_the_time_out_nobody_is_served() -> None:
+def test_nothing_is_served_when_every_request_waits_beyond_the_timeout() -> None:
     flood = Traffic(name="flood", target=Target(apps=(0,)), factor=20, at_minute=1, hold_minutes=9)
     population = plain_apps(1, start_replicas=10, cpu_seconds=1e-2, own_rps=700, timeout=0.5)
     world = World(still_cluster(100), still_scenario([flood]), [1], population)
@@ -77,7 +81,7 @@ def test_when_everybody_waits_longer_than_the_time_out_nobody_is_served() -> Non
     assert world.state.samples[0, 23 % SAMPLE_RING, ERRORS, 0] > 0.99
 
 
-def test_what_failed_at_a_callee_is_not_sent_again_by_the_callers_of_its_caller() -> None:
+def test_failures_of_a_callee_are_not_retried_by_the_callers_of_its_caller() -> None:
     """App 0 may be retried, app 1 may not; app 1 fails."""
     flood = Traffic(name="flood", target=Target(apps=(1,)), factor=20, at_minute=1, hold_minutes=9)
     population = plain_apps(
@@ -104,3 +108,56 @@ def test_no_pod_waits_beside_a_node_that_has_room_for_it() -> None:
     plan.replicas[0, 0] += room - 1
     world.step(plan)
     assert world.state.status[0, PENDING, 0] == 0
+
+
+def hungry(replicas: int) -> World:
+    """Pods that need twice their memory limit as soon as they are up."""
+    population = plain_apps(1, start_replicas=replicas, memory_request=1, memory_base=2)
+    return World(still_cluster(100), still_scenario(minutes=120), [1], population)
+
+
+def ready(world: World, ticks: int, memory_mib: int | None = None) -> list[int]:
+    """Ready pods after each of the next ticks."""
+    counts = []
+    plan = world.hold()
+    if memory_mib is not None:
+        plan.memory[:] = memory_mib
+    for _ in range(ticks):
+        world.step(plan)
+        counts.append(int(world.state.status[0, READY, 0]))
+    return counts
+
+
+def outages(counts: list[int]) -> list[int]:
+    """Lengths of the runs of zeros that ended."""
+    runs = "".join("." if count else "0" for count in counts).rstrip("0").split(".")
+    return [len(run) for run in runs if run]
+
+
+def test_each_death_doubles_the_wait_up_to_five_minutes() -> None:
+    expected = [RESTART + wait for wait in (0, 1, 2, 4, 8, 16, 30, 30)]
+    assert outages(ready(hungry(1), 40 * MINUTE))[:8] == expected
+
+
+def test_memory_below_what_a_fresh_pod_needs_takes_all_pods_down() -> None:
+    assert min(ready(hungry(10), 2 * MINUTE)) == 0
+
+
+def test_ten_minutes_of_health_reset_the_back_off() -> None:
+    world = hungry(1)
+    ready(world, 12 * MINUTE)
+    ready(world, 16 * MINUTE, memory_mib=4096)
+    assert outages(ready(world, 4 * MINUTE, memory_mib=1024))[:2] == [RESTART, RESTART + 1]
+
+
+def test_slowly_growing_memory_is_not_a_crash_loop() -> None:
+    """An hour fills the memory, so no container dies twice within ten minutes."""
+    population = plain_apps(1, start_replicas=100, memory_leak=0.5, memory_base=0.5)
+    world = World(still_cluster(100, headroom=0.1), still_scenario(minutes=120), [1], population)
+    assert min(ready(world, 120 * MINUTE)) == 80, "a fifth at a time, and each time at once"
+    assert world.state.crash_loop["deaths"][0, 0] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("level", "seconds"), [(0, 0), (0.01, 0.1), (1, 10), (3, 40), (20, 300)])
+def test_the_wait_follows_the_kubelet(level: float, seconds: float) -> None:
+    assert back_off_s(level) == pytest.approx(seconds)

@@ -1,4 +1,4 @@
-"""Requests are neither lost nor made: what arrives is served, fails or waits."""
+"""Requests are conserved: what arrives is served, fails or waits."""
 
 from functools import cache
 
@@ -27,7 +27,7 @@ OVERLOAD = (
     Payload(name="slow", target=Target(domains=("data",)), factor=5, at_minute=2, hold_minutes=3),
 )
 FLOAT32_ERROR = 1e-5
-"""Books are kept in float32, as all rows over apps."""
+"""Rows over apps are float32."""
 
 
 @cache
@@ -41,16 +41,16 @@ def test_every_request_of_every_app_is_served_fails_or_waits() -> None:
     snapshot = world.save()
     for tick in range(6 * MINUTES):
         backlog = world.state.flow[:, BACKLOG].astype(np.float64)
-        books = world.accounts.minute_requests.astype(np.float64)
+        requests = world.accounts.minute_requests.astype(np.float64)
         world.step(world.hold())
         if (tick + 1) % 6 == 0:
-            continue  # the minute's books are closed and empty
-        assert flow_residuals(world, backlog, books).max() < FLOAT32_ERROR
+            continue  # the minute is closed and its sums are zero
+        assert flow_residuals(world, backlog, requests).max() < FLOAT32_ERROR
     assert world.accounts.domains[:, :, FAILED].sum() > 0, "nothing was overloaded"
     world.restore(snapshot)
 
 
-def test_the_domains_books_balance_over_a_whole_run() -> None:
+def test_the_domains_sums_balance_over_a_whole_run() -> None:
     world = start()
     snapshot = world.save()
     waited_most = 0.0

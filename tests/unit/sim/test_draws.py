@@ -41,7 +41,7 @@ def test_every_bit_is_set_half_of_the_time(drawn: F64) -> None:
     assert np.abs(bits.mean(axis=(0, 1)) - 0.5).max() < 5 * 0.5 / np.sqrt(drawn.size)
 
 
-def test_neighbours_do_not_know_of_each_other(drawn: F64) -> None:
+def test_neighbouring_draws_are_independent(drawn: F64) -> None:
     """Entities, ticks, ordinals and seeds that differ by one."""
     limit = 5 / np.sqrt(drawn.size / 2)
     few = range(KEYS // 2)
@@ -59,7 +59,7 @@ def test_sums_over_entities_and_over_ticks_have_the_spread_of_independent_draws(
         assert drawn.sum(axis=axis).std() == pytest.approx(expected, rel=0.2)
 
 
-def test_no_row_is_another_one_in_other_order(drawn: F64) -> None:
+def test_rows_are_not_permutations_of_each_other(drawn: F64) -> None:
     assert np.unique(drawn).size > 0.999 * drawn.size
 
 

@@ -1,4 +1,4 @@
-"""Pods burst up to their limits, but only on cores that nobody else uses."""
+"""Pods burst up to their limits, but only on idle cores."""
 
 from itertools import combinations
 
@@ -36,7 +36,7 @@ def apps_at(load: list[float], limit_ratio: list[float], pods: int = 20) -> Popu
 
 
 def cores_used(population: Population, headroom: float, ticks: int = 12) -> F64:
-    """[A] cores each app uses once it has settled."""
+    """[A] cores that each app uses in the end."""
     world = World(still_cluster(100, headroom=headroom), still_scenario(), [1], population)
     for _ in range(ticks):
         world.step(world.hold())
@@ -55,7 +55,7 @@ def cores_by_app(world: World) -> tuple[F64, F64]:
 
 
 def most_in_pools(world: World) -> float:
-    """How full the fullest set of pools must be, however the bursts are spread over pools.
+    """Use over capacity of the fullest set of pools, however bursts are spread over pools.
 
     Requests are used evenly by all pods of an app, bursts by any of them. They fit into the
     pools exactly when, for every set of pools, what can run nowhere else fits into that set.
@@ -79,7 +79,7 @@ def test_an_app_may_use_idle_cores_up_to_its_limit() -> None:
     np.testing.assert_allclose(used, [20.0, 28.0, 30.0], rtol=0.02)
 
 
-def test_bursts_share_what_is_idle_and_take_nothing_that_was_requested() -> None:
+def test_bursts_share_idle_cores_and_leave_requested_ones_alone() -> None:
     """One node of 62.5 cores, 60 requested: the first app leaves 10 idle, the others want 20."""
     population = apps_at([0.5, 1.5, 1.5], [1.0, 1.5, 1.5])
     used = cores_used(population, headroom=0.0)
@@ -88,13 +88,13 @@ def test_bursts_share_what_is_idle_and_take_nothing_that_was_requested() -> None
     assert used.sum() == pytest.approx(62.5, rel=0.02)
 
 
-def test_when_all_use_their_requests_nobody_bursts() -> None:
+def test_no_app_bursts_when_all_use_their_requests() -> None:
     used = cores_used(apps_at([1.5, 1.5, 1.5], [1.0, 1.0, 2.0]), headroom=0.0)
     np.testing.assert_allclose(used[:2], 20.0, rtol=0.01)
     assert used[2] <= 22.5
 
 
-def test_room_to_burst_makes_an_app_faster_before_it_needs_it() -> None:
+def test_room_to_burst_makes_a_nearly_busy_app_faster() -> None:
     """At 95 % of its requests a queue is long; with cores to spare it is not."""
     population = apps_at([0.95, 0.95], [1.0, 2.0])
     world = World(still_cluster(100, headroom=0.6), still_scenario(), [1], population)
@@ -149,7 +149,7 @@ def test_a_pool_never_uses_more_cores_than_its_ready_nodes_have(
 
 
 def test_a_spike_fills_pools_and_goes_beyond_requests() -> None:
-    """The test above means something: bursts happen, and they do run out of cores."""
+    """The test above is not vacuous: bursts happen, and they use up all idle cores."""
     run = Driven(spiking(with_apps(load_sim_cluster(), 60), 1, 3.0, 2.0))
     fullest, beyond = 0.0, 0.0
     for _ in range(18):
@@ -161,7 +161,7 @@ def test_a_spike_fills_pools_and_goes_beyond_requests() -> None:
     assert beyond > 0.1
 
 
-def test_domains_that_must_answer_have_guaranteed_cpu_in_the_example_cluster() -> None:
+def test_p0_and_p1_have_guaranteed_resources_in_the_example_cluster() -> None:
     cluster = load_sim_cluster()
     apps = generate(cluster).apps
     urgent = np.array([domain.priority in {"P0", "P1"} for domain in cluster.domains])

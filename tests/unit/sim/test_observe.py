@@ -1,4 +1,4 @@
-"""A controller sees measurements late, noisy and incomplete, and never the truth."""
+"""Observations are late, noisy and incomplete, and never contain the true state."""
 
 import msgspec
 import numpy as np
@@ -27,14 +27,14 @@ def world_of(cluster: SimCluster, *events: MetricsOutage) -> World:
 
 
 def ages(world: World, pipeline: Pipeline) -> list[float]:
-    """Mean age in seconds of what is seen, in some ticks: samples are marked with their tick."""
+    """Mean age of the observed samples in seconds, by tick: each sample holds its tick."""
     found = []
     for tick in range(24):
         world.step(world.hold())
         world.state.samples[0, tick % SAMPLE_RING, CPU] = tick
         if tick >= SAMPLE_RING:
-            seen = world.observe(pipeline).measured[0, CPU]
-            found.append(10.0 * float((tick - seen).mean()))
+            observed = world.observe(pipeline).measured[0, CPU]
+            found.append(10.0 * float((tick - observed).mean()))
     return found
 
 
@@ -42,10 +42,10 @@ def test_a_decision_does_not_change_when_only_the_truth_changes() -> None:
     assert decision_changes(apps=60, ticks=150, every=10) == []
 
 
-def test_what_the_api_server_knows_cannot_be_written() -> None:
-    seen = world_of(observed_cluster()).observe()
+def test_the_api_servers_answers_are_read_only() -> None:
+    observed = world_of(observed_cluster()).observe()
     with pytest.raises(ValueError, match="read-only"):
-        seen.status[0, 0, 0] = 1
+        observed.status[0, 0, 0] = 1
 
 
 def test_hpa_sees_measurements_27_and_a_half_seconds_late_on_average() -> None:
@@ -63,7 +63,7 @@ def test_the_configured_share_of_samples_is_missing() -> None:
         world.step(world.hold())
         shares.append(world.observe().missing.mean())
     assert np.mean(shares[5:]) == pytest.approx(0.2, abs=0.02)
-    assert shares[0] == 1.0, "nothing can be seen before the lag is over"
+    assert shares[0] == 1.0, "nothing arrives before the lag is over"
 
 
 def test_noise_has_the_configured_width_and_no_bias() -> None:
@@ -83,10 +83,10 @@ def test_a_zero_outage_reads_zero_and_is_not_flagged() -> None:
     world = world_of(observed_cluster(missing_share=0.5), outage)
     for _ in range(10):
         world.step(world.hold())
-        seen = world.observe()
+        observed = world.observe()
         if world.tick > 6:
-            assert (seen.measured[0, :PODS, 3] == 0).all()
-            assert seen.missing[0, 3] == 0
+            assert (observed.measured[0, :PODS, 3] == 0).all()
+            assert observed.missing[0, 3] == 0
 
 
 def test_a_missing_outage_is_flagged_and_ends() -> None:

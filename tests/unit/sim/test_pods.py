@@ -1,4 +1,4 @@
-"""Whatever plans and faults come, every count agrees with the pods and nodes that are there."""
+"""Under any plans and faults, every count agrees with the pods and nodes that exist."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Who gets a place first, who has to go, and which nodes come and die."""
+"""Order of scheduling, preemption, node requests, zone loss and resizes."""
 
 from functools import cache
 
@@ -43,13 +43,13 @@ def bound(world: World) -> list[int]:
     return [int(count) for count in world.state.hidden[0, BOUND]]
 
 
-def test_first_come_first_served_gives_the_last_places_to_whoever_asked_first() -> None:
+def test_first_come_first_served_binds_the_oldest_pods_first() -> None:
     world = full_world("fifo")
     more(world, INTERNAL, PAYMENTS)
     assert bound(world) == [22, 20, 20]
 
 
-def test_priority_order_gives_the_last_places_to_the_highest_class() -> None:
+def test_priority_order_binds_the_highest_class_first() -> None:
     world = full_world("priority")
     more(world, INTERNAL, PAYMENTS)
     assert bound(world) == [20, 22, 20]
@@ -73,7 +73,7 @@ def test_preemption_evicts_lower_classes_only() -> None:
     assert world.accounts.totals[0, PREEMPTED] == 8
 
 
-def test_the_lowest_class_preempts_nobody() -> None:
+def test_the_lowest_class_does_not_preempt() -> None:
     world = full_world("priority", preemption=True)
     more(world, INTERNAL)
     assert bound(world) == [22, 20, 20]
@@ -81,7 +81,7 @@ def test_the_lowest_class_preempts_nobody() -> None:
     assert world.accounts.totals[0, PREEMPTED] == 0
 
 
-def test_without_preemption_nobody_is_evicted() -> None:
+def test_without_preemption_no_pod_is_evicted() -> None:
     world = full_world("priority")
     more(world, PAYMENTS)
     assert bound(world) == [20, 22, 20]
@@ -129,7 +129,7 @@ def crowded_world() -> World:
     return World(still_cluster(64, headroom=0.0, max_nodes=2.0), still_scenario(), [1], population)
 
 
-def test_pods_of_a_coordinated_pool_ask_for_nothing_and_get_what_the_plan_asks_for() -> None:
+def test_pods_of_a_coordinated_pool_request_no_nodes_and_get_those_of_the_plan() -> None:
     world = crowded_world()
     nodes = world.state.pool["ready"][0, 0]
     plan = world.hold()
@@ -148,7 +148,7 @@ def test_pods_of_a_coordinated_pool_ask_for_nothing_and_get_what_the_plan_asks_f
     assert world.state.status[0, PENDING, 0] == 2
 
 
-def test_pods_ask_again_when_the_coordination_ends() -> None:
+def test_pods_request_nodes_again_when_the_coordination_ends() -> None:
     world = crowded_world()
     plan = world.hold()
     plan.replicas[0, 0] += 8
@@ -200,7 +200,7 @@ def test_zone_loss_kills_the_nodes_of_that_zone_and_starts_none_there() -> None:
     assert exists.sum() > elsewhere.sum(), "what was lost is asked for in other zones"
 
 
-def test_a_resize_lands_in_one_or_two_ticks() -> None:
+def test_a_resize_takes_effect_after_one_or_two_ticks() -> None:
     world = World(still_cluster(400, headroom=0.9), still_scenario(), [1], plain_apps(100))
     plan = world.hold()
     plan.cpu[:] = 1500
@@ -227,7 +227,7 @@ def test_a_full_node_refuses_a_resize_and_the_pods_restart_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("replicas", [-5, -1])
-def test_negative_wishes_are_ignored(replicas: int) -> None:
+def test_negative_replica_counts_are_ignored(replicas: int) -> None:
     world = full_world()
     plan = world.hold()
     plan.replicas[0, INTERNAL] = replicas

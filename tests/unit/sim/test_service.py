@@ -1,4 +1,4 @@
-"""Queues answer as queueing theory says, and failures travel as the call graph says."""
+"""Queues match queueing theory, and failures propagate along the call graph."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_more_cpu_is_never_slower() -> None:
     assert latency[0] > 10 * latency[-1]
 
 
-def test_failed_requests_come_again_only_where_they_may() -> None:
+def test_failed_requests_are_retried_only_where_allowed() -> None:
     """App 0 is retried, app 1 is not; both get too slow for three minutes."""
     population = busy_apps(retry_share=[0.9, 0.0])
     world = World(still_cluster(100), still_scenario([slow_down(0, 1)]), [1], population)

@@ -1,4 +1,4 @@
-"""Compiled scenarios: the arrays say what the file says, for every seed and size."""
+"""Compiled scenarios: the arrays match the file, for every seed and size."""
 
 import csv
 import math

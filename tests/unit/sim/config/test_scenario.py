@@ -1,4 +1,4 @@
-"""Scenario files: what ships loads, what is wrong gets a line, what is announced stays apart."""
+"""Scenario files: shipped ones load, bad ones are refused, the calendar is apart from events."""
 
 import math
 import re
@@ -95,7 +95,7 @@ def test_the_punctual_sale_comes_when_announced() -> None:
     assert first_spike_minute(scenario) == scenario.calendar[0].at_minute
 
 
-def test_a_phantom_is_announced_and_never_comes() -> None:
+def test_a_phantom_is_announced_and_never_happens() -> None:
     scenario = load_scenario("phantom-forecast", CLUSTER)
     assert announced(scenario)
     assert scenario.events == ()
@@ -185,7 +185,7 @@ def test_an_unknown_scenario_gets_the_closest_name_and_all_names() -> None:
         ),
     ],
 )
-def test_a_bad_scenario_gets_one_line_with_file_place_and_expectation(
+def test_a_bad_scenario_gets_one_line_with_file_path_and_expectation(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as caught:

@@ -1,4 +1,4 @@
-"""Traces: whatever is not a plain, regular, marked series stops with one clear line."""
+"""Traces: regular series load, everything else is refused with one clear line."""
 
 import gzip
 from datetime import datetime, timedelta
@@ -65,7 +65,7 @@ def test_any_regular_step_becomes_minutes(tmp_path: Path, step: int) -> None:
     )
 
 
-def test_a_marked_gap_is_bridged_and_flagged(tmp_path: Path) -> None:
+def test_a_marked_gap_is_interpolated_and_flagged(tmp_path: Path) -> None:
     lines = ("minute,requests,missing", "0,10,0", "1,,1", "2,0,1", "3,40,0", "4,nan,1")
     trace = load_trace(written(tmp_path, *lines))
     assert trace.values.tolist() == [10, 20, 30, 40, 40]
@@ -110,7 +110,7 @@ def test_an_unreadable_trace_gets_one_line(tmp_path: Path) -> None:
             load_trace(file)
 
 
-def test_an_unknown_column_gets_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_column_is_refused_with_the_allowed_names(tmp_path: Path) -> None:
     file = written(tmp_path, "minute,requests", "0,1", "1,1")
     with pytest.raises(InputError, match="expected one of minute, requests, got rps"):
         load_trace(file, column="rps")

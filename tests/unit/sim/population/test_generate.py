@@ -181,7 +181,7 @@ def test_outer_tiers_have_looser_targets_than_inner_ones() -> None:
     assert (apps.latency_target[payments] <= 1.6 * 0.25 + 1e-6).all()
 
 
-def test_wrong_classes_have_their_share_and_mostly_come_from_above() -> None:
+def test_wrong_classes_have_their_share_and_are_mostly_too_high() -> None:
     apps = population().apps
     priority = _of_priority(example(), apps)
     wrong = apps.pod_class != priority

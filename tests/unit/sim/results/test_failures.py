@@ -1,4 +1,4 @@
-"""The three failure modes are named when they occur, and nothing else is."""
+"""The three failure modes are found when they occur, and only then."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def calm() -> Recording:
 
 
 def begun(recording: Recording) -> list[tuple[int, Finding]]:
-    """Which failure was named at which tick."""
+    """Each failure with the tick in which it was found."""
     watch = FailureWatch(SETTING)
     return [(tick, found) for tick in range(TICKS) for found in watch.look(recording, tick)]
 
@@ -58,7 +58,7 @@ def let_wait(recording: Recording, domain: int, pods: int, seconds: float) -> No
     recording.waited_s[during, domain] = seconds
 
 
-def test_nothing_is_named_on_a_calm_day(calm: Recording) -> None:
+def test_a_calm_day_has_no_failures(calm: Recording) -> None:
     assert begun(calm) == []
 
 
@@ -78,20 +78,20 @@ def test_many_apps_asking_at_once_and_slow_pods_are_a_stampede(calm: Recording) 
     assert "3.5 min" in named.explanation
 
 
-def test_asking_at_once_without_a_delay_is_no_stampede(calm: Recording) -> None:
+def test_asking_at_once_without_a_delay_is_not_a_stampede(calm: Recording) -> None:
     calm.asking[SPIKE : SPIKE + 3] = 50
     calm.nodes_booting[SPIKE : SPIKE + 10] = 30
     assert begun(calm) == []
 
 
-def test_pods_that_wait_for_a_used_up_quota_are_no_stampede(calm: Recording) -> None:
+def test_pods_that_wait_for_a_used_up_quota_are_not_a_stampede(calm: Recording) -> None:
     calm.asking[SPIKE : SPIKE + 3] = [40, 10, 0]
     calm.nodes_booting[SPIKE + 3 : SPIKE + 10, 0] = 1
     calm.waits[SPIKE + 15 : SPIKE + 25, 0, 21] = 500
     assert begun(calm) == []
 
 
-def test_slow_pods_of_a_few_apps_are_no_stampede(calm: Recording) -> None:
+def test_slow_pods_of_a_few_apps_are_not_a_stampede(calm: Recording) -> None:
     calm.asking[SPIKE : SPIKE + 3] = 1
     calm.nodes_booting[SPIKE + 3 : SPIKE + 10, 0] = 30
     calm.waits[SPIKE + 15 : SPIKE + 25, 0, 21] = 500
@@ -118,21 +118,21 @@ def test_a_bystander_that_waits_while_another_rose_is_a_cascade(calm: Recording)
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0], ids=["nobody rose", "it rose itself"])
-def test_waiting_without_another_to_blame_is_no_cascade(calm: Recording, factor: float) -> None:
+def test_waiting_without_a_rise_elsewhere_is_not_a_cascade(calm: Recording, factor: float) -> None:
     calm.outside[SPIKE:, 1] *= factor
     calm.rps[SPIKE:, 1] *= factor
     let_wait(calm, 1, pods=80, seconds=150)
     assert begun(calm) == []
 
 
-def test_pods_that_waited_before_the_rise_are_no_cascade(calm: Recording) -> None:
+def test_pods_that_waited_before_the_rise_are_not_a_cascade(calm: Recording) -> None:
     calm.outside[SPIKE:, 0] *= 2
     calm.rps[SPIKE:, 0] *= 2
     let_wait(calm, 1, pods=80, seconds=900)
     assert found(calm) == []
 
 
-def test_pods_left_behind_by_its_own_rise_make_no_bystander(calm: Recording) -> None:
+def test_a_domain_that_rose_itself_is_not_a_bystander(calm: Recording) -> None:
     calm.outside[SPIKE - 30 :, 0] *= 2
     calm.rps[SPIKE - 30 : SPIKE - 10, :2] *= 2
     let_wait(calm, 1, pods=80, seconds=150)
@@ -153,7 +153,7 @@ def test_p0_waiting_while_p3_holds_capacity_is_a_priority_inversion(calm: Record
     [(80, 50, 0.18), (5, 150, 0.18), (80, 150, 0.01)],
     ids=["a short wait", "a few pods", "P3 holds next to nothing"],
 )
-def test_an_ordinary_wait_of_p0_is_no_priority_inversion(
+def test_an_ordinary_wait_of_p0_is_not_a_priority_inversion(
     calm: Recording, pods: int, seconds: float, p3_share: float
 ) -> None:
     calm.held[:, 2] = p3_share
@@ -176,7 +176,7 @@ def test_a_failure_that_returns_soon_has_not_ended(calm: Recording) -> None:
     ]
 
 
-def test_what_comes_later_changes_nothing_that_was_named(calm: Recording) -> None:
+def test_later_ticks_do_not_change_earlier_findings(calm: Recording) -> None:
     let_wait(calm, 0, pods=80, seconds=150)
     before = begun(calm)
     calm.rps[SPIKE + 1 :] *= 3

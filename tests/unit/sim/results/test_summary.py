@@ -1,4 +1,4 @@
-"""A result row says what the accounts say, in the words of the benchmark."""
+"""A result row has the figures of the accounts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The same seed gives the same world: twice, in any company, in any process, under any control."""
+"""The same seed gives the same world: twice, among others, in another process, when scaled."""
 
 import subprocess
 import sys

@@ -25,7 +25,7 @@ def test_history_ends_where_the_scenario_begins() -> None:
     assert 0.5 < np.median(ratio) < 2.0
 
 
-def test_history_knows_nothing_of_the_events_to_come() -> None:
+def test_history_contains_nothing_of_the_events() -> None:
     world = _world()
     quiet = msgspec.structs.replace(world.scenario, events=())
     without = World(world.cluster, quiet, [3, 4], world.population)

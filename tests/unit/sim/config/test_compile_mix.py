@@ -1,4 +1,4 @@
-"""Request types differ in work: a shift of the mix changes the work per request, and only that."""
+"""Request types differ in work: a shift of the mix changes only the work per request."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def work_per_request(*events: Event) -> list[float]:
     return [float(seconds) for seconds in sample[CPU] / sample[RPS]]
 
 
-def test_as_declared_a_request_costs_what_the_app_was_calibrated_to() -> None:
+def test_the_declared_mix_costs_what_the_app_was_calibrated_to() -> None:
     assert work_per_request() == pytest.approx([1e-3] * 3)
 
 

@@ -58,11 +58,11 @@ def decided_in_process(contest: Contest) -> Iterator[Decided]:
     while world.tick < world.timeline.total_ticks:
         tick, seen = world.tick, world.observe(controller.pipeline)
         forecast, foreseen = forecaster.step(seen, foreseen)
-        before = state.orders.directive.budget.epoch[0]
+        before = state.decision.directive.budget.epoch[0]
         plan, state = controller.step(seen, forecast, state)
         values = _planned(contest, plan, names)
-        if state.orders.directive.budget.epoch[0] != before:
-            values |= _ordered(contest, state.orders) | _foreseen(contest, forecast)
+        if state.decision.directive.budget.epoch[0] != before:
+            values |= _ordered(contest, state.decision) | _foreseen(contest, forecast)
         yield Decided(tick, values)
         world.step(plan)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from models.cluster.observation import ACTIVE, CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation
 from models.cluster.plan import Plan
-from models.control.controller import Controller, KeepsBudgets
+from models.control.controller import Controller, CountsOverruns
 from models.forecaster.port import Forecast, Forecaster
 from models.sim.results.summary import Decisions
 from models.sim.world import World
@@ -87,7 +87,7 @@ def run(
 
 
 def _overruns(controller: Controller[S], state: S) -> NDArray[np.int64] | None:
-    if not isinstance(controller, KeepsBudgets):
+    if not isinstance(controller, CountsOverruns):
         return None
     return controller.overruns(state).astype(np.int64)
 

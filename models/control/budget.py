@@ -1,8 +1,11 @@
 """Budgets: how the capacity of the pools is divided between the domains.
 
-A domain's own pools are its own; what is shared goes to the highest priority first. Whatever is
-left after every need belongs to those whose need weighs most, and a reserve belongs to nobody:
-overdrafts come out of it. Shares and reserve sum to exactly 1.
+A domain's own pools are its own; shared ones go to the highest priority first. What is left after
+every need goes to the domains whose need weighs most. A reserve belongs to no domain: overdrafts
+come out of it. Shares and reserve sum to exactly 1.
+
+A `Directive` is what the Commander sends to the Soldiers, a `CommanderDecision` all it decides in
+a minute: the directive, and the nodes it requests of the pools.
 """
 
 from typing import Final, NamedTuple
@@ -13,30 +16,31 @@ from models.cluster.arrays import F64, I32, I64, MIB_PER_GIB, MILLI
 
 PRIORITIES: Final = 4
 OVERDRAFT: Final = 0.1
-"""A Soldier may draw this share beyond its budget, as far as the reserve goes."""
+"""Share beyond its budget that a Soldier may draw, as far as the reserve goes."""
 _SLACK_WEIGHT: Final = np.array([10.0, 4.0, 1.0, 0.3])
-"""How the rest is divided: like the objective weighs a violation."""
+"""How the rest is divided: in the proportion in which the objective weighs a violation."""
 _LEAST: Final = 1e-9
+_NEVER: Final = -1
 
 
 class Pools(NamedTuple):
-    """The capacity to divide, and who may use it. E environments, P pools, D domains."""
+    """The capacity to divide, and which domain may use it. E environments, P pools, D domains."""
 
     cores: F64
-    """[E, P] CPU of the nodes that are ready."""
+    """[E, P] of the nodes that are ready."""
     memory: F64
-    """[E, P] GiB of the same."""
+    """[E, P] GiB of the same nodes."""
     choices: I32
     """[D, choices] pools of each domain, preferred first, -1 where there are fewer."""
 
 
 class Budget(NamedTuple):
-    """What the domains may hold until the next one. E environments, D domains, P pools."""
+    """What the domains may hold until the next budget. E environments, D domains, P pools."""
 
     epoch: I32
-    """[E] rises with each budget; an older one is ignored."""
+    """[E] rises with each budget; consumers ignore an older one."""
     valid_until_tick: I32
-    """[E] the last tick at which it may be used; then it blocks increases above the floor."""
+    """[E] last tick at which it may be used; then it blocks increases above the floor."""
     share: F64
     """[E, D] of all cores."""
     reserve: F64
@@ -48,134 +52,27 @@ class Budget(NamedTuple):
     memory: F64
     """[E, D] GiB that go with the cores."""
     overdraft: F64
-    """[E, D] cores beyond the budget that the reserve stands for."""
+    """[E, D] cores beyond the budget that the reserve covers."""
     floor: F64
     """[E, D] cores that an expired budget still allows, and the memory that goes with them."""
     urgency: F64
-    """[E, D] 0 to 1: how soon the domain needs what it has not."""
+    """[E, D] 0 to 1: how soon the domain needs what it lacks."""
     headroom: F64
     """[E, D] share to add to every need: how unsure the forecast is."""
 
 
-class Claims(NamedTuple):
-    """What each domain would hold, in cores, [E, D] each, from what it must to what it likes."""
-
-    floor: F64
-    """What it was promised, whoever else needs it."""
-    essential: F64
-    """What carries the work that is there or about to be, at the highest bearable utilisation."""
-    kept: F64
-    """The same, and what its pods on nodes are sized for: nobody moves for another's comfort."""
-    comfort: F64
-    """What it is sized for: with room for what nobody announced."""
-    held: F64
-    """What it holds now, pending pods included."""
-
-
-def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple[F64, F64]:
-    """[E, D, P] cores per domain and pool, and [E] share of the reserve.
-
-    Claim by claim, and within a claim the highest priority first. What is held beyond every
-    claim comes last, so that nobody gives way to nothing; the rest goes by weight.
-    """
-    left = pools.cores - reserve_cores(pools, reserve)
-    grant = np.zeros((*claims.held.shape, pools.cores.shape[1]))
-    steps = (
-        np.minimum(claims.essential, claims.floor),
-        claims.essential,
-        claims.kept,
-        claims.comfort,
-        np.maximum(claims.comfort, claims.held),
-    )
-    for wanted in steps:
-        for level in range(PRIORITIES):
-            _give(grant, left, wanted, np.flatnonzero(priority == level), pools.choices)
-    _spread_rest(grant, left, claims.comfort * _SLACK_WEIGHT[priority], pools.choices)
-    total = np.maximum(pools.cores.sum(axis=1), _LEAST)
-    return grant, 1.0 - grant.sum(axis=(1, 2)) / total
-
-
-def shared_pools(choices: I32, pools: int) -> F64:
-    """[P] 1 where more than one domain may use the pool."""
-    users = (choices[:, :, None] == np.arange(pools)).any(axis=1).sum(axis=0)
-    shared: F64 = (users > 1).astype(np.float64)
-    return shared
-
-
-def reserve_cores(pools: Pools, reserve: float) -> F64:
-    """[E, P] cores that are nobody's: a share of the whole, kept where several may use it.
-
-    A reserve in a domain's own pool would be of use to nobody else. At most half of what is
-    shared is kept back.
-    """
-    shared = pools.cores * shared_pools(pools.choices, pools.cores.shape[1])
-    wanted = reserve * pools.cores.sum(axis=1, keepdims=True)
-    there = shared.sum(axis=1, keepdims=True)
-    part: F64 = np.minimum(wanted, 0.5 * there) * shared / np.maximum(there, _LEAST)
-    return part
-
-
-def _give(grant: F64, left: F64, wanted: F64, members: I64, choices: I32) -> None:
-    """Raise domains of one priority towards what they want; a pool that is short is shared."""
-    for choice in range(choices.shape[1]):
-        for pool in np.unique(choices[members, choice]):
-            takers = members[choices[members, choice] == pool]
-            if pool < 0:
-                continue
-            missing = np.maximum(0.0, wanted[:, takers] - grant[:, takers].sum(axis=2))
-            asked = missing.sum(axis=1)
-            part = np.minimum(1.0, left[:, pool] / np.maximum(asked, _LEAST))
-            grant[:, takers, pool] += missing * part[:, None]
-            # Rounding must not leave less than nothing: it would be taken from the next.
-            left[:, pool] = np.maximum(0.0, left[:, pool] - asked * part)
-
-
-def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:
-    """Give what nobody needs now to those who may use it, by weight."""
-    for pool in range(left.shape[1]):
-        takers = np.flatnonzero((choices == pool).any(axis=1))
-        if takers.size == 0:
-            continue
-        share = weight[:, takers] + _LEAST
-        share /= share.sum(axis=1, keepdims=True)
-        grant[:, takers, pool] += share * left[:, [pool]]
-        left[:, pool] = 0.0
-
-
-def overdrafts(cores: F64, reserve_cores: F64, priority: I32) -> F64:
-    """[E, D] what each domain may draw beyond its budget; together no more than the reserve."""
-    weight = cores * _SLACK_WEIGHT[priority] + _LEAST
-    part = weight / weight.sum(axis=1, keepdims=True)
-    drawn: F64 = np.minimum(OVERDRAFT * cores, part * reserve_cores[:, None])
-    return drawn
-
-
-def allowed(budget: Budget, tick: I32) -> F64:
-    """[E, 2, D] millicores and MiB that each domain may hold: budget and overdraft.
-
-    When the budget has expired, the floor. Memory is allowed in the proportion of the budget.
-    """
-    expired = (tick > budget.valid_until_tick)[:, None]
-    cores = np.where(expired, budget.floor, budget.cores + budget.overdraft)
-    memory = cores * (budget.memory / np.maximum(budget.cores, _LEAST))
-    return np.stack((MILLI * cores, MIB_PER_GIB * memory), axis=1)
-
-
-_NEVER: Final = -1
-
-
 class Directive(NamedTuple):
-    """What the Soldiers go by until the next one. E environments, D domains.
+    """What the Soldiers follow until the next directive. E environments, D domains.
 
-    All of it is per domain or the same for all: each domain can be told its own part.
+    Every field is per domain or the same for all, so each domain can receive its own part.
     """
 
     budget: Budget
     growth: F64
-    """[E, D] forecast over now, within the time that pods take to start; 1 at least, and 1 for all
-    but the highest priority: nobody gives way to another's announcement."""
+    """[E, D] forecast over now, within the time that pods take to start. At least 1, and 1 for all
+    but the highest priority: no app gives way to another one's announcement."""
     release: F64
-    """[E, D] cores that each domain gives back, because others cannot do without."""
+    """[E, D] cores that each domain has to release, because other apps cannot do without."""
 
 
 class CommanderDecision(NamedTuple):
@@ -183,13 +80,28 @@ class CommanderDecision(NamedTuple):
 
     directive: Directive
     nodes: I32
-    """[E, P, 4] nodes to ask for, by priority of the need."""
+    """[E, P, 4] nodes to request, by priority of the need."""
     keep: I32
-    """[E, P] nodes that are not to be scaled down: they wait for what is coming."""
+    """[E, P] nodes to keep even when idle: they wait for coming load."""
+
+
+class Claims(NamedTuple):
+    """Cores that each domain would hold, [E, D] each, from what it must have to what it likes."""
+
+    floor: F64
+    """Guaranteed, whatever others need."""
+    essential: F64
+    """Carries present and imminent work at the highest bearable utilisation."""
+    kept: F64
+    """The same, or what its pods on nodes are sized for: pods don't move for another's comfort."""
+    comfort: F64
+    """What it is sized for: with room for unannounced load."""
+    held: F64
+    """What it holds now, pending pods included."""
 
 
 def no_directive(environments: int, domains: int, pools: int) -> Directive:
-    """Before the first one: it has expired and knows no floor, so nothing grows by it."""
+    """Before the first one: it has expired and has no floor, so nothing may grow."""
     nothing = np.zeros((environments, domains))
     never = np.full(environments, _NEVER, np.int32)
     budget = Budget(
@@ -209,9 +121,98 @@ def no_directive(environments: int, domains: int, pools: int) -> Directive:
 
 
 def no_decision(environments: int, domains: int, pools: int) -> CommanderDecision:
-    """Before the first ones: no nodes are asked for, none are kept."""
+    """Before the first one: no nodes are requested, none are kept."""
     return CommanderDecision(
         no_directive(environments, domains, pools),
         np.zeros((environments, pools, 4), np.int32),
         np.zeros((environments, pools), np.int32),
     )
+
+
+def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple[F64, F64]:
+    """[E, D, P] cores per domain and pool, and [E] share of the reserve.
+
+    Claim by claim, and within a claim the highest priority first. Holdings beyond every claim come
+    last, so that no domain releases what nobody claims. The rest goes by weight.
+    """
+    left = pools.cores - reserve_cores(pools, reserve)
+    grant = np.zeros((*claims.held.shape, pools.cores.shape[1]))
+    steps = (
+        np.minimum(claims.essential, claims.floor),
+        claims.essential,
+        claims.kept,
+        claims.comfort,
+        np.maximum(claims.comfort, claims.held),
+    )
+    for wanted in steps:
+        for level in range(PRIORITIES):
+            _grant(grant, left, wanted, np.flatnonzero(priority == level), pools.choices)
+    _spread_rest(grant, left, claims.comfort * _SLACK_WEIGHT[priority], pools.choices)
+    total = np.maximum(pools.cores.sum(axis=1), _LEAST)
+    return grant, 1.0 - grant.sum(axis=(1, 2)) / total
+
+
+def shared_pools(choices: I32, pools: int) -> F64:
+    """[P] 1 where more than one domain may use the pool."""
+    users = (choices[:, :, None] == np.arange(pools)).any(axis=1).sum(axis=0)
+    shared: F64 = (users > 1).astype(np.float64)
+    return shared
+
+
+def reserve_cores(pools: Pools, reserve: float) -> F64:
+    """[E, P] cores of the reserve: a share of the whole, kept in shared pools.
+
+    A reserve in a domain's own pool would help no other domain. At most half of the shared
+    capacity is kept back.
+    """
+    shared = pools.cores * shared_pools(pools.choices, pools.cores.shape[1])
+    wanted = reserve * pools.cores.sum(axis=1, keepdims=True)
+    available = shared.sum(axis=1, keepdims=True)
+    part: F64 = np.minimum(wanted, 0.5 * available) * shared / np.maximum(available, _LEAST)
+    return part
+
+
+def _grant(grant: F64, left: F64, wanted: F64, members: I64, choices: I32) -> None:
+    """Raise domains of one priority towards what they want; a pool that is short is shared."""
+    for choice in range(choices.shape[1]):
+        for pool in np.unique(choices[members, choice]):
+            takers = members[choices[members, choice] == pool]
+            if pool < 0:
+                continue
+            missing = np.maximum(0.0, wanted[:, takers] - grant[:, takers].sum(axis=2))
+            asked = missing.sum(axis=1)
+            part = np.minimum(1.0, left[:, pool] / np.maximum(asked, _LEAST))
+            grant[:, takers, pool] += missing * part[:, None]
+            # Rounding could leave a little less than zero, which the next domain would lose.
+            left[:, pool] = np.maximum(0.0, left[:, pool] - asked * part)
+
+
+def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:
+    """Give capacity that no domain needs now to the domains that may use it, by weight."""
+    for pool in range(left.shape[1]):
+        takers = np.flatnonzero((choices == pool).any(axis=1))
+        if takers.size == 0:
+            continue
+        share = weight[:, takers] + _LEAST
+        share /= share.sum(axis=1, keepdims=True)
+        grant[:, takers, pool] += share * left[:, [pool]]
+        left[:, pool] = 0.0
+
+
+def overdrafts(cores: F64, reserve_cores: F64, priority: I32) -> F64:
+    """[E, D] cores each domain may draw beyond its budget; in sum no more than the reserve."""
+    weight = cores * _SLACK_WEIGHT[priority] + _LEAST
+    part = weight / weight.sum(axis=1, keepdims=True)
+    drawn: F64 = np.minimum(OVERDRAFT * cores, part * reserve_cores[:, None])
+    return drawn
+
+
+def allowed(budget: Budget, tick: I32) -> F64:
+    """[E, 2, D] millicores and MiB that each domain may hold: budget and overdraft.
+
+    When the budget has expired, the floor. Memory is allowed in the proportion of the budget.
+    """
+    expired = (tick > budget.valid_until_tick)[:, None]
+    cores = np.where(expired, budget.floor, budget.cores + budget.overdraft)
+    memory = cores * (budget.memory / np.maximum(budget.cores, _LEAST))
+    return np.stack((MILLI * cores, MIB_PER_GIB * memory), axis=1)

@@ -1,7 +1,7 @@
 """The Commander: every minute a budget per domain and one node request per pool.
 
-It sees domain aggregates only: how much work a domain has, what it holds, what is forecast. Need
-is the larger of now and soon; nodes are asked for as far ahead as they take to boot, the highest
+It works on domain sums only: how much work a domain has, what it holds, what is forecast. Need is
+the larger of now and soon. Nodes are requested as far ahead as they take to boot, the highest
 priority first.
 """
 
@@ -34,40 +34,40 @@ from models.features.pools import PoolReadings
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
 
 VALID_MIN: Final = 3
-"""A budget outlives two missed ones."""
+"""Minutes: a budget outlives two missed ones."""
 _ARRIVING: Final = 0.03
-"""Nodes that a cloud is expected to deliver within a minute, at most, as a share of those ready."""
+"""Nodes that a cloud delivers within a minute at most, as a share of the ready ones."""
 _PACKING: Final = 0.93
 """How full nodes get by placing pods one by one."""
 _BELIEVED: Final = 0.5
-"""Of the growth that is foreseen for lower priorities, for which nodes are prepared."""
+"""Share of the forecast growth of lower priorities for which nodes are prepared."""
 _LEAST: Final = 1e-6
 
 
 _SOON: Final = HORIZONS_MIN.index(5)
-"""Within which pods start and, but for a stampede, nodes boot."""
+"""Horizon within which pods start and, except in a stampede, nodes boot."""
 _MOST_GROWTH: Final = 4.0
 _MOST_HEADROOM: Final = 0.1
-"""Every app of a domain is sized for it, also for what is there already: with more, what an unsure
-forecast saves for P0 costs P1 several times as much."""
+"""Headroom applies to the present load as well. With more of it, what P0 gains from an unsure
+forecast costs P1 several times as much."""
 
 
 class Outlook(NamedTuple):
-    """[E, D] each; 1 and 0 without a forecast."""
+    """A forecast relative to now, [E, D] each; 1 and 0 without a forecast."""
 
     soon: F64
-    """Growth within the time that pods take to start, over now."""
+    """Load within the time that pods take to start, over load now."""
     headroom: F64
-    """Share to add: the relative distance from the median to the high quantile."""
+    """Share to add: relative distance from the median to the high quantile."""
 
 
 def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
-    """What the forecast says, relative to now; it never says less than now."""
+    """The forecast relative to now, never less than now."""
     if forecast is None:
         return Outlook(np.ones_like(rps), np.zeros_like(rps))
     usable = (tick <= forecast.valid_until_tick)[:, None]
     usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3))
-    # What cannot be used foretells nothing, and less than now counts as now.
+    # An expired or broken forecast becomes zero, and less than now counts as now.
     values = np.where(usable[:, :, None], forecast.domain[:, :, _SOON], 0.0)
     median, high = values[..., MEDIAN], values[..., HIGH]
     width = np.clip(high / np.maximum(median, _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
@@ -75,11 +75,11 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
 
 
 def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
-    """The same with less headroom where little is `spare` [E], in cores beside the `work` [E, D].
+    """The same with headroom cut to the `spare` cores [E] beside the `work` [E, D].
 
-    A forecast is least sure right after a surprise. What is asked for then is too late for that
-    surprise, and takes nodes from those who lack what is there already. All domains are cut alike:
-    comfort of the highest priority before the work of others costs more than it saves.
+    A forecast is least sure right after a surprise. Headroom requested then is too late for that
+    surprise, and takes nodes from apps that lack pods already. All domains are cut alike: comfort
+    of the highest priority before the work of others costs more than it saves.
     """
     asked = (outlook.headroom * work).sum(axis=1)
     share = np.clip(spare / np.maximum(asked, _LEAST), 0.0, 1.0)
@@ -87,7 +87,7 @@ def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
 
 
 def _growth(then: F64, now: F64) -> F64:
-    """Nothing can be said to grow from nothing: samples may not have arrived yet."""
+    """Growth from zero is 1, not infinite: samples may not have arrived yet."""
     growth = np.clip(then / np.maximum(now, _LEAST), 1.0, _MOST_GROWTH)
     return np.where(now > _LEAST, growth, 1.0)
 
@@ -105,68 +105,69 @@ class Commander:
     def decide(
         self,
         tick: I32,
-        seen: PoolReadings,
+        pools: PoolReadings,
         report: Report,
         forecast: Forecast | None,
         epoch: I32,
         residual: Residual | None = None,
     ) -> CommanderDecision:
-        """Budgets and node requests from now on; a policy's `residual` is on what they rest on."""
+        """Budgets and node requests from now on; `residual` holds a policy's factors."""
         residual = residual or neutral(tick.size)
         foreseen = look_ahead(tick, report.rps, forecast)
-        outlook = affordable(foreseen, report.work, self._spare(seen, report))
+        outlook = affordable(foreseen, report.work, self._spare(pools, report))
         headroom = scale_headroom(outlook.headroom, residual.headroom)
         outlook = outlook._replace(headroom=headroom)
         report = with_distress(report, residual.urgency)
-        budget = self._grant(tick, seen, report, outlook.headroom, epoch)
-        # The highest priority prepares pods for what is foreseen, the others a part of the nodes.
+        budget = self._grant(tick, pools, report, outlook.headroom, epoch)
+        # The highest priority prepares pods for forecast load, the others a part of the nodes.
         believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
         coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
-        wanted = self._place(report, np.maximum(report.wanted, coming), seen.quota.copy())
-        release = self._release(seen, report, budget)
+        wanted = self._nodes_for(report, np.maximum(report.wanted, coming), pools.quota.copy())
+        release = self._release(pools, report, budget)
         growth = np.where(self._highest, outlook.soon, 1.0)
         return CommanderDecision(
             Directive(with_urgency(budget, residual.urgency), growth, release),
-            nodes=self._ask(seen, report, wanted),
+            nodes=self._request_nodes(pools, report, wanted),
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
         )
 
-    def _spare(self, seen: PoolReadings, report: Report) -> F64:
+    def _spare(self, pools: PoolReadings, report: Report) -> F64:
         """[E] free cores, of shared pools if there are any, beyond what single apps lack."""
-        free = seen.free_cpu[:, self._shared] if self._shared.any() else seen.free_cpu
+        free = pools.free_cpu[:, self._shared] if self._shared.any() else pools.free_cpu
         spare: F64 = free.sum(axis=1) - report.distress.sum(axis=1)
         return spare
 
-    def _release(self, seen: PoolReadings, report: Report, budget: Budget) -> F64:
-        """What the domains give back for distress that neither free nor arriving nodes cover.
+    def _release(self, pools: PoolReadings, report: Report, budget: Budget) -> F64:
+        """Cores that domains release for distress that neither free nor arriving nodes cover.
 
-        They come down towards their budgets: the highest priority for its equals only, and else
-        by its pending pods; the others for anybody. A domain in distress makes room for its own,
-        also where nodes are free but its budget is used up.
+        Domains shrink towards their budgets. The highest priority releases running pods only for
+        domains of its own priority, and pending pods for any; lower priorities release for any. A
+        domain in distress makes room for its own apps, also where nodes are free but its budget is
+        used up.
         """
-        at_most = _ARRIVING * seen.ready.sum(axis=1, keepdims=True)
-        arriving = np.minimum(seen.coming, at_most) * self._inventory.pool_cpu
-        there = (seen.free_cpu + arriving)[:, self._shared].sum(axis=1, keepdims=True)
+        at_most = _ARRIVING * pools.ready.sum(axis=1, keepdims=True)
+        arriving = np.minimum(pools.coming, at_most) * self._inventory.pool_cpu
+        available = (pools.free_cpu + arriving)[:, self._shared].sum(axis=1, keepdims=True)
         first, distress = self._highest, report.distress
         total = distress.sum(axis=1, keepdims=True)
         of_first = distress[:, first].sum(axis=1, keepdims=True)
-        uncovered = np.maximum(0.0, total - there)
-        most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - there), report.pending)
+        uncovered = np.maximum(0.0, total - available)
+        most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - available), report.pending)
         most = np.minimum(2.0 * uncovered, np.where(first, most_of_first, np.inf))
         beyond = report.held - budget.cores - budget.overdraft
         spare = np.maximum(0.0, report.held - report.essential)
-        # Where a budget is used up, its domain can help its own apps by no other means.
+        # With its budget used up, a domain can help its own apps in no other way.
         blocked = np.clip(beyond + distress, 0.0, distress)
         own = np.maximum(distress * uncovered / np.maximum(total, _LEAST), blocked)
         release: F64 = np.minimum(spare, np.minimum(np.maximum(0.0, beyond), most) + own)
         return release
 
     def _grant(
-        self, tick: I32, seen: PoolReadings, report: Report, headroom: F64, epoch: I32
+        self, tick: I32, pools: PoolReadings, report: Report, headroom: F64, epoch: I32
     ) -> Budget:
         inventory, part = self._inventory, self._parameters
-        pools = Pools(seen.cpu, seen.memory, inventory.domain_pools)
-        total = pools.cores.sum(axis=1)
+        capacity = Pools(pools.cpu, pools.memory, inventory.domain_pools)
+        total = capacity.cores.sum(axis=1)
         floor = inventory.floor_share * total[:, None]
         essential = report.essential
         heavy = self._heaviness(report)
@@ -174,14 +175,14 @@ class Commander:
         claims = Claims(
             floor, essential * heavy, report.kept * heavy, comfort * heavy, report.held * heavy
         )
-        grant, reserve = divide(claims, inventory.priority, pools, part.reserve)
+        grant, reserve = divide(claims, inventory.priority, capacity, part.reserve)
         cores = grant.sum(axis=2)
-        per_core = pools.memory / np.maximum(pools.cores, _LEAST)
+        per_core = capacity.memory / np.maximum(capacity.cores, _LEAST)
         missing = np.maximum(0.0, essential - report.held) / np.maximum(essential, _LEAST)
         waiting = report.pending / np.maximum(report.held, _LEAST)
         at_risk = report.at_risk / np.maximum(report.apps, 1.0)
-        # Only what is free can be drawn: pods beyond it would queue before those in distress.
-        free = seen.free_cpu[:, self._shared].sum(axis=1) - report.pending.sum(axis=1)
+        # Only free cores can be drawn: more pods would queue before those of apps in distress.
+        free = pools.free_cpu[:, self._shared].sum(axis=1) - report.pending.sum(axis=1)
         drawn = np.clip(free, 0.0, reserve * total)
         return Budget(
             epoch=epoch,
@@ -197,10 +198,11 @@ class Commander:
             headroom=headroom,
         )
 
-    def _place(self, report: Report, cores: F64, room: F64) -> F64:
-        """[E, D, P] nodes for `cores` [E, D] of each domain, where there is `room` [E, P] for them.
+    def _nodes_for(self, report: Report, cores: F64, room: F64) -> F64:
+        """[E, D, P] nodes that hold `cores` [E, D], as far as there is `room` [E, P].
 
-        Like pods: own pools before shared ones, the highest priority first. Room is used up.
+        Assigned like pods: own pools before shared ones, the highest priority first. Reduces
+        `room` in place.
         """
         nodes = np.zeros((*cores.shape, room.shape[1]))
         size = self._cores_of_node(report)
@@ -208,32 +210,32 @@ class Commander:
             rest = cores[:, domain] * (1.0 + self._parameters.node_spare) / _PACKING
             for pool in self._inventory.domain_pools[domain]:
                 if pool >= 0:
-                    there = np.minimum(room[:, pool], rest / size[:, domain, pool])
-                    nodes[:, domain, pool] += there
-                    room[:, pool] -= there
-                    rest -= there * size[:, domain, pool]
+                    fits = np.minimum(room[:, pool], rest / size[:, domain, pool])
+                    nodes[:, domain, pool] += fits
+                    room[:, pool] -= fits
+                    rest -= fits * size[:, domain, pool]
         return nodes
 
-    def _ask(self, seen: PoolReadings, report: Report, wanted: F64) -> I32:
-        """[E, P, 4] nodes to ask for, by urgency, of the nodes that are `wanted` [E, D, P].
+    def _request_nodes(self, pools: PoolReadings, report: Report, wanted: F64) -> I32:
+        """[E, P, 4] nodes to request, by urgency, of the nodes that are `wanted` [E, D, P].
 
-        First those without which the highest priority cannot do its work, then those of the
-        others; then the highest priority's comfort, and the others'. Comfort of P0 before the
-        work of P1 would cost more than it saves.
+        First those that the highest priority needs for its work, then those that the others need;
+        then the highest priority's comfort, and the others'. Comfort of P0 before the work of P1
+        would cost more than it saves.
         """
-        missing = np.maximum(0.0, wanted.sum(axis=1) - seen.ready - seen.coming)
+        missing = np.maximum(0.0, wanted.sum(axis=1) - pools.ready - pools.coming)
         highest = self._highest
         left = missing.copy()
-        urgent = self._place(report, report.distress, left)
+        urgent = self._nodes_for(report, report.distress, left)
         own = np.minimum(left, wanted[:, highest].sum(axis=1))
         parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
-        # Rounded as a running sum: each part rounded up would ask for more than the quota.
+        # Round the running sum: rounding up each part would request more than the quota.
         whole = np.ceil(np.cumsum(np.stack(parts, axis=2), axis=2) - _LEAST)
-        asked: I32 = np.diff(np.maximum(whole, 0.0), axis=2, prepend=0.0).astype(np.int32)
-        return asked
+        requested: I32 = np.diff(np.maximum(whole, 0.0), axis=2, prepend=0.0).astype(np.int32)
+        return requested
 
     def _heaviness(self, report: Report) -> F64:
-        """[E, D] times its cores that a domain claims, where its memory takes up more of a pool."""
+        """[E, D] factor on a domain's claims where it uses more of a pool's memory than CPU."""
         per_core = report.held_memory_gib / np.maximum(report.held, _LEAST)
         heavy: F64 = np.maximum(1.0, per_core / self._memory_per_core)
         return heavy
@@ -241,7 +243,7 @@ class Commander:
     def _cores_of_node(self, report: Report) -> F64:
         """[E, D, P] cores of a node that pods of the domain's shape can fill.
 
-        Memory binds where pods are heavy for their CPU.
+        Memory binds where pods are heavy in memory for their CPU.
         """
         per_core = report.held_memory_gib / np.maximum(report.held, _LEAST)
         by_memory = self._inventory.pool_memory / np.maximum(per_core, _LEAST)[..., None]
@@ -250,7 +252,7 @@ class Commander:
 
 
 def _memory_per_core(inventory: Inventory) -> F64:
-    """[D] GiB per core in the leanest pool that a domain may use."""
+    """[D] GiB per core in the pool with the least of it, of those that a domain may use."""
     per_core = (inventory.pool_memory / inventory.pool_cpu).astype(np.float64)
     choices = inventory.domain_pools
     least: F64 = np.where(choices >= 0, per_core[choices], np.inf).min(axis=1)

@@ -1,4 +1,4 @@
-"""The shape of every controller: observation and forecast in, plan out, state handed through."""
+"""The interface of every controller: observation and forecast in, plan and next state out."""
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -11,7 +11,7 @@ S = TypeVar("S")
 
 
 class Controller(Protocol[S]):
-    """A controller sees observations only, never the world's truth."""
+    """A controller gets observations only, never the true state of a simulated world."""
 
     name: str
     pipeline: Pipeline
@@ -26,9 +26,9 @@ class Controller(Protocol[S]):
 
 
 @runtime_checkable
-class KeepsBudgets(Protocol):
-    """A controller that works under budgets counts its increases beyond them."""
+class CountsOverruns(Protocol):
+    """A controller that works under budgets and counts its increases beyond them."""
 
     def overruns(self, state: Any) -> I32:
-        """[E] so far; none, if all is well."""
+        """[E] so far; 0 unless a rule is broken."""
         ...

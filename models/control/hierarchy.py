@@ -1,4 +1,4 @@
-"""The hierarchical heuristic: Sensing, Soldiers and Commander in one process.
+"""The hierarchical heuristic: demand estimator, Soldiers and Commander in one process.
 
 As services they exchange the same values over the bus, in the same order within a tick.
 """
@@ -22,10 +22,10 @@ from models.forecaster.port import Forecast
 class HeuristicState(NamedTuple):
     """What the heuristic remembers between ticks."""
 
-    sensing: EstimatorState
+    estimator: EstimatorState
     soldiers: SoldiersState
-    orders: CommanderDecision
-    """Of the last minute."""
+    decision: CommanderDecision
+    """The last minute's."""
 
 
 class Heuristic:
@@ -38,19 +38,19 @@ class Heuristic:
         self, inventory: Inventory, pools: int, parameters: Parameters, parts: Parts
     ) -> None:
         self._inventory, self._pools, self._parts = inventory, pools, parts
-        self._sensing = DemandEstimator(inventory, parameters, parts)
+        self._estimator = DemandEstimator(inventory, parameters, parts)
         self._soldiers = Soldiers(inventory, parameters, parts)
         self._commander = Commander(inventory, parameters)
         self._every = max(1, 60 // inventory.tick_s)
         self._plan = empty_plan(0, inventory.domain.size, pools)
 
     def start(self, observation: Observation) -> HeuristicState:
-        """A memory that has seen nothing."""
+        """The state before the first observation."""
         domains = self._inventory.priority.size
         return HeuristicState(
-            sensing=self._sensing.start(observation),
+            estimator=self._estimator.start(observation),
             soldiers=self._soldiers.start(observation.status),
-            orders=no_decision(observation.tick.size, domains, self._pools),
+            decision=no_decision(observation.tick.size, domains, self._pools),
         )
 
     def step(
@@ -60,33 +60,35 @@ class Heuristic:
         state: HeuristicState,
         residual: Residual | None = None,
     ) -> tuple[Plan, HeuristicState]:
-        """Soldiers decide each tick by the last briefing, the Commander when a minute begins.
+        """Soldiers decide each tick by the last directive, the Commander when a minute begins.
 
-        What it asks of the pools counts at once, the briefing from the next tick on. Of a policy's
-        `residual` the Commander's part counts for the minute that begins.
+        Its node request takes effect at once, its directive from the next tick on. The Commander's
+        part of a policy's `residual` applies to the minute that begins.
         """
-        plan, orders, tick = self._fit(observation), state.orders, observation.tick
+        plan, decision, tick = self._plan_for(observation), state.decision, observation.tick
         residual = residual or neutral(tick.size)
-        sensed, sensing = self._sensing.step(observation, state.sensing)
+        signals, estimator = self._estimator.step(observation, state.estimator)
         report = self._soldiers.step(
-            tick, observation.status, sensed, orders.directive, state.soldiers, plan, residual.need
-        )
-        # By epoch, so that a lost tick costs no more than itself.
+            tick, observation.status, signals, decision.directive, state.soldiers, plan,
+            residual.need,
+        )  # fmt: skip
+        # By epoch, not by tick: when a minute's first tick is lost, the next one decides.
         epoch = tick // self._every
-        begins = bool((epoch > orders.directive.budget.epoch).any())
+        begins = bool((epoch > decision.directive.budget.epoch).any())
         if begins:
-            seen = PoolReadings(observation.pool, self._inventory)
-            orders = self._commander.decide(tick, seen, report, forecast, epoch, residual)
+            pools = PoolReadings(observation.pool, self._inventory)
+            decision = self._commander.decide(tick, pools, report, forecast, epoch, residual)
         if self._parts.coordination:
-            plan.nodes[:] = orders.nodes if begins else 0
-            plan.keep[:] = orders.keep
-        return plan, HeuristicState(sensing, state.soldiers, orders)
+            plan.nodes[:] = decision.nodes if begins else 0
+            plan.keep[:] = decision.keep
+        return plan, HeuristicState(estimator, state.soldiers, decision)
 
     def overruns(self, state: HeuristicState) -> I32:
         """[E] increases beyond a budget so far."""
         return state.soldiers.overruns.copy()
 
-    def _fit(self, observation: Observation) -> Plan:
+    def _plan_for(self, observation: Observation) -> Plan:
+        """The buffer of the plan, allocated again when the number of environments changes."""
         environments, apps = observation.missing.shape
         if self._plan.replicas.shape[0] != environments:
             self._plan = empty_plan(environments, apps, self._pools)

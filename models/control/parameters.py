@@ -1,4 +1,4 @@
-"""The numbers of the heuristic that may be tuned, each with its unit, meaning and range."""
+"""The tunable numbers of the heuristic, each with its unit, meaning and range."""
 
 from typing import Final, NamedTuple
 
@@ -6,43 +6,43 @@ import numpy as np
 
 from models.cluster.arrays import F64, I32
 from models.control.report import BEARABLE
-from models.control.sizing import Damping
+from models.control.sizing import MODEST_S, Damping
 
 _ABOVE_TARGET: Final = 1.2
 _MOST_RISK: Final = 0.93
 _PROTECTED: Final = 1
-"""The lowest priority whose apps at risk take back what they gave to others."""
+"""The lowest priority whose apps at risk take back what they released."""
 _AFRESH: Final = 3.0
-"""Times its dead band by which an app of lower priority must be off to be changed once more."""
+"""Factor on the dead band of a lower-priority app that has just changed."""
 _FORESEEN: Final = 0.78
-"""Utilisation at which the highest priority meets what is foreseen."""
+"""Utilisation at which the highest priority meets forecast load."""
 
 
 class Parts(NamedTuple):
-    """What can be left out, to see what it is worth."""
+    """Parts that an ablation can leave out, to measure what each is worth."""
 
     budget: bool = True
-    """Increases are held to budgets, and domains give way."""
+    """Budgets limit increases, and domains give way."""
     coordination: bool = True
-    """One node request per pool; without it, pending pods ask for themselves."""
+    """One node request per pool; without it, each pending pod requests its own node."""
     at_risk: bool = True
-    """Apps at risk grow though they gave way a moment ago."""
+    """Apps at risk grow even if they have just given way."""
     vertical: bool = True
     """Pods are resized."""
     damping: bool = True
-    """Dead bands, filter, window and cool-down."""
+    """Dead bands, filter, window and cool-down apply."""
 
 
 class Parameters(NamedTuple):
-    """Utilisation is of saturation: the CPU use at which an app's load test found it full."""
+    """Utilisation is relative to saturation, the CPU use at which a load test found an app full."""
 
     target_p0: float = 0.52
-    """Utilisation that P0 apps are sized for: the rest absorbs what nobody announced."""
+    """Utilisation that P0 apps are sized for: the rest absorbs unannounced load."""
     target_p1: float = 0.64
     target_p2: float = 0.8
     target_p3: float = 0.88
     surge_target: float = 0.65
-    """Utilisation for what comes on top of the usual load: headroom is there to be used."""
+    """Utilisation for load above the usual: headroom is there to be used."""
     reserve: float = 0.065
     """Share of the capacity that belongs to no domain; overdrafts come out of it."""
     dead_band_out: float = 0.05
@@ -50,15 +50,15 @@ class Parameters(NamedTuple):
     dead_band_in: float = 0.2
     """An app shrinks when it needed this share less than it has, for the whole window."""
     margin: float = 0.05
-    """What a change adds to the need, so that the next small rise needs no change."""
+    """Share that a change adds to the need, so that the next small rise needs no change."""
     smoothing: float = 0.5
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
     risk: float = 0.85
     """Utilisation from which an app is at risk: it grows even while it gives way to others."""
     kept_back: float = 0.138
-    """How far below risk apps stay when they give back pods that others cannot do without."""
+    """How far below `risk` apps stay when they release pods to others."""
     node_spare: float = 0.02
-    """Nodes kept above the need, as a share of it: churn needs somewhere to go."""
+    """Nodes kept above the need, as a share of it: moved pods need somewhere to go."""
 
     def target(self, priority: I32) -> F64:
         """[D] of domains with these priorities."""
@@ -66,37 +66,41 @@ class Parameters(NamedTuple):
         return by_priority[priority]
 
     def surge_level(self, priority: I32) -> F64:
-        """[D] utilisation at which domains meet what comes on top of the usual."""
+        """[D] utilisation at which domains meet load above the usual."""
         level: F64 = np.maximum(self.surge_target, self.target(priority))
         return level
 
     def foreseen_level(self, priority: I32) -> F64:
-        """[D] utilisation at which domains meet what is foreseen.
+        """[D] utilisation at which domains meet forecast load.
 
-        It is prepared for with less comfort than what is there: announcements exaggerate, and
-        what was prepared in vain is missing elsewhere.
+        Higher than for present load: announcements exaggerate, and pods prepared in vain are
+        missing elsewhere.
         """
         level = np.where(priority == priority.min(), _FORESEEN, BEARABLE)
         return np.maximum(self.surge_level(priority), level)
 
-    def damping(self, priority: I32, parts: Parts) -> Damping:
-        """What the Soldiers' kernels need of it."""
-        still = float(parts.damping)
-        # A domain that is sized for a high utilisation is not at risk by reaching it.
+    def damping(self, priority: I32, parts: Parts, tick_s: int) -> Damping:
+        """The parameters as the Soldiers' kernels take them."""
+        damped = float(parts.damping)
+        # A domain that is sized for a high utilisation is not at risk when it reaches it.
         risk = np.clip(self.target(priority) * _ABOVE_TARGET, self.risk, _MOST_RISK)
         return Damping(
-            np.float32(self.dead_band_out * still),
-            np.where(priority <= _PROTECTED, 1.0, _AFRESH).astype(np.float32),
-            np.float32(self.dead_band_in * still),
-            np.float32(self.margin * still),
-            np.where((priority <= _PROTECTED) & parts.at_risk, risk, np.inf).astype(np.float32),
-            (risk - self.kept_back).astype(np.float32),
-            parts.damping,
+            dead_band_out=np.float32(self.dead_band_out * damped),
+            afresh=np.where(priority <= _PROTECTED, 1.0, _AFRESH).astype(np.float32),
+            dead_band_in=np.float32(self.dead_band_in * damped),
+            margin=np.float32(self.margin * damped),
+            risk=np.where((priority <= _PROTECTED) & parts.at_risk, risk, np.inf).astype(
+                np.float32
+            ),
+            give_way=(risk - self.kept_back).astype(np.float32),
+            window=parts.damping,
+            patient=(priority < priority.max()).astype(np.int8),
+            modest_ticks=MODEST_S // tick_s,
         )
 
 
 RANGES: Final[dict[str, tuple[float, float]]] = {
-    # Sized lower than this, a cluster stands at its quotas on a calm day.
+    # Below this target a cluster reaches its quotas on a calm day.
     "target_p0": (0.44, 0.65),
     "target_p1": (0.52, 0.75),
     "target_p2": (0.65, 0.9),

@@ -1,11 +1,11 @@
 """Fit what a domain wants into what it may hold, of CPU and of memory.
 
-Scarcity is shared by load: every app of the domain is raised to the same utilisation, so that
-none is served whole while another stands in its queue. Nothing is taken from an app here.
+Scarcity is shared by load: every app of the domain is raised to the same utilisation, so that no
+app gets all it wants while another one's queue grows. The projection cuts increases only.
 """
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,35 +13,52 @@ from models.cluster.arrays import F32, F64, I32
 from models.jit import kernel
 
 MILLICORES, MEBIBYTES = range(2)
-"""Rows of whatever is counted in both: sizes, limits, holdings."""
+"""Rows of everything that counts both resources: sizes, limits, holdings."""
 RESOURCES: Final = 2
 _STEPS: Final = 12
-"""Halvings of the interval of utilisation: a part in four thousand of it."""
-_MOST: Final = np.float32(8.0)
-"""Where not even this utilisation fits, nothing is added at all."""
+"""Bisection steps: the level is found to one part in four thousand of the interval."""
+_HIGHEST_LEVEL: Final = np.float32(8.0)
+"""Load per pod above which the projection adds nothing: the domain has no room at all."""
+
+
+class Bisection(NamedTuple):
+    """Scratch of `project`. D domains."""
+
+    held: F64
+    """[2, D] at the level that is tried."""
+    low: F32
+    """[D] load per pod that is too low to fit."""
+    high: F32
+    """[D] load per pod that fits; 0 where nothing has to be cut."""
+
+
+def bisection_scratch(domains: int) -> Bisection:
+    """Zeros; `project` writes before it reads."""
+    level = np.zeros(domains, np.float32)
+    return Bisection(np.zeros((RESOURCES, domains)), level, level.copy())
 
 
 @kernel
-def hold_of(replicas: I32, size: I32, domain: I32, held: F64) -> None:
-    """[D] sums of replicas x size [A]."""
-    for place in range(held.size):
-        held[place] = 0.0
+def sum_held(replicas: I32, size: I32, domain: I32, held: F64) -> None:
+    """Write replicas x size [A] to `held` [D], summed by domain."""
+    for d in range(held.size):
+        held[d] = 0.0
     for app in range(replicas.size):
         held[domain[app]] += np.float64(replicas[app]) * np.float64(size[app])
 
 
 @kernel
-def hold_all(replicas: I32, size: I32, domain: I32, held: F64) -> None:
-    """[2, D] the same of both resources, with sizes [2, A]."""
+def sum_held_resources(replicas: I32, size: I32, domain: I32, held: F64) -> None:
+    """`sum_held` for both resources: `size` [2, A], `held` [2, D]."""
     for resource in range(RESOURCES):
-        hold_of(replicas, size[resource], domain, held[resource])
+        sum_held(replicas, size[resource], domain, held[resource])
 
 
 @kernel
-def _is_beyond(held: F64, limit: F64, place: int) -> bool:
+def _exceeds(held: F64, limit: F64, d: int) -> bool:
     """Whether a domain holds more than its limit of either resource: the scarcer one binds."""
-    cpu = held[MILLICORES, place] > limit[MILLICORES, place]
-    return bool(cpu | (held[MEBIBYTES, place] > limit[MEBIBYTES, place]))
+    cpu = held[MILLICORES, d] > limit[MILLICORES, d]
+    return bool(cpu | (held[MEBIBYTES, d] > limit[MEBIBYTES, d]))
 
 
 @kernel
@@ -52,57 +69,57 @@ def project(
     size: I32,
     domain: I32,
     limit: F64,
-    held: F64,
-    low: F32,
-    high: F32,
+    scratch: Bisection,
 ) -> None:
     """Cut the increases of each domain so that it holds no more than `limit` [2, D].
 
-    A wish is raised from `current` towards `wanted` until its utilisation load / replicas falls
-    to a level that is common to the domain; the lowest level that fits is found by bisection.
-    `size` is [2, A]; `held` [2, D], `low` and `high` [D] are scratch.
+    An app is raised from `current` towards `wanted` until its utilisation load / replicas falls
+    to a level that its whole domain shares. A bisection finds the lowest level that fits.
     """
-    hold_all(wanted, size, domain, held)
+    held, low, high = scratch.held, scratch.low, scratch.high
+    sum_held_resources(wanted, size, domain, held)
     short = False
-    for place in range(low.size):
-        beyond = _is_beyond(held, limit, place)
-        low[place] = np.float32(0.0)
-        high[place] = _MOST if beyond else np.float32(0.0)
-        short |= beyond
+    for d in range(low.size):
+        exceeds = _exceeds(held, limit, d)
+        low[d] = np.float32(0.0)
+        high[d] = _HIGHEST_LEVEL if exceeds else np.float32(0.0)
+        short |= exceeds
     if not short:
         return
     for _ in range(_STEPS):
-        _hold_at(wanted, current, load, size, domain, low, high, held)
-        for place in range(low.size):
-            middle = np.float32(0.5) * (low[place] + high[place])
-            if _is_beyond(held, limit, place):
-                low[place] = middle
+        _hold_at_middle(wanted, current, load, size, domain, scratch)
+        for d in range(low.size):
+            middle = np.float32(0.5) * (low[d] + high[d])
+            if _exceeds(held, limit, d):
+                low[d] = middle
             else:
-                high[place] = middle
+                high[d] = middle
     for app in range(wanted.size):
         level = high[domain[app]]
         if level > 0.0:
-            wanted[app] = _at_level(wanted[app], current[app], load[app], level)
+            wanted[app] = _replicas_at(wanted[app], current[app], load[app], level)
 
 
 @kernel
-def _hold_at(
-    wanted: I32, current: I32, load: F32, size: I32, domain: I32, low: F32, high: F32, held: F64
+def _hold_at_middle(
+    wanted: I32, current: I32, load: F32, size: I32, domain: I32, scratch: Bisection
 ) -> None:
-    for place in range(low.size):
-        held[MILLICORES, place] = held[MEBIBYTES, place] = 0.0
+    """What each domain would hold at the middle of its interval of levels."""
+    held, low, high = scratch.held, scratch.low, scratch.high
+    for d in range(low.size):
+        held[MILLICORES, d] = held[MEBIBYTES, d] = 0.0
     for app in range(wanted.size):
-        place = domain[app]
-        level = np.float32(0.5) * (low[place] + high[place])
-        replicas = np.float64(_at_level(wanted[app], current[app], load[app], level))
-        held[MILLICORES, place] += replicas * np.float64(size[MILLICORES, app])
-        held[MEBIBYTES, place] += replicas * np.float64(size[MEBIBYTES, app])
+        d = domain[app]
+        level = np.float32(0.5) * (low[d] + high[d])
+        replicas = np.float64(_replicas_at(wanted[app], current[app], load[app], level))
+        held[MILLICORES, d] += replicas * np.float64(size[MILLICORES, app])
+        held[MEBIBYTES, d] += replicas * np.float64(size[MEBIBYTES, app])
 
 
 @kernel
-def _at_level(wanted: int, current: int, load: np.float32, level: np.float32) -> int:
+def _replicas_at(wanted: int, current: int, load: np.float32, level: np.float32) -> int:
     """Replicas at which the app runs at `level`, between what it has and what it wants."""
-    if wanted <= current or level >= _MOST:
+    if wanted <= current or level >= _HIGHEST_LEVEL:
         return min(wanted, current)
     enough = math.floor(load / max(level, np.float32(1e-6)))
     return min(wanted, max(current, enough))

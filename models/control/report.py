@@ -1,10 +1,10 @@
-"""What a Soldier reports to the Commander: sums over its apps, and nothing of the single ones."""
+"""What a Soldier reports to the Commander: sums over its apps, nothing about single ones."""
 
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64
 from models.cluster.observation import (
     ACTIVE,
     CPU_REQUEST,
@@ -15,13 +15,14 @@ from models.cluster.observation import (
     REPLICAS,
     STARTING,
 )
+from models.control.safety import Apps
 from models.features.memory import UNSEEN
 from models.features.sums import is_at_risk
 from models.features.table import APP
 from models.jit import kernel
 
 BEARABLE: Final = 0.85
-"""Utilisation at which apps still keep their latency, with nothing to spare."""
+"""Highest utilisation at which apps still keep their latency, with nothing to spare."""
 
 _SLACK, _ERRORS, _SATURATION = APP.at("headroom"), APP.at("errors"), APP.at("saturation")
 _REQUESTS, _AGE = APP.at("rps"), APP.at("sample_age")
@@ -31,14 +32,14 @@ class Report(NamedTuple):
     """In cores unless said otherwise. E environments, D domains."""
 
     work: F64
-    """[E, D] for the work that is there, fully used."""
+    """[E, D] for the present work, with pods fully used."""
     essential: F64
-    """[E, D] for the work that is there, at the highest bearable utilisation, and for the growth
-    that the domain is told to prepare for."""
+    """[E, D] for the present work at the highest bearable utilisation, and for the growth that the
+    directive names."""
     kept: F64
-    """[E, D] the same, and what pods on nodes are sized for."""
+    """[E, D] the same, or what pods on nodes are sized for where that is more."""
     wanted: F64
-    """[E, D] what its Soldier would hold, if there were no limits."""
+    """[E, D] what its Soldier would hold without limits."""
     held: F64
     """[E, D] requests of bound and pending pods."""
     held_memory_gib: F64
@@ -46,13 +47,13 @@ class Report(NamedTuple):
     pending: F64
     """[E, D] of the pending ones."""
     distress: F64
-    """[E, D] missing for the essential work of single apps, however rich the others are."""
+    """[E, D] what single apps lack for essential work; spare pods of others don't offset it."""
     rps: F64
     """[E, D] requests per second."""
     at_risk: F64
-    """[E, D] how many of the apps are at risk, as the features define it."""
+    """[E, D] apps at risk, as the features define it."""
     apps: F64
-    """[E, D] how many declared apps ever had a valid sample: nothing is known of the others."""
+    """[E, D] declared apps that ever had a valid sample: nothing is known about the others."""
 
 
 (
@@ -62,64 +63,53 @@ class Report(NamedTuple):
 
 
 def empty_sums(environments: int, domains: int) -> F64:
-    """[E, sums, D] for the kernels to add to."""
+    """[E, sums, D] zeros for the kernels to add to."""
     return np.zeros((environments, len(Report._fields), domains))
 
 
 def as_report(sums: F64) -> Report:
-    """The sums by their names."""
+    """Name the rows of [E, sums, D]."""
     return Report._make(sums[:, row] for row in range(sums.shape[1]))
 
 
 def unseen_seconds(tick_s: int) -> np.float32:
-    """Age of the sample of an app that never had one."""
+    """Sample age of an app that never had a sample."""
     return np.float32(UNSEEN * tick_s)
 
 
 @kernel
-def sum_up(
-    seen: F32,
-    load: F32,
-    need: F32,
-    status: I32,
-    growth: F32,
-    unseen: np.float32,
-    sums: F64,
+def sum_apps(
+    apps: Apps, features: F32, need: F32, growth: F32, unseen_s: np.float32, sums: F64
 ) -> None:
-    """Add one environment's declared apps to `sums` [sums, D]; WANTED is left alone.
+    """Add one environment's declared apps to `sums` [sums, D]; the row WANTED stays as it is.
 
-    `growth` [D] is what the domains are told to prepare for.
+    `growth` [D] is what the directive tells the domains to prepare for.
     """
-    for app in range(load.size):
+    status = apps.status
+    for app in range(apps.load.size):
         if status[ACTIVE, app] == 0:
             continue
-        place = status[DOMAIN, app]
-        _sum_pods(load[app], need[app], status, app, growth[place], sums)
-        # Ones and zeros: what never had a sample counts nowhere.
-        sampled = 1.0 if seen[_AGE, app] < unseen else 0.0
-        risk = is_at_risk(seen[_SLACK, app], seen[_ERRORS, app], seen[_SATURATION, app])
-        sums[_RPS, place] += sampled * seen[_REQUESTS, app]
-        sums[_AT_RISK, place] += sampled if risk else 0.0
-        sums[_APPS, place] += sampled
+        d = status[DOMAIN, app]
+        _sum_pods(apps, app, need[app], growth[d], sums)
+        # Ones and zeros: an app that never had a sample counts nowhere.
+        sampled = 1.0 if features[_AGE, app] < unseen_s else 0.0
+        risk = is_at_risk(features[_SLACK, app], features[_ERRORS, app], features[_SATURATION, app])
+        sums[_RPS, d] += sampled * features[_REQUESTS, app]
+        sums[_AT_RISK, d] += sampled if risk else 0.0
+        sums[_APPS, d] += sampled
 
 
 @kernel
-def _sum_pods(
-    load: np.float32,
-    need: np.float32,
-    status: I32,
-    app: int,
-    growth: np.float32,
-    sums: F64,
-) -> None:
-    place, cores = status[DOMAIN, app], status[CPU_REQUEST, app] * 0.001
+def _sum_pods(apps: Apps, app: int, need: np.float32, growth: np.float32, sums: F64) -> None:
+    status, load = apps.status, apps.load[app]
+    d, cores = status[DOMAIN, app], status[CPU_REQUEST, app] * 0.001
     bound = status[READY, app] + status[STARTING, app]
     pods = max(status[REPLICAS, app], bound + status[PENDING, app])
     least = load * growth / BEARABLE
-    sums[_WORK, place] += load * cores
-    sums[_ESSENTIAL, place] += least * cores
-    sums[_KEPT, place] += max(least, min(float(bound), need)) * cores
-    sums[_HELD, place] += pods * cores
-    sums[_HELD_MEMORY, place] += pods * status[MEMORY_REQUEST, app] / 1024.0
-    sums[_PENDING, place] += status[PENDING, app] * cores
-    sums[_DISTRESS, place] += max(0.0, least - bound) * cores
+    sums[_WORK, d] += load * cores
+    sums[_ESSENTIAL, d] += least * cores
+    sums[_KEPT, d] += max(least, min(float(bound), need)) * cores
+    sums[_HELD, d] += pods * cores
+    sums[_HELD_MEMORY, d] += pods * status[MEMORY_REQUEST, app] / 1024.0
+    sums[_PENDING, d] += status[PENDING, app] * cores
+    sums[_DISTRESS, d] += max(0.0, least - bound) * cores

@@ -1,8 +1,12 @@
-"""The Soldier: every tick the replicas each app of a domain should have, before any limit.
+"""What each app should have before any limit: replicas, and the size of its pods.
 
-Scaling out follows need beyond a dead band, a wider one where an app of lower priority was just
-changed. Scaling in follows the highest need of a window, and never where data is missing, traffic
-broke off abruptly, or the domain is in need itself.
+Scaling out follows need beyond a dead band, a wider one where an app of lower priority has just
+changed. Scaling in follows the highest need of a window, and never happens where data is missing,
+traffic broke off abruptly, or the domain is in need itself.
+
+Pods grow where more replicas cannot help. Their CPU grows in place when the declared maximum of
+replicas cannot carry an app's load, not for comfort, and returns to the first size when that is
+enough. Their memory grows before the limit kills them, and never shrinks.
 """
 
 import math
@@ -11,26 +15,42 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 from models.cluster.plan import Reason
-from models.control.change_history import NOBODY
+from models.control.change_history import NO_APP, Workspace
+from models.control.projection import MILLICORES
+from models.control.safety import Apps, Wishes
 from models.features.table import APP
 from models.jit import kernel
 
 WINDOW_MIN: Final = 5
-"""Minutes whose highest need an app keeps."""
+"""Minutes over which the highest need counts for scaling in."""
 MODEST_S: Final = 360
-"""How long an app that gave way grows only when it is at risk."""
+"""Seconds for which an app that gave way grows only when it is at risk."""
 _GIVEN_SHARE: Final = 0.1
-"""Less than this share of an app is not worth a change."""
+"""Giving less than this share of an app is not worth a change."""
 _TREND, _SATURATION = APP.at("rps_trend"), APP.at("saturation")
 _ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
-_ACTIVE = APP.at("active")
+_ACTIVE, _MEMORY_USE = APP.at("active"), APP.at("memory_use")
 _ABRUPT: Final = np.float32(-0.3)
-"""Traffic this far below its mean of five minutes has not gone, it has failed to arrive."""
+"""Traffic this far below its five-minute mean more likely fails to arrive than has gone."""
 _FAILING: Final = np.float32(0.01)
+"""Share of errors from which an app counts as failing."""
 _URGENT: Final = np.float32(0.25)
-"""A domain this urgent gives nothing away."""
+"""Urgency from which a domain scales nothing in."""
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+_LARGEST_CPU: Final = 2.0
+"""Times its first size that a pod's CPU may become."""
+_CPU_STEP: Final = 50
+"""Millicores to which sizes are rounded up: fewer, larger changes."""
+_FULL: Final = np.float32(0.92)
+"""Memory used over requested at which a pod gets more."""
+_MEMORY_STEP: Final = 1.25
+_LARGEST_MEMORY: Final = 4.0
+"""Times its first size that a pod's memory may become."""
+_BACK: Final = np.float32(0.75)
+"""Need at the first size, over the maximum of replicas, at which an app returns to that size."""
 
 _OUT, _IN = int(Reason.SCALE_OUT), int(Reason.SCALE_IN)
 _IN_TOLERANCE, _STABILISING = int(Reason.HOLD_IN_TOLERANCE), int(Reason.HOLD_STABILISING)
@@ -38,19 +58,23 @@ _NO_METRICS, _YIELD = int(Reason.HOLD_NO_METRICS), int(Reason.YIELD)
 
 
 class Damping(NamedTuple):
-    """Numbers of the parameters as the kernels take them."""
+    """The parameters as the kernels take them. D domains."""
 
     dead_band_out: np.float32
     afresh: F32
-    """[D] times the dead band while an app rests from its last change."""
+    """[D] factor on the dead band while an app rests from its last change."""
     dead_band_in: np.float32
     margin: np.float32
     risk: F32
-    """[D] utilisation from which an app is at risk."""
+    """[D] utilisation from which an app is at risk; infinite where it makes no difference."""
     give_way: F32
-    """[D] utilisation down to which an app gives way."""
+    """[D] utilisation up to which an app gives way."""
     window: bool
-    """Whether the needs of the last minutes are kept."""
+    """Whether the needs of the last minutes count."""
+    patient: I8
+    """[D] 0 for the lowest priority: its apps give way before they have rested."""
+    modest_ticks: int
+    """How long an app that gave way stays modest."""
 
 
 class Memory(NamedTuple):
@@ -63,11 +87,35 @@ class Memory(NamedTuple):
     modest_until: I32
     """[E, A] tick until which an app that gave way grows only when it is at risk."""
     minute: I32
-    """[E] the last one in which a need was known."""
+    """[E] the last minute in which the need was computed."""
 
 
-def start_soldiers(environments: int, apps: int) -> Memory:
-    """Nothing needed yet."""
+class FirstSizes(NamedTuple):
+    """Sizes at the first observation, [E, A] each. E environments, A apps."""
+
+    cpu: I32
+    """Millicores per pod."""
+    memory: I32
+    """MiB per pod."""
+
+
+class NeedLevels(NamedTuple):
+    """What turns load into pods. E environments, D domains, A apps."""
+
+    per_target: F32
+    """[E, D] pods per fully used pod of the usual load: (1 + headroom) / target."""
+    per_surge: F32
+    """[E, D] the same for load above the usual."""
+    per_foreseen: F32
+    """[E, D] the same for forecast load."""
+    growth: F32
+    """[E, D] forecast over now, 1 at least."""
+    factor: F32
+    """[E, A] a policy's factor on each app's need; [E, 0] without a policy."""
+
+
+def start_memory(environments: int, apps: int) -> Memory:
+    """No need computed yet."""
     shape = (environments, apps)
     return Memory(
         need=np.zeros(shape, np.float32),
@@ -78,197 +126,165 @@ def start_soldiers(environments: int, apps: int) -> Memory:
 
 
 @kernel
-def need_pods(
-    load: F32,
-    usual: F32,
-    growth: F32,
-    domain: I32,
-    per_target: F32,
-    per_surge: F32,
-    per_foreseen: F32,
-    need: F32,
+def compute_need(
+    apps: Apps, usual: F32, levels: NeedLevels, e: int, minute: int, memory: Memory
 ) -> None:
-    """Room for a surge beside the usual load, or a surge that fills it.
+    """Pods that each app needs now; keeps the highest need of the minute.
 
-    Each app is taken to grow like its domain, by `growth` [D]. A forecast may raise the need; it
-    never lowers it below what is needed now.
+    Either room for a surge beside the usual load, or a surge that fills this room. Each app is
+    assumed to grow like its domain. A forecast may raise the need, never lower it.
     """
+    need, load, domain = memory.need[e], apps.load, apps.status[DOMAIN]
+    per_target, per_surge = levels.per_target[e], levels.per_surge[e]
+    per_foreseen, growth = levels.per_foreseen[e], levels.growth[e]
     for app in range(load.size):
-        place = domain[app]
-        usually = min(usual[app], load[app]) * per_target[place]
-        soon = load[app] * growth[place] * per_foreseen[place]
-        need[app] = max(usually, load[app] * per_surge[place], soon)
-
-
-@kernel
-def remember_need(need: F32, slot: F32, first: bool) -> None:
-    """Keep the highest need of the minute."""
+        d = domain[app]
+        usually = min(usual[app], load[app]) * per_target[d]
+        soon = load[app] * growth[d] * per_foreseen[d]
+        need[app] = max(usually, load[app] * per_surge[d], soon)
+    factor = levels.factor[e]
+    for app in range(factor.size):
+        need[app] *= factor[app]
+    slot, first = memory.highest[e, minute % WINDOW_MIN], memory.minute[e] != minute
     for app in range(need.size):
         slot[app] = need[app] if first else max(slot[app], need[app])
+    memory.minute[e] = minute
 
 
 @kernel
-def want(
-    seen: F32,
-    load: F32,
-    need: F32,
-    highest: F32,
-    modest_until: I32,
-    domain: I32,
-    current: I32,
+def wish_replicas(
+    apps: Apps,
+    features: F32,
+    memory: Memory,
+    e: int,
     rested: I32,
     urgency: F32,
     damping: Damping,
-    tick: int,
-    wanted: I32,
-    reason: I32,
+    wishes: Wishes,
 ) -> None:
-    """Replicas and reason of each app of one environment."""
+    """Replicas and reason of each app of one environment, before any limit."""
+    wanted, reason, load, tick = wishes.replicas, wishes.reason, apps.load, apps.tick
+    domain, current = apps.status[DOMAIN], apps.status[REPLICAS]
+    need, highest, modest_until = memory.need[e], memory.highest[e], memory.modest_until[e]
     for app in range(need.size):
-        place, now, top = domain[app], np.float32(current[app]), need[app]
+        d, now, top = domain[app], np.float32(current[app]), need[app]
         for minute in range(highest.shape[0] if damping.window else 0):
             top = max(top, highest[minute, app])
-        exposed = is_exposed(seen, app, damping.risk[place])
+        exposed = is_exposed(features, app, damping.risk[d])
         fresh = rested[app] > tick and not exposed
-        band = damping.dead_band_out * (damping.afresh[place] if fresh else _ONE)
+        band = damping.dead_band_out * (damping.afresh[d] if fresh else _ONE)
         # After giving way an app grows only when it is at risk, and no further than out of it.
         modest = modest_until[app] > tick
-        goal = min(need[app], load[app] / damping.give_way[place]) if modest else need[app]
+        goal = min(need[app], load[app] / damping.give_way[d]) if modest else need[app]
         kept = top * (_ONE + damping.margin)
         spare = kept < now * (_ONE - damping.dead_band_in)
         if goal > now * (_ONE + band) and (exposed or not modest):
             wanted[app], reason[app] = math.ceil(goal * (_ONE + damping.margin)), _OUT
-        elif spare and is_steady(seen, app) and urgency[place] < _URGENT:
+        elif spare and is_steady(features, app) and urgency[d] < _URGENT:
             wanted[app], reason[app] = math.ceil(kept), _IN
         else:
             held = _STABILISING if spare else _IN_TOLERANCE
-            reason[app] = _NO_METRICS if seen[_MISSING, app] != _ZERO else held
+            reason[app] = _NO_METRICS if features[_MISSING, app] != _ZERO else held
             wanted[app] = current[app]
 
 
 @kernel
-def is_exposed(seen: F32, app: int, risk: np.float32) -> bool:
+def is_exposed(features: F32, app: int, risk: np.float32) -> bool:
     """Whether an app is so full, or fails so often, that it cannot wait."""
-    failing = (seen[_ERRORS, app] > _FAILING) & np.isfinite(risk)
-    return bool((seen[_SATURATION, app] > risk) | failing)
+    failing = (features[_ERRORS, app] > _FAILING) & np.isfinite(risk)
+    return bool((features[_SATURATION, app] > risk) | failing)
 
 
 @kernel
-def is_steady(seen: F32, app: int) -> bool:
-    """Whether less can be believed: there is data, and traffic did not break off or fail.
+def is_steady(features: F32, app: int) -> bool:
+    """Whether a decrease can be trusted: data is there, and traffic neither broke off nor fails.
 
-    An app that is not declared, yet or any more, has no traffic that could be judged.
+    An app that is not declared has no traffic to judge by.
     """
-    known = (seen[_ACTIVE, app] != _ZERO) & (seen[_MISSING, app] == _ZERO)
-    known = known & (seen[_ERRORS, app] <= _FAILING)
-    return bool(known & (seen[_TREND, app] > _ABRUPT))
+    valid = (features[_ACTIVE, app] != _ZERO) & (features[_MISSING, app] == _ZERO)
+    valid = valid & (features[_ERRORS, app] <= _FAILING)
+    return bool(valid & (features[_TREND, app] > _ABRUPT))
 
 
 @kernel
 def give_way(
-    seen: F32,
-    load: F32,
-    pending: I32,
-    size: I32,
-    domain: I32,
-    current: I32,
+    apps: Apps,
+    features: F32,
     rested: I32,
-    order: I32,
-    patient: I8,
     damping: Damping,
-    tick: int,
-    modest_ticks: int,
+    work: Workspace,
     release: F64,
     modest_until: I32,
-    wanted: I32,
-    reason: I32,
+    wishes: Wishes,
 ) -> None:
-    """Give back what the Commander asked of each domain, `release` [D] in millicores.
+    """Release what the Commander asked of each domain, `release` [D] in millicores.
 
-    Apps with room to spare go down to a utilisation that is still comfortable: first those whose
-    pods wait for a node, because nothing runs there that could be missed. `rested` [A] is the tick
-    from which an app may be taken from; only the domains that are not `patient` [D] give before.
-    Within a round `order` [A] says whose turn it is; apps that are not declared have none.
+    Apps with spare pods shrink to a utilisation that is still comfortable. Pods that wait for a
+    node go first, because nothing runs there that could be missed. An app gives way only after it
+    has rested, unless its domain is not `patient`. `work.order` says whose turn it is.
     """
+    wanted, reason, load, tick = wishes.replicas, wishes.reason, apps.load, apps.tick
+    domain, current, pending = apps.status[DOMAIN], apps.status[REPLICAS], apps.status[PENDING]
+    size, order = work.size[MILLICORES], work.order
     for waiting in (True, False):
         for step in range(order.size):
             app = order[step]
-            if app == NOBODY:
+            if app == NO_APP:
                 break
-            place = domain[app]
-            if release[place] <= 0.0 or seen[_MISSING, app] != _ZERO:
+            d = domain[app]
+            if release[d] <= 0.0 or features[_MISSING, app] != _ZERO:
                 continue
-            level = damping.give_way[place]
-            if is_exposed(seen, app, level) or reason[app] == _YIELD:
+            level = damping.give_way[d]
+            if is_exposed(features, app, level) or reason[app] == _YIELD:
                 continue
-            if patient[place] == 1 and rested[app] > tick:
+            if damping.patient[d] == 1 and rested[app] > tick:
                 continue
             spare = current[app] - math.ceil(load[app] / level)
-            fewer = min(spare, int(release[place] / max(1, size[app])) + 1)
+            fewer = min(spare, int(release[d] / max(1, size[app])) + 1)
             fewer = min(fewer, pending[app]) if waiting else fewer
             least = 0.0 if waiting else _GIVEN_SHARE * current[app]
             if fewer > least:
                 wanted[app], reason[app] = current[app] - fewer, _YIELD
-                modest_until[app] = tick + modest_ticks
-                release[place] -= float(fewer) * size[app]
-
-
-_MEMORY = APP.at("memory_use")
-_MOST_CPU: Final = 2.0
-"""Times its first size that a pod's CPU may become."""
-_CPU_STEP: Final = 50
-"""Millicores to which sizes are rounded up: fewer, larger changes."""
-_FULL: Final = np.float32(0.92)
-"""Memory used over requested at which a pod is given more."""
-_MEMORY_STEP: Final = 1.25
-_MOST_MEMORY: Final = 4.0
-_BACK: Final = np.float32(0.75)
-"""Need at the first size, over the maximum of replicas, at which an app goes back to it."""
-
-
-class FirstSizes(NamedTuple):
-    """E environments, A apps."""
-
-    cpu: I32
-    """[E, A] millicores per pod when the app was first seen."""
-    memory: I32
-    """[E, A] MiB."""
+                modest_until[app] = tick + damping.modest_ticks
+                release[d] -= float(fewer) * size[app]
 
 
 @kernel
 def wish_sizes(
-    seen: F32,
-    load: F32,
-    level: F32,
-    domain: I32,
-    most: I32,
-    cpu: I32,
-    memory: I32,
-    first_cpu: I32,
-    first_memory: I32,
-    allowed: bool,
-    wanted_cpu: I32,
-    wanted_memory: I32,
+    apps: Apps, features: F32, level: F32, most: I32, first: FirstSizes, e: int, wishes: Wishes
 ) -> None:
-    """Sizes of one environment's pods, before any limit; `level` [D] is what pods should bear."""
+    """Sizes of one environment's pods, before any limit.
+
+    `level` [D] is the utilisation that pods should carry, `most` [A] the maximum of replicas.
+    """
+    domain, load = apps.status[DOMAIN], apps.load
+    cpu, memory = apps.status[CPU_REQUEST], apps.status[MEMORY_REQUEST]
+    first_cpu, first_memory = first.cpu[e], first.memory[e]
     for app in range(load.size):
-        wanted_cpu[app], wanted_memory[app] = cpu[app], memory[app]
-        if seen[_MISSING, app] > 0.0 or seen[_ACTIVE, app] == 0.0 or not allowed:
+        wishes.cpu[app], wishes.memory[app] = cpu[app], memory[app]
+        if features[_MISSING, app] > 0.0 or features[_ACTIVE, app] == 0.0:
             continue
-        wanted_cpu[app] = _cpu_for(
-            load[app] / level[domain[app]], most[app], cpu[app], first_cpu[app]
-        )
-        larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _MOST_MEMORY)
-        if seen[_MEMORY, app] > _FULL and larger > memory[app]:
-            wanted_memory[app] = math.ceil(larger)
+        need = load[app] / level[domain[app]]
+        wishes.cpu[app] = _cpu_for(need, most[app], cpu[app], first_cpu[app])
+        larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _LARGEST_MEMORY)
+        if features[_MEMORY_USE, app] > _FULL and larger > memory[app]:
+            wishes.memory[app] = math.ceil(larger)
+
+
+@kernel
+def keep_sizes(apps: Apps, wishes: Wishes) -> None:
+    """Leave every pod as large as it is."""
+    cpu, memory = apps.status[CPU_REQUEST], apps.status[MEMORY_REQUEST]
+    for app in range(wishes.cpu.size):
+        wishes.cpu[app], wishes.memory[app] = cpu[app], memory[app]
 
 
 @kernel
 def _cpu_for(need: np.float32, most: int, cpu: int, first: int) -> int:
-    """Millicores per pod with which `most` pods carry the need; the first size where they can."""
-    if need > most and cpu < _MOST_CPU * first:
+    """Millicores per pod with which `most` pods carry the need; the first size if enough."""
+    if need > most and cpu < _LARGEST_CPU * first:
         exact = cpu * (need / most)
-        return min(int(_MOST_CPU * first), math.ceil(exact / _CPU_STEP) * _CPU_STEP)
+        return min(int(_LARGEST_CPU * first), math.ceil(exact / _CPU_STEP) * _CPU_STEP)
     if cpu > first and need * cpu < _BACK * most * first:
         return first
     return cpu

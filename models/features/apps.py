@@ -1,4 +1,4 @@
-"""Features of single apps, row by row so that the loops run over neighbours."""
+"""Features of single apps, one loop per feature row: contiguous rows vectorise."""
 
 from typing import Final, NamedTuple
 
@@ -57,28 +57,28 @@ _MOST_PODS: Final = np.float32(1e6)
 
 
 class Declared(NamedTuple):
-    """What the kernels need of the inventory: A apps, D domains, G tier groups."""
+    """The inventory as the kernels take it: A apps, D domains, G tier groups."""
 
     latency_target: F32
     """[A] seconds."""
     per_target: F32
-    """[A] 1 / latency target: multiplying is several times faster than dividing."""
+    """[A] 1 / latency target: multiplication is several times faster than division."""
     per_saturation: F32
     """[A] 1 / saturation."""
     per_most: F32
     """[A] 1 / maximum of replicas."""
     interactive: F32
-    """[A] share of the requests that somebody waits for."""
+    """[A] share of API and web requests."""
     batch: F32
-    """[A] share of the requests that are batches."""
+    """[A] share of batch requests."""
     tier: I32
     """[A]."""
     tiers: I32
     """[D] how many tier groups."""
     first: I32
-    """[D] first of them among all groups."""
+    """[D] index of the domain's first tier group."""
     order: U32
-    """[A] apps as declared, group by group; unsigned, so that an index needs no wrap-around."""
+    """[A] apps as declared, group by group; unsigned indices need no wrap-around check."""
     edges: I32
     """Age bounds of pods in flight, ticks."""
     calls: F32
@@ -89,32 +89,19 @@ class Declared(NamedTuple):
 
 
 @kernel
-def encode_apps(st: FeatureState, e: int, count: I32, declared: Declared, rows: F32) -> None:
-    """Fill `rows` [APP, A] of one environment, whose memory has taken this tick in already."""
-    sample, age, live = st.sample[e], st.age[e], rows[_LIVE]
-    _find_live(count[ACTIVE], count[DOMAIN], np.int32(declared.tiers.size), live)
-    _traffic(
-        live, sample[RPS], st.mean_rps[e], sample[ERRORS],
-        rows[_RPS], rows[_TREND], rows[_ERRORS],
-    )  # fmt: skip
-    _load(
-        live, age, sample[CPU], sample[PODS], count[CPU_REQUEST], declared.per_saturation,
-        rows[_UTILISATION], rows[_SATURATION],
-    )  # fmt: skip
-    _memory(
-        live, age, sample[MEMORY], sample[PODS], count[READY], count[STARTING],
-        count[MEMORY_REQUEST], rows[_MEMORY_USE],
-    )  # fmt: skip
+def encode_apps(state: FeatureState, e: int, status: I32, declared: Declared, rows: F32) -> None:
+    """Fill `rows` [APP, A] of one environment; its memory has taken in this tick already."""
+    sample, age, live = state.sample[e], state.age[e], rows[_LIVE]
+    _find_live(status[ACTIVE], status[DOMAIN], np.int32(declared.tiers.size), live)
+    _traffic(sample, state.mean_rps[e], rows)
+    _load(sample, age, status[CPU_REQUEST], declared.per_saturation, rows)
+    _memory(sample, age, status, rows)
     _latency(live, age, sample[P99], declared.per_target, rows[_HEADROOM])
-    _pods(
-        live, count[REPLICAS], declared.per_most, count[READY], count[STARTING],
-        count[PENDING], rows[_WANTED], rows[_ROOM], rows[_READY], rows[_IN_FLIGHT],
-        rows[_PENDING],
-    )  # fmt: skip
-    oldest = st.restarts[e, (st.tick[e] + 1) % st.restarts.shape[1]]
-    _restarts(live, count[RESTARTS], oldest, count[READY], rows[_RESTARTS])
+    _pods(status, declared.per_most, rows)
+    oldest = state.restarts[e, (state.tick[e] + 1) % state.restarts.shape[1]]
+    _restarts(live, status[RESTARTS], oldest, status[READY], rows[_RESTARTS])
     tick_s = np.float32(declared.tick_s)
-    _staleness(live, st.fresh[e], age, tick_s, rows[_MISSING], rows[_AGE])
+    _staleness(live, state.fresh[e], age, tick_s, rows[_MISSING], rows[_AGE])
     _where_live(live, declared.interactive, rows[_INTERACTIVE])
     _where_live(live, declared.batch, rows[_BATCH])
 
@@ -126,7 +113,7 @@ def _within(value: np.float32, low: np.float32, high: np.float32) -> np.float32:
 
 @kernel
 def _pods_of(count: np.int32) -> np.float32:
-    """A count that is negative or absurd must not turn a ratio over."""
+    """Clip a count: a negative or absurd one must not flip the sign of a ratio."""
     return min(max(np.float32(count), _ZERO), _MOST_PODS)
 
 
@@ -138,19 +125,21 @@ def _find_live(active: I32, domain: I32, domains: np.int32, live: F32) -> None:
 
 
 @kernel
-def _traffic(live: F32, rps: F32, mean: F32, errors: F32, out: F32, trend: F32, bad: F32) -> None:
+def _traffic(sample: F32, mean: F32, rows: F32) -> None:
+    live, rps, errors = rows[_LIVE], sample[RPS], sample[ERRORS]
+    out, trend, failing = rows[_RPS], rows[_TREND], rows[_ERRORS]
     for app in range(live.size):
         out[app] = live[app] * rps[app]
         change = (rps[app] - mean[app]) / max(mean[app], _SLOW_RPS)
         trend[app] = live[app] * _within(change, -_ONE, _MOST)
-        bad[app] = live[app] * min(errors[app], _ONE)
+        failing[app] = live[app] * min(errors[app], _ONE)
 
 
 @kernel
-def _load(
-    live: F32, age: I32, cpu: F32, pods: F32, request: I32, per_saturation: F32, out: F32, over: F32
-) -> None:
-    """Carried samples are over the pods they were measured on, not over today's."""
+def _load(sample: F32, age: I32, request: I32, per_saturation: F32, rows: F32) -> None:
+    """CPU use over the pods that were measured: an old sample knows nothing of today's pods."""
+    live, cpu, pods = rows[_LIVE], sample[CPU], sample[PODS]
+    out, over = rows[_UTILISATION], rows[_SATURATION]
     for app in range(live.size):
         cores = max(np.float32(request[app]), _ONE) * _CORES * max(pods[app], _ONE)
         use = _ONE if age[app] >= UNSEEN else cpu[app] / cores
@@ -159,10 +148,10 @@ def _load(
 
 
 @kernel
-def _memory(
-    live: F32, age: I32, used: F32, pods: F32, ready: I32, starting: I32, request: I32, out: F32
-) -> None:
+def _memory(sample: F32, age: I32, status: I32, rows: F32) -> None:
     """Starting pods hold memory too but are not among the measured ones."""
+    live, used, pods, out = rows[_LIVE], sample[MEMORY], sample[PODS], rows[_MEMORY_USE]
+    ready, starting, request = status[READY], status[STARTING], status[MEMORY_REQUEST]
     for app in range(live.size):
         bound = _pods_of(ready[app]) + _pods_of(starting[app])
         holding = max(pods[app], bound, _ONE)
@@ -179,19 +168,11 @@ def _latency(live: F32, age: I32, p99: F32, per_target: F32, out: F32) -> None:
 
 
 @kernel
-def _pods(
-    live: F32,
-    replicas: I32,
-    per_most: F32,
-    ready: I32,
-    starting: I32,
-    pending: I32,
-    wanted: F32,
-    room: F32,
-    up: F32,
-    in_flight: F32,
-    waiting: F32,
-) -> None:
+def _pods(status: I32, per_most: F32, rows: F32) -> None:
+    live, replicas = rows[_LIVE], status[REPLICAS]
+    ready, starting, pending = status[READY], status[STARTING], status[PENDING]
+    wanted, room, up = rows[_WANTED], rows[_ROOM], rows[_READY]
+    in_flight, waiting = rows[_IN_FLIGHT], rows[_PENDING]
     for app in range(live.size):
         want = _pods_of(replicas[app])
         of = live[app] / max(want, _ONE)
@@ -205,7 +186,7 @@ def _pods(
 
 @kernel
 def _restarts(live: F32, counter: I32, before: I32, ready: I32, out: F32) -> None:
-    """A counter that went back belongs to an app that was declared again."""
+    """Restarts since `before`; a counter that fell belongs to an app that was declared again."""
     for app in range(live.size):
         fell = max(np.float32(counter[app]) - np.float32(before[app]), _ZERO)
         out[app] = live[app] * min(fell / max(_pods_of(ready[app]), _ONE), _MOST)

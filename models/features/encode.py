@@ -1,7 +1,7 @@
-"""The one implementation of what a controller sees.
+"""The only implementation of what a controller sees.
 
 Heuristics, environments, training and services all call it: observation, inventory and its own
-memory in, features out. Nothing else is read, so nothing hidden can leak into a decision.
+memory in, features out. It reads nothing else, so no hidden state can leak into a decision.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I8, I32
+from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import REQUEST_TYPES, Inventory, RequestType
 from models.cluster.observation import DOMAIN, Observation
 from models.features.apps import U32, Declared, encode_apps
@@ -35,10 +35,10 @@ _SLACK = APP.at("headroom")
 
 
 class Work(NamedTuple):
-    """Space between the kernels."""
+    """Scratch that the kernels hand to each other."""
 
     group: I32
-    """[2, A] tier group and domain of each app of the environment at hand, -1 for none."""
+    """[2, A] tier group and domain of each app of the current environment, -1 for none."""
     groups: F64
     """[E, G, SUMS]."""
     domains: F64
@@ -48,42 +48,53 @@ class Work(NamedTuple):
 
 
 @kernel
-def digest_apps(
-    measured: F32,
-    missing: I8,
-    status: I32,
-    elapsed: I32,
-    st: FeatureState,
-    declared: Declared,
-    apps: F32,
+def _encode_apps_of_all(
+    observation: Observation, elapsed: I32, state: FeatureState, declared: Declared, apps: F32
 ) -> None:
-    """Memory and app features [E, APP, A] of every environment."""
+    """Update the memory and fill the app features [E, APP, A] of every environment."""
     for e in range(elapsed.size):
-        remember(
-            st, e, measured[e], missing[e], status[e], elapsed[e], declared.gain, declared.edges
-        )
-        encode_apps(st, e, status[e], declared, apps[e])
+        _encode_apps_of(observation, elapsed, state, declared, apps, e)
 
 
 @kernel
-def digest(
-    measured: F32,
-    missing: I8,
-    status: I32,
+def _encode_apps_of(
+    observation: Observation,
     elapsed: I32,
-    st: FeatureState,
+    state: FeatureState,
+    declared: Declared,
+    apps: F32,
+    e: int,
+) -> None:
+    measured, missing, status = (
+        observation.measured[e],
+        observation.missing[e],
+        observation.status[e],
+    )
+    remember(state, e, measured, missing, status, elapsed[e], declared.gain, declared.edges)
+    encode_apps(state, e, status, declared, apps[e])
+
+
+@kernel
+def _encode_unsorted(
+    observation: Observation,
+    elapsed: I32,
+    state: FeatureState,
     declared: Declared,
     apps: F32,
     work: Work,
 ) -> None:
-    """As `digest_apps`, and the sums and sort keys for groups and domains."""
+    """As `_encode_apps_of_all`, and the sums and sort keys for groups and domains.
+
+    One environment goes through all kernels while its arrays are in the cache. Most time goes into
+    moving arrays: 64 environments don't fit the cache together, so a pass over all of them per
+    kernel would load everything several times.
+    """
     group, domain = work.group[0], work.group[1]
     for e in range(elapsed.size):
-        count, rows, age = status[e], apps[e], st.age[e]
-        remember(st, e, measured[e], missing[e], count, elapsed[e], declared.gain, declared.edges)
-        encode_apps(st, e, count, declared, rows)
-        find_groups(count[DOMAIN], rows[_LIVE], declared, group, domain)
-        sum_groups(st, e, count, rows, declared, group, work.groups[e])
+        _encode_apps_of(observation, elapsed, state, declared, apps, e)
+        status, rows, age = observation.status[e], apps[e], state.age[e]
+        find_groups(status[DOMAIN], rows[_LIVE], declared, group, domain)
+        sum_groups(state, e, status, rows, declared, group, work.groups[e])
         _add_groups(work.groups[e], declared.first, declared.tiers, work.domains[e])
         write_keys(rows[_USE], age, group, work.keys[0, e])
         write_keys(rows[_SLACK], age, group, work.keys[1, e])
@@ -101,7 +112,7 @@ def _add_groups(groups: F64, first: I32, tiers: I32, domains: F64) -> None:
 
 
 @kernel
-def digest_sorted(work: Work, capacity: F64, declared: Declared, group: F32, domain: F32) -> None:
+def _encode_sorted(work: Work, capacity: F64, declared: Declared, group: F32, domain: F32) -> None:
     """Group [E, GROUP, G] and domain [E, DOMAIN, D] features, once the keys are sorted."""
     for e in range(capacity.shape[0]):
         cpu, memory = capacity[e, 0], capacity[e, 1]
@@ -110,8 +121,8 @@ def digest_sorted(work: Work, capacity: F64, declared: Declared, group: F32, dom
         expose(work.domains[e], declared.calls, domain[e])
 
 
-def empty_work(environments: int, apps: int, groups: int, domains: int, sums: int) -> Work:
-    """Space for so many environments."""
+def _empty_work(environments: int, apps: int, groups: int, domains: int, sums: int) -> Work:
+    """Scratch for that many environments."""
     return Work(
         group=np.zeros((2, apps), np.int32),
         groups=np.zeros((environments, groups, sums)),
@@ -123,7 +134,7 @@ def empty_work(environments: int, apps: int, groups: int, domains: int, sums: in
 class Encoder:
     """Features of one cluster, for any number of environments at once.
 
-    The features are valid until the next call, which uses their buffers again.
+    The features are valid until the next call, which reuses their buffers.
     """
 
     def __init__(self, inventory: Inventory) -> None:
@@ -138,51 +149,36 @@ class Encoder:
     def encode(
         self, observation: Observation, state: FeatureState
     ) -> tuple[Features, FeatureState]:
-        """What is seen at this tick; the memory takes it in and is handed back."""
-        self._fit(observation)
+        """All features of this tick, and the memory, updated in place."""
+        self._resize(observation)
         features, work = self._features, self._work
         elapsed = elapsed_ticks(observation, state)
-        digest(
-            observation.measured,
-            observation.missing,
-            observation.status,
-            elapsed,
-            state,
-            self._declared,
-            by_feature(features.app),
-            work,
-        )
+        apps = by_feature(features.app)
+        _encode_unsorted(observation, elapsed, state, self._declared, apps, work)
         work.keys.sort(axis=-1)
-        seen = PoolReadings(observation.pool, self._inventory)
-        spend(seen, elapsed, self._inventory.tick_s, state)
+        pools = PoolReadings(observation.pool, self._inventory)
+        spend(pools, elapsed, self._inventory.tick_s, state)
         group, domain = by_feature(features.group), by_feature(features.domain)
-        digest_sorted(work, seen.capacity, self._declared, group, domain)
-        cluster = cluster_columns(seen, work.domains, self._inventory, state)
-        _write(POOL, pool_columns(seen), by_feature(features.pool))
+        _encode_sorted(work, pools.capacity, self._declared, group, domain)
+        cluster = cluster_columns(pools, work.domains, self._inventory, state)
+        _write(POOL, pool_columns(pools), by_feature(features.pool))
         _write(CLUSTER, cluster, features.cluster[..., None])
         return features, state
 
     def encode_apps(
         self, observation: Observation, state: FeatureState
     ) -> tuple[F32, FeatureState]:
-        """Only the apps' features, for ticks in which nobody looks at the rest."""
-        self._fit(observation)
+        """Only the apps' features, for ticks that need no others; several times faster."""
+        self._resize(observation)
         elapsed = elapsed_ticks(observation, state)
-        digest_apps(
-            observation.measured,
-            observation.missing,
-            observation.status,
-            elapsed,
-            state,
-            self._declared,
-            by_feature(self._features.app),
-        )
+        apps = by_feature(self._features.app)
+        _encode_apps_of_all(observation, elapsed, state, self._declared, apps)
         spend(
             PoolReadings(observation.pool, self._inventory), elapsed, self._inventory.tick_s, state
         )
         return self._features.app, state
 
-    def _fit(self, observation: Observation) -> None:
+    def _resize(self, observation: Observation) -> None:
         if self._features.app.shape[0] != observation.tick.size:
             self._features, self._work = self._allocate(observation.tick.size)
 
@@ -194,7 +190,7 @@ class Encoder:
         features.domain[..., DOMAIN_LEVEL.at("priority")] = inventory.priority
         features.domain[..., DOMAIN_LEVEL.at("floor_share")] = inventory.floor_share
         features.domain[..., DOMAIN_LEVEL.width :] = inventory.calls
-        return features, empty_work(environments, apps, groups, domains, SUMS)
+        return features, _empty_work(environments, apps, groups, domains, SUMS)
 
 
 def _compile(inventory: Inventory) -> Declared:
@@ -225,9 +221,9 @@ def _mix_share(inventory: Inventory, kind: RequestType) -> F32:
 
 
 def _write(level: Level, columns: Mapping[str, F64], out: F32) -> None:
-    """Put columns into their rows of `out` [E, columns, things]; a linear one in its range."""
-    for place, feature in enumerate(level.features):
+    """Write columns to rows of `out` [E, columns, things]; clip linear ones to their range."""
+    for index, feature in enumerate(level.features):
         column = columns[feature.name]
         if feature.how == "linear":
             column = np.clip(column, feature.low * feature.scale, feature.high * feature.scale)
-        out[:, place] = column
+        out[:, index] = column

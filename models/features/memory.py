@@ -1,8 +1,12 @@
-"""What the features remember between ticks, and how an observation is believed or not.
+"""What the features remember between ticks, and which samples are valid.
 
-A sample that did not arrive, holds NaN, infinite or negative numbers, or reads zero where that
-cannot be, is missing: the last valid one is carried on with its age, because a zero would look
-like an idle app. The memory is updated in place; a tick seen again changes nothing.
+A sample is missing if it did not arrive, holds NaN, infinite or negative numbers, or reads zero
+where that is impossible. Then the last valid one is kept with its age, because a zero would look
+like an idle app. The memory is updated in place; observing the same tick again changes nothing.
+
+Which pod became ready is not observed, only how many are in flight (starting or without a node).
+So an increase is a cohort of new pods, and a decrease removes the oldest ones first: they are the
+likeliest to be ready.
 """
 
 import math
@@ -35,11 +39,15 @@ from models.jit import kernel
 UNSEEN: Final = 1 << 20
 """Age in ticks of an app that never had a valid sample."""
 _LARGEST: Final = np.float32(1e12)
-"""Nothing that is measured is larger; whatever claims to be is broken."""
+"""No valid measurement is larger."""
 _CLEAR_RPS: Final = np.float32(0.1)
-"""Traffic above this does not stop together with everything else."""
+"""Traffic above this does not stop in the same tick as everything else."""
 _TREND_S: Final = 300.0
 _ZERO: Final = np.float32(0.0)
+_BOUNDS_S: Final = (30, 60, 120, 300)
+_MOST: Final = np.int32(1_000_000)
+"""Largest valid pod count of one app; a larger one is broken and would overflow sums."""
+_NONE: Final = np.int32(0)
 
 
 class FeatureState(NamedTuple):
@@ -56,7 +64,7 @@ class FeatureState(NamedTuple):
     mean_rps: F32
     """[E, A] slow mean of the requests per second."""
     cohort: I32
-    """[E, S, A] pods still in flight by the tick they came in, modulo S."""
+    """[E, S, A] pods still in flight by the tick in which they appeared, modulo S."""
     flight: I32
     """[E, AGES, A] pods in flight by age bucket; they sum to `in_flight`."""
     in_flight: I32
@@ -70,7 +78,7 @@ class FeatureState(NamedTuple):
 
 
 def start_memory(observation: Observation, inventory: Inventory) -> FeatureState:
-    """A memory that has seen nothing; restarts before it do not count."""
+    """The memory before the first observation; earlier restarts do not count."""
     environments, apps = observation.missing.shape
     slots = window_ticks(inventory.tick_s) + 1
     counters = np.maximum(observation.status[:, None, RESTARTS], 0)
@@ -95,10 +103,20 @@ def copy_memory(state: FeatureState) -> FeatureState:
 
 
 def elapsed_ticks(observation: Observation, state: FeatureState) -> I32:
-    """[E] ticks since the last observation; none for one that is seen again."""
+    """[E] ticks since the last observation; 0 when the same tick is observed again."""
     elapsed: I64 = observation.tick.astype(np.int64) - state.tick
     bounded: I32 = np.clip(elapsed, 0, UNSEEN).astype(np.int32)
     return bounded
+
+
+def window_ticks(tick_s: int) -> int:
+    """Ticks for which cohorts and restarts are kept apart."""
+    return math.ceil(_BOUNDS_S[-1] / tick_s)
+
+
+def age_edges(tick_s: int) -> I32:
+    """Age in ticks at which a pod leaves each bucket for the next."""
+    return np.array([math.ceil(bound / tick_s) for bound in _BOUNDS_S], np.int32)
 
 
 def trend_gain(tick_s: int) -> float:
@@ -108,52 +126,43 @@ def trend_gain(tick_s: int) -> float:
 
 @kernel
 def remember(
-    st: FeatureState,
+    state: FeatureState,
     e: int,
     new: F32,
     missing: I8,
-    count: I32,
+    status: I32,
     elapsed: int,
     gain: float,
     edges: I32,
 ) -> None:
-    """Take one environment's measurements `new` and pod counts `count` into its memory."""
-    old, fresh, age = st.sample[e], st.fresh[e], st.age[e]
-    _believe(
-        new[RPS], new[THROUGHPUT], new[ERRORS], new[P50], new[P99], new[CPU], new[MEMORY],
-        new[PODS], missing, fresh,
-    )  # fmt: skip
-    _doubt_zeros(
-        new[RPS], new[P99], new[CPU], new[MEMORY], new[PODS], old[RPS], count[READY],
-        count[STARTING], count[PENDING], age, fresh,
-    )  # fmt: skip
-    _follow(new[RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), st.mean_rps[e])
+    """Take one environment's measurements `new` and pod counts `status` into its memory."""
+    old, fresh, age = state.sample[e], state.fresh[e], state.age[e]
+    _validate(new, missing, fresh)
+    _reject_zeros(new, old[RPS], status, age, fresh)
+    _follow(new[RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), state.mean_rps[e])
     for kind in range(SAMPLES):
-        _take(new[kind], fresh, old[kind])
-    _grow_old(fresh, count[ACTIVE], np.int32(elapsed), age)
-    last, tick = st.tick[e], st.tick[e] + elapsed
-    advance_flight(st.cohort[e], st.flight[e], edges, last, elapsed)
+        _update_row(new[kind], fresh, old[kind])
+    _grow_old(fresh, status[ACTIVE], np.int32(elapsed), age)
+    last, tick = state.tick[e], state.tick[e] + elapsed
+    advance_flight(state.cohort[e], state.flight[e], edges, last, elapsed)
     count_flight(
-        count[STARTING], count[PENDING], st.cohort[e], st.flight[e], st.in_flight[e], edges, tick
+        status[STARTING],
+        status[PENDING],
+        state.cohort[e],
+        state.flight[e],
+        state.in_flight[e],
+        edges,
+        tick,
     )
-    _note_restarts(count[RESTARTS], st.restarts[e], last, elapsed)
-    st.tick[e] = tick
+    _store_restarts(status[RESTARTS], state.restarts[e], last, elapsed)
+    state.tick[e] = tick
 
 
 @kernel
-def _believe(
-    rps: F32,
-    throughput: F32,
-    errors: F32,
-    p50: F32,
-    p99: F32,
-    cpu: F32,
-    memory: F32,
-    pods: F32,
-    missing: I8,
-    fresh: I8,
-) -> None:
-    """NaN and infinity show in the sum, negative numbers in the least."""
+def _validate(new: F32, missing: I8, fresh: I8) -> None:
+    """Mark valid samples: the sum shows NaN and infinity, the minimum negative numbers."""
+    rps, throughput, errors, p50 = new[RPS], new[THROUGHPUT], new[ERRORS], new[P50]
+    p99, cpu, memory, pods = new[P99], new[CPU], new[MEMORY], new[PODS]
     for app in range(fresh.size):
         least = min(rps[app], throughput[app], errors[app], p50[app])
         least = min(least, p99[app], cpu[app], memory[app], pods[app])
@@ -163,24 +172,14 @@ def _believe(
 
 
 @kernel
-def _doubt_zeros(
-    rps: F32,
-    p99: F32,
-    cpu: F32,
-    memory: F32,
-    pods: F32,
-    last_rps: F32,
-    ready: I32,
-    starting: I32,
-    pending: I32,
-    age: I32,
-    fresh: I8,
-) -> None:
-    """An exporter that answers zero on errors: a pod that lives holds some memory.
+def _reject_zeros(new: F32, last_rps: F32, status: I32, age: I32, fresh: I8) -> None:
+    """Reject samples of an exporter that answers zero on errors: a running pod holds some memory.
 
-    It is believed only where there are no pods, or where the sample counts none itself and the
-    app had no traffic before (it is being scaled from zero).
+    All zeros are valid only where there are no pods, or where the sample itself counts none and
+    the app had no traffic before: it is being scaled from zero.
     """
+    rps, p99, cpu, memory, pods = new[RPS], new[P99], new[CPU], new[MEMORY], new[PODS]
+    ready, starting, pending = status[READY], status[STARTING], status[PENDING]
     for app in range(fresh.size):
         hollow = rps[app] + p99[app] + cpu[app] + memory[app] == _ZERO
         there = (ready[app] > 0) | (starting[app] > 0) | (pending[app] > 0)
@@ -189,12 +188,12 @@ def _doubt_zeros(
         fresh[app] = fresh[app] & (not broken)
 
 
-# Both outcomes are loaded before one is chosen: a store that may not happen is not vectorised.
+# Load both outcomes before choosing one: LLVM does not vectorise a conditional store.
 
 
 @kernel
 def _follow(rps: F32, fresh: I8, age: I32, gain: np.float32, mean: F32) -> None:
-    """Move the slow mean; the first sample is its own mean."""
+    """Move the slow mean; it starts at the first sample."""
     for app in range(mean.size):
         new, old = rps[app], mean[app]
         moved = new if age[app] >= UNSEEN else old + gain * (new - old)
@@ -202,7 +201,7 @@ def _follow(rps: F32, fresh: I8, age: I32, gain: np.float32, mean: F32) -> None:
 
 
 @kernel
-def _take(row: F32, fresh: I8, kept: F32) -> None:
+def _update_row(row: F32, fresh: I8, kept: F32) -> None:
     for app in range(kept.size):
         new, old = row[app], kept[app]
         kept[app] = new if fresh[app] != 0 else old
@@ -210,7 +209,7 @@ def _take(row: F32, fresh: I8, kept: F32) -> None:
 
 @kernel
 def _grow_old(fresh: I8, active: I32, elapsed: np.int32, age: I32) -> None:
-    """An app that is not declared is forgotten: its next life owes nothing to this one."""
+    """Age the samples; forget those of an app that is no longer declared."""
     for app in range(age.size):
         older = min(age[app] + elapsed, np.int32(UNSEEN))
         older = np.int32(0) if fresh[app] != 0 else older
@@ -218,8 +217,8 @@ def _grow_old(fresh: I8, active: I32, elapsed: np.int32, age: I32) -> None:
 
 
 @kernel
-def _note_restarts(counter: I32, ring: I32, last: int, elapsed: int) -> None:
-    """Ticks that were not observed get the counter before them."""
+def _store_restarts(counter: I32, ring: I32, last: int, elapsed: int) -> None:
+    """Store the restart counter; ticks that were not observed keep the counter before them."""
     slots = ring.shape[0]
     for step in range(1, min(elapsed, slots)):
         before, now = ring[last % slots], ring[(last + step) % slots]
@@ -230,25 +229,9 @@ def _note_restarts(counter: I32, ring: I32, last: int, elapsed: int) -> None:
         now[app] = max(np.int32(0), counter[app])
 
 
-_BOUNDS_S: Final = (30, 60, 120, 300)
-_MOST: Final = np.int32(1_000_000)
-"""Pods of one app; a larger count is broken and would overflow sums."""
-_NONE: Final = np.int32(0)
-
-
-def window_ticks(tick_s: int) -> int:
-    """Ticks that cohorts and restarts are told apart."""
-    return math.ceil(_BOUNDS_S[-1] / tick_s)
-
-
-def age_edges(tick_s: int) -> I32:
-    """Age in ticks at which a pod leaves each bucket for the next."""
-    return np.array([math.ceil(bound / tick_s) for bound in _BOUNDS_S], np.int32)
-
-
 @kernel
 def advance_flight(cohort: I32, flight: I32, edges: I32, last: int, elapsed: int) -> None:
-    """Let the cohorts grow older; one that leaves the last bound is no longer told apart."""
+    """Age the cohorts; one that passes the last bound joins the oldest bucket."""
     slots = cohort.shape[0]
     for step in range(1, min(elapsed, slots) + 1):
         for bucket in range(edges.size):
@@ -274,7 +257,7 @@ def _clear(row: I32) -> None:
 def count_flight(
     starting: I32, pending: I32, cohort: I32, flight: I32, total: I32, edges: I32, tick: int
 ) -> None:
-    """Bring the cohorts from `total` to what is in flight now."""
+    """Add new pods to the cohorts, or remove ready ones, so that they sum to what is in flight."""
     newcomers, youngest = cohort[tick % cohort.shape[0]], flight[0]
     for app in range(total.size):
         now = min(max(starting[app], _NONE), _MOST) + min(max(pending[app], _NONE), _MOST)
@@ -291,7 +274,7 @@ def count_flight(
 
 @kernel
 def _drain(cohort: I32, flight: I32, edges: I32, tick: int, app: int, leaving: int) -> None:
-    """Take `leaving` pods of an app out, the oldest first."""
+    """Remove `leaving` pods of an app, the oldest first."""
     older = edges.size
     gone = min(leaving, flight[older, app])
     flight[older, app] -= gone
@@ -299,7 +282,7 @@ def _drain(cohort: I32, flight: I32, edges: I32, tick: int, app: int, leaving: i
     for bucket in range(older - 1, -1, -1):
         youngest = edges[bucket - 1] if bucket > 0 else 0
         for age in range(edges[bucket] - 1, youngest - 1, -1):
-            # Most buckets of most apps are empty, and a look at each cohort is a cache miss.
+            # Most buckets of most apps are empty, and reading a cohort is a cache miss.
             if leaving == 0 or flight[bucket, app] == 0:
                 break
             slot = (tick - age) % cohort.shape[0]

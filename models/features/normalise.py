@@ -1,4 +1,4 @@
-"""Physical features to what a policy eats: finite, bounded, of the order of one."""
+"""Physical features to the inputs of a policy: finite, bounded, of the order of one."""
 
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ class _Rule(NamedTuple):
 
 
 def empty_features(environments: int, apps: int, groups: int, domains: int, pools: int) -> Features:
-    """Buffers of the right shapes."""
+    """Zeros in the layout that the encoder fills."""
     e = environments
     return Features(
         app=_rows(e, APP.width, apps),
@@ -52,7 +52,7 @@ def by_feature(values: F32) -> F32:
 
 
 def normalise(features: Features, out: Features | None = None) -> Features:
-    """The features as the table normalises them, in `out` where it is given."""
+    """The features as the table normalises them, written to `out` if given."""
     target = out or Features(*(np.empty_like(values) for values in features))
     domains = features.domain.shape[1]
     levels = (APP.features, GROUP.features, domain_columns(domains), POOL.features)
@@ -81,21 +81,21 @@ _ZERO: Final = np.float32(0.0)
 @kernel
 def _normalise(values: F32, root: I8, scale: F32, low: F32, high: F32, out: F32) -> None:
     for e in range(values.shape[0]):
-        for place in range(root.size):
-            row, target = values[e, place], out[e, place]
-            if root[place] == 1:
-                _root(row, scale[place], high[place], target)
+        for index in range(root.size):
+            row, target = values[e, index], out[e, index]
+            if root[index] == 1:
+                _root(row, scale[index], high[index], target)
             else:
-                _linear(row, scale[place], low[place], high[place], target)
+                _linear(row, scale[index], low[index], high[index], target)
 
 
 @kernel
 def _root(row: F32, scale: np.float32, high: np.float32, out: F32) -> None:
-    for place in range(row.size):
-        out[place] = min(np.sqrt(max(row[place] * scale, _ZERO)), high)
+    for index in range(row.size):
+        out[index] = min(np.sqrt(max(row[index] * scale, _ZERO)), high)
 
 
 @kernel
 def _linear(row: F32, scale: np.float32, low: np.float32, high: np.float32, out: F32) -> None:
-    for place in range(row.size):
-        out[place] = min(max(row[place] * scale, low), high)
+    for index in range(row.size):
+        out[index] = min(max(row[index] * scale, low), high)

@@ -13,7 +13,7 @@ _MOST_NODES = 1e6
 
 
 class PoolReadings:
-    """[E, P] what was observed of the pools; what cannot be is read as nothing free or there."""
+    """Observed pools, [E, P] each; an impossible value counts as no node, or nothing free."""
 
     def __init__(self, pool: Records, inventory: Inventory) -> None:
         self.ready = _plausible(pool["ready"], _MOST_NODES)
@@ -33,42 +33,42 @@ class PoolReadings:
 
     @property
     def price_per_hour(self) -> F64:
-        """[E] what all nodes cost, coming ones included: booting nodes are billed."""
+        """[E] what all nodes cost, coming ones included: clouds bill booting nodes."""
         cost: F64 = ((self.ready + self.coming) * self.price).sum(axis=1)
         return cost
 
 
-def pool_columns(seen: PoolReadings) -> dict[str, F64]:
+def pool_columns(pools: PoolReadings) -> dict[str, F64]:
     """Columns of POOL, [E, P] each."""
     return {
-        "ready": seen.ready,
-        "coming": seen.coming / np.maximum(seen.ready, 1.0),
-        "free_cpu": seen.free_cpu / np.maximum(seen.cpu, _LEAST),
-        "free_memory": seen.free_memory / np.maximum(seen.memory, _LEAST),
-        "price": seen.price,
+        "ready": pools.ready,
+        "coming": pools.coming / np.maximum(pools.ready, 1.0),
+        "free_cpu": pools.free_cpu / np.maximum(pools.cpu, _LEAST),
+        "free_memory": pools.free_memory / np.maximum(pools.memory, _LEAST),
+        "price": pools.price,
     }
 
 
-def spend(seen: PoolReadings, elapsed: I32, tick_s: int, state: FeatureState) -> None:
-    """Bill the ticks since the last observation at today's price."""
+def spend(pools: PoolReadings, elapsed: I32, tick_s: int, state: FeatureState) -> None:
+    """Add the cost of the ticks since the last observation, at the current price."""
     hours = elapsed * (tick_s / 3600.0)
-    state.spent[:] += seen.price_per_hour * hours
+    state.spent[:] += pools.price_per_hour * hours
     state.lasted[:] += hours
 
 
 def cluster_columns(
-    seen: PoolReadings, sums: F64, inventory: Inventory, state: FeatureState
+    pools: PoolReadings, sums: F64, inventory: Inventory, state: FeatureState
 ) -> dict[str, F64]:
     """Columns of CLUSTER, [E, 1] each."""
-    cpu, memory = np.maximum(seen.capacity, _LEAST).T
+    cpu, memory = np.maximum(pools.capacity, _LEAST).T
     total = sums.sum(axis=1)
-    rate = seen.price_per_hour / inventory.spend_cap_per_hour
+    rate = pools.price_per_hour / inventory.spend_cap_per_hour
     allowed = state.lasted * inventory.spend_cap_per_hour
     spent = np.where(allowed > 0, state.spent / np.where(allowed > 0, allowed, 1.0), rate)
     columns = {
-        "free_cpu": seen.free_cpu.sum(axis=1) / cpu,
-        "free_memory": seen.free_memory.sum(axis=1) / memory,
-        "coming_cpu": seen.coming_cpu.sum(axis=1) / cpu,
+        "free_cpu": pools.free_cpu.sum(axis=1) / cpu,
+        "free_memory": pools.free_memory.sum(axis=1) / memory,
+        "coming_cpu": pools.coming_cpu.sum(axis=1) / cpu,
         "pending_cpu": total[:, s.WAITING_CPU] / cpu,
         "spend_rate": rate,
         "spend_left": 1.0 - spent,

@@ -1,4 +1,8 @@
-"""Features of tier groups and domains, from the sums and the sorted keys of their apps."""
+"""Features of tier groups and domains, from the sums and the sorted keys of their apps.
+
+A sort key is the group (or domain) above a fixed-point value. One sort of plain integers per
+environment orders every group at once, however many apps moved between groups.
+"""
 
 from typing import Final
 
@@ -14,7 +18,7 @@ from models.jit import kernel
 
 _USE_QUANTILES: Final = (0.1, 0.5, 0.75, 0.9, 1.0)
 _SLACK_QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.9)
-"""Mirrored: of the use the upper tail is what matters, of the headroom the lower one."""
+"""Mirrored: of utilisation the upper tail matters, of headroom the lower one."""
 
 _APPS: Final = GROUP.at("apps")
 _RPS: Final = GROUP.at("rps")
@@ -40,6 +44,46 @@ _EXPOSURE: Final = DOMAIN_LEVEL.at("latency_exposure")
 
 _BUSY, _IDLE = 1.0, 0.0
 _TIGHT, _EASY = 0.0, 1.0
+
+_BITS: Final = 20
+_LOW: Final = -5.0
+_STEP: Final = 10.0 / ((1 << _BITS) - 1)
+"""Resolution of the quantiles, about 1e-5; the range covers every ratio in the table."""
+_FROM: Final = np.float32(_LOW)
+_PER_STEP: Final = np.float32(1.0 / _STEP)
+_MASK: Final = np.uint32((1 << _BITS) - 1)
+_NONE: Final = np.uint32(0xFFFFFFFF)
+MOST_SEGMENTS: Final = (1 << (32 - _BITS)) - 1
+"""Tier groups that fit into the upper bits of a key."""
+
+
+@kernel
+def find_groups(domain: I32, live: F32, declared: Declared, group: I32, home: I32) -> None:
+    """Tier group and domain of each app, -1 where it is not declared.
+
+    An app that moved keeps its tier; a domain with fewer tiers puts it into the last one.
+    """
+    tiers, first, tier = declared.tiers, declared.first, declared.tier
+    for app in range(group.size):
+        there = live[app] > 0.0
+        where = domain[app] if there else 0
+        home[app] = where if there else -1
+        group[app] = first[where] + min(tier[app], tiers[where] - 1) if there else -1
+
+
+@kernel
+def write_keys(value: F32, age: I32, segment: I32, keys: U32) -> None:
+    """Sort keys of a feature; apps that never had a sample come last."""
+    for app in range(keys.size):
+        point = np.uint32((value[app] - _FROM) * _PER_STEP)
+        key = (np.uint32(segment[app]) << np.uint32(_BITS)) | point
+        keys[app] = key if (segment[app] >= 0) & (age[app] < UNSEEN) else _NONE
+
+
+@kernel
+def value_of(key: np.uint32) -> float:
+    """The value that a key encodes."""
+    return np.float64(key & _MASK) * _STEP + _LOW
 
 
 @kernel
@@ -103,37 +147,37 @@ def _count_pods(row: F64, cpu: float, memory: float, out: F32, k: int) -> None:
     out[_HELD_CPU, k] = _within(row[s.HELD_CPU] / cpu, 0.0, 5.0)
     out[_HELD_MEMORY, k] = _within(row[s.HELD_MEMORY] / memory, 0.0, 5.0)
     for bucket in range(len(AGES)):
-        out[_IN_FLIGHT + bucket, k] = _within(row[s.FLIGHT + bucket] / wanted, 0.0, 5.0)
+        out[_IN_FLIGHT + bucket, k] = _within(row[s.IN_FLIGHT + bucket] / wanted, 0.0, 5.0)
 
 
 @kernel
 def _rank(keys: U32, start: int, seen: int, wanted: tuple[float, ...], out: F32, k: int) -> None:
     """Quantiles by linear interpolation between neighbours, as numpy's default."""
-    for place in range(len(wanted) if seen > 0 else 0):
-        at = wanted[place] * (seen - 1)
+    for index in range(len(wanted) if seen > 0 else 0):
+        at = wanted[index] * (seen - 1)
         below = int(at)
         low = value_of(keys[start + below])
         high = value_of(keys[start + min(below + 1, seen - 1)])
-        out[place, k] = np.float32(low + (at - below) * (high - low))
+        out[index, k] = np.float32(low + (at - below) * (high - low))
 
 
 @kernel
 def _assume(declared: bool, out: F32, k: int) -> None:
-    """Where apps are declared but none was ever seen, assume the worse, not the idle."""
+    """Without any sample assume that declared apps are fully used: doubt must not scale in."""
     use, slack = (_BUSY, _TIGHT) if declared else (_IDLE, _EASY)
     out[_USE, k] = out[_MEMORY_USE, k] = use
     out[_SLACK, k] = slack
-    for place in range(len(_USE_QUANTILES)):
-        out[_USE_P10 + place, k] = use
-    for place in range(len(_SLACK_QUANTILES)):
-        out[_SLACK_MIN + place, k] = slack
+    for index in range(len(_USE_QUANTILES)):
+        out[_USE_P10 + index, k] = use
+    for index in range(len(_SLACK_QUANTILES)):
+        out[_SLACK_MIN + index, k] = slack
 
 
 @kernel
 def expose(total: F64, calls: F32, out: F32) -> None:
-    """Latency exposure of every domain: what its callees use of the time it has promised.
+    """Latency exposure of every domain: the part of its latency target that its callees use.
 
-    Direct callees only: the latency of a callee contains that of its own callees.
+    Direct callees only: a callee's latency contains that of its own callees.
     """
     for caller in range(total.shape[0]):
         target = _ratio(total[caller, s.TARGET], total[caller, s.TARGET_TRAFFIC])
@@ -142,43 +186,3 @@ def expose(total: F64, calls: F32, out: F32) -> None:
             latency = _ratio(total[callee, s.LATENCY], total[callee, s.TRAFFIC])
             waited += calls[caller, callee] * latency
         out[_EXPOSURE, caller] = _within(_ratio(waited, target), 0.0, 5.0)
-
-
-_BITS: Final = 20
-_LOW: Final = -5.0
-_STEP: Final = 10.0 / ((1 << _BITS) - 1)
-"""Resolution of the quantiles, about 1e-5, over the range of every ratio in the table."""
-_FROM: Final = np.float32(_LOW)
-_PER_STEP: Final = np.float32(1.0 / _STEP)
-_MASK: Final = np.uint32((1 << _BITS) - 1)
-_NONE: Final = np.uint32(0xFFFFFFFF)
-MOST_SEGMENTS: Final = (1 << (32 - _BITS)) - 1
-
-
-@kernel
-def find_groups(domain: I32, live: F32, declared: Declared, group: I32, home: I32) -> None:
-    """Tier group and domain of each app, -1 where it is not declared.
-
-    An app that moved keeps its tier; where its new domain has fewer, it joins the last.
-    """
-    tiers, first, tier = declared.tiers, declared.first, declared.tier
-    for app in range(group.size):
-        there = live[app] > 0.0
-        where = domain[app] if there else 0
-        home[app] = where if there else -1
-        group[app] = first[where] + min(tier[app], tiers[where] - 1) if there else -1
-
-
-@kernel
-def write_keys(value: F32, age: I32, segment: I32, keys: U32) -> None:
-    """Sort keys of a feature; apps that were never seen come last."""
-    for app in range(keys.size):
-        point = np.uint32((value[app] - _FROM) * _PER_STEP)
-        key = (np.uint32(segment[app]) << np.uint32(_BITS)) | point
-        keys[app] = key if (segment[app] >= 0) & (age[app] < UNSEEN) else _NONE
-
-
-@kernel
-def value_of(key: np.uint32) -> float:
-    """The value a key was written for."""
-    return np.float64(key & _MASK) * _STEP + _LOW

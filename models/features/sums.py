@@ -3,7 +3,7 @@
 Float64, because a few apps carry most of the traffic and variances are differences.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,168 +35,6 @@ _RESTARTS: Final = APP.at("restarts")
 _MISSING: Final = APP.at("missing")
 _AGE: Final = APP.at("sample_age")
 
-_RISKY_HEADROOM: Final = 0.2
-_RISKY_ERRORS: Final = 0.01
-_RISKY_SATURATION: Final = 0.9
-_OLDEST_S: Final = 300.0
-_LONGEST: Final = np.float32(1e12)
-_TINY: Final = np.float32(1e-9)
-
-
-@kernel
-def is_at_risk(headroom: np.float32, errors: np.float32, saturation: np.float32) -> bool:
-    """Whether an app is about to break its promises, or breaks them."""
-    bad = (headroom < _RISKY_HEADROOM) | (errors > _RISKY_ERRORS)
-    return bool(bad | (saturation > _RISKY_SATURATION))
-
-
-@kernel
-def sum_groups(
-    st: FeatureState, e: int, count: I32, rows: F32, declared: Declared, group: I32, total: F64
-) -> None:
-    """Fill `total` [G, SUMS] of one environment.
-
-    Apps are visited group by group as declared, so that a group's sums stay in registers; one
-    that moved only interrupts the run.
-    """
-    sample, age, order = st.sample[e], st.age[e], declared.order
-    total[:] = 0.0
-    _sum_traffic(
-        order, group, age, rows[_RPS], st.mean_rps[e], rows[_ERRORS], rows[_HEADROOM],
-        sample[P99], declared.latency_target, total,
-    )  # fmt: skip
-    _sum_use(
-        order, group, age, rows[_UTILISATION], rows[_MEMORY_USE], sample[CPU], sample[MEMORY],
-        sample[PODS], count[CPU_REQUEST], total,
-    )  # fmt: skip
-    _sum_state(
-        order, group, age, rows[_HEADROOM], rows[_ERRORS], rows[_SATURATION], rows[_MISSING],
-        rows[_AGE], rows[_WANTED], total,
-    )  # fmt: skip
-    sum_pods(
-        order, group, rows[_RESTARTS], count[READY], count[STARTING], count[PENDING],
-        count[CPU_REQUEST], count[MEMORY_REQUEST], total,
-    )  # fmt: skip
-    sum_flight(group, st.in_flight[e], st.flight[e], total)
-
-
-@kernel
-def _sum_traffic(
-    order: U32,
-    group: I32,
-    age: I32,
-    rps: F32,
-    mean: F32,
-    errors: F32,
-    headroom: F32,
-    p99: F32,
-    target: F32,
-    total: F64,
-) -> None:
-    end = 0
-    while end < order.size:
-        start, end = end, end_of_run(order, group, end)
-        traffic = before = failing = slack = latency = promised = bound = 0.0
-        for place in range(start, end):
-            app = order[place]
-            weight = np.float64(rps[app]) if age[app] < UNSEEN else 0.0
-            limited = weight if target[app] < np.inf else 0.0
-            traffic += weight
-            before += np.float64(mean[app]) if age[app] < UNSEEN else 0.0
-            failing += weight * errors[app]
-            slack += weight * headroom[app]
-            latency += weight * p99[app]
-            promised += limited * min(target[app], _LONGEST)
-            bound += limited
-        if group[order[start]] >= 0:
-            out = total[group[order[start]]]
-            out[TRAFFIC] += traffic
-            out[MEAN_TRAFFIC] += before
-            out[FAILING] += failing
-            out[SLACK_TRAFFIC] += slack
-            out[LATENCY] += latency
-            out[TARGET] += promised
-            out[TARGET_TRAFFIC] += bound
-
-
-@kernel
-def _sum_use(
-    order: U32,
-    group: I32,
-    age: I32,
-    utilisation: F32,
-    memory_use: F32,
-    cpu: F32,
-    memory: F32,
-    pods: F32,
-    request: I32,
-    total: F64,
-) -> None:
-    """What is asked for is taken over the measured pods, as in the apps' own features."""
-    end = 0
-    while end < order.size:
-        start, end = end, end_of_run(order, group, end)
-        use = squares = cpu_used = cpu_asked = memory_used = memory_asked = 0.0
-        for place in range(start, end):
-            app = order[place]
-            seen = 1.0 if age[app] < UNSEEN else 0.0
-            held = seen if memory_use[app] > 0.0 else 0.0
-            use += seen * utilisation[app]
-            squares += seen * utilisation[app] * utilisation[app]
-            cpu_used += seen * cpu[app]
-            cpu_asked += seen * pods[app] * max(0, request[app])
-            memory_used += held * memory[app]
-            memory_asked += held * memory[app] / max(memory_use[app], _TINY)
-        if group[order[start]] >= 0:
-            out = total[group[order[start]]]
-            out[USE] += use
-            out[USE_SQUARED] += squares
-            out[CPU_USED] += cpu_used
-            out[CPU_ASKED] += cpu_asked * 0.001
-            out[MEMORY_USED] += memory_used
-            out[MEMORY_ASKED] += memory_asked
-
-
-@kernel
-def _sum_state(
-    order: U32,
-    group: I32,
-    age: I32,
-    headroom: F32,
-    errors: F32,
-    saturation: F32,
-    missing: F32,
-    seconds: F32,
-    wanted: F32,
-    total: F64,
-) -> None:
-    end = 0
-    while end < order.size:
-        start, end = end, end_of_run(order, group, end)
-        seen = slack = squares = risky = absent = old = pods = 0.0
-        for place in range(start, end):
-            app = order[place]
-            one = 1.0 if age[app] < UNSEEN else 0.0
-            risk = is_at_risk(headroom[app], errors[app], saturation[app])
-            seen += one
-            slack += one * headroom[app]
-            squares += one * headroom[app] * headroom[app]
-            risky += one if risk else 0.0
-            absent += missing[app]
-            old += min(np.float64(seconds[app]), _OLDEST_S)
-            pods += wanted[app]
-        if group[order[start]] >= 0:
-            out = total[group[order[start]]]
-            out[APPS] += end - start
-            out[SEEN] += seen
-            out[SLACK] += slack
-            out[SLACK_SQUARED] += squares
-            out[AT_RISK] += risky
-            out[MISSING] += absent
-            out[AGE_S] += old
-            out[WANTED] += pods
-
-
 (
     APPS,
     SEEN,
@@ -225,15 +63,64 @@ def _sum_state(
     WAITING_CPU,
     MISSING,
     AGE_S,
-    FLIGHT,
+    IN_FLIGHT,
 ) = range(28)
-"""FLIGHT is the first of the age buckets."""
-SUMS: Final = FLIGHT + len(AGES)
+"""Kinds of sums. IN_FLIGHT is the first of the age buckets."""
+SUMS: Final = IN_FLIGHT + len(AGES)
+
+_RISKY_HEADROOM: Final = 0.2
+_RISKY_ERRORS: Final = 0.01
+_RISKY_SATURATION: Final = 0.9
+_OLDEST_S: Final = 300.0
+_LONGEST: Final = np.float32(1e12)
+_TINY: Final = np.float32(1e-9)
+
+
+class Members(NamedTuple):
+    """The apps of one environment in the order in which sums visit them."""
+
+    order: U32
+    """[A] apps group by group, as declared."""
+    group: I32
+    """[A] tier group of each app now, -1 where it is not declared."""
+    age: I32
+    """[A] ticks since the last valid sample."""
 
 
 @kernel
-def end_of_run(order: U32, group: I32, start: int) -> int:
-    """One past the last app of the group that `start` begins."""
+def is_at_risk(headroom: np.float32, errors: np.float32, saturation: np.float32) -> bool:
+    """Whether an app is about to violate its SLO, or does."""
+    bad = (headroom < _RISKY_HEADROOM) | (errors > _RISKY_ERRORS)
+    return bool(bad | (saturation > _RISKY_SATURATION))
+
+
+@kernel
+def sum_groups(
+    state: FeatureState,
+    e: int,
+    status: I32,
+    rows: F32,
+    declared: Declared,
+    group: I32,
+    total: F64,
+) -> None:
+    """Fill `total` [G, SUMS] of one environment.
+
+    Apps are visited group by group as declared, so that a group's sums stay in registers; an app
+    that moved to another group only interrupts the run.
+    """
+    sample, members = state.sample[e], Members(declared.order, group, state.age[e])
+    total[:] = 0.0
+    _sum_traffic(members, rows, state.mean_rps[e], sample[P99], declared.latency_target, total)
+    _sum_use(members, rows, sample, status[CPU_REQUEST], total)
+    _sum_health(members, rows, total)
+    _sum_pods(members, rows[_RESTARTS], status, total)
+    _sum_in_flight(group, state.in_flight[e], state.flight[e], total)
+
+
+@kernel
+def _end_of_run(order: U32, group: I32, start: int) -> int:
+    """One past the last app of the run of one group that begins at `start`."""
     end = start + 1
     while end < order.size and group[order[end]] == group[order[start]]:
         end += 1
@@ -241,24 +128,109 @@ def end_of_run(order: U32, group: I32, start: int) -> int:
 
 
 @kernel
-def sum_pods(
-    order: U32,
-    group: I32,
-    restarts: F32,
-    ready: I32,
-    starting: I32,
-    pending: I32,
-    cpu: I32,
-    memory: I32,
-    total: F64,
-) -> None:
-    """What a domain holds: the requests of its bound and pending pods, surge included."""
+def _sum_traffic(members: Members, rows: F32, mean: F32, p99: F32, target: F32, total: F64) -> None:
+    order, group, age = members.order, members.group, members.age
+    rps, errors, headroom = rows[_RPS], rows[_ERRORS], rows[_HEADROOM]
     end = 0
     while end < order.size:
-        start, end = end, end_of_run(order, group, end)
+        start, end = end, _end_of_run(order, group, end)
+        traffic = before = failing = slack = latency = promised = bound = 0.0
+        for index in range(start, end):
+            app = order[index]
+            weight = np.float64(rps[app]) if age[app] < UNSEEN else 0.0
+            limited = weight if target[app] < np.inf else 0.0
+            traffic += weight
+            before += np.float64(mean[app]) if age[app] < UNSEEN else 0.0
+            failing += weight * errors[app]
+            slack += weight * headroom[app]
+            latency += weight * p99[app]
+            promised += limited * min(target[app], _LONGEST)
+            bound += limited
+        if group[order[start]] >= 0:
+            out = total[group[order[start]]]
+            out[TRAFFIC] += traffic
+            out[MEAN_TRAFFIC] += before
+            out[FAILING] += failing
+            out[SLACK_TRAFFIC] += slack
+            out[LATENCY] += latency
+            out[TARGET] += promised
+            out[TARGET_TRAFFIC] += bound
+
+
+@kernel
+def _sum_use(members: Members, rows: F32, sample: F32, request: I32, total: F64) -> None:
+    """Requests are those of the measured pods, as in the apps' own features."""
+    order, group, age = members.order, members.group, members.age
+    utilisation, memory_use = rows[_UTILISATION], rows[_MEMORY_USE]
+    cpu, memory, pods = sample[CPU], sample[MEMORY], sample[PODS]
+    end = 0
+    while end < order.size:
+        start, end = end, _end_of_run(order, group, end)
+        use = squares = cpu_used = cpu_asked = memory_used = memory_asked = 0.0
+        for index in range(start, end):
+            app = order[index]
+            seen = 1.0 if age[app] < UNSEEN else 0.0
+            held = seen if memory_use[app] > 0.0 else 0.0
+            use += seen * utilisation[app]
+            squares += seen * utilisation[app] * utilisation[app]
+            cpu_used += seen * cpu[app]
+            cpu_asked += seen * pods[app] * max(0, request[app])
+            memory_used += held * memory[app]
+            memory_asked += held * memory[app] / max(memory_use[app], _TINY)
+        if group[order[start]] >= 0:
+            out = total[group[order[start]]]
+            out[USE] += use
+            out[USE_SQUARED] += squares
+            out[CPU_USED] += cpu_used
+            out[CPU_ASKED] += cpu_asked * 0.001
+            out[MEMORY_USED] += memory_used
+            out[MEMORY_ASKED] += memory_asked
+
+
+@kernel
+def _sum_health(members: Members, rows: F32, total: F64) -> None:
+    order, group, age = members.order, members.group, members.age
+    headroom, errors, saturation = rows[_HEADROOM], rows[_ERRORS], rows[_SATURATION]
+    missing, seconds, wanted = rows[_MISSING], rows[_AGE], rows[_WANTED]
+    end = 0
+    while end < order.size:
+        start, end = end, _end_of_run(order, group, end)
+        seen = slack = squares = risky = absent = old = pods = 0.0
+        for index in range(start, end):
+            app = order[index]
+            one = 1.0 if age[app] < UNSEEN else 0.0
+            risk = is_at_risk(headroom[app], errors[app], saturation[app])
+            seen += one
+            slack += one * headroom[app]
+            squares += one * headroom[app] * headroom[app]
+            risky += one if risk else 0.0
+            absent += missing[app]
+            old += min(np.float64(seconds[app]), _OLDEST_S)
+            pods += wanted[app]
+        if group[order[start]] >= 0:
+            out = total[group[order[start]]]
+            out[APPS] += end - start
+            out[SEEN] += seen
+            out[SLACK] += slack
+            out[SLACK_SQUARED] += squares
+            out[AT_RISK] += risky
+            out[MISSING] += absent
+            out[AGE_S] += old
+            out[WANTED] += pods
+
+
+@kernel
+def _sum_pods(members: Members, restarts: F32, status: I32, total: F64) -> None:
+    """What a domain holds: the requests of its bound and pending pods, surge included."""
+    order, group = members.order, members.group
+    ready, starting, pending = status[READY], status[STARTING], status[PENDING]
+    cpu, memory = status[CPU_REQUEST], status[MEMORY_REQUEST]
+    end = 0
+    while end < order.size:
+        start, end = end, _end_of_run(order, group, end)
         up = waiting = restarted = held_cpu = held_memory = waiting_cpu = 0.0
-        for place in range(start, end):
-            app = order[place]
+        for index in range(start, end):
+            app = order[index]
             there, queued = np.float64(max(0, ready[app])), np.float64(max(0, pending[app]))
             holding = there + queued + np.float64(max(0, starting[app]))
             cores = np.float64(max(0, cpu[app]))
@@ -279,9 +251,9 @@ def sum_pods(
 
 
 @kernel
-def sum_flight(group: I32, in_flight: I32, flight: I32, total: F64) -> None:
-    """Most apps have nothing in flight."""
+def _sum_in_flight(group: I32, in_flight: I32, flight: I32, total: F64) -> None:
+    # Not by runs: most apps have nothing in flight.
     for app in range(group.size):
         if in_flight[app] > 0 and group[app] >= 0:
             for bucket in range(flight.shape[0]):
-                total[group[app], FLIGHT + bucket] += flight[bucket, app]
+                total[group[app], IN_FLIGHT + bucket] += flight[bucket, app]

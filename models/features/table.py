@@ -16,8 +16,8 @@ AGES: Final = ("30s", "60s", "2min", "5min", "older")
 class Feature(msgspec.Struct, frozen=True):
     """One column. Normalised: clip(value / scale), or clip(sqrt(value / scale)) for "root".
 
-    The root tells small from smaller over four decades, as a logarithm would, but runs
-    vectorised and gives the same bits on every machine.
+    The root separates values over four decades, as a logarithm would, but vectorises and gives
+    the same bits on every machine.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 class Level(msgspec.Struct, frozen=True):
-    """The columns of one kind of thing, in order."""
+    """The columns of one table of features, in order."""
 
     name: str
     about: str
@@ -38,7 +38,7 @@ class Level(msgspec.Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """How many columns."""
+        """Number of columns."""
         return len(self.features)
 
     @property
@@ -92,7 +92,7 @@ APP: Final = Level(
         _ratio("restarts", "container restarts of the last five minutes per ready pod"),
         _share("missing", "1 when this tick brought no valid sample", "flag"),
         _age("time since the last valid sample"),
-        _share("interactive", "declared share of API and web requests: somebody waits for them"),
+        _share("interactive", "declared share of API and web requests: a user waits for them"),
         _share("batch", "declared share of batch requests: few of them are much work"),
     ),
 )
@@ -195,7 +195,7 @@ def domain_columns(domains: int) -> tuple[Feature, ...]:
 
 
 def markdown() -> str:
-    """docs/reference/features.md: the table as people read it."""
+    """The text of docs/reference/features.md."""
     lines = [
         "# What a controller sees",
         "",
@@ -208,13 +208,13 @@ def markdown() -> str:
     for level in LEVELS:
         lines += ["", f"## {level.name}", "", level.about, ""]
         lines += ["| # | name | unit | normalised | range | meaning |", "|--:|---|---|---|---|---|"]
-        lines += [_row(str(place), feature) for place, feature in enumerate(level.features)]
+        lines += [_row(str(index), feature) for index, feature in enumerate(level.features)]
         if level is DOMAIN:
             lines.append(_row("...", CALLS))
     return "\n".join(lines) + "\n"
 
 
-def _row(place: str, f: Feature) -> str:
+def _row(index: str, f: Feature) -> str:
     normalised = f"{f.how}, / {f.scale:,g}"
-    cells = (place, f.name, f.unit, normalised, f"{f.low:g} to {f.high:g}", f.meaning)
+    cells = (index, f.name, f.unit, normalised, f"{f.low:g} to {f.high:g}", f.meaning)
     return f"| {' | '.join(cells)} |"

@@ -105,7 +105,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         """Compile the kernels: no apps are needed for that."""
         sensing = self._estimators.without_apps()
         nothing = blank_observation(0)._replace(pool=self._pools.records())
-        sensing.survey(nothing, sensing.start(nothing))
+        sensing.step_with_features(nothing, sensing.start(nothing))
 
     def start(self, key: str) -> AggregatorState:
         """No apps, no samples yet."""
@@ -180,7 +180,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         sensing = self._estimators.of(state.domain, state.names)
         # The first tick starts from the sizes that it reports, not from those of no pods.
         before = sensing.start(seen) if state.closed < 0 else copied(state.sensing)
-        sensed, features, after = sensing.survey(seen, before)
+        sensed, features, after = sensing.step_with_features(seen, before)
         state = replace(
             state,
             sensing=after,

@@ -63,20 +63,33 @@ class Prices(NamedTuple):
     """[D] of a violated minute of a mean app of the domain."""
 
 
+class Problem(NamedTuple):
+    """What the search for a minimum is given. E environments, S steps, A apps."""
+
+    future: Future
+    deploying: I8
+    """[E, S, A] 1 while a rolling deploy keeps some of the app's pods away."""
+    calls: CallRows
+    tables: LatencyTables
+    prices: Prices
+    coarse: F32
+    """Relative step sizes of the search in the first step."""
+    fine: F32
+    """The same in later steps, which start near their minimum."""
+
+
 def needed_pods(world: World, future: Future, deploying: I8, thrift: float) -> I32:
     """[E, S, A] pods that should be ready in each step; `thrift` is a factor on their price."""
     prices = prices_of(world, thrift)
     needed = np.zeros(future.rps.shape, np.int32)
     given = world.given
+    coarse, fine = np.array(_COARSE, np.float32), np.array(_FINE, np.float32)
+    problem = Problem(future, deploying, given.calls, given.tables, prices, coarse, fine)
 
     def solve(e: int) -> None:
         scratch = np.zeros((_ROWS, prices.pod.size), np.float32)
         sums = np.zeros((2, prices.weight.size), np.float32)
-        coarse, fine = np.array(_COARSE, np.float32), np.array(_FINE, np.float32)
-        _solve_all(
-            e, future, deploying, given.calls, given.tables, prices, coarse, fine, scratch, sums,
-            needed[e],
-        )  # fmt: skip
+        _solve_all(problem, e, scratch, sums, needed[e])
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(solve, range(world.environments)))
@@ -115,32 +128,21 @@ def prices_of(world: World, thrift: float) -> Prices:
 
 
 @kernel
-def _solve_all(
-    e: int,
-    future: Future,
-    deploying: I8,
-    calls: CallRows,
-    tables: LatencyTables,
-    prices: Prices,
-    coarse: F32,
-    fine: F32,
-    scratch: F32,
-    sums: F32,
-    needed: I32,
-) -> None:
-    """One step after the other, each from where the last one ended."""
+def _solve_all(problem: Problem, e: int, scratch: F32, sums: F32, needed: I32) -> None:
+    """Solve one step after the other, each from the solution of the one before."""
+    future, prices, calls, tables = problem.future, problem.prices, problem.calls, problem.tables
     pods, demand = scratch[_PODS], scratch[_DEMAND]
     for step in range(needed.shape[0]):
         _expect(future.rps[e, step], future.payload[e, step], prices, scratch)
         _weigh(future.domain[e, step], future.active[e, step], demand, prices, sums, scratch)
         for app in range(pods.size):
-            ready = _DEPLOYING if deploying[e, step, app] == 1 else _ONE
+            ready = _DEPLOYING if problem.deploying[e, step, app] == 1 else _ONE
             scratch[_PER_POD, app] = prices.servers[app] * ready
             if step == 0:
                 pods[app] = _ZERO
             floor = _fewest(app, prices, scratch, _FIRST_LOAD if step == 0 else _BUSIEST)
             pods[app] = max(pods[app], floor)
-        for size in coarse if step == 0 else fine:
+        for size in problem.coarse if step == 0 else problem.fine:
             _look(tables, calls, scratch)
             _charge(calls, prices, scratch)
             _move(tables, prices, size, scratch)

@@ -190,9 +190,9 @@ def _check_sequence(case: SequenceCase) -> Verdict:
     got = [(c, f, int(c != f)) for c, f in zip(current, final, strict=True)]
     for step in range(steps):
         if got[step] != expected[step]:
-            place = f"tick {step} at {case.time_millis[step]} ms: "
+            at = f"tick {step} at {case.time_millis[step]} ms: "
             return Verdict(
-                id=case.id, expected=place + _moved(expected[step]), got=place + _moved(got[step])
+                id=case.id, expected=at + _moved(expected[step]), got=at + _moved(got[step])
             )
     return Verdict(id=case.id, expected=f"{steps} ticks", got=f"{steps} ticks")
 
@@ -235,32 +235,40 @@ class Spec(NamedTuple):
     """Until a change of the scale is confirmed."""
 
 
+class _Hpa(NamedTuple):
+    """`Spec` as the kernel takes it: rows of one app."""
+
+    rules: Rules
+    least: I32
+    most: I32
+    window_millis: int
+    to_zero: bool
+    latency_millis: int
+
+
 def replay(spec: Spec, moments: Moments, replicas: int) -> Replayed:
-    """Begin with a number of replicas and let one HPA decide all moments."""
+    """Let one HPA decide all moments, starting with a number of replicas."""
     steps = moments.millis.size
     result = Replayed(np.zeros(steps, np.int32), np.zeros(steps, np.int32))
-    _replay(
-        moments,
-        result,
+    hpa = _Hpa(
         rules_of([spec.behaviour], spec.downscale_window_s),
-        empty_window(steps + 1, 1),
-        empty_memory(steps + 1, steps + 1, 1),
         np.array([spec.least], np.int32),
         np.array([spec.most], np.int32),
         1000 * spec.downscale_window_s,
         spec.to_zero,
         spec.latency_millis,
-        np.full((3, 1), replicas, np.int32),
     )
+    window, memory = empty_window(steps + 1, 1), empty_memory(steps + 1, steps + 1, 1)
+    _replay(hpa, moments, window, memory, np.full((3, 1), replicas, np.int32), result)
     return result
 
 
 @kernel
 def _replay(
-    moments: Moments, result: Replayed, rules: Rules, window: Window, memory: Memory,
-    least: I32, most: I32, window_millis: int, to_zero: bool, latency: int, rows: I32,
-) -> None:  # fmt: skip
-    """The same kernels as over a world's apps, on rows of one."""
+    hpa: _Hpa, moments: Moments, window: Window, memory: Memory, rows: I32, result: Replayed
+) -> None:
+    """The same kernels as over a world's apps, on rows of one app."""
+    rules, least, most = hpa.rules, hpa.least, hpa.most
     current, wanted, final = rows[0], rows[1], rows[2]
     slept = False
     for step in range(moments.millis.size):
@@ -268,18 +276,18 @@ def _replay(
         if moments.override[step] >= 0:
             current[0] = moments.override[step]
         # An HPA leaves zero only if it went there itself; otherwise zero switches it off.
-        scalable = current[0] != 0 or (to_zero and slept)
+        scalable = current[0] != 0 or (hpa.to_zero and slept)
         asked = max(moments.recommended[step], NO_METRIC)
         wanted[0] = gate(asked, current[0], least[0], most[0], scalable)
         if rules.set[0] == 1:
             final[0] = behave(rules, memory, 0, wanted[0], current[0], least[0], most[0], now)
         else:
-            open_step(window, now, window_millis)
+            open_step(window, now, hpa.window_millis)
             stabilise(window, wanted, current, final)
             limit(wanted, current, least, most, final)
         result.current[step], result.final[step] = current[0], final[0]
         if final[0] != current[0]:
             if rules.set[0] == 1:
-                store_change(rules, memory, 0, current[0], final[0], now + latency)
+                store_change(rules, memory, 0, current[0], final[0], now + hpa.latency_millis)
             slept = current[0] > 0 and final[0] == 0 and least[0] == 0
         current[0] = final[0]

@@ -19,7 +19,7 @@ def test_a_survey_senses_as_a_step_does_and_sees_as_the_encoder_does() -> None:
     for _ in range(40):
         seen = world.observe()
         sensed, one = stepping.step(seen, one)
-        surveyed, features, other = surveying.survey(seen, other)
+        surveyed, features, other = surveying.step_with_features(seen, other)
         expected, memory = encoder.encode(seen, memory)
         for found, known in zip((*surveyed, *features), (*sensed, *expected), strict=True):
             assert np.array_equal(found, known)

@@ -185,7 +185,7 @@ def test_an_app_that_moves_counts_where_it_is() -> None:
     plant, controller, state = settled(nodes=2)
     plant.status[:, DOMAIN] = 0
     _, state = plant.runs(controller, state, 5 * PER_MINUTE)
-    shared = state.orders.directive.budget.pool_cores[0, :, -1]
+    shared = state.decision.directive.budget.pool_cores[0, :, -1]
     assert shared[0] > 50
     assert (shared[1:] < 1).all()
     assert state.soldiers.overruns.sum() == 0
@@ -209,7 +209,7 @@ def test_a_plan_hangs_on_what_is_handed_in_and_on_nothing_else() -> None:
 def test_a_lost_tick_costs_no_budget() -> None:
     plant, controller, state = settled()
     _, state = plant.runs(controller, state, 1)
-    before = int(state.orders.directive.budget.epoch[0])
+    before = int(state.decision.directive.budget.epoch[0])
     plant.tick += PER_MINUTE + 2
     _, state = controller.step(plant.seen(), None, state)
-    assert state.orders.directive.budget.epoch[0] > before
+    assert state.decision.directive.budget.epoch[0] > before

@@ -107,22 +107,22 @@ class Apart:
         domains = range(inventory.priority.size)
         self.posts = [Post(inventory, domain, parameters) for domain in domains]
         self._commander = Commander(inventory, Parameters())
-        self.orders = no_decision(1, len(self.posts), inventory.pool_cpu.size)
+        self.decision = no_decision(1, len(self.posts), inventory.pool_cpu.size)
 
     def start(self, observation: Observation) -> None:
         for post in self.posts:
             post.start(observation)
 
     def step(self, observation: Observation, forecast: Forecast | None) -> Report:
-        reports = [post.step(observation, self.orders.directive) for post in self.posts]
+        reports = [post.step(observation, self.decision.directive) for post in self.posts]
         merged = Report._make(
             np.stack([sums[:, domain] for domain, sums in enumerate(column)], axis=1)
             for column in zip(*reports, strict=True)
         )
         epoch = observation.tick // PER_MINUTE
-        if epoch[0] > self.orders.directive.budget.epoch[0]:
+        if epoch[0] > self.decision.directive.budget.epoch[0]:
             seen = PoolReadings(observation.pool, self._inventory)
-            self.orders = self._commander.decide(observation.tick, seen, merged, forecast, epoch)
+            self.decision = self._commander.decide(observation.tick, seen, merged, forecast, epoch)
         return merged
 
 
@@ -178,7 +178,7 @@ def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
             plan,
             all(same_rows(plan, post) for post in apart.posts),
             bits(soldiers.last) == bits(report),
-            bits(state.orders) == bits(apart.orders),
+            bits(state.decision) == bits(apart.decision),
         )
         world.step(plan)
 

@@ -89,7 +89,7 @@ def surplus(free: float) -> tuple[CommanderDecision, CommanderDecision]:
     for cores in (0.0, free):
         plant.pool["free_cpu"] = cores
         _, after = controller.step(plant.seen(), None, copy.deepcopy(state))
-        orders.append(after.orders)
+        orders.append(after.decision)
     return orders[0], orders[1]
 
 
@@ -110,7 +110,7 @@ def test_the_highest_priorities_give_way_to_each_other_and_to_nobody_else() -> N
         surged, memory = copy.deepcopy((plant, state))
         surged.work[INVENTORY.domain == domain] *= 8
         _, memory = surged.runs(controller, memory, PER_MINUTE + 1)
-        release: F64 = memory.orders.directive.release[0]
+        release: F64 = memory.decision.directive.release[0]
         return release
 
     assert release_of(other)[first] > 0.0
@@ -136,7 +136,7 @@ def test_nodes_are_asked_for_in_the_tick_in_which_the_need_is_reported() -> None
 
 def test_when_briefings_stay_away_nothing_grows_and_nothing_is_given_back() -> None:
     plant, controller, state = settled(nodes=20)
-    orders, before = state.orders, plant.status[0, REPLICAS].copy()
+    orders, before = state.decision, plant.status[0, REPLICAS].copy()
     release = np.full_like(orders.directive.release, 1e3)
     budget = orders.directive.budget._replace(
         epoch=orders.directive.budget.epoch + 10**6,
@@ -145,7 +145,7 @@ def test_when_briefings_stay_away_nothing_grows_and_nothing_is_given_back() -> N
     )
     stale = orders._replace(directive=orders.directive._replace(budget=budget, release=release))
     plant.work *= 2
-    rows, state = plant.runs(controller, state._replace(orders=stale), 2 * PER_MINUTE)
+    rows, state = plant.runs(controller, state._replace(decision=stale), 2 * PER_MINUTE)
     assert (rows == before).all()
 
 
@@ -182,7 +182,7 @@ def test_an_unsure_forecast_is_given_room_where_there_is_some() -> None:
     def headroom(free_cores: float) -> F64:
         plant.pool["free_cpu"] = free_cores
         _, after = controller.step(plant.seen(), unsure, copy.deepcopy(state))
-        said: F64 = after.orders.directive.budget.headroom[0]
+        said: F64 = after.decision.directive.budget.headroom[0]
         return said
 
     np.testing.assert_allclose(headroom(1000.0), 0.06, rtol=1e-4)
@@ -195,4 +195,4 @@ def test_nobody_is_given_room_for_more_while_an_app_lacks_what_it_needs() -> Non
     plant.work[0] *= 40
     unsure = foretold(plant, 1.0, width=0.06)
     _, after = plant.runs(controller, state, PER_MINUTE, unsure)
-    assert (after.orders.directive.budget.headroom == 0.0).all()
+    assert (after.decision.directive.budget.headroom == 0.0).all()

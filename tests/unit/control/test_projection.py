@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F32, F64, I32
-from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, hold_all, project
+from models.control.projection import (
+    MEBIBYTES,
+    MILLICORES,
+    RESOURCES,
+    bisection_scratch,
+    project,
+    sum_held_resources,
+)
 
 APPS, DOMAINS = 40, 4
 seeds = st.integers(0, 2**32 - 1)
@@ -28,15 +35,14 @@ class Wishes(NamedTuple):
     def holds(self, replicas: I32) -> F64:
         """[2, D]."""
         held = np.zeros((RESOURCES, DOMAINS))
-        hold_all(replicas, self.size, self.domain, held)
+        sum_held_resources(replicas, self.size, self.domain, held)
         return held
 
     def within(self, limit: F64, wanted: I32 | None = None) -> I32:
         """Replicas after the projection."""
         result = (self.wanted if wanted is None else wanted).copy()
-        levels = np.zeros(DOMAINS, np.float32), np.zeros(DOMAINS, np.float32)
-        held = np.zeros((RESOURCES, DOMAINS))
-        project(result, self.current, self.load, self.size, self.domain, limit, held, *levels)
+        scratch = bisection_scratch(DOMAINS)
+        project(result, self.current, self.load, self.size, self.domain, limit, scratch)
         return result
 
 

@@ -1,4 +1,4 @@
-"""The actuator's rules hold for any plan, whoever made it and however often."""
+"""The safety rules hold for any plan, whichever controller made it and however often."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,18 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import ACTIVE, DOMAIN, PENDING, REPLICAS, STATUS
 from models.cluster.plan import Reason
 from models.control.change_history import (
     BLAST_SHARE,
     BLAST_WINDOW_S,
     ChangeHistory,
+    assign_turns,
     cool_down_ticks,
     start_history,
-    take_turns,
     workspace,
 )
-from models.control.projection import hold_of
-from models.control.safety import enforce, overruns_of
+from models.control.projection import sum_held
+from models.control.safety import Apps, Bounds, Wishes, count_overruns, enforce_replicas
 
 TICK_S = 10
 WINDOW = BLAST_WINDOW_S // TICK_S
@@ -28,13 +29,13 @@ COOL_DOWN = cool_down_ticks(TICK_S)
 APPS, DOMAINS = 30, 3
 TICKS = 100
 NO_LIMIT = np.full(DOMAINS, np.inf)
-ACTIVE = np.ones(APPS, np.int32)
+UNUSED = np.zeros(APPS, np.int32)
 seeds = st.integers(0, 2**32 - 1)
 rarely = settings(max_examples=15, deadline=None)
 
 
 class Fleet(NamedTuple):
-    """One environment's apps and what the actuator remembers of them.
+    """One environment's apps and what the rules remember of them.
 
     Pods have as many MiB as millicores, and domains may hold as many.
     """
@@ -50,9 +51,17 @@ class Fleet(NamedTuple):
     history: ChangeHistory
 
     @property
+    def status(self) -> I32:
+        """[STATUS, A]; all apps are declared."""
+        status = np.zeros((STATUS, APPS), np.int32)
+        status[ACTIVE], status[DOMAIN] = 1, self.domain
+        status[REPLICAS], status[PENDING] = self.replicas, self.pending
+        return status
+
+    @property
     def held(self) -> F64:
         held = np.zeros(DOMAINS)
-        hold_of(self.replicas, self.size, self.domain, held)
+        sum_held(self.replicas, self.size, self.domain, held)
         return held
 
     def applies(
@@ -63,19 +72,21 @@ class Fleet(NamedTuple):
         reason: Reason | None = None,
         cool_down: int = COOL_DOWN,
     ) -> list[Reason]:
-        """Change the fleet as far as the rules allow, and say why not further."""
+        """Change the fleet as far as the rules allow; returns each app's reason."""
         result, why = wanted.astype(np.int32), np.where(wanted > self.replicas, 1, 2)
         why = np.where(wanted == self.replicas, 0, why).astype(np.int32)
         if reason is not None:
             why[:] = reason
         work = workspace(DOMAINS, APPS)
         work.size[:], work.limit[:] = self.size, allowed
-        take_turns(ACTIVE, self.domain, tick, work)
-        enforce(
-            result, why, self.replicas, self.pending, self.domain, ACTIVE, self.missing, self.load,
-            tick, cool_down, self.least, self.most, self.history.rested[0],
-            self.history.decreased[0], work,
-        )  # fmt: skip
+        apps = Apps(tick, self.status, self.missing, self.load)
+        wishes, bounds = (
+            Wishes(result, UNUSED, UNUSED, why),
+            Bounds(self.least, self.most, cool_down),
+        )
+        assign_turns(apps.status[ACTIVE], self.domain, tick, work)
+        rested, decreased = self.history.rested[0], self.history.decreased[0]
+        enforce_replicas(wishes, apps, bounds, rested, decreased, work)
         self.replicas[:] = result
         return [Reason(one) for one in why]
 
@@ -96,7 +107,7 @@ def fleet(replicas: int = 100) -> Fleet:
 
 
 class Moment(NamedTuple):
-    """A tick of a fleet that anybody may have planned."""
+    """A tick of a fleet under an arbitrary plan."""
 
     tick: int
     fleet: Fleet
@@ -106,7 +117,7 @@ class Moment(NamedTuple):
 
 
 def driven(seed: int, cool_down: int = COOL_DOWN) -> Iterator[Moment]:
-    """A hundred ticks of wishes, budgets, losses of data and moves at random."""
+    """A hundred ticks of random wishes, budgets, losses of data and moves."""
     rng = np.random.default_rng(seed)
     some, start = fleet(), int(rng.integers(0, 1000))
     some.size[:] = rng.integers(50, 4000, APPS)
@@ -158,7 +169,7 @@ def test_no_window_takes_more_than_the_blast_radius(seed: int) -> None:
     for moment in driven(seed, cool_down=0):
         lost = np.maximum(0, moment.before - moment.fleet.replicas - moment.fleet.pending)
         lots = np.zeros(DOMAINS)
-        hold_of(lost.astype(np.int32), moment.fleet.size, moment.fleet.domain, lots)
+        sum_held(lost.astype(np.int32), moment.fleet.size, moment.fleet.domain, lots)
         taken = [*taken, lots][-WINDOW:]
         still_going_down = lots > 0
         most = BLAST_SHARE * moment.held_before * (1 + 1e-9)
@@ -187,7 +198,7 @@ def test_an_expired_budget_blocks_increases_and_decreases_nothing(seed: int) -> 
     assert (some.replicas == before).all()
 
 
-def test_below_the_floor_an_expired_budget_lets_grow() -> None:
+def test_below_the_floor_an_expired_budget_allows_growth() -> None:
     some = fleet()
     some.applies(0, some.replicas + 50, 1.2 * some.held)
     assert (some.replicas > 100).all()
@@ -212,7 +223,7 @@ def test_a_tenth_of_a_domain_is_decreased_per_minute() -> None:
     assert held[2 * WINDOW] == pytest.approx(0.81 * held[0], rel=0.01)
 
 
-def test_pods_that_never_ran_are_withdrawn_without_a_blast() -> None:
+def test_pending_pods_leave_without_counting_in_the_blast_radius() -> None:
     some = fleet()
     some.pending[:] = 40
     some.applies(0, np.full(APPS, 2))
@@ -221,7 +232,7 @@ def test_pods_that_never_ran_are_withdrawn_without_a_blast() -> None:
     assert running.sum() == pytest.approx(-0.1 * 100 * APPS, abs=DOMAINS)
 
 
-def test_where_nothing_may_be_taken_away_pending_pods_leave_down_to_the_minimum() -> None:
+def test_with_the_blast_radius_used_up_pending_pods_still_leave() -> None:
     some = fleet()
     some.pending[:] = 100
     some.history.decreased[0, 1:] = 1e9
@@ -230,7 +241,7 @@ def test_where_nothing_may_be_taken_away_pending_pods_leave_down_to_the_minimum(
     assert set(why) == {Reason.SCALE_IN}
 
 
-def test_who_comes_first_in_the_blast_radius_changes_from_tick_to_tick() -> None:
+def test_another_app_comes_first_in_the_blast_radius_each_tick() -> None:
     ever = np.zeros(APPS, np.bool_)
     for tick in range(APPS):
         some = fleet()
@@ -241,7 +252,7 @@ def test_who_comes_first_in_the_blast_radius_changes_from_tick_to_tick() -> None
 
 
 class Refused(NamedTuple):
-    """A wish that is not granted, and the reason that has to be given."""
+    """A wish that is refused, and the reason that the rules must give."""
 
     wanted: int
     missing: float = 0.0
@@ -261,7 +272,7 @@ class Refused(NamedTuple):
     ],
     ids=lambda case: case.reason.name,
 )
-def test_a_refused_wish_says_why(case: Refused) -> None:
+def test_a_refused_wish_carries_the_reason(case: Refused) -> None:
     some = fleet()
     some.missing[:] = case.missing
     some.history.rested[:] = case.rested
@@ -281,7 +292,7 @@ def test_a_granted_wish_keeps_its_reason(wanted: int, reason: Reason) -> None:
     assert set(why) == {reason}
 
 
-def test_who_gives_way_to_others_need_not_have_rested() -> None:
+def test_an_app_that_gives_way_need_not_have_rested() -> None:
     some = fleet()
     some.history.rested[:] = 1
     why = some.applies(0, np.full(APPS, 95), reason=Reason.YIELD)
@@ -289,7 +300,7 @@ def test_who_gives_way_to_others_need_not_have_rested() -> None:
     assert set(why) == {Reason.YIELD}
 
 
-def test_who_gives_way_stays_within_the_blast_radius_and_keeps_what_is_unseen() -> None:
+def test_giving_way_stays_within_the_blast_radius_and_spares_apps_without_data() -> None:
     some = fleet()
     some.missing[:15] = 1.0
     some.applies(0, np.full(APPS, 2), reason=Reason.YIELD)
@@ -310,9 +321,10 @@ def test_what_others_give_up_may_be_used_in_the_same_tick() -> None:
 
 def counted(some: Fleet, before: I32, after: I32, cores: F64, memory: F64 = NO_LIMIT) -> int:
     """Overruns of budgets, by the rules' own count."""
-    size, limit = np.array([some.size, some.size]), np.array([cores, memory])
-    scratch = np.zeros_like(limit), np.zeros_like(limit)
-    return int(overruns_of(before, size, after, size, some.domain, limit, *scratch))
+    work, status = workspace(DOMAINS, APPS), some.status
+    work.size[:], work.resized[:], work.limit[:] = some.size, some.size, np.array([cores, memory])
+    status[REPLICAS] = before
+    return int(count_overruns(status, after, work))
 
 
 @pytest.mark.parametrize("scarce", ["cores", "memory"])

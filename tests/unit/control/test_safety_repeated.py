@@ -1,4 +1,4 @@
-"""The actuator takes finished plans: what passed once passes again, whoever holds the apps."""
+"""The rules on finished plans: what passed once passes again, in any process."""
 
 import copy
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from models.cluster.observation import (
 )
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.control.budget import Budget, allowed, no_directive
-from models.control.change_history import NOBODY, ChangeHistory, take_turns, workspace
+from models.control.change_history import NO_APP, ChangeHistory, assign_turns, workspace
 from models.control.safety import SafetyRules
 from tests.unit.control.control_helpers import APPS, DOMAINS, INVENTORY, POOLS
 
@@ -31,7 +31,7 @@ often = settings(max_examples=100, deadline=None)
 
 
 class Moment(NamedTuple):
-    """Anything that an actuator may be asked, with any memory."""
+    """Any input of the rules, with any history."""
 
     tick: I32
     status: I32
@@ -48,7 +48,7 @@ class Moment(NamedTuple):
         return moment
 
     def of(self, members: I64) -> "Moment":
-        """What a process of these apps would be asked."""
+        """The input of a process with these apps only."""
         return self._replace(
             status=np.take(self.status, members, axis=-1),
             missing=np.take(self.missing, members, axis=-1),
@@ -131,7 +131,7 @@ def same(one: Plan | ChangeHistory, other: Plan | ChangeHistory) -> bool:
 
 @often
 @given(moments)
-def test_what_was_enforced_passes_again_with_an_equal_memory(moment: Moment) -> None:
+def test_a_plan_that_passed_passes_again_with_an_equal_history(moment: Moment) -> None:
     once = moment.enforced()
     again = once._replace(history=moment.history).enforced()
     assert same(again.plan, once.plan)
@@ -176,7 +176,7 @@ def test_an_app_that_is_not_declared_is_not_touched(moment: Moment) -> None:
 
 @often
 @given(moments, st.integers(0, DOMAINS - 1))
-def test_an_actuator_of_one_domain_rules_as_one_of_all(moment: Moment, domain: int) -> None:
+def test_rules_of_one_domain_decide_as_rules_of_all(moment: Moment, domain: int) -> None:
     members = np.flatnonzero(moment.status[0, DOMAIN] == domain)
     own = copy.deepcopy(moment.of(members))
     SafetyRules(only_domain(INVENTORY, members)).step(*own)
@@ -185,13 +185,13 @@ def test_an_actuator_of_one_domain_rules_as_one_of_all(moment: Moment, domain: i
 
 @often
 @given(moments)
-def test_everybody_who_is_declared_has_a_turn_and_first_ones_change(moment: Moment) -> None:
+def test_each_declared_app_has_a_turn_and_the_first_one_changes(moment: Moment) -> None:
     work = workspace(DOMAINS, APPS)
     active, domain = moment.status[0, ACTIVE], moment.status[0, DOMAIN]
     firsts = set()
     for tick in range(30):
-        take_turns(active, domain, tick, work)
-        turns = work.order[work.order != NOBODY]
+        assign_turns(active, domain, tick, work)
+        turns = work.order[work.order != NO_APP]
         assert sorted(turns) == np.flatnonzero(active).tolist()
         firsts.add(int(turns[domain[turns] == 0][0]) if (active & (domain == 0)).any() else -1)
     assert len(firsts) == max(1, (active & (domain == 0)).sum())

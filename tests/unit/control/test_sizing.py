@@ -8,10 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F32, F64, I32
+from models.cluster.observation import (
+    ACTIVE,
+    CPU_REQUEST,
+    DOMAIN,
+    MEMORY_REQUEST,
+    REPLICAS,
+    STATUS,
+)
 from models.cluster.plan import Reason
 from models.control.projection import MEBIBYTES, MILLICORES
-from models.control.safety import keep_sizes
-from models.control.sizing import wish_sizes
+from models.control.safety import Apps, Wishes, enforce_sizes
+from models.control.sizing import FirstSizes, keep_sizes, wish_sizes
 from models.features.table import APP
 
 APPS, DOMAINS = 12, 2
@@ -35,14 +43,23 @@ class Sizes(NamedTuple):
 class Fleet(NamedTuple):
     """Apps of twenty pods of one core, which is all that they may have."""
 
-    seen: F32
+    features: F32
     need: F32
     replicas: I32
     cpu: I32
     memory: I32
 
     def shows(self, name: str, value: float | F32) -> None:
-        self.seen[APP.at(name)] = value
+        self.features[APP.at(name)] = value
+
+    @property
+    def status(self) -> I32:
+        """[STATUS, A]; all apps are declared."""
+        status = np.zeros((STATUS, APPS), np.int32)
+        status[ACTIVE], status[DOMAIN] = 1, DOMAIN_OF
+        status[REPLICAS] = self.replicas
+        status[CPU_REQUEST], status[MEMORY_REQUEST] = self.cpu, self.memory
+        return status
 
     def resized(
         self,
@@ -59,20 +76,21 @@ class Fleet(NamedTuple):
             np.full(DOMAINS, blast),
             np.zeros(DOMAINS),
         )
-        wish_sizes(
-            self.seen, self.need, np.ones(DOMAINS, np.float32), DOMAIN,
-            np.full(APPS, MOST, np.int32), self.cpu, self.memory, np.full(APPS, CPU, np.int32),
-            np.full(APPS, MEMORY, np.int32), allowed, result.cpu, result.memory,
-        )  # fmt: skip
-        keep_sizes(
-            result.cpu, result.memory, result.reason, self.replicas, self.replicas, self.cpu,
-            self.memory, DOMAIN, np.ones(APPS, np.int32), self.seen[APP.at("missing")],
-            result.room, result.blast, result.spent,
-        )  # fmt: skip
+        wishes = Wishes(self.replicas, result.cpu, result.memory, result.reason)
+        apps = Apps(0, self.status, self.features[APP.at("missing")], self.need)
+        if allowed:
+            level, most = np.ones(DOMAINS, np.float32), np.full(APPS, MOST, np.int32)
+            first = FirstSizes(
+                np.full((1, APPS), CPU, np.int32), np.full((1, APPS), MEMORY, np.int32)
+            )
+            wish_sizes(apps, self.features, level, most, first, 0, wishes)
+        else:
+            keep_sizes(apps, wishes)
+        enforce_sizes(wishes, apps, result.room, result.blast, result.spent)
         return result
 
 
-DOMAIN = (np.arange(APPS) % DOMAINS).astype(np.int32)
+DOMAIN_OF = (np.arange(APPS) % DOMAINS).astype(np.int32)
 
 
 @pytest.fixture
@@ -81,10 +99,10 @@ def fleet() -> Fleet:
 
 
 def make() -> Fleet:
-    seen = np.zeros((APP.width, APPS), np.float32)
-    seen[APP.at("active")] = 1.0
+    features = np.zeros((APP.width, APPS), np.float32)
+    features[APP.at("active")] = 1.0
     return Fleet(
-        seen,
+        features,
         np.full(APPS, 10.0, np.float32),
         np.full(APPS, MOST, np.int32),
         np.full(APPS, CPU, np.int32),
@@ -104,7 +122,7 @@ def wild(seed: int) -> Fleet:
     return some
 
 
-def test_who_needs_no_more_than_its_maximum_of_replicas_keeps_its_size(fleet: Fleet) -> None:
+def test_an_app_within_its_maximum_of_replicas_keeps_its_size(fleet: Fleet) -> None:
     fleet.need[:] = MOST
     fleet.shows("memory_use", 0.9)
     sizes = fleet.resized()
@@ -172,7 +190,7 @@ def test_an_app_that_is_not_declared_keeps_its_size(fleet: Fleet) -> None:
     assert (fleet.resized().cpu == 1500).all()
 
 
-def test_a_part_that_is_left_out_resizes_nothing(fleet: Fleet) -> None:
+def test_without_vertical_scaling_nothing_is_resized(fleet: Fleet) -> None:
     fleet.need[:] = 100.0
     fleet.shows("memory_use", 1.0)
     sizes = fleet.resized(allowed=False)
@@ -186,7 +204,7 @@ def test_bigger_pods_stay_within_the_budget(seed: int, room: float) -> None:
     some = wild(seed)
     sizes = some.resized(room=room)
     more = (sizes.cpu - some.cpu) * some.replicas
-    grown = np.bincount(DOMAIN, np.maximum(0, more), DOMAINS)
+    grown = np.bincount(DOMAIN_OF, np.maximum(0, more), DOMAINS)
     assert (grown <= room).all()
     assert sizes.room[MILLICORES] == pytest.approx(room - grown)
 
@@ -197,7 +215,7 @@ def test_more_memory_stays_within_the_budget(seed: int, room: float) -> None:
     some = wild(seed)
     sizes = some.resized(memory_room=room)
     more = (sizes.memory - some.memory) * some.replicas
-    grown = np.bincount(DOMAIN, more, DOMAINS)
+    grown = np.bincount(DOMAIN_OF, more, DOMAINS)
     assert (grown <= room).all()
     assert sizes.room[MEBIBYTES] == pytest.approx(room - grown)
 
@@ -208,14 +226,14 @@ def test_what_is_resized_stays_within_the_blast_radius(seed: int, blast: float) 
     some = wild(seed)
     sizes = some.resized(blast=blast)
     touched = ((sizes.cpu != some.cpu) | (sizes.memory != some.memory)) * some.replicas * some.cpu
-    assert (np.bincount(DOMAIN, touched, DOMAINS) <= blast).all()
+    assert (np.bincount(DOMAIN_OF, touched, DOMAINS) <= blast).all()
     assert (sizes.spent <= blast).all()
     assert sizes.spent + sizes.blast == pytest.approx(blast)
 
 
 @settings(max_examples=60, deadline=None)
 @given(seeds)
-def test_only_a_change_of_size_is_called_one(seed: int) -> None:
+def test_resize_is_the_reason_of_changed_sizes_only(seed: int) -> None:
     some = wild(seed)
     sizes = some.resized()
     changed = (sizes.cpu != some.cpu) | (sizes.memory != some.memory)

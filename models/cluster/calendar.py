@@ -1,4 +1,4 @@
-"""What was announced, and the minutes in which calendars and traffic records count."""
+"""Announcements, and the periods in minutes that calendars and traffic records use."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ HISTORY_MINUTES: Final = 14 * DAY_MINUTES
 
 
 class Announcement(NamedTuple):
-    """A campaign or batch that people announced; what happens may differ."""
+    """An announced campaign or batch; what happens may differ."""
 
     name: str
     domains: tuple[int, ...]
@@ -17,4 +17,4 @@ class Announcement(NamedTuple):
     start_tick: int
     end_tick: int
     expected_factor: float
-    """Announced traffic over what would be normal then."""
+    """Announced traffic over normal traffic at that time."""

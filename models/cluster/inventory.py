@@ -1,6 +1,6 @@
-"""What is declared about a cluster, without which "missing" has no meaning.
+"""What is declared about a cluster: without it, "missing" has no meaning.
 
-Bounds, targets and prices as their owners would write them: nothing measured, nothing hidden.
+Bounds, targets and prices as their owners declare them; nothing measured, no hidden state.
 """
 
 from typing import Any, Final, Literal, NamedTuple
@@ -19,7 +19,7 @@ class Inventory(NamedTuple):
     """A apps, D domains, P pools."""
 
     domain: I16
-    """[A] where the app is declared; apps can move, so what is known at a tick comes first."""
+    """[A] domain that declares the app; apps can move, so an observation's domain comes first."""
     tier: I16
     """[A] index into the domain's tier groups."""
     min_replicas: I32
@@ -29,17 +29,17 @@ class Inventory(NamedTuple):
     latency_target: F32
     """[A] seconds; infinite for best-effort apps."""
     saturation: F32
-    """[A] CPU use over request at which the app's load tests, on full nodes, found its pods
-    saturated: nobody counts on idle cores."""
+    """[A] CPU use over request at which load tests found the app's pods saturated. Tests run on
+    full nodes, because idle cores of a node are not guaranteed."""
     request_mix: F32
-    """[A, request types] share of each of REQUEST_TYPES in the app's requests, as declared; what
-    arrives may shift and then shows only in the CPU per request."""
+    """[A, request types] declared share of each of REQUEST_TYPES in the requests. A shift of the
+    real mix shows only in the CPU per request."""
     priority: I32
     """[D] 0 for P0 to 3 for P3."""
     floor_share: F32
     """[D] share of capacity that no budget goes below while feasible."""
     tiers: I32
-    """[D] how many tier groups a domain has."""
+    """[D] number of tier groups."""
     calls: F32
     """[D, D] inline calls to the domain of the column per request of the domain of the row."""
     domain_pools: I32
@@ -49,7 +49,7 @@ class Inventory(NamedTuple):
     pool_memory: F32
     """[P] allocatable GiB of a node."""
     pool_price: F32
-    """[P] money per node-hour, in the pool's declared mix of markets."""
+    """[P] price of a node-hour, in the pool's declared mix of markets."""
     spend_cap_per_hour: float
     """Money."""
     tick_s: int
@@ -61,9 +61,9 @@ _PER_APP = (
 
 
 def only_domain(inventory: Inventory, members: NDArray[np.integer[Any]]) -> Inventory:
-    """What whoever looks after one domain needs: `members` are places of its apps, in their order.
+    """The inventory of one domain; `members` are the indices of its apps, in order.
 
-    All domains and pools stay, so that their axes mean the same everywhere.
+    All domains and pools stay, so that their axes mean the same in every process.
     """
     cut = {name: getattr(inventory, name)[members] for name in _PER_APP}
     return inventory._replace(**cut)
@@ -103,7 +103,7 @@ def _call_matrix(cluster: Cluster) -> F32:
 
 
 def _price(cluster: Cluster, pool: Pool) -> float:
-    """What a node of the pool costs on average: which market a node is from is not observed."""
+    """Average price of a node: which market a node comes from is not observed."""
     shares = (getattr(pool.markets, market) * getattr(cluster.prices, market) for market in MARKETS)
     return cluster.machine_of(pool).price_per_hour * float(sum(shares))
 

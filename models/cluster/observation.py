@@ -61,7 +61,7 @@ POOL_STATUS: Final = record_type(
 
 
 class Pipeline(IntEnum):
-    """The way measurements take to the controller."""
+    """The metrics pipeline that delivers measurements to the controller."""
 
     OURS = 0
     HPA = 1

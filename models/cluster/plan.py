@@ -10,7 +10,7 @@ from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Ob
 
 
 class Reason(IntEnum):
-    """Why an app's numbers are what they are; holding is a decision with a reason too."""
+    """Why an app gets these numbers; a hold is a decision with a reason, too."""
 
     HOLD_IN_TOLERANCE = 0
     SCALE_OUT = 1
@@ -39,11 +39,11 @@ class Plan(NamedTuple):
     nodes: I32
     """[E, P, 4] nodes wanted beyond those ready, booting and queued, by priority of the need."""
     coordinated: I8
-    """[E, P] 1 where nodes of a pool come from this plan's request alone; 0 where pending pods ask
-    on their own, beside any request, for what is not coming already. It holds for one tick: where
-    a coordinating controller falls silent, the pods ask again."""
+    """[E, P] 1 where a pool gets nodes from this plan's request only; 0 where pending pods request
+    nodes as well, for what is not coming already. Valid for one tick: when a coordinating
+    controller stops, the pods request nodes again."""
     keep: I32
-    """[E, P] nodes that are not scaled down below, however idle: they wait for what is coming."""
+    """[E, P] the pool is not scaled down below this many nodes: idle ones wait for coming load."""
 
 
 def empty_plan(environments: int, apps: int, pools: int) -> Plan:
@@ -63,7 +63,7 @@ def empty_plan(environments: int, apps: int, pools: int) -> Plan:
 def hold_plan(
     observation: Observation, pools: int, reason: Reason = Reason.HOLD_IN_TOLERANCE
 ) -> Plan:
-    """Fresh arrays with what the API server knows, no node wanted, and one reason for all."""
+    """A plan that changes nothing and requests no node, in new arrays, with one reason for all."""
     status = observation.status
     environments, apps = observation.missing.shape
     return Plan(

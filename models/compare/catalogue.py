@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from models.baselines.clairvoyant.controller import clairvoyant_of
-from models.baselines.hpa.simulated import Hpa
+from models.baselines.hpa.simulated import Parameters, hpa_of
 from models.compare.ablation import ABLATIONS, ablated_of
 from models.compare.families import FAMILIES, HEURISTIC, calibrated, family_of
 from models.compare.run import Run, run
@@ -22,14 +22,12 @@ from models.control.controller import Controller
 from models.forecaster.port import Forecaster
 from models.forecaster.simulated.catalogue import FORECASTERS, NONE, forecaster_of
 from models.inputs.errors import InputError, did_you_mean
-from models.sim.apps import Population, declare
+from models.sim.apps import Population
 from models.sim.config.physics import SCHEDULINGS, Scheduling, SimCluster, with_scheduling
 from models.sim.config.scenario import Scenario
 from models.sim.results.summary import Decisions
 from models.sim.world import World
 
-DEFAULT_TARGET: Final = 0.75
-"""Of saturation: HPA as teams leave it."""
 _AT_TARGET: Final = re.compile(r"hpa:(0\.\d+)")
 
 
@@ -55,12 +53,6 @@ class Contest(NamedTuple):
     def begin(self) -> Run[Any]:
         """The run from where the world stands, for whoever sets the pace tick by tick."""
         return Run(self.world, self.controller, self.forecaster)
-
-
-def hpa_of(world: World, target: float = DEFAULT_TARGET) -> Hpa:
-    """A fresh HPA per app of the world."""
-    inventory = declare(world.population, world.cluster)
-    return Hpa(inventory, world.layout.pools, world.cluster.tick_seconds, target)
 
 
 def _heuristic(forecast: str) -> Entrant:
@@ -115,7 +107,7 @@ def _plain(name: str) -> Entrant:
 def _hpa_at(target: float) -> Entrant:
     if not 0.1 <= target < 1:
         raise InputError(f"controller: hpa:{target:g}: expected a target from 0.1 to below 1")
-    return Entrant(partial(hpa_of, target=target))
+    return Entrant(partial(hpa_of, parameters=Parameters(target)))
 
 
 def _without(forecast: str, part: str) -> Entrant:

@@ -3,8 +3,7 @@
 import hashlib
 from collections.abc import Callable
 
-from models.baselines.hpa.simulated import Hpa, HpaState
-from models.compare.catalogue import hpa_of
+from models.baselines.hpa.simulated import Hpa, HpaState, hpa_of
 from models.sim.config.events import (
     Deploy,
     Event,

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from models.baselines import hpa_calibrated, hpa_vpa, pid, rules, static, vpa
+from models.baselines import hpa_vpa, pid, rules, static, vpa
+from models.baselines.hpa import simulated as hpa
 from models.compare import ablation
 from models.control import parameters
 from models.control.controller import Controller
@@ -48,12 +49,7 @@ HEURISTIC: Final = ablation.NAME
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family(
-            "hpa-calibrated",
-            hpa_calibrated.hpa_calibrated_of,
-            hpa_calibrated.Parameters,
-            hpa_calibrated.RANGES,
-        ),
+        Family("hpa-calibrated", hpa.hpa_of, hpa.Parameters, hpa.RANGES),
         Family("static", static.static_of, static.Parameters, static.RANGES),
         Family("pid", pid.pid_of, pid.Parameters, pid.RANGES),
         Family("vpa", vpa.vpa_of, vpa.Parameters, vpa.RANGES),

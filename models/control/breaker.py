@@ -1,10 +1,11 @@
-"""The safety circuit breaker's rules: it stops all changes when reality disagrees.
+"""The circuit breaker's rules: stop changes when reality disagrees with the plan.
 
-A domain is closed (changes pass) until a condition has held for long enough. Where we do not see
-or do not act it is then open: nothing passes. Where it goes badly it is half-open: only increases
-pass, because to hold those would make bad worse. When its inputs have been sound for a quiet
-period, an open one is tried half-open, too. After a calm probation it closes; if it opens again,
-it is for longer. E environments, D domains, A apps.
+A domain's breaker is closed (changes pass) until a condition has held for long enough. Bad inputs,
+stale or missing samples and changes without effect, open it: nothing passes. Bad outcomes, errors
+and SLO burn, make it half-open: only increases pass, because holding those would make things
+worse. An open breaker becomes half-open after its inputs were sound for a quiet period, and closes
+after a calm probation. Each further trip doubles the quiet period. E environments, D domains, A
+apps.
 """
 
 from enum import IntEnum
@@ -19,7 +20,7 @@ Mask = NDArray[np.bool_]
 
 
 class Phase(IntEnum):
-    """What a breaker is."""
+    """State of a domain's breaker."""
 
     CLOSED = 0
     OPEN = 1
@@ -27,7 +28,7 @@ class Phase(IntEnum):
 
 
 class Cause(IntEnum):
-    """Why it opened; of several at once the first counts."""
+    """Why it tripped; of several at once the first counts."""
 
     NONE = 0
     STALE = 1
@@ -38,9 +39,9 @@ class Cause(IntEnum):
 
 
 _INPUTS: Final = 3
-"""Causes up to MISMATCH say that we do not see or do not act; those after it that it goes badly."""
+"""Causes up to MISMATCH are bad inputs, those after it bad outcomes."""
 _MOST_TRIPS: Final = 16
-"""More are not counted: long before, the quiet period is as long as it gets."""
+"""Cap on counted trips; the quiet period reaches its limit long before."""
 
 
 class Thresholds(NamedTuple):
@@ -68,7 +69,7 @@ class Thresholds(NamedTuple):
     burn_ticks: int = 6
     """Ticks for which `burn_share` must be exceeded before decreases are held."""
     burn_short_ticks: int = 30
-    """Short window (5 min): shows that the burn goes on."""
+    """Short window (5 min): shows that the burn continues."""
     burn_long_ticks: int = 180
     """Long window (30 min): shows that the burn is not a passing surge."""
     calm_part: float = 0.5
@@ -84,7 +85,7 @@ class Thresholds(NamedTuple):
 
 
 class AppSamples(NamedTuple):
-    """What is seen of the apps in a tick; NaN where nothing is."""
+    """What is observed about the apps in a tick; NaN where nothing is."""
 
     domain: I32
     """[E, A] index; -1 where the app is not declared."""
@@ -97,21 +98,21 @@ class AppSamples(NamedTuple):
     headroom: F64
     """[E, A] 1 - p99 / target."""
     replicas: I32
-    """[E, A] as the API server answers."""
+    """[E, A] as the API server reports them."""
     accepted: I32
-    """[E, A, K] replicas that it may answer after what was applied; -1 fills up. An app without
-    any was not changed lately."""
+    """[E, A, K] replicas that match what was applied recently, padded with -1. An app that was not
+    changed recently has none."""
 
 
 class Readings(NamedTuple):
-    """[E, D] what the rules go by. What is no number, or out of range, is not known."""
+    """[E, D] what the rules judge by. NaN, or a value out of range, is unknown."""
 
     age: F64
     """Ticks without a frame."""
     missing: F64
     """Share of apps."""
     mismatch: F64
-    """Share of the apps changed lately."""
+    """Share of the recently changed apps."""
     errors: F64
     """Share of requests."""
     risk: F64
@@ -119,12 +120,12 @@ class Readings(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What is remembered from tick to tick."""
+    """What the breaker remembers from tick to tick."""
 
     phase: I8
     """[E, D] of Phase."""
     cause: I8
-    """[E, D] of Cause; kept until it closes."""
+    """[E, D] of Cause; kept until the breaker closes."""
     since: I32
     """[E, D] tick at which the phase began."""
     held: I32
@@ -132,13 +133,13 @@ class Memory(NamedTuple):
     calm: I32
     """[E, D] ticks in a row that count towards the next phase."""
     trips: I32
-    """[E, D] that are not forgotten."""
+    """[E, D] trips that still count."""
     risk: F64
-    """[E, D, burn_long_ticks] the newest last."""
+    """[E, D, burn_long_ticks] readings of `risk`, the newest last."""
 
 
 def start(tick: int, environments: int, domains: int, limits: Thresholds) -> Memory:
-    """Closed; nothing burned before it began."""
+    """Closed, with no burn on record."""
     shape = environments, domains
     small, none = np.zeros(shape, np.int8), np.zeros(shape, np.int32)
     held = np.zeros((*shape, len(Cause) - 1), np.int32)
@@ -147,46 +148,46 @@ def start(tick: int, environments: int, domains: int, limits: Thresholds) -> Mem
 
 
 def unknown(environments: int, domains: int) -> Readings:
-    """Readings of a tick of which nothing is known."""
+    """Readings of a tick without any data."""
     return Readings(*np.full((len(Readings._fields), environments, domains), np.nan))
 
 
-def read(sight: AppSamples, age: F64, limits: Thresholds) -> Readings:
-    """Sum up what is seen; `age` is [E, D]."""
-    member = sight.domain[..., None] == np.arange(age.shape[1])
-    heard = ~sight.missing & np.isfinite(sight.headroom) & np.isfinite(sight.rps)
-    heard &= (sight.rps >= 0) & (sight.errors >= 0) & (sight.errors <= 1)
-    requests = np.where(heard, sight.rps, 0.0)
-    failing = requests * np.where(heard, sight.errors, 0.0)
-    risky = np.where(sight.headroom < 0, requests, 0.0)
+def read(samples: AppSamples, age: F64, limits: Thresholds) -> Readings:
+    """Sum up the samples of a tick; `age` is [E, D] ticks without a frame."""
+    member = samples.domain[..., None] == np.arange(age.shape[1])
+    valid = ~samples.missing & np.isfinite(samples.headroom) & np.isfinite(samples.rps)
+    valid &= (samples.rps >= 0) & (samples.errors >= 0) & (samples.errors <= 1)
+    requests = np.where(valid, samples.rps, 0.0)
+    failing = requests * np.where(valid, samples.errors, 0.0)
+    risky = np.where(samples.headroom < 0, requests, 0.0)
 
-    some, whole = _sums(heard, member), _sums(requests, member)
-    # Measured apps without requests have no failing ones; without a measured app nobody knows.
-    without_requests = np.where(some > 0, 0.0, np.nan)
-    # An app that is missing is not judged: what the API server said of it may be as old.
-    judged = heard & (sight.accepted >= 0).any(axis=2)
-    wrong = judged & (sight.accepted != sight.replicas[..., None]).all(axis=2)
-    amiss, changed = _sums(wrong, member), _sums(judged, member)
+    measured, total = _sums(valid, member), _sums(requests, member)
+    # Measured apps without requests have no failing requests; without a measured app it is unknown.
+    without_requests = np.where(measured > 0, 0.0, np.nan)
+    # Don't judge an app without a sample: its reported replicas may be as old as its last sample.
+    judged = valid & (samples.accepted >= 0).any(axis=2)
+    wrong = judged & (samples.accepted != samples.replicas[..., None]).all(axis=2)
+    mismatched, changed = _sums(wrong, member), _sums(judged, member)
     return Readings(
         age=age,
-        missing=1 - _share(some, _sums(np.ones_like(heard), member), np.nan),
-        mismatch=np.where(changed < limits.mismatch_apps, 0.0, _share(amiss, changed, 0.0)),
-        errors=_share(_sums(failing, member), whole, without_requests),
-        risk=_share(_sums(risky, member), whole, without_requests),
+        missing=1 - _share(measured, _sums(np.ones_like(valid), member), np.nan),
+        mismatch=np.where(changed < limits.mismatch_apps, 0.0, _share(mismatched, changed, 0.0)),
+        errors=_share(_sums(failing, member), total, without_requests),
+        risk=_share(_sums(risky, member), total, without_requests),
     )
 
 
 def burn(memory: Memory, limits: Thresholds) -> F64:
-    """[E, D] the smaller of both windows' means: it burned for long, and it still does."""
+    """[E, D] the smaller of both windows' means: high only if it burned for long and still does."""
     return np.minimum(_mean(memory.risk[..., -limits.burn_short_ticks :]), _mean(memory.risk))
 
 
 def advance(tick: I32, readings: Readings, memory: Memory, limits: Thresholds) -> Memory:
-    """One tick, `tick` is [E]."""
-    known = _believed(readings)
-    risk = np.concatenate([memory.risk[..., 1:], known.risk[..., None]], axis=2)
+    """The state after a tick; `tick` is [E]."""
+    trusted = _trusted(readings)
+    risk = np.concatenate([memory.risk[..., 1:], trusted.risk[..., None]], axis=2)
     memory = memory._replace(risk=risk)
-    values = np.stack([*known[:4], burn(memory, limits)], axis=2)
+    values = np.stack([*trusted[:4], burn(memory, limits)], axis=2)
     bars = np.array([
         limits.stale_ticks, limits.missing_share, limits.mismatch_share, limits.error_share,
         limits.burn_share,
@@ -196,14 +197,14 @@ def advance(tick: I32, readings: Readings, memory: Memory, limits: Thresholds) -
 
 
 def _turn(tick: I32, held: I32, calm: Mask, memory: Memory, limits: Thresholds) -> Memory:
-    """From phase to phase. No array is changed in place: memories may share them."""
+    """Phase transitions. Changes no array in place: memories may share them."""
     phase, now = memory.phase, tick[:, None]
     is_open, on_trial = phase == Phase.OPEN, phase == Phase.HALF_OPEN
     tripped = held >= _patience(limits)
     opens = tripped[..., :_INPUTS].any(axis=2) & ~is_open
     narrows = tripped.any(axis=2) & (phase == Phase.CLOSED) & ~opens
-    # What goes badly cannot get better while nothing may change, so only the inputs have to be
-    # sound before a trial; before it closes all is to be calm.
+    # Bad outcomes cannot improve while nothing may change, so an open breaker waits for sound
+    # inputs only. Before it closes, everything has to be calm.
     sound = np.where(is_open, calm[..., :_INPUTS].all(axis=2), calm.all(axis=2))
     count = np.where(sound & (phase != Phase.CLOSED), memory.calm + 1, 0)
     tries = is_open & (count >= _quiet(memory.trips, limits))
@@ -226,8 +227,8 @@ def _turn(tick: I32, held: I32, calm: Mask, memory: Memory, limits: Thresholds) 
     )
 
 
-def _believed(readings: Readings) -> Readings:
-    """Doubt resolves to the worse: a tick with an unknown reading is one with all apps missing."""
+def _trusted(readings: Readings) -> Readings:
+    """Doubt resolves to the worse: an unknown reading counts as all apps missing."""
     age, *shares = (np.where(values >= 0, values, np.nan) for values in readings)
     shares = [np.where(values <= 1, values, np.nan) for values in shares]
     lost = np.isnan(shares).any(axis=0)
@@ -236,26 +237,26 @@ def _believed(readings: Readings) -> Readings:
 
 
 def _hold(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
-    """Bad ticks add up, a calm one ends it; in between it wears off, and the unknown leaves it."""
+    """Count bad ticks; a calm tick resets, one in between subtracts, an unknown one is ignored."""
     wears = np.where(np.isnan(values), held, np.maximum(held - 1, 0))
     return np.where(bad, held + 1, np.where(calm, 0, wears)).astype(np.int32)
 
 
 def _patience(limits: Thresholds) -> I32:
-    """[causes] ticks for which a condition has to hold."""
+    """[causes] ticks for which each condition has to hold."""
     ticks = [1, limits.missing_ticks, limits.mismatch_ticks, limits.error_ticks, limits.burn_ticks]
     return np.array(ticks, np.int32)
 
 
 def _quiet(trips: I32, limits: Thresholds) -> I32:
-    """[E, D] twice as long with each trip, up to the longest."""
+    """[E, D] quiet ticks: doubled with each trip, up to the limit."""
     doubled = limits.quiet_ticks * 2 ** np.maximum(trips, 1).astype(np.int64) // 2
     quiet: I32 = np.minimum(doubled, limits.quiet_most_ticks).astype(np.int32)
     return quiet
 
 
 def _sums(values: NDArray[np.generic], member: Mask) -> F64:
-    """[E, D] of [E, A]."""
+    """[E, D] sums of [E, A] by domain."""
     total: F64 = np.einsum("ea,ead->ed", values.astype(np.float64), member.astype(np.float64))
     return total
 
@@ -265,6 +266,6 @@ def _share(part: F64, whole: F64, otherwise: F64 | float) -> F64:
 
 
 def _mean(values: F64) -> F64:
-    """Over the last axis, of what is known."""
+    """Mean over the last axis, ignoring NaN."""
     known = ~np.isnan(values)
     return _share(np.where(known, values, 0.0).sum(axis=2), known.sum(axis=2), np.nan)

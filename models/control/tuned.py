@@ -1,4 +1,4 @@
-"""Tuned parameters with where they come from: written by calibration, read by the catalogue."""
+"""Tuned parameters and their origin: calibration writes them, the catalogue reads them."""
 
 from pathlib import Path
 from typing import Final
@@ -11,38 +11,38 @@ FILE: Final = Path(__file__).with_name("tuned.json")
 
 
 class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The best of a controller's search, and all that it takes to repeat the search."""
+    """The best parameters of a search, and everything needed to repeat the search."""
 
     parameters: dict[str, float]
     objective: float
-    """Of these parameters, over the tuning scenarios."""
+    """Of `parameters`, over the tuning scenarios."""
     default_objective: float
-    """Of the parameters in the code: what tuning was worth."""
+    """Of the parameters in the code; the difference is what tuning gained."""
     by_scenario: dict[str, float]
     """J, mean over the seeds."""
     aggregate: str
-    """How the scenarios' J become one number."""
+    """How the J of the scenarios become one number."""
     bounds: dict[str, float] = {}
-    """Largest J by scenario that was asked for."""
+    """Largest J by scenario that the search allowed."""
     apps: int
     seeds: tuple[int, ...]
     budget: int
     """Parameter sets tried."""
     search_seed: int
     worlds: dict[str, str]
-    """Fingerprint of the world of each scenario."""
+    """Hash of the world of each scenario."""
     code: str
-    """Fingerprint of the controller's code."""
+    """Hash of the controller's code."""
 
 
 def tuned(name: str, file: Path = FILE) -> dict[str, float]:
-    """The tuned parameters of a controller; none where it has not been tuned."""
+    """The tuned parameters of a controller; empty if it was not tuned."""
     found = load_tuned(file).get(name)
     return {} if found is None else found.parameters
 
 
 def load_tuned(file: Path = FILE) -> dict[str, Tuned]:
-    """Everything that has been tuned, by name."""
+    """All tuned parameters, by controller name; empty without a file."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, Tuned])
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def load_tuned(file: Path = FILE) -> dict[str, Tuned]:
 
 
 def store_tuned(results: dict[str, Tuned], file: Path = FILE) -> None:
-    """Put results beside those of other controllers, in the order of their names."""
+    """Merge results into the file, sorted by controller name."""
     merged = load_tuned(file) | results
     text = msgspec.json.encode(dict(sorted(merged.items())))
     try:

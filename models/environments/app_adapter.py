@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.baselines.hpa.simulated import HpaState
+from models.baselines.hpa.simulated import HpaState, hpa_of
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.observation import ACTIVE, CPU_REQUEST, REPLICAS, Observation, Pipeline
 from models.cluster.plan import Plan, Reason
-from models.compare.catalogue import hpa_of
 from models.environments.heuristic_adapters import limits_of
 from models.environments.policy import Limits, bounded, factors, is_due
 from models.features.encode import Encoder

@@ -1,4 +1,9 @@
-"""Read a YAML file into a typed struct, with one precise line for whatever is wrong."""
+"""Read a YAML file into a typed struct, with one precise line for whatever is wrong.
+
+msgspec's validation errors name the location and the type, but neither the choices of an
+enumeration nor the value it found. Both follow from the location: one by walking the type, one by
+walking the value.
+"""
 
 import copy
 import math
@@ -33,15 +38,15 @@ def read(file: Path) -> Any:
         return yaml.load(text, _StrictLoader)  # noqa: S506  (a SafeLoader, only stricter)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise input_error(file, place, f"not valid YAML: {error.problem}") from None
+        location = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise input_error(file, location, f"not valid YAML: {error.problem}") from None
     # A date that does not exist is a ValueError, endless nesting a RecursionError.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise input_error(file, "", f"not valid YAML: {str(error).splitlines()[0]}") from None
 
 
 def decode(value: Any, kind: type[T], file: Path) -> T:
-    """Convert a plain value; what does not fit is said in words of the file."""
+    """Convert a plain value; an error message uses the words of the file."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -50,7 +55,7 @@ def decode(value: Any, kind: type[T], file: Path) -> T:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain data only. Of two equal keys YAML would silently drop one; here that is an error."""
+    """Plain data only. YAML drops one of two equal keys silently; here that is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -58,7 +63,7 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        problem=f"the key {key.value} stands twice", problem_mark=key.start_mark
+                        problem=f"duplicate key {key.value}", problem_mark=key.start_mark
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -89,28 +94,28 @@ _WORDS = {
 _LONGEST_SHOWN = 40
 _Step = Hashable
 _SOME_KEY = "..."
-"""msgspec's step into a mapping's values, which does not say which one."""
+"""msgspec's step into a mapping's values; it does not name the key."""
 _UNSEEN = object()
-"""Stands for a value that the path does not lead to."""
+"""Marks a value that the path does not reach."""
 
 
 def explain(error: msgspec.ValidationError, value: Any, kind: type) -> tuple[str, str]:
     """The path in the file and what was expected there, for an error of converting `value`."""
-    message, _, place = str(error).rpartition(" - at ")
+    message, _, location = str(error).rpartition(" - at ")
     if not message:
-        message, place = place, ""
-    steps = _steps(place)
+        message, location = location, ""
+    steps = _steps(location)
     for index in [index for index, step in enumerate(steps) if step == _SOME_KEY]:
         steps[index] = _failing_key(str(error), value, kind, steps[:index])
-    in_key = place.startswith("`key`")
+    in_key = location.startswith("`key`")
     expected = _expected_type(inspect.type_info(kind), steps, in_key=in_key)
     found = _UNSEEN if in_key else _at(value, steps)
     return _path(steps), _sentence(message, expected, found, in_key=in_key)
 
 
-def _steps(place: str) -> list[_Step]:
+def _steps(location: str) -> list[_Step]:
     """`$.domains[2].slo` as the steps domains, 2, slo."""
-    pairs = re.findall(r"\.([^.\[`]+)|\[([^\]]+)\]", place)
+    pairs = re.findall(r"\.([^.\[`]+)|\[([^\]]+)\]", location)
     return [int(index) if index.isdigit() else name or index for name, index in pairs]
 
 
@@ -129,7 +134,7 @@ def _at(value: Any, steps: list[_Step]) -> Any:
 
 
 def _failing_key(message: str, value: Any, kind: type, steps: list[_Step]) -> Hashable:
-    """The key whose value fails: the one that fails alike when it stands alone."""
+    """The key whose value is invalid: alone in the mapping it causes the same error."""
     for key in _at(value, steps):
         trial = copy.deepcopy(value)
         mapping = _at(trial, steps)
@@ -146,7 +151,7 @@ def _failing_key(message: str, value: Any, kind: type, steps: list[_Step]) -> Ha
 def _expected_type(
     expected: inspect.Type, steps: list[_Step], *, in_key: bool
 ) -> inspect.Type | None:
-    """The type declared at the place, None where the walk cannot tell."""
+    """The type declared at the location; None if unknown."""
     for step in steps:
         found = next(filter(None, (_inside(each, step) for each in _alternatives(expected))), None)
         if found is None:
@@ -188,7 +193,7 @@ def _sentence(message: str, expected: inspect.Type | None, found: Any, *, in_key
     if choices:
         return f"{subject} one of {', '.join(choices)}{got}"
     if not message.startswith("Expected "):
-        # The words of a check across fields, which names its fields itself.
+        # A check across fields; its message names the fields.
         return message
     rule = message.removeprefix("Expected ").split(", got ")[0]
     return f"{subject} {_in_words(rule)}{got}"

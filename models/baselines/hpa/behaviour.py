@@ -1,7 +1,7 @@
 """The `behavior` field: stabilisation windows, then policies that limit the rate.
 
-Both directions have a window and policies of their own. Recommendations and scale events are
-kept per app with their times, because what a window or a period spans differs from app to app.
+Each direction has its own window and policies. Recommendations and scale events are kept per app
+with their times, because windows and periods differ from app to app.
 """
 
 import math
@@ -30,12 +30,12 @@ _HIGHEST: Final = (1 << 31) - 1
 
 
 class Memory(NamedTuple):
-    """What HPAs with a behaviour remember."""
+    """What HPAs with a `behavior` field remember."""
 
     recommended: I64
     """[K, 2, A] replicas and time; a ring."""
     recommendations: I64
-    """[A] how many were ever written; none before the first sync."""
+    """[A] number ever written; 0 before the first sync."""
     changed: I64
     """[2, N, 2, A] replicas added or removed, and when; a list."""
     changes: I64
@@ -43,7 +43,7 @@ class Memory(NamedTuple):
 
 
 def empty_memory(recommendations: int, events: int, apps: int) -> Memory:
-    """Nothing remembered, with room for what falls within the longest window and period."""
+    """Empty, with room for the longest window and period."""
     return Memory(
         recommended=np.zeros((recommendations, 2, apps), np.int64),
         recommendations=np.zeros(apps, np.int64),
@@ -57,7 +57,7 @@ def behave(
     rules: Rules, memory: Memory, app: int, wanted: int, current: int,
     least: int, most: int, now: int,
 ) -> int:  # fmt: skip
-    """Replicas after one sync of one app. What comes of it is reported with `store_change`."""
+    """Replicas after one sync of one app; report the change with `store_change`."""
     if wanted == ABSENT:
         memory.recommendations[app] = 0
         memory.changes[UP, app] = memory.changes[DOWN, app] = 0
@@ -80,20 +80,20 @@ def behave(
 
 @kernel
 def _store(memory: Memory, app: int, replicas: int, now: int) -> None:
-    place = memory.recommendations[app] % memory.recommended.shape[0]
-    memory.recommended[place, _AMOUNT, app] = replicas
-    memory.recommended[place, _TIME, app] = now
+    slot = memory.recommendations[app] % memory.recommended.shape[0]
+    memory.recommended[slot, _AMOUNT, app] = replicas
+    memory.recommended[slot, _TIME, app] = now
     memory.recommendations[app] += 1
 
 
 @kernel
 def _stabilise(rules: Rules, memory: Memory, app: int, wanted: int, current: int, now: int) -> int:
-    """The current replicas, moved only as far as the whole of a window agrees."""
+    """The current replicas, moved only as far as all recommendations of a window agree."""
     up = down = wanted
-    for place in range(min(memory.recommendations[app], memory.recommended.shape[0])):
+    for slot in range(min(memory.recommendations[app], memory.recommended.shape[0])):
         past, age = (
-            memory.recommended[place, _AMOUNT, app],
-            now - memory.recommended[place, _TIME, app],
+            memory.recommended[slot, _AMOUNT, app],
+            now - memory.recommended[slot, _TIME, app],
         )
         if age < rules.window[UP, app]:
             up = min(up, past)
@@ -155,17 +155,17 @@ def _floor(rules: Rules, memory: Memory, app: int, current: int, now: int) -> in
 
 @kernel
 def store_change(rules: Rules, memory: Memory, app: int, before: int, after: int, now: int) -> None:
-    """Remember a change that was made.
+    """Record a change.
 
-    It takes the place of the last entry that is too old for the policies of its direction, even
-    if the other direction looks further back: that is how the controller saves memory.
+    It replaces the last entry that is too old for the policies of its direction, even if the other
+    direction looks further back: the Kubernetes controller saves memory in this way.
     """
     way = UP if after > before else DOWN
-    place, length = memory.changes[way, app], memory.changed.shape[1]
+    slot, length = memory.changes[way, app], memory.changed.shape[1]
     for event in range(memory.changes[way, app]):
         if now - memory.changed[way, event, _TIME, app] > rules.longest[way, app]:
-            place = event
-    place = min(place, length - 1)
-    memory.changed[way, place, _AMOUNT, app] = abs(after - before)
-    memory.changed[way, place, _TIME, app] = now
-    memory.changes[way, app] = max(memory.changes[way, app], place + 1)
+            slot = event
+    slot = min(slot, length - 1)
+    memory.changed[way, slot, _AMOUNT, app] = abs(after - before)
+    memory.changed[way, slot, _TIME, app] = now
+    memory.changes[way, app] = max(memory.changes[way, app], slot + 1)

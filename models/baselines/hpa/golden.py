@@ -1,7 +1,7 @@
-"""Cases whose answers came from the real controller: how they are written and checked.
+"""Golden cases: inputs with the answers of the real controller, and how they are checked.
 
-A case is one JSON object in a line. It is either one call of the replica calculator, or one HPA
-over a list of moments; which of the two, its fields tell.
+A case is one JSON object per line. It is either one call of the replica calculator, or one HPA
+over a list of moments, run by `replay` without a world; its fields tell which of the two.
 """
 
 from typing import Literal, NamedTuple
@@ -26,7 +26,7 @@ from models.jit import kernel
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How a case ended: `got` differs from `expected` where it failed."""
+    """Result of a case: `got` differs from `expected` if it failed."""
 
     id: str
     expected: str
@@ -34,7 +34,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """Whether the answer is the real one."""
+        """Whether the answer equals the real controller's."""
         return self.expected == self.got
 
 
@@ -126,7 +126,7 @@ def read_case(line: bytes) -> Case:
 
 
 def check(case: Case) -> Verdict:
-    """Compute a case anew and compare."""
+    """Compute a case and compare."""
     if isinstance(case, CalculatorCase):
         return _check_calculator(case)
     return _check_sequence(case)
@@ -210,11 +210,11 @@ class Moments(NamedTuple):
     recommended: I32
     """[T] by the metric; negative where it failed."""
     override: I32
-    """[T] replicas that someone else set just before; negative for none."""
+    """[T] replicas set from outside just before; negative for none."""
 
 
 class Replayed(NamedTuple):
-    """What became of them."""
+    """The decisions on T moments."""
 
     current: I32
     """[T] replicas before."""
@@ -232,7 +232,7 @@ class Spec(NamedTuple):
     to_zero: bool = False
     """Whether the feature gate HPAScaleToZero is on."""
     latency_millis: int = 0
-    """Until a change of the scale is confirmed."""
+    """Until the API server confirms a change of the scale."""
 
 
 class _Hpa(NamedTuple):

@@ -1,9 +1,9 @@
 """What the HPAs of a world recommend from an observation, over all apps at once.
 
-An observation has numbers per app, not pods. Pods share the load evenly, so each of those that
-were measured used the same; a sample's pods that are still ready are counted with that. Ready
-pods beyond those are missing, starting and pending ones unready. Samples come in nanocores and
-are rounded up to millicores pod by pod, as the metrics API's quantities are.
+An observation has numbers per app, not per pod. Pods share the load evenly, so each measured pod
+used the same. Measured pods that are still ready count with that use, other ready pods count as
+missing, starting and pending ones as unready. Samples are rounded up to millicores pod by pod, as
+the quantities of the metrics API are.
 """
 
 from typing import Final, NamedTuple
@@ -25,15 +25,15 @@ from models.jit import kernel
 from models.sim.state import NONE
 
 NOTHING_LEFT, REFILL, FORGET = np.int32(0), np.int32(1), np.int32(2)
-"""What is left to do about an app after the first look."""
+"""What `look` leaves to do for an app."""
 _MILLI: Final = np.float32(1000.0)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _CORES: Final = np.float32(1e8)
-"""More than an app can use, and little enough for exact arithmetic."""
+"""More than an app can use, and small enough for exact arithmetic."""
 
 
 class HpaInputs(NamedTuple):
-    """[A] each: the rows of an observation that an HPA with a CPU target looks at."""
+    """[A] each: the rows of an observation that an HPA with a CPU target reads."""
 
     missing: I8
     cpu: F32
@@ -53,42 +53,46 @@ def _usage(cpu: np.float32, pods: np.float32) -> np.float32:
 
 
 @kernel
-def look(seen: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
-    """Recommend for every app as if no pod had been left out; `left` says where one was.
+def look(inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
+    """Recommend for every app as if no pod had been left out; `left` marks where one was.
 
-    Without branches, all outcomes computed, so that it runs over several apps at once; in two
-    loops, because the one without doubles runs over twice as many.
+    Computes all outcomes without branches, so that LLVM vectorises it. Two loops, because the one
+    without doubles processes twice as many apps per instruction.
     """
-    _calculate(seen, bounds, wanted, left)
-    _gate(seen, bounds, due, highest, wanted, left)
+    _calculate(inputs, bounds, wanted, left)
+    _gate(inputs, bounds, due, highest, wanted, left)
 
 
 @kernel
-def _calculate(seen: HpaInputs, bounds: Bounds, wanted: I32, left: I32) -> None:
+def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, left: I32) -> None:
     for app in range(wanted.size):
-        request, cpu = np.float64(seen.request[app]), seen.cpu[app]
-        ready = np.float32(seen.ready[app])
-        counted = min(seen.pods[app], ready)
+        request, cpu = np.float64(inputs.request[app]), inputs.cpu[app]
+        ready = np.float32(inputs.ready[app])
+        counted = min(inputs.pods[app], ready)
         pods = np.float64(counted)
-        usage = pods * np.float64(_usage(cpu, seen.pods[app]))
+        usage = pods * np.float64(_usage(cpu, inputs.pods[app]))
         ratio = percent_used(usage, pods * request) / bounds.target[app]
-        replicas = plain_replicas(ratio, pods, seen.current[app], bounds.low[app], bounds.high[app])
-        # Also what is no number: a sample that cannot be is no sample. Zero can be.
+        replicas = plain_replicas(
+            ratio, pods, inputs.current[app], bounds.low[app], bounds.high[app]
+        )
+        # NaN fails the comparison, too: an impossible sample is no sample. Zero is possible.
         usable = counted >= _ONE and _ZERO <= cpu <= _CORES
         wanted[app] = np.int32(replicas) if usable else NO_METRIC
-        unready = np.int32(seen.starting[app] + seen.pending[app])
+        unready = np.int32(inputs.starting[app] + inputs.pending[app])
         left[app] = REFILL if needs_refill(ratio, ready - counted, unready) else NOTHING_LEFT
 
 
 @kernel
-def _gate(seen: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
-    """Of what was recommended, what counts."""
+def _gate(
+    inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32
+) -> None:
+    """Apply the checks that come before the metric, and mark apps that need more work."""
     for app in range(wanted.size):
-        current = seen.current[app]
-        asked = wanted[app] if seen.missing[app] == 0 else NO_METRIC
+        current = inputs.current[app]
+        asked = wanted[app] if inputs.missing[app] == 0 else NO_METRIC
         asked = gate(asked, current, bounds.least[app], bounds.most[app], current != 0)
         asked = NOT_DUE if due[app] == NONE else asked
-        asked = ABSENT if seen.active[app] == 0 else asked
+        asked = ABSENT if inputs.active[app] == 0 else asked
         gone = asked == ABSENT and highest[app] != FRESH
         again = left[app] if asked >= 0 else NOTHING_LEFT
         left[app] = FORGET if gone else again
@@ -96,13 +100,13 @@ def _gate(seen: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, 
 
 
 @kernel
-def look_again(seen: HpaInputs, bounds: Bounds, app: int) -> int:
-    """Recommend for an app some of whose pods were left out."""
-    request, target = np.float64(seen.request[app]), bounds.target[app]
-    ready = np.float64(min(seen.pods[app], np.float32(seen.ready[app])))
-    missing = seen.ready[app] - ready
-    unready = np.float64(seen.starting[app] + seen.pending[app])
-    usage = np.float64(_usage(seen.cpu[app], seen.pods[app]))
+def look_again(inputs: HpaInputs, bounds: Bounds, app: int) -> int:
+    """Recommend for an app with missing or unready pods."""
+    request, target = np.float64(inputs.request[app]), bounds.target[app]
+    ready = np.float64(min(inputs.pods[app], np.float32(inputs.ready[app])))
+    missing = inputs.ready[app] - ready
+    unready = np.float64(inputs.starting[app] + inputs.pending[app])
+    usage = np.float64(_usage(inputs.cpu[app], inputs.pods[app]))
     pods = Totals(
         ready, ready * usage, ready * request,
         0.0, 0.0,
@@ -113,6 +117,6 @@ def look_again(seen: HpaInputs, bounds: Bounds, app: int) -> int:
     percent, samples = refilled_percent(pods, first)
     return int(
         careful_replicas(
-            first, percent / target, samples, seen.current[app], bounds.low[app], bounds.high[app]
+            first, percent / target, samples, inputs.current[app], bounds.low[app], bounds.high[app]
         )
     )

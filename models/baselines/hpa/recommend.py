@@ -1,4 +1,7 @@
-"""One recommendation for one app, from its pods as the Kubernetes API shows them."""
+"""One recommendation for one app, from its pods as the Kubernetes API reports them.
+
+Pods are sorted into the groups of the replica calculator; each group is summed up.
+"""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -19,7 +22,7 @@ class Group(Enum):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server and the metrics API answer about a pod; None for what is absent."""
+    """What the API server and the metrics API report about a pod; None for what is absent."""
 
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
     deletion_timestamp_set: bool
@@ -31,18 +34,18 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Of all containers; None when one of them has none."""
     usage_millis: int | None
     metric_age_s: float | None
-    """Since the end of the time that the sample stands for."""
+    """Since the end of the period that the sample covers."""
     metric_window_s: float | None
-    """Length of that time."""
+    """Length of that period."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the controller for pods that have just started."""
 
     cpu_initialization_period_s: float = 300
-    """Age below which a sample from before readiness is not believed."""
+    """Pod age below which a sample from before readiness is ignored."""
     delay_of_initial_readiness_status_s: float = 30
-    """Later than this after the start, a pod that is not ready has been ready before."""
+    """A pod that became unready later than this after its start has been ready before."""
 
 
 def group_of(pod: Pod, by_cpu: bool, readiness: Readiness) -> Group:
@@ -57,7 +60,7 @@ def group_of(pod: Pod, by_cpu: bool, readiness: Readiness) -> Group:
 
 
 def _starting(pod: Pod, readiness: Readiness) -> bool:
-    """Whether its CPU use may be that of its start. All comparisons are strict."""
+    """Whether its CPU use may be that of its start-up. All comparisons are strict."""
     if pod.ready_condition is None or pod.start_age_s is None:
         return True
     unready = pod.ready_condition == "False"
@@ -75,13 +78,13 @@ def total(
     readiness: Readiness,
     target_percent: int = 0,
 ) -> Totals:
-    """Add the groups up. A request that is absent counts as zero: who needs it checks before."""
+    """Sum up the groups. An absent request counts as zero; callers that need it check before."""
     groups: dict[Group, list[Pod]] = {group: [] for group in Group}
     for pod in pods:
         groups[group_of(pod, by_cpu, readiness)].append(pod)
     ready, missing, unready = (groups[g] for g in (Group.READY, Group.MISSING, Group.UNREADY))
-    # Missing pods are taken to use their whole request, or the target where that is more. Cut pod
-    # by pod: the sum of the parts is not the part of the sum.
+    # Missing pods count as using their whole request, or the target where that is more. Rounded
+    # pod by pod: rounding the sum would give another result.
     share = max(100, target_percent)
     return Totals(
         ready=len(ready),
@@ -111,7 +114,7 @@ class Failure(Enum):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a metric is held at: a percentage of the request, or an average per pod."""
+    """Target of a metric: a percentage of the request, or an average per pod."""
 
     by_cpu: bool
     """Readiness of pods matters for CPU alone."""
@@ -137,7 +140,7 @@ def recommend(
     target: Target,
     readiness: Readiness,
 ) -> Recommendation | Failure:
-    """What the replica calculator answers for pods, `stray_usages` being samples of no pod."""
+    """The replica calculator's answer; `stray_usages` are samples without a pod."""
     if not pods:
         return Failure.NO_PODS
     totals = total(pods, stray_usages, target.by_cpu, readiness, target.percent or 0)
@@ -155,7 +158,7 @@ def recommend(
 def _by_utilisation(
     pods: Sequence[Pod], totals: Totals, percent: int, current: int, low: float, high: float
 ) -> Recommendation | Failure:
-    # Even a pod that is ignored otherwise must have a request.
+    # Even a pod that is otherwise ignored must have a request.
     if any(pod.request_millis is None for pod in pods):
         return Failure.MISSING_REQUEST
     if totals.requests == 0:

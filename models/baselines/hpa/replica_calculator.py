@@ -1,8 +1,8 @@
 """From metrics to a number of replicas: the arithmetic of the replica calculator.
 
-Everything works on the numbers of one app, so that a loop over many apps and a single case run
-the same rules. The sums are integers of thousandths. They come as int64, or as doubles that hold
-integers, which LLVM divides several at a time where it divides int64 one by one.
+All functions work on the numbers of one app, so that a loop over many apps and a single case run
+the same rules. Sums are whole thousandths, as int64 or as doubles: LLVM vectorises the division
+of doubles, not that of int64.
 """
 
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ _types: Any = numba.types
 
 
 class Totals(NamedTuple):
-    """What a list of pods and samples comes to. Usage and requests in thousandths, whole."""
+    """Sums over a list of pods and samples. Usage and requests in whole thousandths."""
 
     ready: float
-    """Pods that are counted with their sample."""
+    """Pods that count with their sample."""
     usage: float
     requests: float
     stray: float
@@ -33,14 +33,14 @@ class Totals(NamedTuple):
     """Pods without a sample."""
     missing_requests: float
     missing_fill: float
-    """What the missing pods are taken to use on the way down, by utilisation."""
+    """What missing pods count as using when scaling in by utilisation."""
     unready: float
     unready_requests: float
 
 
 def _whole(part: Any, of: Any) -> Any:
-    """The quotient of two integers that are not negative, cut to an integer."""
-    # Kernels get one of the two below; this is for runs without compilation.
+    """The quotient of two non-negative integers, rounded down."""
+    # Kernels use one of the two overloads below; this runs without compilation.
     return np.floor(part / of) if isinstance(part, float) else part // of
 
 
@@ -59,19 +59,19 @@ def _whole_for(part: Any, of: Any) -> Any:  # noqa: ARG001  numba asks with the 
 
 @kernel
 def percent_used(usage: float, requests: float) -> float:
-    """Utilisation, cut to whole percents."""
+    """Utilisation, rounded down to whole percents."""
     return float(_whole(usage * 100, requests))
 
 
 @kernel
 def average_used(usage: float, samples: float) -> float:
-    """Usage of a pod, cut to whole thousandths."""
+    """Usage per pod, rounded down to whole thousandths."""
     return float(_whole(usage, samples))
 
 
 @kernel
 def tolerated(ratio: float, low: float, high: float) -> bool:
-    """Close enough to 1; the bounds count as close."""
+    """Whether the ratio is within the bounds, inclusive."""
     return low <= ratio <= high
 
 
@@ -82,13 +82,13 @@ def _pods_for(ratio: float, pods: float) -> float:
 
 @kernel
 def needs_refill(ratio: float, missing: float, unready: float | np.int32) -> bool:
-    """Whether pods that were left out could change the answer."""
+    """Whether pods that were left out could change the result."""
     return bool(missing > 0 or (unready > 0 and ratio > 1.0))
 
 
 @kernel
 def plain_replicas(ratio: float, ready: float, current: float, low: float, high: float) -> float:
-    """The answer when every pod was counted: for the ready pods, however many are wanted now."""
+    """The result when every pod was counted: for the ready pods, not for the wanted ones."""
     return current if tolerated(ratio, low, high) else _pods_for(ratio, ready)
 
 
@@ -96,7 +96,7 @@ def plain_replicas(ratio: float, ready: float, current: float, low: float, high:
 def careful_replicas(
     first: float, ratio: float, samples: float, current: float, low: float, high: float
 ) -> float:
-    """The answer after a refill, which may weaken the first ratio but never turn it around."""
+    """The result after a refill, which may weaken the first ratio but never reverse it."""
     wanted = _pods_for(ratio, samples)
     turned = (first > 1.0 and ratio < 1.0) or (first < 1.0 and ratio > 1.0)
     against = (ratio < 1.0 and wanted > current) or (ratio > 1.0 and wanted < current)
@@ -105,7 +105,7 @@ def careful_replicas(
 
 @kernel
 def refilled_percent(pods: Totals, ratio: float) -> tuple[float, float]:
-    """Utilisation and number of samples once the pods that were left out are put in."""
+    """Utilisation and number of samples including the pods that were left out."""
     usage, requests, samples = pods.usage, pods.requests, pods.ready + pods.stray
     if ratio < 1.0:
         usage += pods.missing_fill

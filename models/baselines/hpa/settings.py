@@ -1,4 +1,4 @@
-"""How an HPA is set: targets, bounds and the `behavior` field with the API's defaults."""
+"""Settings of an HPA: targets, bounds and the `behavior` field with the API's defaults."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, NamedTuple
@@ -25,7 +25,7 @@ _Seconds = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `value` pods, or percent of the pods at its beginning, within a period."""
+    """At most `value` pods, or percent of the pods at the start of the period, per period."""
 
     type: Literal["Pods", "Percent"]
     value: int
@@ -33,7 +33,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):
-    """One direction of `behavior`; None is filled with the API's default."""
+    """One direction of `behavior`; None means the API's default."""
 
     stabilization_window_s: _Seconds | None = None
     select_policy: Literal["Max", "Min", "Disabled"] | None = None
@@ -41,7 +41,7 @@ class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """The `behavior` field of an HPA. A field with nothing in it is not the same as no field."""
+    """The `behavior` field of an HPA. An empty field is not the same as no field."""
 
     scale_up: ScalingRules | None = None
     scale_down: ScalingRules | None = None
@@ -67,14 +67,14 @@ class Rules(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Per app: what utilisation is held at and between which numbers of replicas."""
+    """Per app: target utilisation, tolerance and replicas."""
 
     target: F64
     """[A] percent of the request; whole."""
     low: F64
-    """[A] ratio of use and target from which on all is well: 1 - tolerance."""
+    """[A] lower end of the tolerated ratio of use and target: 1 - tolerance."""
     high: F64
-    """[A] ratio up to which all is well: 1 + tolerance."""
+    """[A] upper end: 1 + tolerance."""
     least: I32
     """[A]."""
     most: I32
@@ -84,7 +84,7 @@ class Bounds(NamedTuple):
 def rules_of(
     behaviours: Sequence[Behaviour | None], downscale_window_s: int = DOWNSCALE_WINDOW_S
 ) -> Rules:
-    """Fill what is not given, field by field, and lay the behaviours side by side."""
+    """Fill in defaults, field by field, and convert the behaviours to arrays."""
     apps = len(behaviours)
     filled = [_filled(behaviour or Behaviour(), downscale_window_s) for behaviour in behaviours]
     most = max((len(side.policies or ()) for pair in filled for side in pair), default=0)
@@ -97,7 +97,7 @@ def rules_of(
     )
     for app, pair in enumerate(filled):
         for way, side in enumerate(pair):
-            _lay(rules, way, app, side)
+            _write(rules, way, app, side)
     return rules
 
 
@@ -115,7 +115,7 @@ def _with_defaults(side: ScalingRules, window_s: int, policies: tuple[Policy, ..
     )
 
 
-def _lay(rules: Rules, way: int, app: int, side: ScalingRules) -> None:
+def _write(rules: Rules, way: int, app: int, side: ScalingRules) -> None:
     rules.window[way, app] = 1000 * (side.stabilization_window_s or 0)
     rules.select[way, app] = _SELECTS[side.select_policy or "Max"]
     for index, policy in enumerate(side.policies or ()):

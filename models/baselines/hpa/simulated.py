@@ -1,14 +1,13 @@
 """A Horizontal Pod Autoscaler per app of a world: one metric, CPU utilisation of the request.
 
-An HPA is created without a `behavior` field unless one is given, because that is what most users
-write and the API does not fill it in: then the highest recommendation of the last 300 s holds,
-and a step goes up to twice the replicas, or to four.
+HPAs have no `behavior` field unless one is given: most users write none and the API does not fill
+it in. Then the highest recommendation of the last 300 s counts, and one step at most doubles the
+replicas, or reaches four.
 
-The controller syncs every 15 s, the world ticks every 10 s. Each HPA has a phase of its own and
-syncs in the ticks in which a multiple of 15 s since that phase falls, two out of three, with what
-is known in that tick. To the rules of `behavior` these syncs are 15 s apart, as to the real
-controller; to the window without it they are as old as their ticks, which for whole multiples of
-30 s is the same.
+The controller syncs every 15 s, the world ticks every 10 s. Each HPA has its own phase and syncs
+in two of three ticks, those that contain a multiple of 15 s since that phase. For the rules of
+`behavior` these syncs are 15 s apart, as for the real controller. For the window without it they
+are as old as their ticks, which is the same for multiples of 30 s.
 """
 
 import math
@@ -50,8 +49,10 @@ from models.cluster.observation import (
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.forecaster.port import Forecast
 from models.jit import copy_row, kernel
+from models.sim.apps import declare
 from models.sim.draws import Purpose, uniform
 from models.sim.state import NONE
+from models.sim.world import World
 
 SYNC_S: Final = 15
 TOLERANCE: Final = 0.1
@@ -66,13 +67,13 @@ _NOT_DUE = int(Reason.HOLD_NOT_DUE)
 
 
 Integers = NDArray[Any]
-"""Of 32 or 64 bits, as in the tuples they belong to."""
+"""32 or 64 bits wide, as in `Window` and `Memory`."""
 
 
 class HpaState(NamedTuple):
-    """What the controller remembers between ticks: a Window and a Memory per environment.
+    """The fields of a `Window` and a `Memory`, with a leading environment axis.
 
-    The arrays of the latter are empty unless an HPA has a behaviour.
+    The arrays of the memory are empty unless an HPA has a behaviour.
     """
 
     highest_from: Integers
@@ -86,7 +87,7 @@ class HpaState(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """When which HPA syncs."""
+    """When each HPA syncs."""
 
     schedule: I32
     """[ticks of a cycle, A] see `sync_schedule`."""
@@ -94,6 +95,16 @@ class Clock(NamedTuple):
     tick_millis: int
     window_millis: int
     """The controller's downscale window."""
+
+
+class Parameters(NamedTuple):
+    """What calibration tunes. Window and rates keep the API's defaults, as most HPAs have them."""
+
+    target: float = 0.75
+    """CPU use, as a share of the use at which an app saturates."""
+
+
+RANGES: Final[dict[str, tuple[float, float]]] = {"target": (0.4, 0.95)}
 
 
 class Hpa:
@@ -136,12 +147,12 @@ class Hpa:
         self._plan = empty_plan(0, apps, pools)
 
     def start(self, observation: Observation) -> HpaState:
-        """Nothing is remembered; the first sync begins with the replicas that it finds."""
+        """An empty memory; the first sync starts with the replicas it finds."""
         environments, apps = observation.missing.shape
-        # The window's end counts, and the present.
+        # The window includes its end and the present.
         steps = self._clock.window_millis // self._clock.tick_millis + 2
         behaving = apps if self._rules.set.any() else 0
-        # A first sync stores two recommendations, and a period that is over is still listed.
+        # The first sync stores two recommendations, and an expired period is still listed.
         longest = (int(self._rules.window.max()), int(self._rules.longest.max()))
         recommendations, events = (length // _SYNC_MILLIS + 3 for length in longest)
         memory = empty_memory(recommendations, events, behaving)
@@ -163,7 +174,7 @@ class Hpa:
 
 
 def sync_schedule(apps: int, tick_s: int) -> I32:
-    """[ticks of a cycle, A] number of the sync within the cycle, NONE where none is due.
+    """[ticks of a cycle, A] index of the sync within the cycle, NONE where none is due.
 
     A cycle is the least common multiple of tick and sync period: 3 ticks, 2 syncs.
     """
@@ -184,7 +195,7 @@ def sync_schedule(apps: int, tick_s: int) -> I32:
 def _sync(
     obs: Observation, state: HpaState, plan: Plan, bounds: Bounds, rules: Rules, clock: Clock
 ) -> None:
-    """All rules over all apps at once; the row of reasons holds what is wanted until the end."""
+    """All rules over all apps; until the end, the row of reasons holds what is wanted."""
     for e in range(obs.tick.size):
         status, measured, tick = obs.status[e], obs.measured[e], obs.tick[e]
         current, wanted, replicas = status[REPLICAS], plan.reason[e], plan.replicas[e]
@@ -194,14 +205,14 @@ def _sync(
             state.highest_from[e], state.highest[e], state.millis[e],
             state.marks[e],
         )  # fmt: skip
-        seen = HpaInputs(
+        inputs = HpaInputs(
             obs.missing[e], measured[CPU], measured[PODS], status[ACTIVE], current, status[READY],
             status[STARTING], status[PENDING], status[CPU_REQUEST],
         )  # fmt: skip
         copy_row(status[CPU_REQUEST], plan.cpu[e])
         copy_row(status[MEMORY_REQUEST], plan.memory[e])
-        look(seen, bounds, due, window.highest, wanted, replicas)
-        _finish(seen, bounds, window, replicas, wanted)
+        look(inputs, bounds, due, window.highest, wanted, replicas)
+        _finish(inputs, bounds, window, replicas, wanted)
         open_step(window, tick * clock.tick_millis, clock.window_millis)
         stabilise(window, wanted, current, replicas)
         limit(wanted, current, bounds.least, bounds.most, replicas)
@@ -215,15 +226,15 @@ def _sync(
 
 
 @kernel
-def _finish(seen: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32) -> None:
-    """The few apps that need more than the first look, searched for eight at a time."""
+def _finish(inputs: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32) -> None:
+    """Finish the few apps that `look` left open; search for them eight at a time."""
     whole = left.size - left.size % 8
     for start in range(0, whole, 8):
         if _any_of_eight(left, start):
             for app in range(start, start + 8):
-                _finish_app(seen, bounds, window, left, wanted, app)
+                _finish_app(inputs, bounds, window, left, wanted, app)
     for app in range(whole, left.size):
-        _finish_app(seen, bounds, window, left, wanted, app)
+        _finish_app(inputs, bounds, window, left, wanted, app)
 
 
 @kernel
@@ -236,10 +247,10 @@ def _any_of_eight(left: I32, i: int) -> bool:
 
 @kernel
 def _finish_app(
-    seen: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32, app: int
+    inputs: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32, app: int
 ) -> None:
     if left[app] == REFILL:
-        wanted[app] = look_again(seen, bounds, app)
+        wanted[app] = look_again(inputs, bounds, app)
     elif left[app] == FORGET:
         forget(window, app)
 
@@ -263,7 +274,7 @@ def _behave(
 
 @kernel
 def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
-    """`wanted` comes in as the recommendation and goes out as the reason of the decision."""
+    """Replace the recommendations in `wanted` by the reasons of the decisions."""
     for app in range(wanted.size):
         now, asked = current[app], wanted[app]
         waits = 0 <= asked < now or (asked > now and now < most[app])
@@ -272,3 +283,10 @@ def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
         held = _NOT_DUE if asked == NOT_DUE else held
         moved = _OUT if replicas[app] > now else _IN
         wanted[app] = held if replicas[app] == now else moved
+
+
+def hpa_of(world: World, parameters: Parameters | None = None) -> Hpa:
+    """A new HPA per app of the world."""
+    chosen = parameters or Parameters()
+    inventory = declare(world.population, world.cluster)
+    return Hpa(inventory, world.layout.pools, inventory.tick_s, target=chosen.target)

@@ -1,12 +1,15 @@
-"""Stabilisation of an HPA without a `behavior` field: the highest recommendation of the window.
+"""Stabilisation of an HPA without a `behavior` field: the highest recommendation of a window.
 
-This is the older algorithm of the controller and not the same as the default behaviour: the
-window's end counts, and a step up is limited to doubling or four replicas in all.
+This is the controller's older algorithm and differs from the default behaviour: the window
+includes its end, and a step up is limited to doubling, or to four replicas in all.
 
-The highest of a sliding window comes without a search: rows before `SPLIT` hold the highest of
-themselves up to the split, the highest since then is kept beside them, and when a row after the
-split leaves the window, the split moves to the present. So the work is the same few row
-operations whatever is recommended, and rows may have any times.
+The maximum of the sliding window needs no search. Rows before `SPLIT` hold the maximum from
+themselves to the split, and the maximum since the split is kept beside them. When a row after the
+split leaves the window, the split moves to the present. So each step costs the same few row
+operations, and rows may have any times.
+
+A sync has either a recommendation, which is not negative, or one of the negative codes below that
+say why there is none.
 """
 
 from typing import Final, NamedTuple
@@ -20,7 +23,7 @@ NOTHING: Final = np.int32(-1)
 STEP, SPLIT, OLDEST = range(3)
 """Rows of `Window.marks`: syncs so far, first one after the split, first one in the window."""
 FRESH: Final = np.int32(-5)
-"""In place of the highest recommendation until the first sync."""
+"""Instead of the highest recommendation, until the first sync."""
 _STEP_LEAST: Final = np.int32(4)
 
 
@@ -38,7 +41,7 @@ class Window(NamedTuple):
 
 
 def empty_window(steps: int, apps: int) -> Window:
-    """Nothing remembered; `steps` must hold all of a window and the present."""
+    """Empty; `steps` must cover a window and the present."""
     return Window(
         highest_from=np.full((steps, apps), NOTHING, np.int32),
         highest=np.full(apps, FRESH, np.int32),
@@ -49,10 +52,10 @@ def empty_window(steps: int, apps: int) -> Window:
 
 @kernel
 def open_step(window: Window, now_millis: int, window_millis: int) -> None:
-    """Make room for the recommendations of this moment and let go of those too old."""
+    """Begin a step: make room for its recommendations and drop those that are too old."""
     marks, rows = window.marks, window.millis.size
     step = marks[STEP]
-    # Older than the window, strictly; a row that is needed again has no choice.
+    # Strictly older than the window; a full ring drops its oldest row in any case.
     while marks[OLDEST] < step and (
         now_millis - window.millis[marks[OLDEST] % rows] > window_millis
         or step - marks[OLDEST] >= rows
@@ -82,7 +85,7 @@ def _raise_row(row: I32, other: I32) -> None:
 
 @kernel
 def stabilise(window: Window, wanted: I32, current: I32, out: I32) -> None:
-    """Remember what is `wanted` now; `out` becomes the highest of the window."""
+    """Store what is `wanted` now; `out` becomes the maximum of the window."""
     marks, rows = window.marks, window.millis.size
     present = window.highest_from[(marks[STEP] - 1) % rows]
     _remember(wanted, current, window.highest, present)
@@ -109,7 +112,7 @@ def _higher(one: I32, other: I32, out: I32) -> None:
 
 @kernel
 def forget(window: Window, app: int) -> None:
-    """The HPA of an app is gone; another one of that name begins anew."""
+    """Forget the HPA of an app that is gone; a new one of that name starts afresh."""
     for row in range(window.millis.size):
         window.highest_from[row, app] = NOTHING
     window.highest[app] = FRESH
@@ -117,7 +120,7 @@ def forget(window: Window, app: int) -> None:
 
 @kernel
 def limit(wanted: I32, current: I32, least: I32, most: I32, replicas: I32) -> None:
-    """`replicas` come in as the highest of the window and go out after the limits of a step."""
+    """Limit `replicas`, the maximum of the window, to one step."""
     for app in range(replicas.size):
         now = current[app]
         up = min(most[app], max(np.int32(2 * now), _STEP_LEAST))
@@ -127,12 +130,12 @@ def limit(wanted: I32, current: I32, least: I32, most: I32, replicas: I32) -> No
 
 
 NO_METRIC: Final = np.int32(-1)
-"""The metric failed, or there are no replicas to measure: hold, and remember nothing."""
+"""The metric failed, or there are no replicas to measure: hold, and store nothing."""
 OUTSIDE: Final = np.int32(-2)
-"""More replicas than the maximum or fewer than the minimum: no metric is asked for."""
+"""Replicas outside the bounds: the controller corrects them without asking for a metric."""
 NOT_DUE: Final = np.int32(-3)
 ABSENT: Final = np.int32(-4)
-"""There is no such HPA now; what it remembered is forgotten."""
+"""The HPA does not exist now; forget its recommendations."""
 
 
 Whole = int | np.int32
@@ -140,18 +143,18 @@ Whole = int | np.int32
 
 @kernel
 def gate(recommended: Whole, current: int, least: int, most: int, scalable: bool) -> Whole:
-    """What the checks before the metric leave of it; without replicas an HPA is switched off."""
+    """The recommendation after the checks that come before it; zero replicas switch an HPA off."""
     allowed = recommended if least <= current <= most else OUTSIDE
     return allowed if scalable else NO_METRIC
 
 
 @kernel
 def is_sync(wanted: int) -> bool:
-    """Whether the HPA was looked at, whatever came of it."""
+    """Whether the HPA was synced, with or without a recommendation."""
     return bool(wanted >= OUTSIDE)
 
 
 @kernel
 def bounded(current: int, least: int, most: int) -> int:
-    """The nearest number that is allowed."""
+    """The nearest number within the bounds."""
     return min(max(current, least), most)

@@ -6,8 +6,8 @@ import pytest
 from models.baselines.clairvoyant.controller import clairvoyant_of
 from models.baselines.clairvoyant.need import deploying
 from models.baselines.clairvoyant.nodes import due_nodes
+from models.baselines.hpa.simulated import hpa_of
 from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST
-from models.compare.catalogue import hpa_of
 from models.compare.run import run
 from models.control.controller import Controller
 from models.sim.config.events import Deploy, Target, Traffic

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from models.baselines.hpa.simulated import hpa_of
 from models.cluster.observation import REPLICAS
-from models.compare.catalogue import hpa_of
 from models.compare.run import blind_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
 from models.sim.config.events import Deploy, MetricsOutage, Target, Traffic

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from models.compare.catalogue import hpa_of
+from models.baselines.hpa.simulated import hpa_of
 from models.compare.run import run
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario

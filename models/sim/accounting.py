@@ -161,6 +161,7 @@ def _bill(st: State, e: int, rules: Rules, totals: F64) -> None:
         for market in range(st.pool_market.shape[2]):
             existing = st.pool_market[e, pool, market]
             nodes += existing
+            # Reserved nodes are paid for whether they exist or not.
             paid = existing
             if market == RESERVED:
                 paid = max(existing, rules.pools[pool].reserved)

@@ -47,6 +47,7 @@ def apply_plan(
             direction = 1 if wanted > status[REPLICAS, app] else -1
             count_change(acc, e, app, HORIZONTAL, direction, tick, window)
             status[REPLICAS, app] = wanted
+        # One resize at a time: a new request waits until the last one has taken effect.
         if st.hidden[e, RESIZE_TICK, app] != NONE:
             if st.hidden[e, RESIZE_TICK, app] <= tick:
                 _finish_resize(st, acc, e, app)
@@ -86,6 +87,7 @@ def _begin_resize(
     if memory != st.status[e, MEMORY_REQUEST, app]:
         direction = 1 if memory > st.status[e, MEMORY_REQUEST, app] else -1
         count_change(acc, e, app, MEMORY_SIZE, direction, tick, window)
+    # The kubelet applies a resize on its next sync, after one or two ticks.
     slow = as_uniform(draw(stream(st.env[e].seed, _RESIZE), app, 0, st.env[e].tick)) < 0.5
     st.hidden[e, RESIZE_TICK, app] = st.env[e].tick + (2 if slow else 1)
     st.hidden[e, RESIZE_CPU, app] = cpu

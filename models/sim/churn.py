@@ -79,6 +79,7 @@ def _touch_apps(
         limit = st.status[e, MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
         too_much = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
+        # An app's turn comes once a minute, so the scenario's deploy starts at the next one.
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
         if forced or as_uniform(draw(deploys, app, 0, tick)) < physics.deploy_chance:
             begin_deploy(st, acc, e, app, rules)
@@ -90,6 +91,7 @@ def _touch_apps(
         if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
             _restart(st, acc, e, app, 1, physics, CRASHED)
         if too_much:
+            # If not even a fresh pod fits its limit, every restart fails again.
             hopeless = apps[app].memory_base * MIB_PER_GIB > limit
             killed = ready if hopeless else math.ceil(ready * _OOM_SHARE)
             _restart(st, acc, e, app, killed, physics, OOM_KILLED)
@@ -127,6 +129,7 @@ def _touch_nodes(st: State, e: int, rules: Rules) -> None:
     for node in range(first, end):
         if st.node[e, node].state != NODE_READY:
             continue
+        # Maintenance affects every node; spot nodes may be reclaimed as well.
         chance = rules.physics[0].eviction_chance
         if st.node[e, node].market == SPOT:
             chance += rules.physics[0].reclaim_chance

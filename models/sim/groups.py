@@ -28,6 +28,7 @@ def add_group(
 ) -> None:
     """Bind `count` pods to `node`. The caller checks that they fit and that a group is free."""
     group = st.env[e].free_group
+    # Free groups are linked through `newer`.
     st.env[e].free_group = st.group[e, group].newer
     st.env[e].groups_end = max(st.env[e].groups_end, group + 1)
     st.group[e, group].app = app
@@ -39,6 +40,7 @@ def add_group(
     st.pool[e, pool].end_app = max(st.pool[e, pool].end_app, app + 1)
     _link_app(st, e, group, app)
     _occupy(st, e, app, node, pool, count)
+    # At tick 0 pods are bound as ready ones.
     if ready_tick > st.env[e].tick:
         st.status[e, STARTING, app] += count
         st.ready_ring[e, ready_tick % READY_RING, app] += count
@@ -104,6 +106,7 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
     refused = 0
     group = st.hidden[e, OLDEST, app]
     while group != NONE:
+        # Read the link first: taking all pods frees the group.
         following = st.group[e, group].newer
         node, count = st.group[e, group].node, st.group[e, group].count
         fits = count

@@ -37,6 +37,7 @@ def fill(
     st.status[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
     st.status[:, REPLICAS] = replicas
     spill = np.array([spill_share(cluster, domain) for domain in cluster.domains], np.float32)
+    # Bind large pods first, while nodes are empty.
     order = np.argsort(-apps.cpu_request, kind="stable").astype(np.int32)
     for e in range(st.env.size):
         _start_nodes(st, e, rules, script)
@@ -99,6 +100,7 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
     left = wanted
     offset = (app * START_STRIDE) % size
     for step in range(2 * size):
+        # The first round spreads the pods evenly; the second uses any room that is left.
         if step == size:
             chunk = left
         node = first + offset

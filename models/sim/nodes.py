@@ -32,6 +32,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     pool = rules.node_pool[node]
     word = draw(stream(st.env[e].seed, _BOOT), node, 0, st.env[e].tick)
     market = _choose_market(st, e, pool, as_uniform(word), rules)
+    # Boots slow each other down; the slow-down saturates with the number of boots.
     busy = float(st.env[e].booting)
     slow = 1.0 + rules.physics[0].boot_contention * busy / (busy + rules.physics[0].contention_half)
     jitter = 1.0 + _BOOT_JITTER * (
@@ -42,6 +43,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     st.node[e, node].ready = st.env[e].tick + ticks
     st.node[e, node].market = market
     st.node[e, node].zone = _choose_zone(st, e, node, rules, script)
+    # A slot may still hold the mark of the node that had it before.
     st.underused_since[e, node] = NONE
     st.pool[e, pool].booting += 1
     st.env[e].booting += 1
@@ -117,6 +119,7 @@ def empty_lost(st: State, acc: Accounts, e: int) -> None:
     for node in range(st.node.shape[1]):
         if st.node[e, node].state == NODE_LOST:
             st.node[e, node].state = NODE_ABSENT
+            # So that the scheduler's search finds no room here.
             st.room[e, :, node] = NONE
     st.env[e].lost = 0
 

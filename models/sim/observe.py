@@ -81,6 +81,7 @@ def observe(
                 copy_row(ring[(tick - 1 - lag) % SAMPLE_RING, kind], measured[kind])
         noises = stream(st.env[e].seed, _NOISE)
         spread = np.float32(physics.metric_noise * _UNIFORM_TO_STD)
+        # Before the first sample could arrive, everything is missing.
         share = physics.missing_share if tick > lag else np.float32(1.0)
         _lose_samples(noises, tick, share, obs.missing[e])
         for kind in range(PODS):
@@ -127,6 +128,7 @@ def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
             if script.outage_app[k, app] == 0:
                 continue
             if outage.mode == OUTAGE_ZERO:
+                # A broken exporter reports zeros as if they were samples.
                 obs.missing[e, app] = 0
                 obs.measured[e, :PODS, app] = 0.0
             else:

@@ -93,6 +93,7 @@ def _add_deploys(deploy_left: I32, missing: I32) -> None:
 @kernel
 def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     """Start a rolling deploy: add the surge, and stop the first unavailable pods."""
+    # A deploy that is under way already replaces all pods.
     if st.hidden[e, DEPLOY_LEFT, app] > 0 or st.hidden[e, BOUND, app] == 0:
         return
     st.hidden[e, DEPLOY_LEFT, app] = st.hidden[e, BOUND, app]
@@ -118,6 +119,7 @@ def _advance_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) ->
 def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
     """Stop pods of the old version; reconciling queues new pods for them."""
     count = min(count, st.hidden[e, DEPLOY_LEFT, app], st.hidden[e, BOUND, app])
+    # New containers start without leaked memory, which lowers the app's mean.
     share = count / max(1, st.hidden[e, BOUND, app])
     st.flow[e, LEAK_HOURS, app] *= 1.0 - share
     remove_oldest(st, e, app, count)

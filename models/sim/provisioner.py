@@ -44,6 +44,7 @@ def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script
     _accept_pending(st, plan, e, rules)
     _request_shortage(st, plan, e, rules)
     _launch_queued(st, e, rules, script)
+    # Drains take minutes to become due, so looking once a minute is enough.
     if st.env[e].tick % rules.physics[0].ticks_per_minute == 0:
         _scale_down(st, plan, e, rules)
         empty_lost(st, acc, e)
@@ -75,6 +76,7 @@ def _accept_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
             st.queue[e, entry].node_request = COORDINATED
         elif st.queue[e, entry].node_request != REQUESTED:
             waited = st.env[e].tick - st.queue[e, entry].since
+            # Pods of one burst arrive within the batch window and become one request.
             if budget == 0 or waited < rules.physics[0].batch_ticks:
                 continue
             st.queue[e, entry].node_request = REQUESTED
@@ -113,10 +115,12 @@ def _request_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
     for pool in range(rules.pools.size):
         if st.pool[e, pool].pending_cpu == 0 or plan.coordinated[e, pool] == 1:
             continue
+        # The scarcer of CPU and memory decides.
         nodes = max(
             st.pool[e, pool].pending_cpu / (rules.pools[pool].cpu * _PACKING),
             st.pool[e, pool].pending_memory / (rules.pools[pool].memory * _PACKING),
         )
+        # Nodes that are coming will take some of the pending pods.
         short = int(nodes) + 1 - coming_nodes(st, e, pool)
         if short > 0:
             _queue_launch(st, e, pool, short, _INDEPENDENT, rules)
@@ -159,6 +163,7 @@ def _launch_queued(st: State, e: int, rules: Rules, script: Script) -> None:
         if entry == NONE:
             return
         node = _free_slot(st, e, st.launch[e, entry].pool, rules)
+        # No free slot (lost nodes keep theirs until they are emptied): drop the request.
         if node == NONE:
             st.launch[e, entry].count = 0
         else:
@@ -204,6 +209,7 @@ def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
         first, end, cpu = rules.pools[pool].first, rules.pools[pool].end, rules.pools[pool].cpu
         free_cpu, since = st.room[e, ROOM_CPU, first:end], st.underused_since[e, first:end]
         free_memory = st.room[e, ROOM_MEMORY, first:end]
+        # A pool that needs or gets nodes is not scaled down, however idle single nodes are.
         busy = st.pool[e, pool].pending_cpu > 0 or coming_nodes(st, e, pool) > 0
         _track_underused(free_cpu, free_memory, rules.pools[pool], busy, physics, tick, since)
         spare = sum_room(free_cpu)
@@ -213,6 +219,7 @@ def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
                 continue
             free = free_cpu[slot]
             used = cpu - free
+            # Empty nodes go at once; others only if their pods fit elsewhere with a margin.
             if used == 0 or used * _DRAIN_MARGIN < spare - free:
                 lose(st, e, first + slot, rules)
                 spare -= cpu

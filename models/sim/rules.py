@@ -132,6 +132,7 @@ def _pools(cluster: SimCluster, first: I32, start: I32, end: I32) -> dict[str, A
     machines = [cluster.machine_of(pool) for pool in cluster.pools]
     markets = [pool.markets for pool in cluster.pools]
     reserved = np.array([market.reserved for market in markets])
+    # Slots are the quota, a multiple of the nodes at the daily peak.
     peak = (end - first) / np.array([pool.max_nodes for pool in cluster.pool_physics])
     return {
         "first": first,  # node slot
@@ -178,6 +179,7 @@ def _placing(scheduler: Scheduler, prov: Provisioner, tick: float) -> dict[str, 
         "by_priority": int(scheduler.order == "priority"),
         "preemption": int(scheduler.preemption),
         "placements_per_tick": max(1, round(scheduler.pods_per_second * tick)),
+        # The tick in which pods are needed is part of the window.
         "batch_ticks": max(0, math.ceil(prov.batch_window_s / tick) - 1),
         "requests_per_tick": max(1, round(prov.requests_per_second * tick)),
         "launches_per_tick": prov.launches_per_second * tick,

@@ -68,11 +68,13 @@ def schedule(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, fail
     failed.cpu[:] = _HUGE
     failed.both[:] = _HUGE
     failed.evicting[:] = 0
+    # The scheduler binds a limited number of pods per second.
     budget = rules.physics[0].placements_per_tick
     passes = CLASSES if rules.physics[0].by_priority else 1
     for turn in range(passes):
         for entry in range(st.env[e].queue_length):
             app = st.queue[e, entry].app
+            # By priority: one pass over the queue per class, the highest class first.
             if rules.physics[0].by_priority and apps[app].pod_class != turn:
                 continue
             if st.queue[e, entry].count > 0 and budget > 0:
@@ -142,6 +144,7 @@ def place_in_pool(
     slots are in different zones, so a batch is spread over zones.
     """
     cpu, memory = st.status[e, CPU_REQUEST, app], st.status[e, MEMORY_REQUEST, app]
+    # Many apps wait for the same full pool; don't search it again for each of them.
     if _fits_nowhere(failed, pool, cpu, memory):
         return 0
     first, end = rules.pools[pool].first, rules.pools[pool].end
@@ -149,6 +152,7 @@ def place_in_pool(
     # Far quicker than the search, and enough for most pods that fit nowhere.
     roomiest = _highest(st.room[e, ROOM_CPU, first:end])
     if roomiest < cpu:
+        # Any request above the roomiest node's free CPU fails in this tick.
         failed.cpu[pool] = min(failed.cpu[pool], roomiest + 1)
         return 0
     start = first + (app * START_STRIDE) % size
@@ -195,6 +199,7 @@ def _fill(
     left = wanted
     node = begin
     while node < stop and left > 0:
+        # The vectorised maximum over a block is much cheaper than a look at each node.
         if node + _BLOCK <= stop and _highest(free_cpu[node : node + _BLOCK]) < cpu:
             node += _BLOCK
             continue
@@ -203,6 +208,7 @@ def _fill(
                 continue
             room = min(free_cpu[candidate] // cpu, free_memory[candidate] // memory)
             fits = min(left, chunk, room, free_pods[candidate])
+            # Without a free group the pods stay pending; the group table is sized to avoid that.
             if fits > 0 and st.env[e].free_group != NONE:
                 bind(st, acc, e, app, candidate, fits, since, apps, rules)
                 left -= fits
@@ -244,6 +250,7 @@ def bind(
     before = st.hidden[e, BOUND, app]
     st.flow[e, LEAK_HOURS, app] *= before / (before + count)
     add_group(st, e, app, node, rules.node_pool[node], count, st.env[e].tick + ticks)
+    # Need-to-ready is known now, because the start time is drawn when the pods are bound.
     waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
     acc.waits[e, st.status[e, DOMAIN, app], waited] += count
     acc.totals[e, STARTED] += count
@@ -253,6 +260,7 @@ def bind(
 def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: Rules) -> int:
     """Ticks from bound to ready: image, boot and warm-up, the next readiness probe."""
     physics = rules.physics[0]
+    # One hash per batch; further draws mix it again instead of hashing all arguments.
     word = draw(stream(st.env[e].seed, _START), app, node, st.env[e].tick)
     other = mix(word)
     slow_boot = exponential(physics.start_sigma * as_normal(other))
@@ -276,6 +284,7 @@ def _preempt(
                 continue
             group = st.hidden[e, NEWEST, victim]
             while group != NONE and placed < min(wanted, _PREEMPTIONS_PER_TICK):
+                # Read the link first: preempting may free the group.
                 older = st.group[e, group].older
                 placed += _preempt_group(st, acc, e, app, group, since, apps, rules)
                 group = older
@@ -294,6 +303,7 @@ def _preempt_group(
         return 0
     lacking_cpu = max(0, st.status[e, CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
     lacking_memory = max(0, st.status[e, MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])
+    # Enough pods of this one group to make room for one pod; groups are not combined.
     evicted = max(
         math.ceil(lacking_cpu / st.status[e, CPU_REQUEST, victim]),
         math.ceil(lacking_memory / st.status[e, MEMORY_REQUEST, victim]),

@@ -235,6 +235,7 @@ def _work(queues: Queues, timeout: F32, seconds: np.float32) -> None:
     backlog, done, dropped = queues.backlog, queues.done, queues.fail
     waited, load = queues.waited, queues.load
     for app in range(demand.size):
+        # Requests per second.
         capacity = servers[app] / service[app]
         load[app] = demand[app] / max(capacity * seconds, _TINY)
         before = backlog[app]
@@ -242,6 +243,7 @@ def _work(queues: Queues, timeout: F32, seconds: np.float32) -> None:
         finished = min(offered, capacity * seconds)
         left = offered - finished
         after = min(left, capacity * _QUEUE_TIMEOUTS * timeout[app])
+        # The mean of the waits at the beginning and the end of the tick.
         waited[app] = _HALF * (before + after) / max(capacity, _TINY)
         dropped[app] = left - after
         backlog[app] = after
@@ -296,6 +298,7 @@ def _judge(queues: Queues, target: F32, p50: F32, spread: F32, p99: F32, violate
     """Add the requests that fail or are slower than their app's target."""
     demand, fail, late, waited = queues.demand, queues.fail, queues.late, queues.waited
     for app in range(demand.size):
+        # Only the part of the latency that varies between requests has a tail.
         moving = p50[app] - waited[app]
         distance = np.float32(math.sqrt(spread[app]))
         slow = tail(moving, moving + distance, target[app] - waited[app])

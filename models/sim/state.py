@@ -204,12 +204,15 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         samples=np.zeros((e, SAMPLE_RING, SAMPLES, a), np.float32),
     )
     state.env["seed"] = seeds
+    # Factors and shares, which are 1 while nothing happens.
     state.flow[:, (BOOST, PAYLOAD, PASSED)] = 1
     state.hidden[:, (RESIZE_TICK, OLDEST, NEWEST)] = NONE
     state.status[:, ACTIVE] = 1
     state.status[:, DOMAIN] = apps.domain
+    # All groups are free: a linked list from the first to the last.
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE
+    # An empty range of apps, which `add_group` widens.
     state.pool["first_app"] = a
     return state
 

@@ -103,6 +103,7 @@ def add_octave(
     towards = np.float32(weight * at)
     stays = np.float32(weight * (1.0 - at))
     last, following = row_key(noise_stream, octave, knot), row_key(noise_stream, octave, knot + 1)
+    # Exactly on a knot, the next knot has no weight: save half of the draws.
     if at == 0.0:
         for app in range(noise.size):
             noise[app] += stays * as_normal_32(draw_in_row(last, app))
@@ -127,6 +128,7 @@ def burst_factor(burst_stream: np.uint64, kind: Record, app: int, moment: Moment
 def seasonal_factor(kind: Record, profiles: F32, weekend: float, moment: Moment) -> float:
     """Day profile and weekend factor of an app's own traffic."""
     of_day = moment.of_day + kind.day_shift
+    # Cheaper than a modulo; both terms are below a day.
     if of_day >= DAY_MINUTES:
         of_day -= DAY_MINUTES
     factor = profiles[kind.day_profile, of_day]
@@ -225,6 +227,7 @@ def begin_minute(
     """Set each app's rate at the beginning and the end of the minute that begins now."""
     minute = st.env[e].tick // ticks_per_minute
     seed, domains, flow = st.env[e].seed, st.status[e, DOMAIN], st.flow[e]
+    # Later minutes take over what was computed as the end of the minute before.
     if minute == 0:
         base_rates(apps, domains, shape, script, seed, 0, flow[RATE_NEXT])
     copy_row(flow[RATE_NEXT], flow[RATE])

@@ -75,6 +75,7 @@ class World:
         apps = self.population.apps
         script = script_of(compile_scenario(scenario, cluster, apps, list(seeds)))
         shape = traffic_shape(cluster, apps, self.timeline.start_minute_of_week)
+        # Pools are sized for the replicas at tick 0, so these come before the rules.
         replicas = start_replicas(self.population, shape, script)
         self.layout, rules = compile_rules(cluster, self.population, replicas)
         self.given = Given(
@@ -130,6 +131,7 @@ class World:
 
     def step(self, plan: Plan) -> None:
         """Advance one tick under `plan`; accounts start from zero when the warm-up ends."""
+        # The warm-up is neither billed nor counted.
         if self.tick == self.timeline.warmup_ticks:
             reset_accounts(self.accounts)
         advance(self.state, self.accounts, plan, self.given, self._scratch)

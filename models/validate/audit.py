@@ -1,7 +1,7 @@
-"""What must hold in a world after every tick, whatever a controller does.
+"""Invariants that must hold in a world after every tick, under any controller.
 
-Everything is recounted from the groups of pods and compared with the counts the kernels keep,
-so a count that drifts is found in the tick in which it drifts.
+Everything is recounted from the groups of pods and compared with the counts that the kernels
+maintain, so a wrong count is found in the tick in which it goes wrong.
 """
 
 from collections.abc import Iterator
@@ -37,30 +37,30 @@ from models.sim.state import (
 from models.sim.world import World
 
 
-def broken_promises(world: World) -> list[str]:
-    """One line for each count that disagrees with the pods and nodes that are there."""
+def broken_invariants(world: World) -> list[str]:
+    """One line for each count that disagrees with the existing pods and nodes."""
     found: list[str] = []
     for e in range(world.environments):
         groups = _used_groups(world.state, e)
-        for check in (_apps, _places, _queue, _links, _nodes, _pools):
+        for check in (_apps, _placement, _queue, _links, _nodes, _pools):
             found += [f"environment {e}: {line}" for line in check(world, e, groups)]
     return found
 
 
-def flow_residuals(before: World, backlog: F64, books: F64) -> F64:
-    """[E, A] arrivals + backlog before - served - failed - backlog after, over what came in.
+def flow_residuals(world: World, backlog: F64, requests: F64) -> F64:
+    """[E, A] arrivals + backlog before - served - failed - backlog after, over the first two.
 
-    `backlog` and `books` are from before the tick that `before` has just made.
+    `backlog` and `requests` (of the current minute) are those before the last tick of `world`.
     """
-    made = before.accounts.minute_requests.astype(np.float64) - books
-    after = before.state.flow[:, BACKLOG].astype(np.float64)
-    gone = made[:, SERVED] + made[:, FAILED] + after
-    came = made[:, ARRIVED] + backlog
-    return np.asarray(np.abs(came - gone) / np.maximum(came, 1.0))
+    in_tick = world.accounts.minute_requests.astype(np.float64) - requests
+    after = world.state.flow[:, BACKLOG].astype(np.float64)
+    handled = in_tick[:, SERVED] + in_tick[:, FAILED] + after
+    offered = in_tick[:, ARRIVED] + backlog
+    return np.asarray(np.abs(offered - handled) / np.maximum(offered, 1.0))
 
 
 def _used_groups(state: State, e: int) -> I64:
-    """Indices of the groups that hold pods: all but the free list."""
+    """Indices of the groups with pods: all that are not in the free list."""
     newer, free = state.group["newer"][e], np.zeros(state.group.shape[1], bool)
     group = int(state.env["free_group"][e])
     while group != NONE and not free[group]:
@@ -73,7 +73,7 @@ def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
     state = world.state
     status, hidden, group = state.status[e], state.hidden[e], state.group[e][groups]
     apps = status.shape[1]
-    # The free list ends in NONE or, when it is a ring, leaves groups without pods here.
+    # A broken free list (a ring) leaves groups without pods here.
     if (group["count"] <= 0).any():
         yield "a group without pods is not in the free list"
     if (np.bincount(group["app"], group["count"], apps) != hidden[BOUND]).any():
@@ -82,16 +82,16 @@ def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
     if (np.bincount(young["app"], young["count"], apps) != status[STARTING]).any():
         yield "starting pods differ from the groups that are not ready"
     if (state.ready_ring[e].sum(axis=0) != status[STARTING]).any():
-        yield "starting pods differ from the ring of those that become ready"
-    # The ring may hold more: containers whose pods have gone meanwhile.
+        yield "starting pods differ from the ready ring"
+    # The ring may have more: containers whose pods were removed meanwhile.
     if (state.restart_ring[e].sum(axis=0) < hidden[DOWN]).any():
-        yield "more containers restart than the ring says will return"
+        yield "more containers are down than the restart ring has"
     wanted = (status[REPLICAS] + hidden[SURGE]) * status[ACTIVE]
     if (hidden[BOUND] + status[PENDING] > wanted).any():
         yield "an app has more pods than are wanted"
 
 
-def _places(world: World, e: int, groups: I64) -> Iterator[str]:
+def _placement(world: World, e: int, groups: I64) -> Iterator[str]:
     state, group = world.state, world.state.group[e][groups]
     placed = np.zeros_like(state.placed[e])
     pool = world.given.rules.node_pool[group["node"]]
@@ -107,26 +107,26 @@ def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:
     queue = state.queue[e][: state.env["queue_length"][e]]
     waiting = np.bincount(queue["app"], queue["count"], state.status.shape[2])
     if (waiting - state.hidden[e, CANCELLED] != state.status[e, PENDING]).any():
-        yield "pending pods differ from the queue without what was cancelled"
+        yield "pending pods differ from the queue without cancelled pods"
     if (state.status[e, PENDING] < 0).any() or (queue["count"] <= 0).any():
         yield "the queue has an entry without pods"
 
 
 def _links(world: World, e: int, groups: I64) -> Iterator[str]:
-    """An app's chain leads from group to group and back, and ends where the app says."""
+    """The linked list of an app's groups is consistent in both directions and at its ends."""
     group, hidden = world.state.group[e], world.state.hidden[e]
     used = group[groups]
     inner = used["newer"] != NONE
     if (group["older"][used["newer"][inner]] != groups[inner]).any():
-        yield "a link to the newer group does not lead back"
+        yield "the newer group of a group does not link back to it"
     if (groups >= world.state.env["groups_end"][e]).any():
-        yield "a group with pods lies beyond those that are searched"
+        yield "a group with pods is beyond groups_end"
     for end, link in ((OLDEST, "older"), (NEWEST, "newer")):
         last = used[link] == NONE
         expected = np.full(hidden.shape[1], NONE)
         expected[used["app"][last]] = groups[last]
         if last.sum() != (expected != NONE).sum() or (expected != hidden[end]).any():
-            yield f"the chain of an app's groups does not end at its {link} end"
+            yield f"an app's list of groups does not end at its {link} end"
 
 
 def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
     ready = node["state"] == NODE_READY
     pods = np.bincount(used["node"], used["count"], node.size)
     if (room[ROOM_PODS][ready] != (pool["max_pods"] - pods)[ready]).any():
-        yield "a node's free places for pods differ from its groups"
+        yield "a node's free pod slots differ from its groups"
     if (pods[~ready] > 0).any():
         yield "a node that is not ready has pods"
     if (pods > pool["max_pods"]).any():
@@ -156,18 +156,18 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
 def _pools(world: World, e: int, _groups: I64) -> Iterator[str]:
     state, rules = world.state, world.given.rules
     node, pools = state.node[e], rules.pools.size
-    where = rules.node_pool
+    pool_of = rules.node_pool
 
     def count(mask: NDArray[np.bool_]) -> I64:
-        return np.bincount(where[mask], minlength=pools)
+        return np.bincount(pool_of[mask], minlength=pools)
 
     if (count(node["state"] == NODE_READY) != state.pool["ready"][e]).any():
         yield "a pool's ready nodes differ from its nodes"
     booting = count(node["state"] == NODE_BOOTING)
     if (booting != state.pool["booting"][e]).any() or booting.sum() != state.env["booting"][e]:
         yield "a pool's booting nodes differ from its nodes"
-    there = node["state"] != NODE_ABSENT
+    existing = node["state"] != NODE_ABSENT
     for market in range(state.pool_market.shape[2]):
-        bought = count(there & (node["market"] == market))
+        bought = count(existing & (node["market"] == market))
         if (bought != state.pool_market[e, :, market]).any():
             yield "billed nodes differ from existing nodes"

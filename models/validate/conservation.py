@@ -1,4 +1,4 @@
-"""Nothing is lost or made: requests, places on nodes, and what is billed."""
+"""Conservation of requests, node capacity and billed nodes."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from models.compare.drive import Driven, busy_world
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.state import BACKLOG
 from models.sim.world import World
-from models.validate.audit import broken_promises, flow_residuals
+from models.validate.audit import broken_invariants, flow_residuals
 from models.validate.section import Check, Draw, Effort, Plot, Section
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _AUDIT_EVERY = 5
 
 
 def examine(effort: Effort) -> Section:
-    """Run a world in which everything happens and recount it on the way."""
+    """Run a world with every kind of event, and recount it regularly."""
     run = Driven(busy_world(with_apps(load_sim_cluster(), effort.conservation_apps), 2))
     residuals, problems = _recount(run, effort.conservation_ticks)
     audits = 2 * effort.conservation_ticks // _AUDIT_EVERY
@@ -33,12 +33,12 @@ def examine(effort: Effort) -> Section:
               f"< {_TOLERANCE:g}", worst < _TOLERANCE),
         Check("no node above allocatable", _found(over, audits), "none", not over),
         Check("billed = existing nodes", _found(billed, audits), "none", not billed),
-        Check("pods, queue, rings and chains agree", _found(rest, audits), "none", not rest),
+        Check("pods, queue, rings and lists agree", _found(rest, audits), "none", not rest),
     ]  # fmt: skip
     return Section(
         "Conservation",
         f"{effort.conservation_apps:,} apps under HPA with an event of every kind; everything is "
-        "recounted from the groups of pods and compared with the counts the kernels keep.",
+        "recounted from the groups of pods and compared with the counts that the kernels maintain.",
         checks,
         [Plot("largest relative residual of an app's requests, by tick", _draw(residuals))],
     )
@@ -50,17 +50,17 @@ def _recount(run: Driven, ticks: int) -> tuple[list[float], list[str]]:
     for tick in range(ticks):
         world = run.world
         backlog = world.state.flow[:, BACKLOG].astype(np.float64)
-        books = world.accounts.minute_requests.astype(np.float64)
+        requests = world.accounts.minute_requests.astype(np.float64)
         run.run(1)
         if not _minute_closed(world):
-            residuals.append(float(flow_residuals(world, backlog, books).max()))
+            residuals.append(float(flow_residuals(world, backlog, requests).max()))
         if tick % _AUDIT_EVERY == 0:
-            problems += broken_promises(world)
+            problems += broken_invariants(world)
     return residuals, problems
 
 
 def _minute_closed(world: World) -> bool:
-    """At the end of a minute the books are carried away and start empty."""
+    """The minute's sums are reset at its end, so there is nothing to compare."""
     return world.tick % int(world.given.rules.physics["ticks_per_minute"][0]) == 0
 
 

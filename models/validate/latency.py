@@ -15,13 +15,18 @@ from models.validate.worlds import plain_apps, still_cluster, still_scenario
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+SERVERS = (1, 8, 64)
+UTILISATIONS = (0.5, 0.8, 0.95)
+_SECONDS = 1e-4
+"""Mean service time. Short, so that a tick has enough arrivals to average out their noise."""
+_TICKS = 60
 _MOST_ERROR = 0.05
 _NOISE = 1e-3
-"""A tick's arrivals are random: neighbours that are alike differ by this much."""
+"""Arrivals are random, so equal queues differ by up to this much."""
 
 
 def examine(_effort: Effort) -> Section:
-    """Queues of known size and load, run in the world."""
+    """Compare simulated queues with the exact formulas."""
     queues = erlang_table()
     worst = max(queue.error for queue in queues)
     loads, cores = np.linspace(0.1, 1.5, 29), np.linspace(0.3, 3.0, 28)
@@ -42,7 +47,7 @@ def examine(_effort: Effort) -> Section:
     return Section(
         "Latency",
         "Each queue is an app of its own with a constant load; times are in mean service times. "
-        "Beyond a load of 1 a backlog grows and the time-out cuts the wait.",
+        "Beyond a load of 1 a backlog grows and the timeout limits the wait.",
         checks,
         [
             Plot("p99 in mean service times by load (8 servers)", _curve(loads, by_load, "load")),
@@ -58,13 +63,6 @@ def _curve(x: F64, y: F64, label: str) -> Draw:
         axis.set_xlabel(label)
 
     return draw
-
-
-SERVERS = (1, 8, 64)
-UTILISATIONS = (0.5, 0.8, 0.95)
-_SECONDS = 1e-4
-"""Mean service time: so short that a tick has enough arrivals for their mean to be their rate."""
-_TICKS = 60
 
 
 class Latency(NamedTuple):
@@ -84,7 +82,7 @@ class Latency(NamedTuple):
 
 
 def erlang_table() -> list[Latency]:
-    """Every queue of SERVERS x UTILISATIONS as an app of its own, run side by side."""
+    """Every queue of SERVERS x UTILISATIONS, each as an app of one world."""
     servers = np.repeat(SERVERS, len(UTILISATIONS))
     rho = np.tile(UTILISATIONS, len(SERVERS))
     p50, p99 = _quantiles(servers, rho)
@@ -100,7 +98,7 @@ def latency_by_load(loads: F64, servers: int = 8) -> F64:
 
 
 def latency_by_cpu(millicores: F64) -> F64:
-    """[sizes] 99th percentile in seconds of alike apps whose pods are resized."""
+    """[sizes] 99th percentile in seconds of equal apps whose pods are resized."""
     apps = millicores.size
     rate = 0.7 * 8 / _SECONDS
     population = plain_apps(

@@ -1,4 +1,4 @@
-"""The generated apps beside the real tables that their parameters were fitted to."""
+"""The generated apps compared with the public tables that they were fitted to."""
 
 import math
 from pathlib import Path
@@ -21,7 +21,7 @@ _MOST_SHARE = 0.04
 """1,550 draws: three standard errors of a share of one half."""
 _SKEW = 2.0
 _STANDARD_ERRORS = 4.0
-"""The largest of two dozen shares stays below this by chance."""
+"""By chance the largest of two dozen shares stays below this."""
 
 
 def examine(_effort: Effort, traces: Path | None) -> Section:
@@ -40,13 +40,11 @@ def examine(_effort: Effort, traces: Path | None) -> Section:
     tables = (
         "the tables themselves are compared, too"
         if traces
-        else (
-            "the tables are not here (--traces DIR or HIRL_TRACES), so only their fit is compared"
-        )
+        else ("without the tables (--traces DIR or HIRL_TRACES) only their fit is compared")
     )
     return Section(
-        "Generated apps beside the real tables",
-        f"The fit says where each table comes from and by which statistic it was used; {tables}.",
+        "Generated apps compared with real tables",
+        f"The fit names the origin of each table and the statistic; {tables}.",
         checks,
         [
             Plot("CPU of a pod: share of apps up to it", _size_plot(fitted, apps)),
@@ -78,7 +76,7 @@ def _cpu_shares(fitted: Fitted) -> tuple[F64, F64]:
 
 
 def _minima(fitted: Fitted, apps: Apps) -> Check:
-    """Scale-to-zero is not offered and P0 and P1 keep two, so only larger minima compare."""
+    """Only minima above two are comparable: generated apps have at least one, P0 and P1 two."""
     table = fitted.min_replicas
     real = sum(s for n, s in zip(table.replicas, table.share, strict=True) if n > 2)
     made = float((apps.min_replicas > 2).mean())
@@ -87,7 +85,7 @@ def _minima(fitted: Fitted, apps: Apps) -> Check:
 
 
 def _service_times(fitted: Fitted, apps: Apps) -> Check:
-    """Cut where a latency target would not be honest, so the middle is compared."""
+    """Compare the median only: service times are truncated to meet the latency targets."""
     made = float(np.median(1000 * (apps.cpu_seconds + apps.io_seconds)))
     table = fitted.service_times.interactive
     low, high = (table.median_ms * math.exp(z * table.log_std) for z in (-1.645, 1.645))
@@ -96,7 +94,7 @@ def _service_times(fitted: Fitted, apps: Apps) -> Check:
 
 
 def _profiles(cluster: SimCluster, fitted: Fitted, apps: Apps) -> Check:
-    """Of apps that queues feed; apps with users in front leave out the extreme shapes."""
+    """Of queue-fed apps only: user-facing apps do not get the extreme shapes."""
     weight = np.array([shape.weight for shape in fitted.profiles.shapes])
     fed = [d.slo.kind == "throughput" for d in cluster.domains]
     profile = apps.day_profile[np.array(fed)[apps.domain]]

@@ -1,4 +1,4 @@
-"""From need to ready beside the times the provisioner is calibrated to."""
+"""Need-to-ready times compared with those that the provisioner is calibrated to."""
 
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,7 @@ class _Waits(NamedTuple):
 
 
 def examine(effort: Effort) -> Section:
-    """An idle provisioner, a domain's stampede and a cascade under HPA."""
+    """Measure an idle provisioner, a stampede of one domain and a cascade, under HPA."""
     seeds = list(range(effort.seeds))
     cluster = load_sim_cluster()
     figures = measure(cluster, "hpa", seeds, lambda _steps: None)
@@ -79,7 +79,7 @@ def _check(name: str, seconds: list[float], range_s: tuple[float, float]) -> Che
 
 
 def _idle() -> _Waits:
-    """Two pods fill a node, so four more need two nodes."""
+    """One app needs four more pods; two pods fill a node, so it needs two nodes."""
     population = plain_apps(1, cpu_request=30, start_replicas=32)
     cluster = still_cluster(64, headroom=0.0, max_nodes=2.0)
     world = World(cluster, still_scenario(), list(range(_IDLE_SEEDS)), population)

@@ -1,4 +1,4 @@
-"""The same seed gives the same world, a saved world continues, and controllers can't see truth."""
+"""Runs repeat bit for bit, saved worlds continue, and controllers can't see hidden state."""
 
 import subprocess
 import sys
@@ -17,19 +17,21 @@ from models.validate.section import Check, Effort, Section
 
 _TICKS = 180
 """Into the spike and the deploys."""
-_FEW = 155
+_APPS = 155
+_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring", "crash_loop")
+"""Parts of the state that no API exposes."""
 
 
 def examine(effort: Effort) -> Section:
-    """Run the cascade under HPA again and again."""
-    one, other = _in_company(effort.together)
+    """Repeat the cascade under HPA in different ways and compare the fingerprints."""
+    one, other = _among_others(effort.together)
     checks = [
-        _same("the same seed twice", digest_of_run(_FEW, [5], _TICKS),
-              digest_of_run(_FEW, [5], _TICKS)),
-        _same("in another process", digest_of_run(_FEW, [5], _TICKS), _elsewhere()),
+        _same("the same seed twice", digest_of_run(_APPS, [5], _TICKS),
+              digest_of_run(_APPS, [5], _TICKS)),
+        _same("in another process", digest_of_run(_APPS, [5], _TICKS), _in_another_process()),
         _same(f"environment 7 of {effort.together} and the same seed alone, 1,550 apps",
               one, other),
-        _same("saved, forked otherwise, restored", *_forked()),
+        _same("saved, forked, restored", *_forked()),
         _blind(),
     ]  # fmt: skip
     return Section(
@@ -45,10 +47,10 @@ def _same(name: str, first: str, second: str) -> Check:
     return Check(name, figure, "bit for bit", first == second)
 
 
-def _elsewhere() -> str:
+def _in_another_process() -> str:
     program = (
         "from models.compare.drive import digest_of_run;"
-        f"print(digest_of_run({_FEW}, [5], {_TICKS}))"
+        f"print(digest_of_run({_APPS}, [5], {_TICKS}))"
     )
     # The interpreter and the program are our own.
     result = subprocess.run(  # noqa: S603
@@ -57,7 +59,7 @@ def _elsewhere() -> str:
     return result.stdout.strip()
 
 
-def _in_company(together: int) -> tuple[str, str]:
+def _among_others(together: int) -> tuple[str, str]:
     cluster = load_sim_cluster()
     scenario, population = load_scenario("cascade", cluster), generate(cluster)
     seeds = list(range(together))
@@ -86,19 +88,15 @@ def _forked() -> tuple[str, str]:
 
 
 def _blind() -> Check:
-    changes = decision_changes(_FEW, _TICKS, 10)
+    changes = decision_changes(_APPS, _TICKS, 10)
     figure = changes[0] if changes else f"none in {_TICKS // 10} trials"
     return Check(
         "decisions that change when only hidden state changes", figure, "none", not changes
     )
 
 
-_HIDDEN = ("hidden", "flow", "group", "queue", "ready_ring", "restart_ring", "crash_loop")
-"""Parts of the state that no API answers."""
-
-
 def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
-    """What changed in the observation or in HPA's plan when only the truth was changed."""
+    """Changes of the observation or of HPA's plan when only hidden state changes."""
     cluster = with_apps(load_sim_cluster(), apps)
     run = Driven(World(cluster, load_scenario("cascade", cluster), [1, 2]))
     rng = np.random.default_rng(0)
@@ -106,24 +104,28 @@ def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
     for tick in range(0, ticks, every):
         run.run(every)
         snapshot = run.world.save()
-        seen, plan = _decide(run)
-        _spoil(run.world, rng)
-        seen_then, plan_then = _decide(run)
+        observed, plan = _decide(run)
+        _scramble(run.world, rng)
+        observed_then, plan_then = _decide(run)
         run.world.restore(snapshot)
-        changes += [f"tick {tick}: observed {name}" for name in _differences(seen, seen_then)]
+        changes += [
+            f"tick {tick}: observed {name}" for name in _differences(observed, observed_then)
+        ]
         changes += [f"tick {tick}: decided {name}" for name in _differences(plan, plan_then)]
     return changes
 
 
 def _decide(run: Driven) -> tuple[Observation, Plan]:
-    """Copies of what is seen and decided now; the controller's memory stays as it was."""
-    seen = run.world.observe(run.hpa.pipeline)
-    plan, _ = run.hpa.step(seen, None, copy_memory(run.memory))
-    return Observation._make(part.copy() for part in seen), Plan._make(part.copy() for part in plan)
+    """Copies of the observation and the plan; the controller's memory does not change."""
+    observed = run.world.observe(run.hpa.pipeline)
+    plan, _ = run.hpa.step(observed, None, copy_memory(run.memory))
+    return Observation._make(part.copy() for part in observed), Plan._make(
+        part.copy() for part in plan
+    )
 
 
-def _spoil(world: World, rng: np.random.Generator) -> None:
-    """Turn all hidden state into noise, and the sample that is too new to have arrived."""
+def _scramble(world: World, rng: np.random.Generator) -> None:
+    """Overwrite hidden state, and the sample that is too new to have arrived, with noise."""
     for name in _HIDDEN:
         array = getattr(world.state, name)
         array.view(np.uint8)[...] = rng.integers(0, 256, array.view(np.uint8).shape, np.uint8)

@@ -1,4 +1,4 @@
-"""What a validation finds: checks with their figures, tables and plots, section by section."""
+"""The results of a validation: checks with figures, tables and plots, by section."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ Draw = Callable[["Axes"], None]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One promise of the world, with the figure it was judged by."""
+    """One property of the world, and the figure that confirms or refutes it."""
 
     name: str
     figure: str
@@ -36,7 +36,7 @@ class Listing(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A group of checks with what a reader needs to believe them."""
+    """A group of checks with the tables and plots behind them."""
 
     title: str
     says: str
@@ -46,16 +46,16 @@ class Section(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How much is simulated; a quick validation asks the same questions with fewer seeds."""
+    """How much is simulated; a quick validation runs the same checks with fewer seeds."""
 
     seeds: int
     conservation_apps: int
     conservation_ticks: int
     together: int
-    """Environments side by side in the check of batch sizes."""
+    """Environments of the world that is compared with a single one."""
     utilisations: tuple[float, ...]
     spiking: tuple[str, ...]
-    """Domains that spike in turn, in the sweep of utilisation."""
+    """Domains that spike, one per run, in the sweep over utilisation."""
 
 
 FULL = Effort(

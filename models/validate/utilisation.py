@@ -1,8 +1,8 @@
-"""How full a cluster may be before one domain's spike hurts apps that have nothing to do with it.
+"""How busy a cluster may be before one domain's spike harms unrelated apps.
 
-Nodes neither come nor go here: the question is what the headroom that is there absorbs. Requests
-are tightened so that a full cluster is a busy one, and every domain rolls some deploys, because
-a bystander that needs no pods cannot be starved.
+The number of nodes is fixed, because the question is what the existing headroom absorbs. Requests
+are tightened so that a full cluster is a busy one. Every domain rolls some deploys, because a
+bystander that needs no new pods cannot be starved.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 
 _TIGHT = np.float32(0.77)
-"""Requests over those of the example cluster; use and limits stay as they are."""
+"""Requests over those of the example cluster; use and limits stay the same."""
 _USE_OVER_PACKED = 0.931
-"""CPU use that HPA settles at over the share of the nodes requested at the start."""
+"""CPU use under HPA over the share of node capacity that is requested at the start."""
 _MORE = 0.25
 """A spike cascades when the bystanders' violation minutes grow by this share."""
 _FACTOR, _FACTOR_JITTER = 1.8, 0.3
 _RELEASED = 0.3
-"""Share of the apps that roll a deploy within the quarter of an hour around the spike."""
+"""Share of the apps that roll a deploy within 15 minutes around the spike."""
 _ABSORBED_AT_70, _CASCADING_AT_85 = 0.5, 0.8
 
 
@@ -54,7 +54,7 @@ class _Level(NamedTuple):
 
 
 def examine(effort: Effort) -> Section:
-    """Let each domain spike in turn in clusters of different size."""
+    """Let one domain spike per run, in clusters of different sizes."""
     population = _tightened(generate(load_sim_cluster()))
     levels = [_level(u, population, effort) for u in effort.utilisations]
     at = dict(zip(effort.utilisations, levels, strict=True))
@@ -73,7 +73,7 @@ def examine(effort: Effort) -> Section:
     return Section(
         "Utilisation and cascades",
         f"One domain's traffic grows by {_FACTOR - 1:.0%} (seeds differ) while {_RELEASED:.0%} of "
-        "all apps roll a deploy; nodes neither come nor go. A bystander has no call path to or "
+        "all apps roll a deploy; the number of nodes is fixed. A bystander has no call path to or "
         f"from the spiking apps. A spike cascades when the bystanders' violation minutes exceed "
         f"those of the same seed without the spike by more than {_MORE:.0%}.",
         checks,
@@ -83,7 +83,7 @@ def examine(effort: Effort) -> Section:
 
 
 def _tightened(population: Population) -> Population:
-    """Pods ask for less and may use what they did, so a node is busier when it is full."""
+    """Lower the requests but not the limits, so that a full node is busier."""
     apps = population.apps
     return population._replace(
         apps=apps._replace(
@@ -115,7 +115,7 @@ def _level(utilisation: float, population: Population, effort: Effort) -> _Level
 
 
 def _sized(cluster: SimCluster, packed: float) -> SimCluster:
-    """Nodes for so many of the first requests, and no others ever."""
+    """A cluster with a fixed number of nodes, of which `packed` is requested at the start."""
     pools = {
         name: replace(pool, headroom=1 - packed, max_nodes=1.0)
         for name, pool in cluster.physics.pools.items()
@@ -150,7 +150,7 @@ def _run(
         events.append(spike)
     scenario = Scenario(
         name="sweep",
-        shows="Whether a spike is absorbed by the headroom that is there.",
+        shows="Whether the existing headroom absorbs a spike.",
         start="Tue 14:00",
         length_minutes=30,
         warmup_minutes=15,
@@ -163,14 +163,14 @@ def _run(
 
 
 def _hpa_at_the_limit(world: World) -> Hpa:
-    """Tight requests are bought with targets that count on the idle cores."""
+    """An HPA whose targets rely on idle cores, which the tightened requests need."""
     declared = declare(world.population, world.cluster)
     counting = declared._replace(saturation=declared.saturation / _TIGHT)
     return Hpa(counting, world.layout.pools, world.cluster.tick_seconds)
 
 
 def _unrelated(population: Population, spiking: Mask) -> Mask:
-    """Apps with no call path to or from the spiking ones: only capacity connects them."""
+    """Apps without a call path to or from the spiking ones; they only share capacity."""
     calls, apps = population.calls, spiking.size
     backwards = calls._replace(caller=calls.callee[::-1], callee=calls.caller[::-1])
     return ~(reachable(calls, apps, spiking) | reachable(backwards, apps, spiking))

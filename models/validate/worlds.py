@@ -1,4 +1,4 @@
-"""Worlds small enough to know the right answer: apps made by hand, nothing random but arrivals."""
+"""Small worlds with a known right answer: hand-made apps, and no randomness except arrivals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -66,7 +66,7 @@ _PLAIN: Mapping[str, float] = {
 
 
 def plain_apps(apps: int, calls: Calls | None = None, **columns: ArrayLike) -> Population:
-    """Alike apps with a constant load, but for the given columns."""
+    """Equal apps with a constant load, except for the given columns."""
     values: dict[str, ArrayLike] = {**_PLAIN, **columns}
     arrays = {
         name: np.broadcast_to(np.asarray(value, _TYPES.get(name, np.float32)), apps).copy()
@@ -84,7 +84,7 @@ def plain_apps(apps: int, calls: Calls | None = None, **columns: ArrayLike) -> P
 
 
 def no_calls() -> Calls:
-    """Apps that do not know each other."""
+    """No edges."""
     return one_call(0, 0, 0.0, 0, edges=0)
 
 
@@ -100,7 +100,7 @@ def one_call(caller: int, callee: int, per_request: float, guard: int, edges: in
 
 
 def still_cluster(pods: int, headroom: float = 0.5, max_nodes: float = 1.0) -> SimCluster:
-    """The example cluster's rules for all its domains in one pool, without churn and noise."""
+    """The example cluster with all its domains in one pool, without churn and noise."""
     base = load_sim_cluster()
     physics = replace(
         base.physics,
@@ -118,10 +118,10 @@ def still_cluster(pods: int, headroom: float = 0.5, max_nodes: float = 1.0) -> S
 
 
 def still_scenario(events: Sequence[Event] = (), minutes: int = 60) -> Scenario:
-    """A weekday with nothing in it but `events`, accounted from the first tick."""
+    """A weekday with only `events`, accounted from the first tick."""
     return Scenario(
         name="still",
-        shows="What an event does when nothing else happens.",
+        shows="The effect of an event when nothing else happens.",
         start="Tue 10:00",
         length_minutes=minutes,
         warmup_minutes=0,

@@ -162,6 +162,7 @@ def _regime(job: _Job, event: Regime) -> list[_Wave]:
             hold = job.times.ticks(minutes)
             size = job.size(event, factor)
             waves.append(_Wave(script.TRAFFIC, start, ramp, hold, ramp, size, touched))
+            # The next level's ramp begins when this one's hold ends.
             start = start + max(ramp, 1) + hold
     return waves
 

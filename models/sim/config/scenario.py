@@ -96,6 +96,7 @@ def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
 
 def _file_of(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
+    # Anything that looks like a path is one; a plain word is the name of a shipped scenario.
     if isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml")):
         return Path(name_or_path)
     names = scenario_names()

@@ -201,6 +201,7 @@ def replay_series(entry: Replay, times: Timeline) -> F32:
     needed = replay_minutes(times)
     before = HISTORY_MINUTES + times.warmup_minutes
     first = 0 if entry.start_minute is None else entry.start_minute - before
+    # A trace that is long enough has real history; only short ones are repeated.
     if len(trace.values) >= needed:
         played = _cut(file, trace.values, first, needed, before)
     else:

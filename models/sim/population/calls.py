@@ -180,6 +180,7 @@ def _between(
     # A request of the domain is one that enters it; calls inside the domain are part of it.
     entering = float((mean_rps - arriving)[own].sum())
     rate = rng.lognormal(0, 0.3, len(pairs))
+    # Lowering rates for callees without room shifts calls to the others; repeat until it settles.
     for _ in range(8):
         carried = max(float((mean_rps[caller] * rate).sum()), 1e-12)
         rate = np.minimum(rate * call.calls_per_request * entering / carried, _MOST_PER_REQUEST)

@@ -57,6 +57,7 @@ def generate(cluster: SimCluster, fitted: Fitted | None = None) -> Population:
     peak = peak_replicas(cluster, fit, structure, pods, shape)
     work = draw_work(cluster, fit, structure, pods, peak)
     memory = draw_memory(cluster, fit, pods, work)
+    # Traffic that keeps the peak replicas at the sized occupation.
     mean_rps = peak * work.rps_per_pod(pods) * shape.mean(axis=1)
     calls = draw_calls(cluster, fit, structure, mean_rps)
     drawn = _Drawn(structure, pods, peak, work, memory, rhythm, curves, mean_rps)

@@ -89,6 +89,7 @@ def peak_replicas(
     relative = relative * structure.popularity
     shares = np.array([spec.pod_share for spec in cluster.domain_physics])
     wanted = shares * cluster.physics.population.pods_at_peak
+    # Fill once to find the time of the cluster's peak, then again for the pods at that time.
     first = _fill_domains(cluster, structure, pods, relative, wanted)
     peak = int((first[:, None] * shape).sum(axis=0).argmax())
     present = np.bincount(structure.domain, first * shape[:, peak], len(shares))
@@ -108,6 +109,7 @@ def _fill_domains(
         cap = max(most, _LARGEST_OVER_MEAN * pods_wanted / max(int(own.sum()), 1))
         least = np.maximum(2, pods.min_replicas[own]).astype(float)
         roomy = np.maximum(least, np.ceil(_LEAST_CORES / pods.cpu[own]))
+        # In a tiny cluster the comfortable minimum would exceed the domain's pods.
         floor = roomy if roomy.sum() < 0.5 * pods_wanted else least
         replicas[own] = _fill(relative[own], floor, np.maximum(cap, floor), pods_wanted)
     return replicas

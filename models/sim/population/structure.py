@@ -106,6 +106,7 @@ def _open(cluster: SimCluster, spec: Domain) -> Mask:
     """Most of the first tier, then apps of other tiers until the share is reached."""
     rng = generator(cluster.physics.population.seed, f"open/{spec.name}")
     tier = _tiers(cluster, spec)
+    # At least one app, so that other domains have something to call.
     quota = max(1, int(_OPEN_SHARE * tier.size))
     first = pick(rng, (tier == 0).astype(float), int(_OPEN_FIRST_TIER * np.sum(tier == 0)))
     first &= tier == 0

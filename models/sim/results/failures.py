@@ -118,6 +118,7 @@ class FailureWatch:
     def _stampede(self, recording: Recording, tick: int) -> _Match | None:
         limits, tick_s = self._limits, self._setting.tick_s
         many = max(limits.asking_apps, limits.asking_share * self._setting.apps)
+        # The burst of requests comes minutes before its pods are ready, so remember it for a while.
         fresh = self._burst is not None and tick - self._burst <= _BURST_MEMORY_S / tick_s
         if not fresh:
             self._burst = tick if recording.asking[tick].sum() >= many else None
@@ -131,6 +132,7 @@ class FailureWatch:
             return None
         burst = recording.asking[self._burst : tick + 1]
         asked = burst[burst.sum(axis=1).argmax()]
+        # The domains with most of the asking apps at the height of the burst.
         most = asked >= _MOST * asked.sum()
         return _Match(self._burst, bound_from, most, most)
 

@@ -137,6 +137,7 @@ class Recorder:
         bound = world.state.hidden[self._e, BOUND].astype(np.float64) * status[CPU_REQUEST]
         record.held[tick] = np.bincount(domain, bound, domains) / _ready_cpu(world, self._e)
         waits = world.accounts.waits[self._e]
+        # The accounts sum since the warm-up; a recording has single ticks.
         record.waits[tick] = waits - self._waits
         self._waits[:] = waits
 
@@ -146,6 +147,7 @@ class Recorder:
         domain = state.status[self._e, DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
+        # Pods of coordinated pools don't request nodes themselves.
         asks = (seconds < ASKING_S) & (queue["node_request"] != COORDINATED)
         asking = np.unique(queue["app"][asks])
         record.asking[tick] = np.bincount(domain[asking], minlength=self._violated.size)

@@ -16,7 +16,7 @@ from models.sim.config.physics import Churn, SimCluster, load_sim_cluster, with_
 from models.sim.population.generate import generate
 from models.sim.state import NODE_ABSENT
 from models.sim.world import World
-from models.validate.audit import broken_promises
+from models.validate.audit import broken_invariants
 from models.validate.worlds import still_scenario
 
 APPS = 60
@@ -82,7 +82,7 @@ def test_counts_agree_with_pods_and_nodes_after_every_tick(seed: int) -> None:
     snapshot = world.save()
     for tick in range(36):
         world.step(random_plan(world, rng))
-        assert broken_promises(world) == [], f"after tick {tick}"
+        assert broken_invariants(world) == [], f"after tick {tick}"
     totals = world.accounts.totals.sum(axis=0)
     assert (totals[[EVICTED, PREEMPTED, REFUSED, RESIZED]] > 0).all(), "a mechanism did not run"
     assert (world.state.status[:, ACTIVE, [3, 30]] == 0).all()
@@ -102,7 +102,7 @@ def test_the_audit_finds_a_count_that_is_off_by_one(spoil: str, complaint: str) 
     world = start()
     snapshot = world.save()
     world.step(world.hold())
-    assert broken_promises(world) == []
+    assert broken_invariants(world) == []
     state = world.state
     ready = int(np.flatnonzero(state.node["state"][0] != NODE_ABSENT)[0])
     if spoil == "bound":
@@ -113,6 +113,6 @@ def test_the_audit_finds_a_count_that_is_off_by_one(spoil: str, complaint: str) 
         state.pool_market[0, 0, 0] += 1
     else:
         state.status[0, 7, 7] += 1
-    found = broken_promises(world)
+    found = broken_invariants(world)
     world.restore(snapshot)
     assert any(complaint in line for line in found), found

@@ -20,7 +20,7 @@ from services.commander.decide import CommanderHandler
 from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
-from tests.system_data import contest
+from tests.decision_helpers import contest
 
 APPS, SEED, TICKS = 40, 3, 14
 CALLS = ("handle", "wake", "written")

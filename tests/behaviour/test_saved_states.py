@@ -9,7 +9,7 @@ from services._kit.memory import _Process
 from services._kit.records import StateRecord
 from services.devcluster import memory
 from services.devcluster.memory import MemorySystem
-from tests.system_data import contest
+from tests.decision_helpers import contest
 
 TICKS = 8
 

@@ -25,7 +25,7 @@ from services.devcluster import memory
 from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
-from tests.system_data import contest, decided_by_events, decided_in_process, first_difference
+from tests.decision_helpers import contest, decided_by_events, decided_in_process, first_difference
 
 APPS, SEED, TICKS = 60, 3, 30
 TRAINED = "heuristic:tft"

@@ -29,7 +29,7 @@ from services.devcluster.record import COLLECTOR, Run
 from services.devcluster.request import Request
 from services.devcluster.specs import DECIDING
 from services.simcluster.target import Entry
-from tests.system_data import SCENARIO
+from tests.decision_helpers import SCENARIO
 
 APPS: Final = 60
 SPEED: Final = 20.0

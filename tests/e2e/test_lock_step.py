@@ -32,7 +32,7 @@ from services.devcluster.connect import options_for_home
 from services.devcluster.launch import system
 from services.devcluster.lifecycle import wait
 from services.devcluster.request import Request
-from tests.system_data import (
+from tests.decision_helpers import (
     SCENARIO,
     contest,
     decided_by_events,

@@ -8,9 +8,9 @@ import pytest
 from services.admin.credentials import read_credentials
 from services.devcluster.connect import Running
 from services.devcluster.kafka.security import ADMIN, credentials_file
-from tests.kit_conformance import Conformance
-from tests.kit_example import granted, sampled
-from tests.kit_kafka import OnKafka
+from tests.kit_conformance_helpers import Conformance
+from tests.kit_example_helpers import granted, sampled
+from tests.kit_kafka_helpers import OnKafka
 
 Start = Callable[[dict[str, str]], OnKafka]
 

@@ -12,7 +12,7 @@ from services.admin import decisions
 from services.admin import reader as reading
 from services.admin.decisions import record_decisions
 from services.measure.stamps import read_stamps
-from tests.services_data import DOMAIN, time_of
+from tests.service_helpers import DOMAIN, time_of
 
 OPTIONS: dict[str, Any] = {"bootstrap_servers": ["nowhere:1"]}
 MANY = 12_000

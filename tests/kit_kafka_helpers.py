@@ -1,0 +1,182 @@
+"""The example as a process on a real broker, for the suite that every adapter passes."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, TypeVar
+from uuid import uuid4
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from schemas.breaker_changed import BreakerChanged
+from schemas.codec import Record, encode
+from schemas.fields import Event
+from schemas.rejected import Rejected
+from schemas.topics import DOMAIN_PARTITIONS, TOPICS, state_topic, topic_of
+from services._kit.kafka import Reader, connection
+from services._kit.records import Delivery, EventReader
+from services._kit.settings import KitSettings, NoSettings, load
+
+E = TypeVar("E", bound=Event)
+PATIENCE_SECONDS = 60.0
+QUIET_SECONDS = 1.0
+ROOT = Path(__file__).parents[1]
+
+
+class OnKafka:
+    """The example in a process of its own; each test has its group, state topic and domains."""
+
+    def __init__(self, connect: dict[str, str], adapter: str, folder: Path) -> None:
+        """Connect as these HIRL_KAFKA_* variables say."""
+        self._connect = connect
+        self._settings, _ = load("example", NoSettings, connect)
+        self.name = f"example-{uuid4().hex[:8]}"
+        self.prefix = f"{self.name}."
+        self._adapter = adapter
+        self._folder = folder
+        self._journal = folder / "journal"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._output: IO[bytes] = (folder / "output").open("ab")
+        asyncio.run(make_topics(self._settings, state_topic(self.name)))
+
+    def start(self, *, patient: bool = True, instance: str = "0", scope: str = "domain") -> None:
+        self._processes[instance] = subprocess.Popen(
+            [sys.executable, "-m", "tests.kit_example_helpers"],
+            cwd=ROOT,
+            stderr=self._output,
+            env={
+                **{name: text for name, text in os.environ.items() if name[:5] != "HIRL_"},
+                "EXAMPLE_NAME": self.name,
+                "EXAMPLE_SCOPE": scope,
+                **self._connect,
+                "HIRL_ADAPTER": self._adapter,
+                "HIRL_INSTANCE": instance,
+                "HIRL_EXAMPLE_PREFIX": self.prefix,
+                "HIRL_EXAMPLE_JOURNAL": str(self._journal),
+                "HIRL_EXAMPLE_WAIT_SECONDS": "100" if patient else "0.5",
+            },
+        )
+
+    revive = start
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def failed(self) -> None:
+        assert self._processes["0"].wait(PATIENCE_SECONDS) == 1
+
+    def partitions(self, instance: str) -> list[int] | None:
+        """What a process said last that it has."""
+        lines = [json.loads(line) for line in self._lines()]
+        mine = [line["message"] for line in lines if line["instance"] == instance]
+        told = [message for message in mine if "has partitions" in message]
+        return json.loads(told[-1].split("partitions ")[1]) if told else None
+
+    def publish(self, *events: Event) -> None:
+        records = [record for event in events for record in encode(event, "test")]
+        asyncio.run(send(self._settings, records))
+
+    def put(self, topic: str, key: bytes, value: bytes) -> None:
+        asyncio.run(send(self._settings, [Record(topic, key, value, ())]))
+
+    def answers(self, count: int) -> list[BreakerChanged]:
+        self.until(lambda: len(self._answers()) >= count)
+        time.sleep(QUIET_SECONDS)
+        return self._answers()
+
+    def dead_letters(self, count: int) -> list[Rejected]:
+        self.until(lambda: len(self._letters()) >= count)
+        return self._letters()
+
+    def writes(self, count: int) -> list[str]:
+        self.until(lambda: len(self._written()) >= count)
+        return self._written()
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._output.close()
+        asyncio.run(drop_topic(self._settings, state_topic(self.name)))
+
+    def _end(self, number: signal.Signals) -> int:
+        self._processes["0"].send_signal(number)
+        return self._processes["0"].wait(PATIENCE_SECONDS)
+
+    def _lines(self) -> list[str]:
+        return (self._folder / "output").read_text().splitlines()
+
+    def _answers(self) -> list[BreakerChanged]:
+        found = read_all(self._settings, BreakerChanged)
+        return [event for event in found if event.scope.startswith(self.prefix)]
+
+    def _letters(self) -> list[Rejected]:
+        # The dead letters of another test stand in the same topic, and our service reads the
+        # malformed records of others too.
+        found = read_all(self._settings, Rejected)
+        return [
+            event
+            for event in found
+            if event.service == self.name and event.key.startswith(self.prefix)
+        ]
+
+    def _written(self) -> list[str]:
+        return self._journal.read_text().splitlines() if self._journal.exists() else []
+
+    def until(self, there: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not there():
+            assert time.monotonic() < deadline, "\n".join(self._lines()[-20:])
+            time.sleep(0.1)
+
+
+async def send(settings: KitSettings, records: Sequence[Record]) -> None:
+    """Write records, in order."""
+    async with AIOKafkaProducer(**connection(settings), acks="all") as producer:
+        for record in records:
+            await producer.send(
+                record.topic, record.value, key=record.key, headers=list(record.headers)
+            )
+
+
+async def make_topics(settings: KitSettings, *states: str) -> None:
+    """Those of the bus that are missing, and topics for states."""
+    admin = AIOKafkaAdminClient(**connection(settings))
+    await admin.start()
+    there = set(await admin.list_topics())
+    wanted = {topic.name: topic.partitions for topic in TOPICS}
+    wanted |= dict.fromkeys(states, DOMAIN_PARTITIONS)
+    missing = [NewTopic(name, n, 1) for name, n in wanted.items() if name not in there]
+    if missing:
+        await admin.create_topics(missing)
+    await admin.close()
+
+
+async def drop_topic(settings: KitSettings, name: str) -> None:
+    """Remove what a test made."""
+    admin = AIOKafkaAdminClient(**connection(settings))
+    await admin.start()
+    await admin.delete_topics([name])
+    await admin.close()
+
+
+def read_all(settings: KitSettings, kind: type[E]) -> list[E]:
+    """Every event of a kind, as it stands in its topic."""
+
+    async def read() -> list[Delivery]:
+        async with Reader(settings) as reader:
+            return [found async for found in reader.to_end([topic_of(kind).name])]
+
+    intake = EventReader()
+    arrivals = [intake.read(delivery) for delivery in asyncio.run(read())]
+    return [one.event for one in arrivals if one and isinstance(one.event, kind)]

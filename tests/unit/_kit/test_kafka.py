@@ -1,0 +1,177 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from faust.types import Message
+
+from schemas.breaker_changed import BreakerChanged
+from schemas.metrics_sampled import MetricsSampled
+from services._kit import kafka
+from services._kit.clock import SystemClock
+from services._kit.faust_app import FaustGroup, make_app
+from services._kit.handler import Service
+from services._kit.kafka import SingleActiveAssignor, assignor, connection, state_of
+from services._kit.records import Delivery, TooLarge, state_record
+from services._kit.settings import KitSettings
+from services._kit.telemetry import Telemetry
+from services._kit.worker import Worker
+from tests.kit_example_helpers import Example, ExampleSettings, ExampleState
+
+
+class Sent:
+    """A producer that remembers."""
+
+    def __init__(self, **options: object) -> None:
+        self.options = options
+        self.records: list[tuple[bytes | None, int | None, list[tuple[str, bytes]]]] = []
+
+    async def send_and_wait(  # the names are aiokafka's
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes,
+        partition: int | None,
+        headers: list[tuple[str, bytes]],
+    ) -> None:
+        del topic, key
+        self.records.append((value, partition, headers))
+
+
+@pytest.fixture
+def outlet(monkeypatch: pytest.MonkeyPatch) -> kafka.KafkaWriter:
+    monkeypatch.setattr(kafka, "AIOKafkaProducer", Sent)
+    return kafka.KafkaWriter("soldier", KitSettings(), by_domain=True)
+
+
+def sent(outlet: kafka.KafkaWriter) -> Sent:
+    producer: object = outlet._producer
+    assert isinstance(producer, Sent)
+    return producer
+
+
+def test_the_producer_writes_once_and_waits_for_every_replica(outlet: kafka.KafkaWriter) -> None:
+    options = sent(outlet).options
+    assert (options["acks"], options["enable_idempotence"]) == ("all", True)
+
+
+async def _saved(outlet: kafka.KafkaWriter, state: bytes | None) -> Delivery:
+    await outlet.save("a", None if state is None else state_record("a", state), 3)
+    value, partition, headers = sent(outlet).records[-1]
+    assert partition == 3
+    return Delivery("state", 3, 0, b"a", value, headers, 0.0)
+
+
+@pytest.mark.parametrize("state", [b"small", b"large" * 100_000, None])
+def test_a_state_is_read_as_it_was_saved(outlet: kafka.KafkaWriter, state: bytes | None) -> None:
+    delivery = asyncio.run(_saved(outlet, state))
+    assert state_of(delivery) == state
+    assert delivery.value is None or len(delivery.value) < 10_000
+
+
+def test_a_state_that_no_broker_takes_is_a_mistake_that_shows_before_anything_is_sent() -> None:
+    with pytest.raises(TooLarge, match="state of `a` has 1,1"):
+        state_record("a", os.urandom(1_100_000))
+
+
+def test_a_password_is_shown_only_where_it_is_wanted(tmp_path: Path) -> None:
+    plain = connection(KitSettings(kafka_user="soldier", kafka_password="x"))  # noqa: S106
+    assert plain == {"bootstrap_servers": "127.0.0.1:9092", "security_protocol": "PLAINTEXT"}
+    with pytest.raises(FileNotFoundError):
+        connection(KitSettings(kafka_security="SSL", kafka_ca=str(tmp_path / "none.pem")))
+    sasl = connection(KitSettings(kafka_security="SASL_SSL", kafka_user="soldier"))
+    assert sasl["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert sasl["ssl_context"].check_hostname
+
+
+def worker(handler: Example, settings: KitSettings) -> Worker[ExampleState]:
+    clock = SystemClock()
+    return Worker(Service(handler), settings, clock, Telemetry("example", clock))
+
+
+@pytest.mark.usefixtures("outlet")
+def test_inputs_that_would_not_meet_in_one_process_are_refused() -> None:
+    class Torn(Example):
+        inputs = (MetricsSampled, BreakerChanged)
+
+    with pytest.raises(TypeError, match="differ in partitions"):
+        worker(Torn(ExampleSettings()), KitSettings())
+
+
+@pytest.mark.usefixtures("outlet")
+def test_the_faust_app_is_a_static_member_and_opens_no_port() -> None:
+    settings = KitSettings(instance="2", kafka_bootstrap="a:1, b:2")
+    app = make_app(worker(Example(ExampleSettings()), settings))
+    assert app.conf.id == f"hirl-{Example.name}"
+    assert app.conf.consumer_group_instance_id == f"{Example.name}-2"
+    assert [url.port for url in app.conf.broker] == [1, 2]
+    assert not app.boot_strategy._should_enable_web()
+    assert not app.conf.stream_wait_empty
+    assert app.conf.broker_session_timeout == 6.0
+
+
+class Fetched:
+    """The stream of an agent that has one record."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def noack(self) -> "Fetched":
+        return self
+
+    async def events(self) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(message=self._message)
+
+
+@pytest.mark.usefixtures("outlet")
+def test_records_in_flight_are_kept_by_position_without_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[Delivery] = []
+    working = worker(Example(ExampleSettings()), KitSettings())
+
+    async def dispatch(delivery: Delivery, term: int) -> None:
+        del term
+        taken.append(delivery)
+
+    monkeypatch.setattr(working, "dispatch", dispatch)
+    group = FaustGroup(working)
+    message = Message("t", 1, 7, 0.0, 0, [], b"a", b"a large frame", None)
+    asyncio.run(group._consume(cast(Any, Fetched(message))))
+    assert [one.value for one in taken] == [b"a large frame"]
+    assert list(group._in_flight) == [("t", 1, 7)]
+    assert group._in_flight["t", 1, 7].value is None
+
+
+TOPICS = ["left", "right"]
+PARTITIONS = set(range(8))
+CLUSTER: Any = SimpleNamespace(partitions_for_topic=lambda _: PARTITIONS)
+
+
+def assigned(kind: Any, members: list[str]) -> dict[str, dict[str, list[int]]]:
+    found = kind.assign(CLUSTER, {member: kind.metadata(TOPICS) for member in members})
+    return {member: dict(answer.assignment) for member, answer in found.items()}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_by_domain_a_member_has_the_same_partitions_of_every_topic(count: int) -> None:
+    members = [f"soldier-{number}" for number in range(count)]
+    found = assigned(assignor(by_domain=True), members)
+    for topics in found.values():
+        assert topics["left"] == topics["right"]
+    assert sorted(number for topics in found.values() for number in topics["left"]) == list(
+        range(8)
+    )
+
+
+def test_for_the_cluster_the_first_member_has_everything() -> None:
+    found = assigned(SingleActiveAssignor, ["commander-1-uuid", "commander-0-uuid"])
+    everything = sorted(PARTITIONS)
+    assert found == {
+        "commander-0-uuid": {"left": everything, "right": everything},
+        "commander-1-uuid": {},
+    }

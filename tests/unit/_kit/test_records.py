@@ -1,0 +1,85 @@
+import base64
+
+import pytest
+
+from schemas import codec
+from schemas.codec import Malformed, encode
+from schemas.scale_applied import ScaleApplied
+from services._kit.clock import ManualClock
+from services._kit.errors import Refused
+from services._kit.records import Delivery, EventReader, Received, dead_letter
+from tests.kit_example_helpers import TIME, sampled
+
+
+def applied(tick: int, places: int) -> ScaleApplied:
+    return ScaleApplied(
+        domain="a",
+        tick=tick,
+        time=TIME,
+        decision_id=f"a:{tick}",
+        epoch=0,
+        apps=[f"app-{place}" for place in range(places)],
+        outcomes=["applied"] * places,
+        reasons=["need"] * places,
+        replicas=[1] * places,
+        cpu_request=[1] * places,
+        memory_request=[1] * places,
+        replicas_before=[1] * places,
+    )
+
+
+def deliveries(event: ScaleApplied, first_offset: int) -> list[Delivery]:
+    return [
+        Delivery(record.topic, 3, offset, record.key, record.value, record.headers, 0.0)
+        for offset, record in enumerate(encode(event, "test"), first_offset)
+    ]
+
+
+@pytest.fixture
+def _small_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "LIMIT_BYTES", 2000)
+
+
+@pytest.mark.usefixtures("_small_records")
+def test_an_event_in_parts_arrives_once_with_all_its_records() -> None:
+    event = applied(1, 60)
+    parts = deliveries(event, 10)
+    assert len(parts) > 1
+    intake = EventReader()
+    found = [intake.read(part) for part in parts]
+    assert found[:-1] == [None] * (len(parts) - 1)
+    assert found[-1] == Received(event, tuple(parts))
+
+
+@pytest.mark.usefixtures("_small_records")
+def test_parts_whose_producer_died_go_with_the_next_event_of_their_key() -> None:
+    intake = EventReader()
+    orphan = deliveries(applied(1, 60), 10)[0]
+    assert intake.read(orphan) is None
+    (whole,) = deliveries(applied(2, 1), 20)
+    arrival = intake.read(whole)
+    assert arrival is not None
+    assert arrival.deliveries == (orphan, whole)
+    assert arrival.last is whole
+
+
+def test_what_is_no_event_is_malformed() -> None:
+    with pytest.raises(Malformed):
+        EventReader().read(Delivery("hirl.metrics-sampled.v1", 0, 0, b"a", b"{", (), 0.0))
+
+
+def test_a_dead_letter_has_the_position_of_the_record_and_the_error() -> None:
+    (record,) = encode(sampled("a", 1), "test")
+    delivery = Delivery(record.topic, 3, 7, b"a", b"\xff" * 100_000, [("h", b"\xfe")], 0.0)
+    letter = dead_letter("soldier", delivery, Refused("late", "too late"), "late", ManualClock(1.5))
+    assert (letter.service, letter.partition, letter.offset) == ("soldier", 3, 7)
+    assert (letter.error, letter.detail) == ("late", "too late")
+    assert letter.rejected_at == "1970-01-01T00:00:01.500Z"
+    assert len(base64.b64decode(letter.value_base64)) == 64 * 1024
+    encode(letter, "test")
+
+
+def test_a_mistake_of_ours_is_named_in_the_dead_letter() -> None:
+    delivery = Delivery("t", 0, 0, b"", None, (), 0.0)
+    letter = dead_letter("soldier", delivery, ZeroDivisionError("no"), "poison", ManualClock())
+    assert letter.detail == "ZeroDivisionError('no')"

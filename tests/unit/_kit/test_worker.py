@@ -1,0 +1,211 @@
+"""The process without a broker: what must not wait for what."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from schemas.codec import encode
+from schemas.fields import Event
+from services._kit import kafka
+from services._kit.clock import SystemClock
+from services._kit.handler import Service, Step
+from services._kit.kafka import Reader, TopicMissing
+from services._kit.records import Delivery
+from services._kit.settings import KitSettings
+from services._kit.telemetry import Telemetry
+from services._kit.worker import Group, Worker
+from tests.kit_example_helpers import Example, ExampleSettings, ExampleState, declared, sampled
+
+
+class Silent:
+    """A client of Kafka that takes everything and says nothing."""
+
+    def __init__(self, **options: object) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def send_and_wait(self, *_: object, **__: object) -> None: ...
+
+
+class Away:
+    """A target that does not answer."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def carry_out(self, write: Any) -> Any:
+        del write
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+class Watched(Example):
+    """Says what it learned and who was woken."""
+
+    def __init__(self) -> None:
+        super().__init__(ExampleSettings())
+        self.woken: list[str] = []
+
+    @property
+    def apps(self) -> list[str]:
+        return sorted(self._apps)
+
+    def due(self, state: ExampleState) -> float | None:
+        return 0.0 if state.domain not in self.woken else None
+
+    def wake(self, state: ExampleState, clock: Any) -> Step[ExampleState]:
+        del clock
+        self.woken.append(state.domain)
+        return Step(state)
+
+
+class Trickle(Reader):
+    """Brings one record at a time."""
+
+    def __init__(self, *events: Event) -> None:
+        self._left = [delivered(event) for event in events]
+
+    async def next(self) -> AsyncIterator[Delivery]:
+        await asyncio.sleep(0 if self._left else 60)
+        yield self._left.pop(0)
+
+
+def delivered(event: Event) -> Delivery:
+    (record,) = encode(event, "test")
+    return Delivery(record.topic, 0, 0, record.key, record.value, record.headers, 0.0)
+
+
+async def _held_up(handler: Watched) -> Worker[ExampleState]:
+    """A worker with domains a, which waits for its target, and b."""
+    clock, target = SystemClock(), Away()
+    worker = Worker(Service(handler, target), KitSettings(), clock, Telemetry("example", clock))
+    await worker._engine.take(delivered(sampled("b", 1)))
+    worker._open.set()
+    worker._spawn(worker._take(delivered(sampled("a", 1, source="write")), worker.term))
+    await target.asked.wait()
+    return worker
+
+
+@pytest.fixture(autouse=True)
+def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "AIOKafkaProducer", Silent)
+
+
+async def _let_go(worker: Worker[ExampleState]) -> None:
+    for task in worker._tasks:
+        task.cancel()
+    await asyncio.gather(*worker._tasks, return_exceptions=True)
+
+
+def test_reference_data_is_learned_while_a_domain_waits_for_its_target() -> None:
+    handler = Watched()
+
+    async def follow() -> None:
+        worker = await _held_up(handler)
+        worker._spawn(worker._follow(Trickle(*(declared(name, "a") for name in "xyz"))))
+        await asyncio.sleep(0.05)
+        await _let_go(worker)
+
+    asyncio.run(follow())
+    assert handler.apps == ["x", "y", "z"]
+    assert set(handler.woken) == {"b"}
+
+
+def test_a_domain_is_woken_in_time_while_another_waits_for_its_target() -> None:
+    handler = Watched()
+
+    async def watch() -> int:
+        worker = await _held_up(handler)
+        worker._spawn(worker._watch())
+        await asyncio.sleep(0.05)
+        under_way = len(worker._tasks)
+        assert worker._engine.next_due() is None
+        await _let_go(worker)
+        return under_way
+
+    # The event, the watch and one call: not one with every look at the clock.
+    assert asyncio.run(watch()) == 3
+    assert handler.woken == ["b"]
+
+
+def test_keys_are_not_woken_before_their_state_is_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler, naps = Watched(), list[float]()
+    sleep = asyncio.sleep
+
+    async def watch() -> None:
+        worker = await _held_up(handler)
+        worker._open.clear()
+
+        async def nap(seconds: float) -> None:
+            naps.append(seconds)
+            await sleep(0.01)
+
+        monkeypatch.setattr(asyncio, "sleep", nap)
+        worker._spawn(worker._watch())
+        await sleep(0.05)
+        await _let_go(worker)
+
+    asyncio.run(watch())
+    assert set(naps) == {0.1}
+    assert handler.woken == []
+
+
+def test_a_service_is_closed_though_it_cannot_take_its_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("closed")
+
+    async def fail(*_: object) -> None:
+        raise ConnectionError
+
+    async def live() -> None:
+        clock = SystemClock()
+        service = Service(Watched(), close=close)
+        worker = Worker(service, KitSettings(), clock, Telemetry("example", clock))
+        for name in ("_work_and_drain", "_leave"):
+            monkeypatch.setattr(worker, name, fail)
+        await worker.run(cast(Group, None), asyncio.Event())
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(live())
+    assert closed == ["closed"]
+
+
+class Metadata:
+    """Of a broker that has one topic."""
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return {0, 1} if topic == "there" else None
+
+
+class Empty:
+    """A consumer of that broker."""
+
+    def __init__(self, **_: object) -> None:
+        self._client = self
+
+    async def fetch_all_metadata(self) -> Metadata:
+        return Metadata()
+
+
+async def _read(topic: str) -> None:
+    reader = Reader(KitSettings())
+    await reader.require("there")
+    async for _ in reader.to_end([topic]):
+        raise AssertionError
+
+
+def test_a_missing_topic_stops_the_start_with_one_helpful_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka, "AIOKafkaConsumer", Empty)
+    with pytest.raises(TopicMissing, match="gone is missing: run `hirl topics apply`") as error:
+        asyncio.run(_read("gone"))
+    assert "\n" not in str(error.value)

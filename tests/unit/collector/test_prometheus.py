@@ -1,0 +1,230 @@
+"""What Prometheus does not say is missing: never zero, never old, never a reason to stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from schemas.app_declared import AppDeclared
+from schemas.columns import PODS
+from schemas.metrics_sampled import MetricsSampled
+from schemas.pool_observed import PoolObserved
+from services._kit.clock import ManualClock
+from services.collector.collect import Observed
+from services.collector.prometheus import MINUTES, PrometheusSource, Timing
+from services.collector.prometheus_api import Prometheus
+from services.collector.queries import Declared, Queries, Query
+
+NOW = 1_790_000_003.0
+TICK = 179_000_001
+"""The first that ends after NOW."""
+DECLARED = Declared(
+    apps=[
+        AppDeclared(app="web", domain="shop", ordinal=1),
+        AppDeclared(app="api", domain="shop", ordinal=0),
+        AppDeclared(app="etl", domain="data", ordinal=2),
+    ]
+)
+QUERIES = Queries(queries={"rps": Query(query="rps[$window]"), "cpu_cores": Query(query="cpu")})
+
+
+def series(value: str, age: float = 0.0, **labels: str) -> dict[str, Any]:
+    return {"metric": labels, "value": [TICK * 10 - age, value]}
+
+
+class FakePrometheus:
+    """Answers each query with what a test says: series, a status, or nothing in time."""
+
+    def __init__(self, **answers: list[dict[str, Any]] | int) -> None:
+        self._answers = answers
+        self.asked: list[dict[str, str]] = []
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        form = {key: str(value) for key, value in (await request.post()).items()}
+        self.asked.append(form)
+        answer = self._answers.get(form["query"].split("[")[0], [])
+        if isinstance(answer, int):
+            if answer == 0:
+                await asyncio.sleep(5)
+            return web.Response(status=answer or 200, text="oops")
+        kind = "matrix" if request.path.endswith("range") else "vector"
+        body = {"status": "success", "data": {"resultType": kind, "result": answer}}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    def use(
+        self,
+        test: Callable[[PrometheusSource], Awaitable[Any]],
+        queries: Queries = QUERIES,
+        declared: Declared | None = DECLARED,
+        clock: ManualClock | None = None,
+    ) -> Any:
+        clock = clock or ManualClock(NOW)
+        self.errors: list[str] = []
+
+        async def sleep(seconds: float) -> None:
+            clock.advance(seconds)
+
+        async def run() -> Any:
+            app = web.Application()
+            app.router.add_post("/api/v1/query", self._answer)
+            app.router.add_post("/api/v1/query_range", self._answer)
+            async with TestServer(app) as server, aiohttp.ClientSession() as session:
+                prometheus = Prometheus(session, str(server.make_url("/")), 0.3)
+                timing = Timing(settle_s=2.0, catch_up_ticks=3)
+                return await test(
+                    PrometheusSource(
+                        prometheus, queries, declared, clock, self.errors.append, timing, sleep
+                    )
+                )
+
+        return asyncio.run(run())
+
+
+async def once(source: PrometheusSource) -> Observed:
+    return await source.observe(-1)
+
+
+def batches(observed: Observed) -> dict[str, MetricsSampled]:
+    return {event.domain: event for event in observed.events if isinstance(event, MetricsSampled)}
+
+
+def test_samples_are_taken_at_the_end_of_the_tick_in_the_order_of_the_inventory() -> None:
+    fake = FakePrometheus(
+        rps=[series("12.5", app="web", namespace="shop"), series("3", app="api", namespace="shop")]
+    )
+    observed = fake.use(once)
+    assert observed.tick == TICK
+    assert {float(form["time"]) for form in fake.asked} == {TICK * 10}
+    assert "rps[60s]" in {form["query"] for form in fake.asked}
+    shop = batches(observed)["shop"]
+    assert (shop.apps, shop.rps) == (["api", "web"], [3.0, 12.5])
+    assert shop.final
+    assert shop.time == "2026-09-21T14:13:30Z"
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "abc"])
+def test_what_is_no_measurement_is_missing(value: str) -> None:
+    observed = FakePrometheus(rps=[series(value, app="api", namespace="shop")]).use(once)
+    assert batches(observed)["shop"].rps == [None, None]
+
+
+def test_zero_is_a_sample() -> None:
+    observed = FakePrometheus(rps=[series("0", app="api", namespace="shop")]).use(once)
+    assert batches(observed)["shop"].rps == [0.0, None]
+
+
+def test_a_stale_sample_is_missing() -> None:
+    old = [series("5", age=31, app="api", namespace="shop")]
+    assert batches(FakePrometheus(rps=old).use(once))["shop"].rps == [None, None]
+
+
+def test_two_series_for_one_app_say_nothing() -> None:
+    twice = [series("5", app="api", namespace="shop"), series("6", app="api", namespace="shop")]
+    assert batches(FakePrometheus(rps=twice).use(once))["shop"].rps == [None, None]
+
+
+def test_an_app_of_the_same_name_elsewhere_is_another_one() -> None:
+    other = [series("5", app="api", namespace="else"), series("6", app="web")]
+    assert batches(FakePrometheus(rps=other).use(once))["shop"].rps == [None, 6.0]
+
+
+@pytest.mark.parametrize("status", [500, 503, 404, 200, 0])
+def test_a_query_that_fails_makes_its_samples_missing_and_is_counted(status: int) -> None:
+    fake = FakePrometheus(rps=status, cpu=[series("2", app="api", namespace="shop")])
+    shop = batches(fake.use(once))["shop"]
+    assert (shop.rps, shop.cpu_cores) == ([None, None], [2.0, None])
+    assert fake.errors == ["rps"]
+
+
+def test_a_prometheus_that_is_down_does_not_stop_the_ticks() -> None:
+    async def twice(source: PrometheusSource) -> list[Observed]:
+        source._server._url = "http://127.0.0.1:9"
+        first = await source.observe(-1)
+        return [first, await source.observe(first.tick)]
+
+    fake = FakePrometheus()
+    first, second = fake.use(twice)
+    assert second.tick == first.tick + 1
+    assert batches(second)["data"].rps == [None]
+    assert len(fake.errors) == 4
+
+
+def test_after_a_pause_the_last_ticks_are_caught_up_with() -> None:
+    async def ticks(source: PrometheusSource) -> list[int]:
+        seen, after = [], TICK - 100
+        for _ in range(5):
+            after = (await source.observe(after)).tick
+            seen.append(after)
+        return seen
+
+    assert FakePrometheus().use(ticks) == list(range(TICK - 4, TICK + 1))
+
+
+def test_the_api_servers_columns_are_whole_and_apps_without_them_come_apart() -> None:
+    pods = {name: [series("2", app="api", namespace="shop")] for name in PODS}
+    asked = {name: Query(query=name) for name in (*PODS, "rps")}
+    fake = FakePrometheus(**pods, rps=[series("7", app="web", namespace="shop")])
+    observed = fake.use(once, Queries(queries=asked))
+    told, untold = [
+        event
+        for event in observed.events
+        if isinstance(event, MetricsSampled) and event.domain == "shop"
+    ]
+    assert (told.apps, told.replicas, told.rps, told.final) == (["api"], [2], [None], False)
+    assert (untold.apps, untold.replicas, untold.rps, untold.final) == (["web"], [], [7.0], True)
+
+
+def test_a_count_that_is_too_large_is_not_published() -> None:
+    pods = {name: [series("2", app="api", namespace="shop")] for name in PODS}
+    pods["restarts"] = [series("3e9", app="api", namespace="shop")]
+    observed = FakePrometheus(**pods).use(
+        once, Queries(queries={name: Query(query=name) for name in PODS})
+    )
+    assert batches(observed)["shop"].replicas == []
+
+
+def test_without_an_inventory_apps_are_found_once_and_nothing_is_changed_about_them() -> None:
+    async def twice(source: PrometheusSource) -> tuple[Observed, Observed]:
+        first = await source.observe(-1)
+        source._queries = Queries(queries={"rps": Query(query="nothing")})
+        return first, await source.observe(first.tick)
+
+    fake = FakePrometheus(rps=[series("5", app="api", namespace="shop")])
+    first, second = fake.use(twice, declared=None)
+    assert first.events[0] == AppDeclared(app="api", domain="shop", ordinal=0, mode="preview")
+    assert [type(event) for event in second.events] == [MetricsSampled]
+    assert batches(second)["shop"].rps == [None], "silent is missing, not gone"
+
+
+def test_a_pool_is_published_only_with_all_required_fields() -> None:
+    names = ("ready", "booting", "quota", "free_cores", "free_memory_gib")
+    queries = Queries(queries={}, pools={name: name for name in names})
+    answers = {name: [series("3", pool="a"), series("3", pool="b")] for name in names}
+    answers["quota"] = [series("9", pool="a")]
+    observed = FakePrometheus(**answers).use(once, queries)
+    (pool,) = [event for event in observed.events if isinstance(event, PoolObserved)]
+    assert (pool.pool, pool.ready, pool.quota, pool.free_cores) == ("a", 3, 9, 3.0)
+
+
+def test_the_past_is_what_was_kept_and_null_before() -> None:
+    until = int(NOW // 60) * 60
+    values = [[until - 60 * ago, str(ago)] for ago in (2, 1, 0)]
+    fake = FakePrometheus(rate=[{"metric": {"namespace": "shop"}, "values": values}])
+    queries = Queries(queries={}, history="rate[1m]")
+    (shop,) = fake.use(lambda source: source.history(), queries)
+    assert shop.until_tick == until // 10
+    assert len(shop.rps) == MINUTES
+    assert shop.rps[-4:] == [None, 2.0, 1.0, 0.0]
+    assert len(fake.asked) == 2
+
+
+def test_without_an_answer_there_is_no_past() -> None:
+    fake = FakePrometheus(rate=500)
+    queries = Queries(queries={}, history="rate[1m]")
+    assert fake.use(lambda source: source.history(), queries) == []
+    assert fake.errors == ["history"]

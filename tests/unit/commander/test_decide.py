@@ -1,0 +1,157 @@
+import pytest
+
+from models.control.commander import VALID_MIN
+from schemas.budget_granted import BudgetGranted
+from schemas.capacity_requested import CapacityRequested
+from schemas.demand_forecast import DemandForecast
+from schemas.pool_observed import PoolObserved
+from schemas.topics import topic_of
+from schemas.transition_recorded import TransitionRecorded
+from services._kit.clock import ManualClock
+from services._kit.handler import Service
+from services._kit.inventory import parameters_of
+from services._kit.memory import MemoryBus
+from services.commander.decide import CommanderHandler
+from tests.service_helpers import CLUSTER, planned, pools, time_of
+
+GRACE_S = 2.0
+
+
+@pytest.fixture
+def bus() -> MemoryBus:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(CommanderHandler(CLUSTER, parameters_of(), GRACE_S)))
+    return bus
+
+
+def forecast(domain: str, tick: int, growth: float = 1.0) -> DemandForecast:
+    rps = 1000.0 * growth
+    return DemandForecast(
+        tick=tick,
+        time=time_of(tick),
+        domain=domain,
+        model="test/1",
+        valid_until_tick=tick + 30,
+        horizons_minutes=[5, 15, 30],
+        quantiles=[0.1, 0.5, 0.9],
+        rps=[[rps] * 3] * 3,
+        peak_rps=[rps] * 3,
+    )
+
+
+def publish_minute(bus: MemoryBus, tick: int, **hold: float) -> None:
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, tick, **hold), forecast(domain, tick))
+    bus.publish(*pools(tick))
+
+
+def budgets(bus: MemoryBus) -> list[BudgetGranted]:
+    bus.run()
+    return bus.events(BudgetGranted)
+
+
+def test_shares_and_reserve_sum_to_one(bus: MemoryBus) -> None:
+    publish_minute(bus, 6)
+    found = budgets(bus)
+    assert [budget.domain for budget in found] == list(CLUSTER.domain_names)
+    assert sum(b.share for b in found) + found[0].reserve_share == pytest.approx(1.0, abs=1e-12)
+    assert {budget.epoch for budget in found} == {1}
+    assert all(budget.reasons for budget in found)
+
+
+def test_each_pool_gets_one_request(bus: MemoryBus) -> None:
+    publish_minute(bus, 6)
+    bus.run()
+    asked = bus.events(CapacityRequested)
+    assert [request.pool for request in asked] == list(CLUSTER.pool_names)
+    assert {request.epoch for request in asked} == {1}
+
+
+def test_ticks_within_a_minute_decide_nothing(bus: MemoryBus) -> None:
+    publish_minute(bus, 7)
+    bus.advance(10 * GRACE_S)
+    assert budgets(bus) == []
+
+
+def test_a_minute_waits_for_all_of_it_and_then_only_for_the_grace_period(bus: MemoryBus) -> None:
+    publish_minute(bus, 0)
+    first, *rest = CLUSTER.domain_names
+    for domain in rest:
+        bus.publish(planned(domain, 6), forecast(domain, 6))
+    bus.publish(*pools(6))
+    assert {budget.tick for budget in budgets(bus)} == {0}
+    bus.advance(GRACE_S + 0.1)
+    assert {budget.tick for budget in budgets(bus)} == {0, 6}
+    assert {b.domain for b in budgets(bus) if b.tick == 6} == {first, *rest}
+
+
+def test_without_forecasts_it_goes_by_what_it_sees(bus: MemoryBus) -> None:
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, 0))
+    bus.publish(*pools(0))
+    bus.advance(GRACE_S + 0.1)
+    found = budgets(bus)
+    assert len(found) == len(CLUSTER.domain_names)
+    assert {budget.growth for budget in found} == {1.0}
+
+
+def test_before_every_pool_was_observed_nothing_is_granted(bus: MemoryBus) -> None:
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, 0), forecast(domain, 0))
+    bus.advance(GRACE_S + 0.1)
+    assert budgets(bus) == []
+
+
+def test_before_every_domain_reported_nothing_is_granted(bus: MemoryBus) -> None:
+    first, *rest = CLUSTER.domain_names
+    for domain in rest:
+        bus.publish(planned(domain, 0), forecast(domain, 0))
+    bus.publish(*pools(0))
+    bus.advance(GRACE_S + 0.1)
+    assert budgets(bus) == []
+    bus.publish(planned(first, 6), forecast(first, 6))
+    bus.advance(GRACE_S + 0.1)
+    assert {budget.domain for budget in budgets(bus)} == {first, *rest}
+
+
+def test_a_minute_of_which_nothing_came_is_acknowledged(bus: MemoryBus) -> None:
+    bus.publish(*pools(0))
+    bus.advance(GRACE_S + 0.1)
+    committed = bus._processes["commander"].committed[topic_of(PoolObserved).name]
+    assert committed == len(CLUSTER.pool_names)
+
+
+def test_a_domain_that_fell_silent_gets_no_new_budget_and_keeps_its_part(bus: MemoryBus) -> None:
+    publish_minute(bus, 0)
+    silent, *rest = CLUSTER.domain_names
+    for tick in range(6, 6 * (VALID_MIN + 2), 6):
+        for domain in rest:
+            bus.publish(planned(domain, tick, held=400.0, distress=4000.0), forecast(domain, tick))
+        bus.publish(*pools(tick))
+        bus.advance(GRACE_S + 0.1)
+    found = budgets(bus)
+    last = max(budget.tick for budget in found)
+    assert max(budget.tick for budget in found if budget.domain == silent) == last - 6
+    at_last = [budget for budget in found if budget.tick == last]
+    assert [budget.domain for budget in at_last] == rest
+    assert sum(budget.share for budget in at_last) + at_last[0].reserve_share < 1.0
+
+
+def test_epochs_go_on_after_a_restart_and_never_twice(bus: MemoryBus) -> None:
+    for tick in (0, 6):
+        publish_minute(bus, tick)
+    budgets(bus)
+    bus.kill("commander", redeliver=4)
+    bus.start("commander")
+    publish_minute(bus, 12)
+    epochs = [budget.epoch for budget in budgets(bus) if budget.domain == "payments"]
+    assert epochs == [0, 1, 2]
+
+
+def test_a_minute_leaves_a_transition(bus: MemoryBus) -> None:
+    for tick in (0, 6, 12):
+        publish_minute(bus, tick)
+    bus.run()
+    steps = bus.events(TransitionRecorded)
+    assert [(step.tick, step.next_tick) for step in steps] == [(0, 6), (6, 12)]
+    assert {step.agent for step in steps} == {"commander"}

@@ -108,7 +108,7 @@ def without_sample(world: World, observation: Observation) -> Mask:
 
 
 def blind_decreases(observation: Observation, plan: Plan, blind: Mask) -> NDArray[np.int64]:
-    """[E] wishes for less, per app and dimension, of the declared apps in `blind`."""
+    """[E] planned decreases, per app and dimension, of the declared apps in `blind`."""
     status = observation.status
     fewer = plan.replicas < status[:, REPLICAS]
     smaller = (plan.cpu < status[:, CPU_REQUEST]) | (plan.memory < status[:, MEMORY_REQUEST])

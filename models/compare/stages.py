@@ -87,11 +87,11 @@ def _account(st: State, acc: Accounts, _plan: Plan, given: Given, _scratch: Scra
 
 
 _STAGES: dict[str, tuple[str, Stage]] = {
-    "apply": ("plans become wishes, resizes land", _apply),
+    "apply": ("plans are applied, resizes take effect", _apply),
     "churn": ("deploys, crashes, OOM kills, drains, reclaims, zones", _churn),
-    "reconcile": ("readiness, wishes against pods", _reconcile),
+    "reconcile": ("readiness, deploys, pods to start or stop", _reconcile),
     "schedule": ("pending pods find nodes", _schedule),
-    "provision": ("nodes are asked for, boot, are drained", _provision),
+    "provision": ("nodes are requested, boot, are drained", _provision),
     "traffic": ("season, noise and bursts, each minute", _traffic),
     "waves": ("the scenario's events on traffic and payload", _waves),
     "serve": ("calls, queues, latency, failures, retries", _serve),

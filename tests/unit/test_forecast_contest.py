@@ -11,11 +11,11 @@ from models.forecaster.learned.artefact import Session
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.score.contest import choose, contest, steps_of
-from models.forecaster.score.one_shot import speak
+from models.forecaster.score.evaluation import Absent
+from models.forecaster.score.one_shot import forecast_series
 from models.forecaster.score.peers.boosted import Boosted
 from models.forecaster.score.peers.floors import FLOORS
 from models.forecaster.score.peers.learned import Learned
-from models.forecaster.score.peers.port import Absent
 from models.forecaster.score.windows import Windows, windows
 from models.forecaster.series import Announced, Series
 from tests.unit.forecast_files import Told, daily
@@ -46,7 +46,7 @@ def test_what_the_learned_peer_says_does_not_change_with_what_comes_later(
     origin = at // step * step + step - 1
     early = np.arange(origin - 20 * step, origin + 1, step)
     later = series._replace(rps=np.where(np.arange(2200) > origin, 7.0, series.rps))
-    first, second = learned().said_at(series, early), learned().said_at(later, early)
+    first, second = (learned().predict_with_peaks(each, early) for each in (series, later))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -162,15 +162,15 @@ def test_a_constant_series_is_served_and_no_ratio_is_made_up() -> None:
 def test_one_forecast_is_that_of_the_last_window() -> None:
     series = series_of()
     peers = (learned(), *FLOORS)
-    spoken = speak(series, 3000, peers)
+    spoken = forecast_series(series, 3000, peers)
     assert (spoken.at, spoken.served.model) == (2999, "tft")
-    expected = learned().said_at(series.until(3000), np.array([2999]))
+    expected = learned().predict_with_peaks(series.until(3000), np.array([2999]))
     np.testing.assert_array_equal(spoken.values, expected.values[0])
     assert (spoken.peak >= spoken.values[:, 2]).all()
 
 
 def test_a_rule_that_serves_has_a_peak_above_its_interval() -> None:
-    spoken = speak(series_of(), 3000, FLOORS)
+    spoken = forecast_series(series_of(), 3000, FLOORS)
     assert (spoken.peak >= spoken.values[:, 2]).all()
     assert (np.diff(spoken.peak) >= 0).all()
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from models.cluster.arrays import F64
 from models.forecaster.data.load import load
 from models.forecaster.port import HORIZONS_MIN
-from models.forecaster.score.outcome import run
-from models.forecaster.score.peers.floors import FLOORS, Floor, last_seen, mean_of_last
-from models.forecaster.score.peers.port import Absent, Fitted
+from models.forecaster.score.evaluation import Absent, Fitted, run
+from models.forecaster.score.peers.floors import FLOORS, Floor, forward_filled, mean_of_last
 from models.forecaster.score.windows import Windows, windows
 from models.forecaster.series import Series
 
@@ -61,7 +60,7 @@ def test_each_rule_says_what_its_name_says() -> None:
 
 def test_missing_minutes_are_left_out_of_means_and_do_not_end_what_was_seen() -> None:
     values = np.array([np.nan, 4.0, np.nan, 8.0, np.nan, np.nan])
-    np.testing.assert_array_equal(last_seen(values), [np.nan, 4, 4, 8, 8, 8])
+    np.testing.assert_array_equal(forward_filled(values), [np.nan, 4, 4, 8, 8, 8])
     np.testing.assert_array_equal(mean_of_last(values, np.array([0, 3, 5]), 3), [np.nan, 6, 8])
 
 
@@ -104,7 +103,7 @@ def test_a_series_without_a_day_or_a_week_has_no_such_peer() -> None:
 def test_a_past_that_is_all_missing_is_absent_with_a_reason() -> None:
     found = BY_NAME["last"].fit(Series("x", 0, 1, np.full(900, np.nan)), 700)
     assert isinstance(found, Absent)
-    assert "no known values" in found.reason
+    assert "no values" in found.reason
 
 
 @pytest.mark.parametrize("floor", FLOORS, ids=lambda floor: floor.name)

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.forecaster.score.headline import cells
-from models.forecaster.score.outcome import run
+from models.forecaster.score.comparison import cells
+from models.forecaster.score.evaluation import Absent, Fitted, run
 from models.forecaster.score.peers.floors import FLOORS
 from models.forecaster.score.peers.linear import Linear
-from models.forecaster.score.peers.port import Absent, Fitted
 from models.forecaster.score.windows import Windows, windows
 from models.forecaster.series import Series
 

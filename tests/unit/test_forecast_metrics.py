@@ -7,7 +7,16 @@ from hypothesis.extra.numpy import arrays
 
 from models.cluster.arrays import F64
 from models.forecaster.port import HORIZONS_MIN
-from models.forecaster.score.headline import Cell, cells, geometric_mean, headlines
+from models.forecaster.score.comparison import (
+    Cell,
+    block_length,
+    block_ratio,
+    cells,
+    compared,
+    geometric_mean,
+    headlines,
+)
+from models.forecaster.score.evaluation import Outcome
 from models.forecaster.score.metrics import (
     coverage,
     interval_score,
@@ -16,8 +25,6 @@ from models.forecaster.score.metrics import (
     relative_width,
     score,
 )
-from models.forecaster.score.outcome import Outcome
-from models.forecaster.score.significance import block_length, block_ratio, compared
 from models.forecaster.score.windows import Windows
 from models.forecaster.series import Series
 

@@ -3,8 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from models.forecaster.score.outcome import run
-from models.forecaster.score.peers.port import Absent, Fitted, Peer
+from models.forecaster.score.evaluation import Absent, Fitted, Peer, run
 from models.forecaster.score.peers.statistical import (
     STATISTICAL,
     Ets,

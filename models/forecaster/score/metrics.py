@@ -1,4 +1,4 @@
-"""How good forecasts are: errors of quantiles and of the 80 % interval, free of scale."""
+"""Scale-free errors of quantiles and of the 80 % interval."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -12,11 +12,11 @@ from models.forecaster.score.windows import Windows
 from models.forecaster.series import Series
 
 _OUTSIDE: Final = 1 - (QUANTILES[HIGH] - QUANTILES[LOW])
-"""Share of values that an interval is meant to leave out."""
+"""Share of values that an interval should leave out."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """The scores of a model on a series at a horizon; None where there is nothing to divide by."""
+    """The scores of a model on a series at a horizon; None where the divisor is zero."""
 
     series: str
     model: str
@@ -41,10 +41,10 @@ class Scores(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What MASE divides by: how wrong a naive forecast was before the test."""
+    """The divisor of MASE: the error of a naive forecast before the test."""
 
     value: float
-    """NaN where nothing is known of it."""
+    """NaN where it is unknown."""
     naive: Literal["day", "last"]
     """Same minute yesterday, or the value before."""
 
@@ -53,19 +53,19 @@ def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores
     """One row per horizon from forecasts [B, H, Q]; origins with NaN were not forecast."""
     scale = mase_scale(series, windows.test_from)
     rows, notes = [], []
-    for place, horizon in enumerate(HORIZONS_MIN):
-        target, said = windows.target[:, place], forecast[:, place]
-        known = ~np.isnan(target) & ~np.isnan(said).any(axis=1)
-        if known.any():
-            row = _row(series.name, model, horizon, target[known], said[known], scale)
+    for index, horizon in enumerate(HORIZONS_MIN):
+        target, quantiles = windows.target[:, index], forecast[:, index]
+        valid = ~np.isnan(target) & ~np.isnan(quantiles).any(axis=1)
+        if valid.any():
+            row = _row(series.name, model, horizon, target[valid], quantiles[valid], scale)
             rows.append(row)
             notes += _notes(row, scale, target)
     return Scores(tuple(rows), tuple(notes))
 
 
-def q_risk(target: F64, said: F64, quantile: float) -> float:
-    """Twice the quantile loss over the sum of the values; NaN where these are all zero."""
-    over = target - said
+def q_risk(target: F64, forecast: F64, quantile: float) -> float:
+    """Twice the quantile loss over the sum of the values; NaN if all values are zero."""
+    over = target - forecast
     loss = np.where(over > 0, quantile * over, (quantile - 1) * over)
     return _ratio(2 * loss.sum(), np.abs(target).sum())
 
@@ -81,13 +81,13 @@ def relative_width(target: F64, low: F64, high: F64) -> float:
 
 
 def interval_score(target: F64, low: F64, high: F64) -> float:
-    """Winkler's: the width, and ten times what a value lies outside; over the mean value."""
+    """Winkler score: the width plus ten times the distance outside, over the mean value."""
     outside = (low - target).clip(0) + (target - high).clip(0)
     return _ratio((high - low + 2 / _OUTSIDE * outside).sum(), np.abs(target).sum())
 
 
 def mase_scale(series: Series, test_from: int) -> Scale:
-    """Mean absolute error before the test of yesterday's value, with two days; else of the last."""
+    """Mean absolute error before the test of yesterday's value, or of the last value if shorter."""
     before = series.rps[:test_from]
     if before.size >= 2 * DAY_MINUTES:
         daily = _naive_error(before, DAY_MINUTES)
@@ -98,35 +98,35 @@ def mase_scale(series: Series, test_from: int) -> Scale:
 
 def _naive_error(values: F64, lag: int) -> float:
     gaps = np.abs(values[lag:] - values[:-lag])
-    known = gaps[~np.isnan(gaps)]
-    return float(known.mean()) if known.size else np.nan
+    valid = gaps[~np.isnan(gaps)]
+    return float(valid.mean()) if valid.size else np.nan
 
 
-def _row(name: str, model: str, horizon: int, target: F64, said: F64, scale: Scale) -> Row:
-    low, middle, high = said[:, LOW], said[:, MEDIAN], said[:, HIGH]
+def _row(name: str, model: str, horizon: int, target: F64, forecast: F64, scale: Scale) -> Row:
+    low, middle, high = forecast[:, LOW], forecast[:, MEDIAN], forecast[:, HIGH]
     error = float(np.abs(target - middle).mean())
     return Row(
         series=name,
         model=model,
         horizon_min=horizon,
-        q_risk_p50=_known(q_risk(target, middle, QUANTILES[MEDIAN])),
-        q_risk_p90=_known(q_risk(target, high, QUANTILES[HIGH])),
-        mase=_known(_ratio(error, scale.value)),
+        q_risk_p50=_or_none(q_risk(target, middle, QUANTILES[MEDIAN])),
+        q_risk_p90=_or_none(q_risk(target, high, QUANTILES[HIGH])),
+        mase=_or_none(_ratio(error, scale.value)),
         coverage_80=coverage(target, low, high),
-        width_80=_known(relative_width(target, low, high)),
-        interval_score=_known(interval_score(target, low, high)),
+        width_80=_or_none(relative_width(target, low, high)),
+        interval_score=_or_none(interval_score(target, low, high)),
         windows=target.size,
     )
 
 
 def _notes(row: Row, scale: Scale, target: F64) -> list[str]:
-    """Of the series where they can be, so that they are said once and not for every model."""
+    """Notes name only the series where possible, so that they appear once, not for each model."""
     notes = []
     if row.q_risk_p50 is None:
-        # A model that was asked at few origins may have met zeros only.
-        whom = f"{row.series}: {row.model}" if np.nansum(target) else row.series
+        # A slow model that runs at few origins may have met only zeros.
+        subject = f"{row.series}: {row.model}" if np.nansum(target) else row.series
         notes.append(
-            f"{whom}: {row.horizon_min} min: "
+            f"{subject}: {row.horizon_min} min: "
             "all values are zero, no error can be put in relation to them"
         )
     if row.mase is None:
@@ -138,5 +138,5 @@ def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole > 0 else np.nan
 
 
-def _known(value: float) -> float | None:
+def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else value

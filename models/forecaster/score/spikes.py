@@ -1,15 +1,14 @@
-"""Whether a model sees doublings coming, and how often it sees one that does not come.
+"""Whether models forecast doublings of traffic in time, and how many false alarms they raise.
 
 A *doubling* is a minute whose five-minute mean is at least twice what it was at some minute of
 the ten before, and at least the series' median traffic; one per hour. It was *announced* where
 the calendar, ten minutes before, had an entry that starts within a quarter of an hour of it.
 
-A *forecast spike* is an origin at which the forecast for 15 or 30 minutes ahead is above the
-present five-minute mean by a factor, and again at least the median traffic. By the median
-forecast the factor is 1.7: forecasts of something uncertain lie between what is and what may
-be, and a median that says 1.7 already holds a doubling for nearly even odds; with 2, models
-that are right about the event and unsure about its minute would count as silent. By the .9
-quantile it is 2: such a forecast says that a doubling is possible. Both are reported.
+A *forecast spike* is an origin at which the forecast for 15 or 30 minutes ahead exceeds the current
+five-minute mean by a factor, and the median traffic. For the median forecast the factor is 1.7:
+uncertain forecasts lie between the present and the possible, so a median of 1.7 already gives a
+doubling nearly even odds. With 2, a model that is right about the event but unsure about its minute
+would count as silent. For the .9 quantile it is 2: a doubling is possible. Both are reported.
 """
 
 from collections.abc import Iterable
@@ -26,55 +25,55 @@ from models.forecaster.score.windows import Windows
 from models.forecaster.series import Announced, Mask, Series
 
 LEAD_MIN: Final = 10
-"""A forecast counts if it was made this long before; capacity takes that long to come."""
+"""Minutes before a doubling by which it must be forecast, because new capacity takes that long."""
 SLACK_MIN: Final = 10
-"""A forecast spike may come this much later than its horizon."""
+"""Minutes that a forecast spike may come later than its horizon."""
 RISE_MIN: Final = 10
 MERGE_MIN: Final = 60
 ANNOUNCED_WITHIN_MIN: Final = 15
 By = Literal["p50", "p90"]
 FACTORS: Final[dict[By, float]] = {"p50": 1.7, "p90": 2.0}
 ALL_SERIES: Final = "all series"
-_PLACES: Final[dict[By, int]] = {"p50": MEDIAN, "p90": HIGH}
+_QUANTILES: Final[dict[By, int]] = {"p50": MEDIAN, "p90": HIGH}
 _MEAN_MIN: Final = 5
 _NORMAL: Final = 1.96
-"""Standard deviations to either side that hold 95 %."""
+"""Standard deviations to either side that contain 95 %."""
 
 
 class SpikeScore(msgspec.Struct, frozen=True):
-    """What became of doublings and of forecast spikes in the scored part of a series."""
+    """Doublings and forecast spikes in the scored part of a series."""
 
     series: str
     model: str
     by: By
     announced: int
-    """Doublings that the calendar had."""
+    """Doublings that were announced in time."""
     announced_found: int
     unannounced: int
     unannounced_found: int
     false_alarms: int
-    """Forecast spikes, one per hour, that no doubling followed."""
+    """Forecast spikes, one per hour, without a doubling."""
     slow_rises: int
-    """Those of them after which traffic did rise by the factor, but took longer than a doubling."""
+    """False alarms after which traffic did rise by the factor, but slower than a doubling."""
     days: float
 
     @property
     def recall(self) -> float | None:
-        """Share of the announced doublings that were forecast; None where there was none."""
+        """Share of announced doublings that were forecast; None without any."""
         return self.announced_found / self.announced if self.announced else None
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """95 % interval of the recall, after Wilson, as if doublings had nothing in common.
+        """95 % Wilson interval of the recall, as if doublings were independent.
 
-        Those of domains in one event have, so that over several series it is too narrow. None
-        where there was no doubling.
+        Domains of the same event are not, so it is too narrow over several series. None without
+        any doubling.
         """
         return _wilson(self.announced_found, self.announced) if self.announced else None
 
     @property
     def unannounced_recall(self) -> float | None:
-        """Share of the others."""
+        """Share of unannounced doublings that were forecast; None without any."""
         return self.unannounced_found / self.unannounced if self.unannounced else None
 
     @property
@@ -86,12 +85,12 @@ class SpikeScore(msgspec.Struct, frozen=True):
 def score_spikes(
     series: Series, model: str, windows: Windows, forecast: F64
 ) -> tuple[SpikeScore, ...]:
-    """By the median and by the .9 quantile of forecasts [B, H, Q] at every origin."""
+    """Scores of forecasts [B, H, Q] at every origin, by the median and by the .9 quantile."""
     return tuple(_score(series, model, windows, forecast, by) for by in FACTORS)
 
 
 def pooled(scores: Iterable[SpikeScore]) -> tuple[SpikeScore, ...]:
-    """All series as one, by model and measure: doublings and days add up."""
+    """Sums over all series, by model and measure."""
     groups: dict[tuple[str, By], list[SpikeScore]] = {}
     for score in scores:
         groups.setdefault((score.model, score.by), []).append(score)
@@ -99,7 +98,7 @@ def pooled(scores: Iterable[SpikeScore]) -> tuple[SpikeScore, ...]:
 
 
 def doublings(series: Series) -> I64:
-    """Minutes at which traffic has doubled within ten minutes, each followed by more of them."""
+    """All minutes at which traffic has doubled within ten minutes."""
     means = _means(series)
     lowest = _lowest_before(means, RISE_MIN)
     with np.errstate(invalid="ignore"):
@@ -108,22 +107,22 @@ def doublings(series: Series) -> I64:
 
 
 def one_per_hour(minutes: I64) -> I64:
-    """The first of each hour; what follows within it belongs to it."""
-    kept: list[int] = []
+    """The first of some ascending minutes, then the first after each following hour."""
+    chosen: list[int] = []
     for minute in minutes:
-        if not kept or minute >= kept[-1] + MERGE_MIN:
-            kept.append(int(minute))
-    return np.array(kept, np.int64)
+        if not chosen or minute >= chosen[-1] + MERGE_MIN:
+            chosen.append(int(minute))
+    return np.array(chosen, np.int64)
 
 
 def noise_floor(series: Series) -> float:
-    """The median of the minutes with traffic: below it a doubling is nobody's concern."""
+    """The median of the minutes with traffic; doublings below it don't matter."""
     positive = series.rps[series.rps > 0]
     return float(np.median(positive)) if positive.size else np.inf
 
 
 def is_announced(calendar: tuple[Announced, ...], minutes: I64) -> Mask:
-    """Which minutes the calendar had in time, give or take a quarter of an hour."""
+    """Which minutes were announced in time, within a quarter of an hour."""
     found = np.zeros(minutes.size, np.bool_)
     for entry in calendar:
         near = np.abs(minutes - entry.start_min) <= ANNOUNCED_WITHIN_MIN
@@ -137,9 +136,9 @@ def _score(series: Series, model: str, windows: Windows, forecast: F64, by: By) 
     scored = one_per_hour(happened[happened >= first + max(HORIZONS_MIN)])
     announced = is_announced(series.calendar, scored)
     found, false = np.zeros(scored.size, np.bool_), []
-    for place, horizon in enumerate(HORIZONS_MIN):
+    for index, horizon in enumerate(HORIZONS_MIN):
         if horizon > LEAD_MIN:
-            at = windows.at[_says_spike(series, windows, forecast[:, place], by)]
+            at = windows.at[_is_spike(series, windows, forecast[:, index], by)]
             found |= _any_within(at, scored - horizon - SLACK_MIN, scored - LEAD_MIN)
             judged = at[at + horizon + SLACK_MIN < series.rps.size]
             false.append(judged[~_any_within(happened, judged, judged + horizon + SLACK_MIN)])
@@ -180,17 +179,17 @@ def _wilson(found: int, of: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
 
 
-def _says_spike(series: Series, windows: Windows, said: F64, by: By) -> Mask:
+def _is_spike(series: Series, windows: Windows, forecast: F64, by: By) -> Mask:
     """[B] from forecasts [B, Q] of one horizon."""
     now = _means(series)[windows.at]
-    value = said[:, _PLACES[by]]
+    value = forecast[:, _QUANTILES[by]]
     with np.errstate(invalid="ignore"):
         spike: Mask = (value >= FACTORS[by] * now) & (value >= noise_floor(series))
     return spike
 
 
 def _rose(series: Series, alarms: I64, factor: float) -> Mask:
-    """Whether traffic came to a multiple of what it was, in the time an alarm may be about."""
+    """Whether traffic reached the factor, in the time that each alarm covers."""
     means = _means(series)
     ahead = alarms[:, None] + np.arange(1, max(HORIZONS_MIN) + SLACK_MIN + 1)
     peak = np.nan_to_num(means[ahead.clip(max=means.size - 1)]).max(axis=1, initial=0)
@@ -199,18 +198,18 @@ def _rose(series: Series, alarms: I64, factor: float) -> Mask:
 
 
 def _any_within(minutes: I64, first: I64, last: I64) -> Mask:
-    """Whether any of some rising minutes lies in each span first..last."""
+    """Whether any of some ascending minutes lies in each span first..last."""
     found: Mask = np.searchsorted(minutes, last, "right") > np.searchsorted(minutes, first)
     return found
 
 
 def _means(series: Series) -> F64:
-    """[N] mean of the known values of the last five minutes."""
+    """[N] mean of the values of the last five minutes."""
     return mean_of_last(series.rps, np.arange(series.rps.size), _MEAN_MIN)
 
 
 def _lowest_before(means: F64, minutes: int) -> F64:
-    """[N] the lowest known mean of the minutes before each; infinite where none is known."""
+    """[N] the lowest mean of the minutes before each; infinite where there is none."""
     filled = np.where(np.isnan(means), np.inf, means)
     padded = np.concatenate([np.full(minutes, np.inf), filled[:-1]])
     lowest: F64 = np.lib.stride_tricks.sliding_window_view(padded, minutes).min(axis=1)

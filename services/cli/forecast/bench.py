@@ -14,8 +14,8 @@ from rich.console import Console
 from models.compare.pool import cores
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.contest import Advance, Contest, contest, steps_of
+from models.forecaster.score.evaluation import Peer
 from models.forecaster.score.peers.catalogue import NAMES, Entrants, all_installed, named
-from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.windows import Skipped, Windows
 from models.forecaster.series import Series
 from models.inputs.errors import InputError

@@ -1,6 +1,6 @@
-"""Boosted trees of the library LightGBM, on exactly the inputs of the learned forecaster.
+"""Boosted trees (LightGBM) on exactly the inputs of the learned forecaster.
 
-What they differ in from it is the kind of model, and that they know this one series only.
+They differ from it in the kind of model, and in that they are trained on this series only.
 """
 
 from importlib import import_module
@@ -12,17 +12,17 @@ from models.cluster.arrays import F64, I64
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs, flat, from_log, to_log
 from models.forecaster.port import LEAST_HISTORY_MIN, QUANTILES
-from models.forecaster.score.peers.port import Absent, Fitted, H, Q, Tell, untold
+from models.forecaster.score.evaluation import Absent, Fitted, H, Progress, Q, no_progress
 from models.forecaster.score.windows import origins, sample, targets
 from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MOST_ROWS: Final = 60_000
 LEAST_ROWS: Final = 400
-"""Four leaves' worth; with less, a tree is a mean."""
+"""Enough for four leaves; with fewer, a tree is just a mean."""
 _ROUNDS: Final = 200
 _THREADS: Final = 1
-"""More wait for each other, on a busy machine a hundred times longer than they work."""
+"""On a busy machine more threads wait for each other a hundred times longer than they work."""
 _SETTINGS: Final = {
     "objective": "quantile",
     "learning_rate": 0.05,
@@ -49,12 +49,12 @@ class FittedBoosted(NamedTuple):
         inputs = encode(series, at)
         rows = flat(inputs)
         logs = np.full((at.size, H, Q), np.nan)
-        for place, models in enumerate(self.models):
+        for index, models in enumerate(self.models):
             for quantile, model in enumerate(models or ()):
-                # The number of threads is one for the whole process: what is not said here would
-                # be all cores, for models that are being trained at the same time too.
-                logs[:, place, quantile] = model.predict(rows, num_threads=_THREADS)
-        # Each quantile is a model of its own: they may cross where there is little to learn from.
+                # LightGBM has one setting for the whole process: without it, this call would switch
+                # models that are being trained at the same time to all cores too.
+                logs[:, index, quantile] = model.predict(rows, num_threads=_THREADS)
+        # Each quantile is a separate model, so with little data they may cross.
         return from_log(inputs, np.sort(logs, axis=2))
 
 
@@ -63,49 +63,49 @@ class Boosted(NamedTuple):
 
     name: str = "lightgbm"
     most_origins: int | None = None
-    tell: Tell = untold
+    progress: Progress = no_progress
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
-        """Learn from origins whose outcomes too are before `until_min`."""
+        """Learn from origins whose outcomes are before `until_min` too."""
         past = series.until(until_min)
         at = origins(past, LEAST_HISTORY_MIN - 1, until_min)
-        came = targets(past, at)
-        rows = np.flatnonzero(~np.isnan(came).all(axis=1))
+        actual = targets(past, at)
+        rows = np.flatnonzero(~np.isnan(actual).all(axis=1))
         if rows.size < LEAST_ROWS:
             return Absent(f"{rows.size} windows before the test, expected {LEAST_ROWS}")
         rows = rows[sample(rows, MOST_ROWS)]
-        inputs, came = encode(past, at[rows]), came[rows]
+        inputs, actual = encode(past, at[rows]), actual[rows]
         return FittedBoosted(
-            [_of_horizon(inputs, came[:, place], self._part(place)) for place in range(H)]
+            [_of_horizon(inputs, actual[:, index], self._part(index)) for index in range(H)]
         )
 
-    def _part(self, place: int) -> Tell:
-        """What a horizon is of the whole."""
-        return lambda share: self.tell((place + share) / H)
+    def _part(self, index: int) -> Progress:
+        """Progress of one horizon as a part of the whole."""
+        return lambda share: self.progress((index + share) / H)
 
 
-def _of_horizon(inputs: Inputs, came: F64, tell: Tell) -> list[Any] | None:
-    """A model per quantile; errors count as much as the traffic they are about."""
-    known = ~np.isnan(came) & ~np.isnan(inputs.scale)
-    if known.sum() < LEAST_ROWS:
+def _of_horizon(inputs: Inputs, actual: F64, progress: Progress) -> list[Any] | None:
+    """A model per quantile; rows are weighted by their traffic."""
+    valid = ~np.isnan(actual) & ~np.isnan(inputs.scale)
+    if valid.sum() < LEAST_ROWS:
         return None
-    library, weight = _library(), (inputs.scale + inputs.offset)[known]
+    library, weight = _library(), (inputs.scale + inputs.offset)[valid]
     table = library.Dataset(
-        flat(inputs)[known],
-        to_log(inputs, came)[known],
+        flat(inputs)[valid],
+        to_log(inputs, actual)[valid],
         weight=weight / weight.mean(),
         params={"verbosity": -1, "num_threads": _THREADS},
         free_raw_data=False,
     )
     models = []
-    for place, quantile in enumerate(QUANTILES):
+    for index, quantile in enumerate(QUANTILES):
         models.append(library.train(_SETTINGS | {"alpha": quantile}, table, _ROUNDS))
-        tell((place + 1) / Q)
+        progress((index + 1) / Q)
     return models
 
 
 def _library() -> Any:
-    """Imported here: only those who compare with it need it."""
+    """Import lightgbm lazily: it is an optional dependency."""
     try:
         return import_module("lightgbm")
     except ImportError:

@@ -1,4 +1,4 @@
-"""Which models can be compared, and which of them are here."""
+"""The models that can be compared, and which of them are installed."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from models.forecaster.learned.artefact import NAME, SHIPPED, load_artefact
+from models.forecaster.score.evaluation import Peer
 from models.forecaster.score.peers.boosted import Boosted
 from models.forecaster.score.peers.floors import FLOORS
 from models.forecaster.score.peers.learned import Learned
 from models.forecaster.score.peers.linear import Linear
-from models.forecaster.score.peers.port import Peer
 from models.forecaster.score.peers.statistical import STATISTICAL
 from models.inputs.errors import InputError
 
 MOST_SERIES: Final = 20
-"""Statistical peers take seconds per series: in larger files they run only where named."""
+"""Largest file for the statistical peers by default, because they take seconds per series."""
 SLOW: Final = tuple(peer.name for peer in STATISTICAL)
 _LIBRARIES: Final = {Boosted().name: "lightgbm", **dict.fromkeys(SLOW, "statsforecast")}
 _PEERS: Final[tuple[Peer, ...]] = (*FLOORS, Linear(), Boosted(), *STATISTICAL)
@@ -23,14 +23,14 @@ NAMES: Final = (NAME, *(peer.name for peer in _PEERS))
 
 
 class Entrants(NamedTuple):
-    """The models of a comparison, and a line for each that is not among them."""
+    """The models of a comparison, and a note for each that is left out."""
 
     peers: tuple[Peer, ...]
     notes: tuple[str, ...]
 
 
 def all_installed(series: int, folder: Path = SHIPPED) -> Entrants:
-    """What is here and can be afforded for so many series."""
+    """All installed models that are fast enough for this number of series."""
     learned, notes = _learned(folder)
     wanted: list[Peer] = []
     for peer in _PEERS:
@@ -45,10 +45,10 @@ def all_installed(series: int, folder: Path = SHIPPED) -> Entrants:
 
 
 def named(names: Sequence[str], folder: Path = SHIPPED) -> Entrants:
-    """Some models, and all simple rules, which the others are compared with."""
+    """The named models and all simple rules, which the others are compared with."""
     for name in names:
         if name not in NAMES:
-            raise InputError(f"model: no model {name!r}, choose of {', '.join(NAMES)}")
+            raise InputError(f"model: no model {name!r}, choose from {', '.join(NAMES)}")
         library = _LIBRARIES.get(name)
         if library is not None and find_spec(library) is None:
             raise InputError(f"model: {name} needs {library}: pip install 'hirl-scale[peers]'")
@@ -59,7 +59,7 @@ def named(names: Sequence[str], folder: Path = SHIPPED) -> Entrants:
 
 
 def _learned(folder: Path) -> tuple[list[Peer], list[str]]:
-    """The model of a folder; that none is shipped is no error, but a named one must be there."""
+    """The model of a folder. The shipped one may be missing; a named folder must have one."""
     try:
         return [Learned(load_artefact(folder).session)], []
     except InputError as error:

@@ -1,7 +1,7 @@
-"""Rules that need no learning; whatever is served has to be better than the best of them.
+"""Simple rules without training; a model is worth serving only if it beats the best of them.
 
-The median is the rule itself. The outer quantiles are the rule times how much the values came
-out above or below it in the three weeks before the test.
+The median is the rule itself. The outer quantiles are the rule times quantiles of the actual value
+over the rule, in the three weeks before the test.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import numpy as np
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
 from models.forecaster.port import HIGH, HORIZONS_MIN, LEAST_HISTORY_MIN, LOW, MEDIAN, QUANTILES
-from models.forecaster.score.peers.port import Absent, Fitted, H, Q
+from models.forecaster.score.evaluation import Absent, Fitted, H, Q
 from models.forecaster.score.windows import origins, targets
 from models.forecaster.series import Series
 
@@ -20,20 +20,20 @@ RESIDUAL_DAYS: Final = 21
 _LEAST_RESIDUALS: Final = 10
 
 Rule = Callable[[Series, I64, int], F64]
-"""[B] what is expected h minutes after the origins."""
+"""[B] value expected h minutes after the origins."""
 
 
 class Spread(NamedTuple):
-    """How values came out against a rule, per horizon."""
+    """Actual values relative to a rule, per horizon."""
 
     ratio: F64
     """[H, Q] quantiles of value over rule; 1 at the median, because the rule is the median."""
     after_zero: F64
-    """[H, Q] quantiles of values where the rule said zero, which no ratio can widen."""
+    """[H, Q] quantiles of values where the rule is zero, which no ratio can widen."""
 
 
 class FittedFloor(NamedTuple):
-    """A rule with the spread it had."""
+    """A rule with its past spread."""
 
     rule: Rule
     spread: Spread
@@ -41,10 +41,10 @@ class FittedFloor(NamedTuple):
     def predict(self, series: Series, at: I64) -> F64:
         """[B, H, Q]."""
         forecast = np.empty((at.size, H, Q))
-        for place, horizon in enumerate(HORIZONS_MIN):
+        for index, horizon in enumerate(HORIZONS_MIN):
             point = self.rule(series, at, horizon)[:, None]
-            wide = point * self.spread.ratio[place]
-            forecast[:, place] = np.where(point == 0, self.spread.after_zero[place], wide)
+            wide = point * self.spread.ratio[index]
+            forecast[:, index] = np.where(point == 0, self.spread.after_zero[index], wide)
         return forecast
 
 
@@ -57,7 +57,7 @@ class Floor(NamedTuple):
     most_origins: int | None = None
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
-        """Measure the spread on what is before `until_min`."""
+        """Measure the spread on the minutes before `until_min`."""
         if until_min < self.lookback_min + LEAST_HISTORY_MIN:
             return Absent(
                 f"{until_min} minutes of history, expected {self.lookback_min + LEAST_HISTORY_MIN}"
@@ -65,32 +65,32 @@ class Floor(NamedTuple):
         past = series.until(until_min)
         first = max(self.lookback_min, until_min - RESIDUAL_DAYS * DAY_MINUTES)
         at = origins(past, first, until_min)
-        came = targets(past, at)
-        if np.isnan(came).all():
-            return Absent("no known values before the test to measure its spread on")
-        return FittedFloor(self.rule, _spread(self.rule, past, at, came))
+        actual = targets(past, at)
+        if np.isnan(actual).all():
+            return Absent("no values before the test to measure its spread on")
+        return FittedFloor(self.rule, _spread(self.rule, past, at, actual))
 
 
-def last_seen(rps: F64) -> F64:
-    """[N] each minute's value, or where it is missing the last before it."""
-    places = np.where(np.isnan(rps), 0, np.arange(rps.size))
-    filled: F64 = rps[np.maximum.accumulate(places)]
+def forward_filled(rps: F64) -> F64:
+    """[N] each minute's value; gaps repeat the value before them."""
+    indices = np.where(np.isnan(rps), 0, np.arange(rps.size))
+    filled: F64 = rps[np.maximum.accumulate(indices)]
     return filled
 
 
 def mean_of_last(rps: F64, at: I64, minutes: int) -> F64:
-    """[B] means of the known values of the last minutes, NaN where none is known."""
+    """[B] means of the values of the last minutes; NaN where there is none."""
     back = at[:, None] - np.arange(minutes)
     values = np.where(back >= 0, rps[back.clip(0)], np.nan)
-    known = ~np.isnan(values)
-    counts = known.sum(axis=1)
+    valid = ~np.isnan(values)
+    counts = valid.sum(axis=1)
     means = np.full(at.size, np.nan)
-    np.divide(np.where(known, values, 0).sum(axis=1), counts, out=means, where=counts > 0)
+    np.divide(np.where(valid, values, 0).sum(axis=1), counts, out=means, where=counts > 0)
     return means
 
 
 def _last(series: Series, at: I64, _: int) -> F64:
-    return last_seen(series.rps)[at]
+    return forward_filled(series.rps)[at]
 
 
 def _mean(minutes: int) -> Rule:
@@ -102,7 +102,7 @@ def _mean(minutes: int) -> Rule:
 
 
 def _same_minute(period: int) -> Rule:
-    """A minute that is missing is taken from a period earlier, and then from the present."""
+    """The value a period ago; if it is missing, two periods ago, else the last value."""
 
     def rule(series: Series, at: I64, horizon: int) -> F64:
         found = np.full(at.size, np.nan)
@@ -124,22 +124,22 @@ FLOORS: Final = (
 )
 
 
-def _spread(rule: Rule, past: Series, at: I64, came: F64) -> Spread:
+def _spread(rule: Rule, past: Series, at: I64, actual: F64) -> Spread:
     ratio, after_zero = np.ones((H, Q)), np.zeros((H, Q))
-    for place, horizon in enumerate(HORIZONS_MIN):
-        said = rule(past, at, horizon)
-        known = ~np.isnan(came[:, place]) & ~np.isnan(said)
-        value, point = came[known, place], said[known]
+    for index, horizon in enumerate(HORIZONS_MIN):
+        expected = rule(past, at, horizon)
+        valid = ~np.isnan(actual[:, index]) & ~np.isnan(expected)
+        value, point = actual[valid, index], expected[valid]
         moving = point > 0
         if moving.sum() >= _LEAST_RESIDUALS:
-            ratio[place] = _quantiles(value[moving] / point[moving], 1.0)
+            ratio[index] = _quantiles(value[moving] / point[moving], 1.0)
         if (~moving).sum() >= _LEAST_RESIDUALS:
-            after_zero[place] = _quantiles(value[~moving], 0.0)
+            after_zero[index] = _quantiles(value[~moving], 0.0)
     return Spread(ratio, after_zero)
 
 
 def _quantiles(values: F64, middle: float) -> F64:
-    """[Q] around a middle that stays where it is, so that they never cross."""
+    """[Q] quantiles around a fixed median, so that they never cross."""
     quantiles = np.quantile(values, QUANTILES)
     quantiles[MEDIAN] = middle
     quantiles[LOW] = min(quantiles[LOW], middle)

@@ -1,9 +1,9 @@
 """Statistical models of the library statsforecast: AutoETS, AutoTheta and MSTL.
 
-They see means of five minutes (or of a longer step of the series), which are counted back from
-the origin so that the last one ends with it, and are fitted once on the week before the test;
-at each origin they only take in the last week. Their 80 % interval is that of a five-minute
-mean: narrower than what the single minutes of a noisy series do.
+They work on five-minute means (or the series' step if longer) that are counted back from the
+origin, so that the last one ends with it. They are fitted once on the week before the test and
+updated with the last week at each origin. Their 80 % interval is that of a five-minute mean, which
+is narrower than that of single minutes of a noisy series.
 """
 
 from importlib import import_module
@@ -14,8 +14,8 @@ import numpy as np
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
-from models.forecaster.score.peers.floors import last_seen
-from models.forecaster.score.peers.port import Absent, Fitted, H, Q
+from models.forecaster.score.evaluation import Absent, Fitted, H, Q
+from models.forecaster.score.peers.floors import forward_filled
 from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
@@ -27,7 +27,7 @@ _LEVEL: Final = 80
 
 
 class FittedEts(NamedTuple):
-    """Exponential smoothing with fitted parameters; also Theta, which is asked alike."""
+    """Exponential smoothing with fitted parameters; also Theta, which has the same interface."""
 
     model: Any
     block: int
@@ -35,8 +35,8 @@ class FittedEts(NamedTuple):
     def predict(self, series: Series, at: I64) -> F64:
         """[B, H, Q]."""
         steps = _steps(self.block)
-        said = [self._ahead(blocks(series, int(t), self.block), steps) for t in at]
-        return np.array(said).reshape(at.size, H, Q).clip(0)
+        forecasts = [self._ahead(blocks(series, int(t), self.block), steps) for t in at]
+        return np.array(forecasts).reshape(at.size, H, Q).clip(0)
 
     def _ahead(self, values: F64, steps: I64) -> F64:
         if _is_flat(values):
@@ -45,7 +45,7 @@ class FittedEts(NamedTuple):
 
 
 class FittedMstl(NamedTuple):
-    """A day's shape that was taken off, and a model of what was left; in logarithms."""
+    """The shape of a day, and a model of the remainder; in logarithms."""
 
     trend: Any
     shape: F64
@@ -56,8 +56,8 @@ class FittedMstl(NamedTuple):
     def predict(self, series: Series, at: I64) -> F64:
         """[B, H, Q]."""
         steps = _steps(self.block)
-        said = [self._ahead(blocks(series, int(t), self.block), int(t), steps) for t in at]
-        forecast: F64 = np.expm1(np.array(said)).reshape(at.size, H, Q).clip(0)
+        logs = [self._ahead(blocks(series, int(t), self.block), int(t), steps) for t in at]
+        forecast: F64 = np.expm1(np.array(logs)).reshape(at.size, H, Q).clip(0)
         return forecast
 
     def _ahead(self, values: F64, at: int, steps: I64) -> F64:
@@ -65,66 +65,66 @@ class FittedMstl(NamedTuple):
             return np.full((H, Q), np.log1p(values[-1]))
         now = round((at + 1 - self.until_min) / self.block)
         past = self._of_day(now + np.arange(-values.size, 0))
-        said = self.trend.forward(np.log1p(values) - past, h=int(steps[-1]), level=[_LEVEL])
-        return quantiles(said, steps) + self._of_day(now + steps - 1)[:, None]
+        found = self.trend.forward(np.log1p(values) - past, h=int(steps[-1]), level=[_LEVEL])
+        return quantiles(found, steps) + self._of_day(now + steps - 1)[:, None]
 
-    def _of_day(self, places: I64) -> F64:
-        shape: F64 = self.shape[places % self.shape.size]
+    def _of_day(self, indices: I64) -> F64:
+        shape: F64 = self.shape[indices % self.shape.size]
         return shape
 
 
 class Ets(NamedTuple):
-    """AutoETS without a season: the library has none of more than 24 steps."""
+    """AutoETS without a season, because the library supports at most 24 steps."""
 
     name: str = "ets"
     most_origins: int | None = MOST_ORIGINS
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
-        """Choose the smoothing that fits the week before `until_min`."""
+        """Select the smoothing that fits the week before `until_min`."""
         block = block_minutes(series)
         values = blocks(series, until_min - 1, block)
-        unfit = _unfit(values, block, _LEAST_BLOCKS)
-        if unfit is not None:
-            return unfit
+        absent = _absent(values, block, _LEAST_BLOCKS)
+        if absent is not None:
+            return absent
         return FittedEts(_library().AutoETS(season_length=1, model="ZZN").fit(values), block)
 
 
 class Theta(NamedTuple):
-    """AutoTheta with the season of a day, where there are two."""
+    """AutoTheta with a daily season, if there are two days."""
 
     name: str = "theta"
     most_origins: int | None = MOST_ORIGINS
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
-        """Choose the Theta model that fits the week before `until_min`."""
+        """Select the Theta model that fits the week before `until_min`."""
         block = block_minutes(series)
         values = blocks(series, until_min - 1, block)
-        unfit = _unfit(values, block, _LEAST_BLOCKS)
-        if unfit is not None:
-            return unfit
+        absent = _absent(values, block, _LEAST_BLOCKS)
+        if absent is not None:
+            return absent
         day = DAY_MINUTES // block
         season = day if values.size >= 2 * day else 1
         return FittedEts(_library().AutoTheta(season_length=season).fit(values), block)
 
 
 class Mstl(NamedTuple):
-    """MSTL with the season of a day and AutoETS for the rest.
+    """MSTL with a daily season, and AutoETS for the rest.
 
-    The day's shape is found once: the library's own `forward` would find it anew at each
-    origin, which takes a second each time.
+    The shape of the day is fitted once: the library's own `forward` would fit it again at each
+    origin, which takes a second.
     """
 
     name: str = "mstl"
     most_origins: int | None = MOST_ORIGINS
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
-        """Take the week before `until_min` apart."""
+        """Decompose the week before `until_min`."""
         block = block_minutes(series)
         values = blocks(series, until_min - 1, block)
         day = DAY_MINUTES // block
-        unfit = _unfit(values, block, 2 * day)
-        if unfit is not None:
-            return unfit
+        absent = _absent(values, block, 2 * day)
+        if absent is not None:
+            return absent
         library = _library()
         rest = library.AutoETS(season_length=1, model="ZZN")
         model = library.MSTL(season_length=[day], trend_forecaster=rest).fit(np.log1p(values))
@@ -136,49 +136,49 @@ STATISTICAL: Final = (Ets(), Theta(), Mstl())
 
 
 def block_minutes(series: Series) -> int:
-    """Minutes of a mean: five, or the series' step where that is longer."""
+    """Minutes per mean: five, or the series' step if longer."""
     return max(_BLOCK_MIN, series.step_min)
 
 
 def blocks(series: Series, at: int, block: int) -> F64:
-    """Means of the last week, the last one ending with minute `at`; gaps hold the last value."""
+    """Means of the last week, the last one ending with minute `at`; gaps repeat the mean before."""
     count = min(_CONTEXT_DAYS * DAY_MINUTES, at + 1) // block
     values = series.rps[at + 1 - count * block : at + 1].reshape(count, block)
-    known = ~np.isnan(values)
-    sums, counts = np.where(known, values, 0).sum(axis=1), known.sum(axis=1)
+    valid = ~np.isnan(values)
+    sums, counts = np.where(valid, values, 0).sum(axis=1), valid.sum(axis=1)
     means = np.full(count, np.nan)
     np.divide(sums, counts, out=means, where=counts > 0)
-    return np.nan_to_num(last_seen(means))
+    return np.nan_to_num(forward_filled(means))
 
 
-def quantiles(said: dict[str, F64], steps: I64) -> F64:
+def quantiles(library: dict[str, F64], steps: I64) -> F64:
     """[H, Q] from the library's mean and 80 % interval, at some steps ahead."""
     found = np.empty((steps.size, Q))
-    for place, key in ((LOW, f"lo-{_LEVEL}"), (MEDIAN, "mean"), (HIGH, f"hi-{_LEVEL}")):
-        found[:, place] = said[key][steps - 1]
+    for index, key in ((LOW, f"lo-{_LEVEL}"), (MEDIAN, "mean"), (HIGH, f"hi-{_LEVEL}")):
+        found[:, index] = library[key][steps - 1]
     return np.sort(found, axis=1)
 
 
 def _steps(block: int) -> I64:
-    """[H] blocks until the one that holds the minute t+h."""
+    """[H] blocks until the one that contains the minute t+h."""
     return np.array([-(-horizon // block) for horizon in HORIZONS_MIN], np.int64)
 
 
-def _unfit(values: F64, block: int, least: int) -> Absent | None:
+def _absent(values: F64, block: int, least: int) -> Absent | None:
     if values.size < least:
         return Absent(f"{values.size} means of {block} minutes, expected {least}")
     if _is_flat(values):
-        return Absent("the week before the test is constant, there is nothing to fit")
+        return Absent("the week before the test is constant, nothing to fit")
     return None
 
 
 def _is_flat(values: F64) -> bool:
-    """A constant has no variance to divide by, and says itself what comes next."""
+    """A constant series has no variance to divide by, and its next value is obvious."""
     return bool(np.ptp(values) == 0)
 
 
 def _library() -> Any:
-    """Imported here: only those who compare with it need it."""
+    """Import statsforecast lazily: it is an optional dependency."""
     try:
         return import_module("statsforecast.models")
     except ImportError:

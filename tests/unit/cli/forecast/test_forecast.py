@@ -128,7 +128,7 @@ def test_what_nobody_can_forecast_is_skipped_with_the_reason(
     young = np.full(1000, np.nan)
     young[-100:] = 5.0
     told = benched(written(tmp_path / "x.csv", {"whole": daily(1000), "young": young}))
-    assert "no known values before the test" in told["skipped"]["young"]
+    assert "no values before the test" in told["skipped"]["young"]
     assert told["served"].keys() == {"whole"}
 
 
@@ -295,7 +295,7 @@ def test_a_series_that_fell_silent_is_not_forecast_from_long_ago(tmp_path: Path)
     columns = {"alive": daily(1000, seed=2), "dead": dead, "pausing": pausing}
     told = forecasts(written(tmp_path / "x.csv", columns))
     assert {row["series"] for row in told["forecasts"]} == {"alive", "pausing"}
-    assert any("dead: nothing was seen in the 100 minutes before" in n for n in told["notes"])
+    assert any("dead: no value in the 100 minutes before" in n for n in told["notes"])
     assert any("pausing: the last value is 10 minutes old" in n for n in told["notes"])
     assert not any(note.startswith("alive") for note in told["notes"])
 

@@ -10,8 +10,8 @@ from models.forecaster.data.axes import minute_of, stamp
 from models.forecaster.learned.announcements import HOLIDAY
 from models.forecaster.learned.artefact import NAME, SHIPPED
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
+from models.forecaster.score.comparison import FLOORS
 from models.forecaster.score.contest import Advance
-from models.forecaster.score.headline import FLOORS
 from models.forecaster.score.one_shot import Spoken, speak
 from models.forecaster.score.peers.catalogue import Entrants, named
 from models.forecaster.series import Series

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.port import HORIZONS_MIN
+from models.forecaster.score.comparison import Cell, Headline, headlines
 from models.forecaster.score.contest import Contest
-from models.forecaster.score.headline import Cell, Headline, headlines
 from models.forecaster.score.metrics import Row
 from models.forecaster.score.spikes import ALL_SERIES, FACTORS, SpikeScore, pooled
 from models.forecaster.score.windows import Skipped

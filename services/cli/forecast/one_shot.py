@@ -12,7 +12,7 @@ from models.forecaster.learned.artefact import NAME, SHIPPED
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.forecaster.score.comparison import FLOORS
 from models.forecaster.score.contest import Advance
-from models.forecaster.score.one_shot import Spoken, speak
+from models.forecaster.score.one_shot import SeriesForecast, forecast_series
 from models.forecaster.score.peers.catalogue import Entrants, named
 from models.forecaster.series import Series
 from models.inputs.errors import InputError
@@ -75,13 +75,13 @@ def forecast(
 
 def _forecast_all(
     series: list[Series], at: str | None, entrants: Entrants, advance: Advance
-) -> tuple[list[Spoken], list[str]]:
+) -> tuple[list[SeriesForecast], list[str]]:
     """Forecasts, and for other series the reason why there is none; at least one must succeed."""
-    forecasts: list[Spoken] = []
+    forecasts: list[SeriesForecast] = []
     refused: list[str] = []
     for each in series:
         try:
-            forecasts.append(speak(each, _until(each, at), entrants.peers))
+            forecasts.append(forecast_series(each, _until(each, at), entrants.peers))
         except InputError as error:
             refused.append(str(error))
         advance(1)
@@ -90,7 +90,7 @@ def _forecast_all(
     return forecasts, refused
 
 
-def _ignored_announcements(spoken: Spoken) -> list[str]:
+def _ignored_announcements(spoken: SeriesForecast) -> list[str]:
     """Upcoming announcements that the serving rule ignores, because it uses no calendar."""
     if spoken.served.model == NAME:
         return []
@@ -106,7 +106,7 @@ def _ignored_announcements(spoken: Spoken) -> list[str]:
     ]
 
 
-def _limits(spoken: Spoken) -> Iterator[str]:
+def _limits(spoken: SeriesForecast) -> Iterator[str]:
     """Notes on horizons and times that the forecast doesn't cover."""
     series = spoken.series
     if spoken.silent_min >= series.step_min:
@@ -128,7 +128,7 @@ def _until(series: Series, at: str | None) -> int:
     return minute
 
 
-def _show(console: Console, forecasts: list[Spoken], notes: list[str]) -> None:
+def _show(console: Console, forecasts: list[SeriesForecast], notes: list[str]) -> None:
     for each in forecasts[:_SHOWN_SERIES]:
         rows = [
             (
@@ -155,7 +155,7 @@ def _others() -> str:
     return f"{NAME} gives way to {', '.join(FLOORS)} where they were better"
 
 
-def _rows(spoken: Spoken) -> list[dict[str, Any]]:
+def _rows(spoken: SeriesForecast) -> list[dict[str, Any]]:
     series = spoken.series
     return [
         {

@@ -37,18 +37,18 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int
     world_hash: dict[str, str]
     stampede_s: PerSeed
-    """Pods of the domain whose sale it is."""
+    """Pods of the domain with the sale."""
     cascade_s: PerSeed
-    """Pods of the spiking domain and of the P0 domain that rolls deploys beside it."""
+    """Pods of the spiking domain and of the P0 domain that rolls deploys meanwhile."""
     bystander_apps: int
     bystander_minutes: PerSeed
-    """Violation minutes an hour in the cascade, minus the same seed without the spike."""
+    """Violation minutes per hour in the cascade, minus those of the same seed without the spike."""
     calm_minutes: PerSeed
-    """Violation minutes an hour of the same apps on a calm day."""
+    """Violation minutes per hour of the same apps on a calm day."""
     unrelated_apps: int
     unrelated_minutes: PerSeed
     unrelated_calm_minutes: PerSeed
-    """The same three for the bystanders that do not call the spiking apps."""
+    """The same for bystanders that do not call the spiking apps."""
     p3_share_while_p0_waits: PerSeed
     """Of the whole cluster's ready CPU."""
     p3_share_of_p0_pools_while_p0_waits: PerSeed
@@ -59,7 +59,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 def measure(
     cluster: SimCluster, controller: str, seeds: Sequence[int], advance: Callable[[int], None]
 ) -> Figures:
-    """Run the scenarios that show the failures and take their figures."""
+    """Run the scenarios that show the failures and compute their figures."""
     population = generate(cluster)
 
     def play(scenario: Scenario) -> World:
@@ -99,13 +99,13 @@ def _reversed(calls: Calls) -> Calls:
 
 
 def without_spikes(scenario: Scenario) -> Scenario:
-    """The same day without its traffic events."""
+    """The same scenario without its traffic events."""
     kept = tuple(event for event in scenario.events if not isinstance(event, Traffic))
     return msgspec.structs.replace(scenario, events=kept)
 
 
 def spiking_apps(world: World) -> Mask:
-    """[apps] whose traffic the scenario raises."""
+    """[apps] Whether the scenario raises an app's traffic."""
     apps = world.population.apps
     spikes = [event for event in world.scenario.events if isinstance(event, Traffic)]
     masks = [select(event.target, event.name, world.cluster, apps) for event in spikes]

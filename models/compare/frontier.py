@@ -17,12 +17,12 @@ def at_equal_cost(
 
     An interpolation, piecewise linear in (node-hours, log(violations + 1)): between two targets
     violations fall by a factor rather than by an amount. Where a target costs as much as another
-    or more and violates more, the better one counts: nobody would pay for worse, and a full
-    cluster makes generous targets worse. Nothing is said beyond the ends.
+    or more and violates more, the better one counts: a full cluster makes generous targets
+    worse. There is no extrapolation.
     """
-    hours, place = np.unique(np.asarray(node_hours, np.float64), return_inverse=True)
+    hours, index = np.unique(np.asarray(node_hours, np.float64), return_inverse=True)
     if hours.size == 0 or not hours[0] <= cost <= hours[-1]:
         return None
     levels = np.full(hours.size, np.inf)
-    np.minimum.at(levels, place, np.log1p(violations))
+    np.minimum.at(levels, index, np.log1p(violations))
     return float(np.expm1(np.interp(cost, hours, np.minimum.accumulate(levels))))

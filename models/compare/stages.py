@@ -1,7 +1,7 @@
-"""What each stage of a tick costs: the kernels of the tick, timed one after the other.
+"""Cost of each stage of a tick: its kernels, timed one after the other.
 
-Stage by stage over all environments the caches are colder than in the fused tick, so the sum
-is somewhat more than what a tick costs; the shares are what to look at.
+Caches are colder stage by stage than in the fused tick, so the sum exceeds the cost of a tick;
+compare the shares.
 """
 
 import time
@@ -110,15 +110,17 @@ def stage_seconds(run: Driven, ticks: int) -> dict[str, float]:
 
 
 def describe(stage: str) -> str:
-    """What a stage does."""
+    """A stage in a few words."""
     return _AROUND[stage] if stage in _AROUND else _STAGES[stage][0]
 
 
 def _staged_tick(run: Driven, spent: dict[str, float]) -> None:
-    """One tick of the world as `tick.advance` makes it, with a clock between the stages."""
+    """One tick as in `tick.advance`, with the time taken between the stages."""
     world = run.world
-    seen = _timed(spent, "observe", lambda: world.observe(run.hpa.pipeline))
-    plan, run.memory = _timed(spent, "controller", lambda: run.hpa.step(seen, None, run.memory))
+    observation = _timed(spent, "observe", lambda: world.observe(run.hpa.pipeline))
+    plan, run.memory = _timed(
+        spent, "controller", lambda: run.hpa.step(observation, None, run.memory)
+    )
     parts = (world.state, world.accounts, plan, world.given, _scratch_of(world))
     for name, (_, stage) in _STAGES.items():
         _timed(spent, name, partial(stage, *parts))
@@ -126,7 +128,7 @@ def _staged_tick(run: Driven, spent: dict[str, float]) -> None:
 
 
 def _scratch_of(world: World) -> Scratch:
-    return world._scratch  # noqa: SLF001 - memory of no meaning; only the stages share it
+    return world._scratch  # noqa: SLF001  (scratch memory without meaning)
 
 
 def _timed(spent: dict[str, float], name: str, work: Callable[[], Any]) -> Any:

@@ -39,7 +39,7 @@ class Section(NamedTuple):
     """A group of checks with the tables and plots behind them."""
 
     title: str
-    says: str
+    text: str
     checks: list[Check]
     plots: list[Plot]
     listing: Listing | None = None

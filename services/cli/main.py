@@ -77,7 +77,7 @@ def _report(message: str) -> int:
     # Empty when a group was called without a command: typer has printed its help.
     if message:
         line = " ".join(message.split())
-        print(f"hirl: error: {line}", file=sys.stderr)  # noqa: T201  (the one place that may)
+        print(f"hirl: error: {line}", file=sys.stderr)  # noqa: T201  (the only print)
     return EXIT_BAD_INPUT
 
 

@@ -1,4 +1,4 @@
-"""What a whole system needs: Java, Kafka's jars, and a folder that goes afterwards."""
+"""A folder for a whole system, removed afterwards; skips where Java or Kafka are missing."""
 
 import gc
 import os

@@ -51,10 +51,12 @@ def _request(scenario: Path) -> Request:
 
 
 def test_every_tick_of_every_domain_is_planned_and_closed(finished: Finished) -> None:
-    places = {(tick, domain) for tick in range(TICKS) for domain in finished.run.simulation.domains}
+    expected = {
+        (tick, domain) for tick in range(TICKS) for domain in finished.run.simulation.domains
+    }
     assert finished.results.finished
-    assert set(finished.decisions.plans) == places
-    assert set(finished.decisions.applied) == places
+    assert set(finished.decisions.plans) == expected
+    assert set(finished.decisions.applied) == expected
 
 
 def test_each_minute_has_forecasts_budgets_and_node_requests(finished: Finished) -> None:
@@ -66,8 +68,8 @@ def test_each_minute_has_forecasts_budgets_and_node_requests(finished: Finished)
 
 def test_every_planned_change_ends_exactly_once(finished: Finished) -> None:
     changes = 0
-    for place, plan in finished.decisions.plans.items():
-        applied = finished.decisions.applied[place]
+    for key, plan in finished.decisions.plans.items():
+        applied = finished.decisions.applied[key]
         wanted = [
             app
             for at, app in enumerate(plan.apps)
@@ -80,7 +82,7 @@ def test_every_planned_change_ends_exactly_once(finished: Finished) -> None:
 
 
 def test_the_journal_of_the_cluster_agrees_with_what_the_actuator_says(finished: Finished) -> None:
-    said = Counter(
+    reported = Counter(
         (tick, app, applied.decision_id, applied.replicas[at])
         for (tick, _), applied in finished.decisions.applied.items()
         for at, app in enumerate(applied.apps)
@@ -91,7 +93,7 @@ def test_the_journal_of_the_cluster_agrees_with_what_the_actuator_says(finished:
         for entry in finished.journal
         if entry.outcome == "applied"
     )
-    assert said == done
+    assert reported == done
     assert {entry.outcome for entry in finished.journal} <= {"applied", "repeat"}
 
 
@@ -101,14 +103,14 @@ def test_nothing_is_contradicted_overrun_or_rejected(finished: Finished) -> None
     assert max(plan.overruns for plan in finished.decisions.plans.values()) == 0
 
 
-def test_no_service_had_to_be_started_again(finished: Finished) -> None:
+def test_no_service_was_restarted(finished: Finished) -> None:
     assert finished.run.failed == []
     assert {name: one.restarts for name, one in finished.run.statuses.items()} == dict.fromkeys(
         finished.run.statuses, 0
     )
 
 
-def test_what_is_kept_in_the_topics_is_what_was_said(finished: Finished) -> None:
+def test_the_topics_hold_what_was_published(finished: Finished) -> None:
     assert finished.kept.plans == finished.decisions.plans
     assert finished.kept.applied == finished.decisions.applied
     assert finished.kept.budgets.items() <= finished.decisions.budgets.items()

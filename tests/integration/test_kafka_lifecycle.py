@@ -25,15 +25,15 @@ def _hirl_kafka(*arguments: str) -> tuple[int, str]:
 
 
 def test_up_on_a_running_cluster_says_so_and_starts_nothing(kafka: Running) -> None:
-    code, told = _hirl_kafka("up", "--home", str(kafka.home))
+    code, output = _hirl_kafka("up", "--home", str(kafka.home))
     assert code == 0
-    assert "was already running" in told
-    assert kafka.bootstrap in told
-    assert kafka.cluster.cluster_id in told
+    assert "was already running" in output
+    assert kafka.bootstrap in output
+    assert kafka.cluster.cluster_id in output
     assert cluster.running(kafka.home) == kafka.cluster
 
 
-def test_up_refuses_another_kind_of_cluster_over_kept_data(kafka: Running) -> None:
+def test_up_refuses_another_kind_of_cluster_over_existing_data(kafka: Running) -> None:
     with pytest.raises(InputError, match=r"1 broker\(s\), plain.*--wipe"):
         _hirl_kafka("up", "--secure", "--home", str(kafka.home))
     with pytest.raises(InputError, match="stop it first"):
@@ -92,7 +92,7 @@ def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("told", "version"),
+    ("output", "version"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_401"', 8),
@@ -100,5 +100,5 @@ def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
         ("no such thing", 0),
     ],
 )
-def test_the_version_of_java_is_understood(told: str, version: int) -> None:
-    assert provision.java_version(told) == version
+def test_the_version_of_java_is_parsed(output: str, version: int) -> None:
+    assert provision.java_version(output) == version

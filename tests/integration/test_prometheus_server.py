@@ -1,4 +1,4 @@
-"""The Prometheus that tests start is a real one."""
+"""The embedded Prometheus scrapes, answers queries and stops."""
 
 import json
 import time

@@ -48,8 +48,8 @@ def _wait_for_partitions(admin: KafkaAdminClient, name: str, partitions: int | N
 def test_what_was_applied_has_no_differences(kafka: Running, tmp_path: Path) -> None:
     figures = tmp_path / "check.json"
     count = len(TOPICS) + len(STATEFUL)
-    told = _hirl_topics(kafka, "check", "--json", str(figures))
-    assert told == (0, [f"{count} topics: 0 difference(s)"])
+    result = _hirl_topics(kafka, "check", "--json", str(figures))
+    assert result == (0, [f"{count} topics: 0 difference(s)"])
     assert json.loads(figures.read_text())["differences"] == []
 
 
@@ -63,9 +63,7 @@ def test_the_broker_has_the_settings_of_the_map(admin: KafkaAdminClient) -> None
     assert found["hirl.state-soldier.v1"].configs["cleanup.policy"] == "compact"
 
 
-def test_planted_drift_is_found_line_by_line_and_mended(
-    kafka: Running, admin: KafkaAdminClient
-) -> None:
+def test_drift_is_reported_line_by_line_and_fixed(kafka: Running, admin: KafkaAdminClient) -> None:
     applied = ConfigResource(
         ConfigResourceType.TOPIC, "hirl.scale-applied.v1", {"retention.ms": "1000"}
     )
@@ -86,7 +84,7 @@ def test_planted_drift_is_found_line_by_line_and_mended(
     assert _hirl_topics(kafka, "check")[0] == 0
 
 
-def test_another_number_of_partitions_is_told_and_left_alone(admin: KafkaAdminClient) -> None:
+def test_another_number_of_partitions_is_reported_and_left_alone(admin: KafkaAdminClient) -> None:
     name = "hirl.demand-forecast.v1"
     wanted = next(topic for topic in desired_topics(1) if topic.name == name)
     admin.delete_topics([name])

@@ -86,7 +86,7 @@ def _write_calendar(path: Path, made: Sequence[Series]) -> None:
         rows.writerow(("starts_at", "ends_at", "factor", "kind", "series", "announced_at"))
         for series in made:
             for entry in series.calendar:
-                known = entry.announced_from_min
+                announced = entry.announced_from_min
                 rows.writerow(
                     (
                         stamp((series.origin_min + entry.start_min) * 60),
@@ -94,6 +94,6 @@ def _write_calendar(path: Path, made: Sequence[Series]) -> None:
                         entry.factor,
                         entry.kind,
                         series.name,
-                        "" if known == ALWAYS else stamp((series.origin_min + known) * 60),
+                        "" if announced == ALWAYS else stamp((series.origin_min + announced) * 60),
                     )
                 )

@@ -129,7 +129,7 @@ def _checks(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> str:
     plots = "".join(f"<figure>{_svg(plot)}</figure>" for plot in section.plots)
     return (
-        f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.says)}</p>'
+        f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.text)}</p>'
         f"{_listing(section.listing) if section.listing else ''}"
         f'<div class="plots">{plots}</div>'
     )

@@ -1,4 +1,4 @@
-"""Whoever reads topics reads all of them, however large the events are."""
+"""Events in several records are read completely."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -87,14 +87,16 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> int:
     return len(records)
 
 
-def test_events_in_parts_are_stamped_to_the_last(parts: int) -> None:
+def test_an_event_in_parts_has_the_time_of_its_last_record(parts: int) -> None:
     assert parts > 2
     found = read_stamps(OPTIONS, [DomainObserved])
     assert [one.event.tick for one in found] == [1, 2]
     assert found[-1].at == parts - 1
 
 
-def test_a_part_of_an_event_is_no_end_of_a_run(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_an_event_does_not_end_a_recording(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(decisions, "_KINDS", (DomainObserved,))
     seen: list[Any] = []
     monkeypatch.setattr(decisions, "_sorted", seen.extend)

@@ -1,4 +1,4 @@
-"""What a command cannot write or read is said before it begins, not after minutes."""
+"""Commands check paths before they start, not after minutes."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ def refused(capsys: Capture, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("arguments", WITH_JSON, ids=" ".join)
-def test_a_json_file_that_cannot_be_made_is_refused_first(
+def test_a_json_file_that_cannot_be_created_is_refused_first(
     capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").touch()
@@ -45,7 +45,7 @@ def test_a_folder_is_no_json_file(capsys: Capture, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [SIMULATE, ("world", "validate")], ids=" ".join)
-def test_a_report_folder_that_cannot_be_made_is_refused_first(
+def test_a_report_folder_that_cannot_be_created_is_refused_first(
     capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").touch()
@@ -53,7 +53,7 @@ def test_a_report_folder_that_cannot_be_made_is_refused_first(
     assert "report.html: cannot be written (" in message
 
 
-def test_a_report_without_plots_is_refused_first(
+def test_a_report_without_matplotlib_is_refused_first(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(options, "find_spec", lambda _name: None)
@@ -61,7 +61,7 @@ def test_a_report_without_plots_is_refused_first(
     assert message == "report: needs matplotlib, install the extra `report`"
 
 
-def test_a_place_without_permission_is_refused(
+def test_a_path_without_permission_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever runs the tests may be allowed everything, so the answer is made up."""
@@ -90,7 +90,7 @@ def test_a_bad_trace_is_refused_before_the_world_is_built(capsys: Capture, tmp_p
     assert message.startswith(f"{tmp_path / 'trace.csv'}: line 3: ")
 
 
-def test_folders_that_are_missing_are_made_for_a_json_file(tmp_path: Path) -> None:
+def test_missing_folders_are_created_for_a_json_file(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "x.json"
     assert main.run(["world", "show", "--json", str(target)]) == 0
     assert target.read_bytes().startswith(b"{")

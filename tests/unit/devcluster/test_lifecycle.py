@@ -24,7 +24,7 @@ def test_a_second_system_is_refused_while_one_runs(tmp_path: Path) -> None:
         launch.start(Request(apps=60), tmp_path)
 
 
-def test_what_a_killed_supervisor_left_is_to_be_tidied_up_first(tmp_path: Path) -> None:
+def test_a_start_is_refused_until_a_killed_system_is_cleaned_up(tmp_path: Path) -> None:
     record.write(tmp_path, run_of(spec("soldier")))
     with pytest.raises(InputError, match="hirl down"):
         launch.start(Request(apps=60), tmp_path)
@@ -34,7 +34,7 @@ def test_stopping_nothing_ends_nothing(tmp_path: Path) -> None:
     assert lifecycle.stop(tmp_path) is None
 
 
-def test_going_down_where_nothing_runs_says_so(
+def test_down_without_a_system_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -42,7 +42,7 @@ def test_going_down_where_nothing_runs_says_so(
     assert capsys.readouterr().out == "no system runs here, so nothing was stopped\n"
 
 
-def test_stopping_leaves_a_stranger_with_a_known_number_alone(tmp_path: Path) -> None:
+def test_stopping_leaves_a_stranger_with_a_recorded_pid_alone(tmp_path: Path) -> None:
     me = processes.of_pid(os.getpid())
     assert me is not None
     stranger = ServiceStatus(state="running", process=replace(me, started=0.0))
@@ -52,21 +52,21 @@ def test_stopping_leaves_a_stranger_with_a_known_number_alone(tmp_path: Path) ->
     assert record.read(tmp_path) is None
 
 
-def test_a_run_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+def test_an_unreadable_run_file_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(InputError, match="remove it if nothing"):
         record.read(tmp_path)
 
 
-def test_waiting_ends_when_a_service_was_given_up(tmp_path: Path) -> None:
-    failed = ServiceStatus(state="failed", detail="died 5 times at once, see soldier.log")
+def test_waiting_ends_when_a_service_has_failed(tmp_path: Path) -> None:
+    failed = ServiceStatus(state="failed", detail="died quickly 5 times, see soldier.log")
     run = replace(run_of(spec("soldier")), supervisor=processes.of_pid(os.getpid()))
     record.write(tmp_path, replace(run, statuses={"soldier": failed}))
     with pytest.raises(InputError, match=r"soldier\.log"):
         wait(tmp_path, ticks=1)
 
 
-def test_waiting_for_a_system_that_is_not_there_says_how_to_start_one(tmp_path: Path) -> None:
+def test_waiting_without_a_system_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="hirl up"):
         wait(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Services get the settings that they themselves accept."""
+"""Every service accepts the settings that it gets."""
 
 from pathlib import Path
 
@@ -53,18 +53,18 @@ def test_every_service_accepts_its_environment(name: str) -> None:
     assert kit.metrics_host == "127.0.0.1"
 
 
-def test_a_cluster_that_runs_freely_begins_when_all_are_there_to_see_it() -> None:
+def test_a_free_running_cluster_starts_after_the_deciding_services() -> None:
     stages = {name: spec.stage for name, spec in specs_of(Request(apps=60, speed=6)).items()}
     assert stages["soldier"] < stages["simcluster"] < stages["collector"]
     assert {spec.stage for spec in specs_of(Request(apps=60, lock_step=True)).values()} == {0}
 
 
-def test_the_forecaster_makes_one_rule_for_the_whole_scenario() -> None:
+def test_the_forecaster_builds_one_rule_for_the_whole_scenario() -> None:
     environment = specs_of(Request(apps=60))["forecaster"].environment
     assert environment["HIRL_FORECASTER_RULE_MINUTES"] == "95"
 
 
-def test_only_the_world_cannot_be_started_again_and_outlives_the_others() -> None:
+def test_only_the_world_does_not_restart_and_stops_last() -> None:
     found = specs_of(Request(apps=60))
     assert [name for name, spec in found.items() if not spec.restartable] == ["simcluster"]
     assert [name for name, spec in found.items() if spec.stops_last] == ["simcluster"]
@@ -78,14 +78,12 @@ def test_only_the_world_cannot_be_started_again_and_outlives_the_others() -> Non
         (Request(forecast="oracle"), "--forecast"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_what_to_say_instead(
-    request_: Request, words: str
-) -> None:
+def test_an_invalid_option_is_refused_by_name(request_: Request, words: str) -> None:
     with pytest.raises(InputError, match=words):
         request_.check()
 
 
-def test_a_scene_says_what_is_simulated() -> None:
+def test_a_simulation_has_size_length_and_pace() -> None:
     request = Request(apps=60, speed=30.0)
     simulation = simulation_of(request, *request.load())
     assert (simulation.apps, simulation.total_ticks, simulation.pace) == (

@@ -1,4 +1,4 @@
-"""Services are started in stages, started again when they die, and given up when it is in vain."""
+"""Services start in stages, restart when they die, and are given up after quick deaths."""
 
 import os
 
@@ -19,138 +19,142 @@ class FakeChild:
         return self.status
 
 
-class Times:
-    """The clock of a house; its date can be set."""
+class FakeClock:
+    """The clock of a fixture; its date can be set."""
 
-    def __init__(self, house: "House") -> None:
-        self._house = house
+    def __init__(self, fixture: "SupervisorFixture") -> None:
+        self._fixture = fixture
 
     def now(self) -> float:
-        return self._house.now
+        return self._fixture.now
 
     def date(self) -> float:
-        return self._house.date
+        return self._fixture.date
 
 
-class House:
-    """A supervisor whose services, clock and probes are at the test's command."""
+class SupervisorFixture:
+    """A supervisor whose services, clock and probes the test controls."""
 
     def __init__(self, *specs: ServiceSpec) -> None:
         self.now = self.date = 1000.0
         self.children: dict[str, list[FakeChild]] = {one.name: [] for one in specs}
         self.ready: set[str] = set()
-        self.told: list[Run] = []
+        self.published: list[Run] = []
         self.supervisor = Supervisor(
-            run_of(*specs), self._start, self.ready.__contains__, Times(self), self.told.append
+            run_of(*specs),
+            self._start,
+            self.ready.__contains__,
+            FakeClock(self),
+            self.published.append,
         )
 
     def _start(self, one: ServiceSpec) -> FakeChild:
         self.children[one.name].append(FakeChild())
         return self.children[one.name][-1]
 
-    def look(self, seconds: float = 0.0) -> None:
+    def check(self, seconds: float = 0.0) -> None:
         self.now += seconds
         self.date += seconds
         self.supervisor.check()
 
     def die(self, name: str, status: int = 1, after_s: float = 1.0) -> None:
         self.children[name][-1].status = status
-        self.look(after_s)
+        self.check(after_s)
 
     def state(self, name: str) -> str:
-        return self.told[-1].statuses[name].state
+        return self.published[-1].statuses[name].state
 
 
-def test_a_stage_waits_until_everybody_before_is_ready() -> None:
-    house = House(spec("soldier"), spec("simcluster", stage=1))
-    house.look()
-    house.look()
-    assert house.state("simcluster") == "waiting"
-    house.ready.add("http://soldier")
-    house.look()
-    house.look()
-    assert house.state("simcluster") == "running"
+def test_a_stage_waits_until_the_stages_before_are_ready() -> None:
+    fixture = SupervisorFixture(spec("soldier"), spec("simcluster", stage=1))
+    fixture.check()
+    fixture.check()
+    assert fixture.state("simcluster") == "waiting"
+    fixture.ready.add("http://soldier")
+    fixture.check()
+    fixture.check()
+    assert fixture.state("simcluster") == "running"
 
 
-def test_a_service_that_dies_is_started_again_after_a_pause() -> None:
-    house = House(spec("soldier"))
-    house.look()
-    house.die("soldier")
-    assert house.state("soldier") == "resting"
-    house.look(LONGEST_PAUSE_S)
-    assert house.state("soldier") == "running"
-    assert house.told[-1].statuses["soldier"].restarts == 1
+def test_a_dead_service_restarts_after_a_pause() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    fixture.die("soldier")
+    assert fixture.state("soldier") == "resting"
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
+    assert fixture.published[-1].statuses["soldier"].restarts == 1
 
 
 def test_pauses_grow_and_are_bounded() -> None:
-    house = House(spec("soldier"))
-    house.look()
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
     pauses = []
     for _ in range(MOST_QUICK_DEATHS - 1):
-        house.die("soldier")
-        pauses.append(house.supervisor.services[0].start_at - house.now)
-        house.look(LONGEST_PAUSE_S)
+        fixture.die("soldier")
+        pauses.append(fixture.supervisor.services[0].start_at - fixture.now)
+        fixture.check(LONGEST_PAUSE_S)
     assert pauses == sorted(pauses)
     assert pauses[0] < pauses[-1] <= LONGEST_PAUSE_S
 
 
-def test_a_service_that_dies_at_once_again_and_again_is_given_up_with_its_log_named() -> None:
-    house = House(spec("soldier"))
-    house.look()
+def test_a_service_is_given_up_after_quick_deaths_with_its_log_named() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
     for _ in range(MOST_QUICK_DEATHS):
-        house.die("soldier")
-        house.look(LONGEST_PAUSE_S)
-    assert house.state("soldier") == "failed"
-    (line,) = house.told[-1].failed
+        fixture.die("soldier")
+        fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "failed"
+    (line,) = fixture.published[-1].failed
     assert "soldier.log" in line
-    assert len(house.children["soldier"]) == MOST_QUICK_DEATHS
+    assert len(fixture.children["soldier"]) == MOST_QUICK_DEATHS
 
 
-def test_deaths_after_long_lives_are_never_too_many() -> None:
-    house = House(spec("soldier"))
-    house.look()
+def test_a_service_that_lives_long_always_restarts() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
     for _ in range(3 * MOST_QUICK_DEATHS):
-        house.die("soldier", after_s=QUICK_S + 1)
-        house.look(LONGEST_PAUSE_S)
-    assert house.state("soldier") == "running"
+        fixture.die("soldier", after_s=QUICK_S + 1)
+        fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
 
 
-def test_who_sets_the_date_back_keeps_nobody_from_being_started_again() -> None:
-    house = House(spec("soldier"))
-    house.look()
-    assert house.told[-1].statuses["soldier"].since == house.date
-    house.die("soldier")
-    house.date -= 86400.0
-    house.look(LONGEST_PAUSE_S)
-    assert house.state("soldier") == "running"
-    house.die("soldier")
-    assert " after 1 s" in house.told[-1].statuses["soldier"].detail
+def test_a_date_that_is_set_back_does_not_prevent_a_restart() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    assert fixture.published[-1].statuses["soldier"].since == fixture.date
+    fixture.die("soldier")
+    fixture.date -= 86400.0
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
+    fixture.die("soldier")
+    assert " after 1 s" in fixture.published[-1].statuses["soldier"].detail
 
 
-def test_bad_settings_are_not_tried_twice() -> None:
-    house = House(spec("soldier"))
-    house.look()
-    house.die("soldier", supervisor.BAD_SETTINGS)
-    assert house.state("soldier") == "failed"
+def test_a_service_with_invalid_settings_does_not_restart() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    fixture.die("soldier", supervisor.BAD_SETTINGS)
+    assert fixture.state("soldier") == "failed"
 
 
 def test_a_service_that_ends_by_itself_is_done() -> None:
-    house = House(spec("collector"))
-    house.look()
-    house.die("collector", status=0)
-    house.look(LONGEST_PAUSE_S)
-    assert house.state("collector") == "done"
-    assert len(house.children["collector"]) == 1
+    fixture = SupervisorFixture(spec("collector"))
+    fixture.check()
+    fixture.die("collector", status=0)
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("collector") == "done"
+    assert len(fixture.children["collector"]) == 1
 
 
-def test_a_world_that_died_is_not_begun_again() -> None:
-    house = House(spec("simcluster", restartable=False))
-    house.look()
-    house.die("simcluster")
-    assert house.state("simcluster") == "failed"
+def test_a_dead_world_does_not_restart() -> None:
+    fixture = SupervisorFixture(spec("simcluster", restartable=False))
+    fixture.check()
+    fixture.die("simcluster")
+    assert fixture.state("simcluster") == "failed"
 
 
-def test_a_service_does_not_inherit_settings_of_ours(
+def test_a_service_does_not_inherit_the_settings_of_the_shell(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     monkeypatch.setenv("HIRL_REQUIRE_REAL", "1")

@@ -1,4 +1,4 @@
-"""`hirl explain`: the whole way to a decision, from its records, or what is no longer kept."""
+"""`hirl explain` explains a decision from its records, and names records that are gone."""
 
 import pytest
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ def section(explanation: Explanation, name: str) -> str:
     )
 
 
-def test_a_change_is_explained_from_the_sample_to_what_was_done() -> None:
+def test_a_change_is_explained_from_sample_to_outcome() -> None:
     explanation = explain_decision(evidence(CHANGED))
     assert explanation.outcome == "applied"
     assert "36 of 36 pods ready" in section(explanation, "observed")
@@ -54,7 +54,7 @@ def test_a_change_is_explained_from_the_sample_to_what_was_done() -> None:
     assert "closed" in section(explanation, "breaker")
 
 
-def test_an_app_that_stays_as_it_is_says_so() -> None:
+def test_an_unchanged_app_is_explained() -> None:
     explanation = explain_decision(evidence(HELD))
     assert explanation.outcome == "no-change"
     assert "stays at 18 replicas" in section(explanation, "planned")
@@ -64,7 +64,7 @@ def test_a_missing_sample_is_named() -> None:
     assert "no valid sample" in section(explain_decision(evidence(MISSING)), "observed")
 
 
-def test_a_hold_is_told_in_words() -> None:
+def test_a_hold_is_explained() -> None:
     found = evidence(CHANGED)
     held = replace(
         example(ScaleApplied), outcomes=["held"], reasons=["breaker-open"], replicas=[36]
@@ -74,7 +74,7 @@ def test_a_hold_is_told_in_words() -> None:
     assert "the breaker is open: nothing is changed" in section(explanation, "done")
 
 
-def test_records_that_are_gone_are_said_to_be_gone() -> None:
+def test_missing_records_are_named() -> None:
     bare = evidence(CHANGED)._replace(
         frame=None, budget=None, forecast=None, applied=None, breaker=None
     )
@@ -84,12 +84,12 @@ def test_records_that_are_gone_are_said_to_be_gone() -> None:
         assert "no longer kept" in section(explanation, name)
 
 
-def test_overrides_are_part_of_the_story() -> None:
+def test_overrides_are_part_of_the_explanation() -> None:
     explanation = explain_decision(evidence(CHANGED)._replace(overrides=(example(OverrideIssued),)))
     assert section(explanation, "override")
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_of_a_plan_has_words(reason: Reason) -> None:
+def test_every_reason_of_a_plan_has_a_meaning(reason: Reason) -> None:
     name = reason.name.lower().replace("_", "-")
     assert meaning_of(name) != name

@@ -1,4 +1,4 @@
-"""`hirl tail`: every event in a line, whatever the topic is called."""
+"""`hirl tail` prints every event in one line and accepts short topic names."""
 
 import json
 from pathlib import Path
@@ -41,18 +41,18 @@ def test_json_is_the_whole_event(file: Path) -> None:
     assert json.loads(raw(found)) == json.loads(msgspec.json.encode(found.event))
 
 
-def test_a_record_that_cannot_be_read_is_shown_with_what_is_wrong() -> None:
+def test_an_unreadable_record_is_printed_with_the_error() -> None:
     found = ReadRecord(None, delivery("hirl.budget-granted.v1"), "schema: expected a share")
     assert "unreadable: schema: expected a share" in line(found)
     assert "schema: expected a share" in raw(found)
 
 
-def test_a_tombstone_says_that_its_key_is_gone() -> None:
+def test_a_tombstone_is_printed_as_removed() -> None:
     assert line(ReadRecord(None, delivery("hirl.app-declared.v1"))) == "00:00:00  payments  removed"
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_topic_is_known_by_its_name_and_by_its_stem(name: str) -> None:
+def test_a_topic_is_found_by_its_name_and_by_its_stem(name: str) -> None:
     assert topic_named(name) == name
     assert topic_named(name.removeprefix("hirl.").removesuffix(".v1")) == name
 
@@ -66,10 +66,10 @@ def test_a_topic_is_known_by_its_name_and_by_its_stem(name: str) -> None:
         ("breaker", "hirl.breaker-changed.v1"),
     ],
 )
-def test_a_topic_is_known_by_nickname_and_by_a_unique_beginning(short: str, name: str) -> None:
+def test_a_topic_is_found_by_nickname_and_by_a_unique_prefix(short: str, name: str) -> None:
     assert topic_named(short) == name
 
 
-def test_an_unknown_topic_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_topic_lists_the_valid_ones() -> None:
     with pytest.raises(InputError, match="budget-granted"):
         topic_named("scale")

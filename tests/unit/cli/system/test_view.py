@@ -1,4 +1,4 @@
-"""The view shows what the topics say."""
+"""The live view shows the events of the topics."""
 
 from io import StringIO
 
@@ -39,7 +39,7 @@ def text_of(state: SystemState, health: Health) -> str:
     return file.getvalue()
 
 
-def test_a_picture_keeps_the_newest_of_each_domain() -> None:
+def test_the_state_keeps_the_newest_figures_of_each_domain() -> None:
     state = full_state()
     domain = state.domains["payments"]
     assert (domain.replicas, domain.ready, domain.pending, domain.missing) == (60, 59, 0, 1)
@@ -62,13 +62,13 @@ def test_the_view_names_every_domain_its_budget_and_its_open_breaker() -> None:
         assert words in text
 
 
-def test_the_view_shows_services_and_who_was_given_up() -> None:
+def test_the_view_shows_services_and_failed_ones() -> None:
     run = run_of(spec("soldier"), spec("breaker"))
-    failed = ServiceStatus(state="failed", detail="died 5 times at once, see soldier.log")
+    failed = ServiceStatus(state="failed", detail="died quickly 5 times, see soldier.log")
     health = Health(replace(run, statuses={"soldier": failed, "breaker": ServiceStatus()}))
     health.metrics["breaker"] = ServiceMetrics(ready=True, lag=7, age_s=0.25)
     text = text_of(new_state(SIMULATION), health)
-    assert "given up: soldier: died 5 times at once, see soldier.log" in text
+    assert "given up: soldier: died quickly 5 times, see soldier.log" in text
     assert "250 ms" in text
 
 
@@ -85,7 +85,7 @@ def test_dead_letters_are_counted_and_shown() -> None:
     assert "1 dead letters" in text_of(state, Health())
 
 
-def test_a_log_file_gets_a_headline_and_lines_instead_of_repaints() -> None:
+def test_a_log_file_gets_a_headline_and_lines() -> None:
     console = Console(file=StringIO(), width=80)
     view = PlainView(console, SIMULATION)
     state = full_state()
@@ -99,7 +99,7 @@ def test_a_log_file_gets_a_headline_and_lines_instead_of_repaints() -> None:
     assert len(lines) == 2
 
 
-def test_a_terminal_gets_a_repainted_view() -> None:
+def test_a_terminal_gets_a_live_view() -> None:
     console = Console(file=StringIO(), width=160, force_terminal=True)
     view = LiveView(console, SIMULATION)
     with view:
@@ -108,13 +108,13 @@ def test_a_terminal_gets_a_repainted_view() -> None:
     assert "payments" in console.file.getvalue()
 
 
-def test_a_line_of_changes_tells_the_largest_step() -> None:
+def test_a_line_of_changes_has_the_largest_step() -> None:
     assert change_line(example(ScaleApplied)) == (
         "08:00:00 payments: 1 applied; payments/card-authorise 36 -> 39 (scale-out)"
     )
 
 
-def test_the_age_of_events_is_that_since_the_last_look() -> None:
+def test_the_age_of_events_is_the_mean_since_the_last_reading() -> None:
     text = (
         "# TYPE hirl_event_age_seconds histogram\n"
         'hirl_event_age_seconds_count{topic="a"} {0}\n'
@@ -139,7 +139,7 @@ def test_a_run_in_which_nothing_was_decided_has_no_figures() -> None:
     check_decided(state)
 
 
-def test_whoever_waits_for_the_first_tick_is_told_once_why_it_can_take_long() -> None:
+def test_waiting_for_the_first_tick_is_explained_once() -> None:
     console = Console(file=StringIO(), width=200)
     view, nothing = PlainView(console, SIMULATION), new_state(SIMULATION)
     for _ in range(3):

@@ -1,7 +1,7 @@
 """Two controllers on the same seeds: ratios and differences with bootstrap intervals.
 
-A seed brings both controllers the same traffic, churn and faults, so whole seeds are drawn
-again, never the two figures of a seed apart: what the seeds differ in cancels out.
+A seed gives both controllers the same traffic, churn and faults. So the bootstrap draws whole
+seeds, never the two figures of a seed apart: differences between seeds cancel out.
 """
 
 from functools import cache
@@ -17,11 +17,11 @@ DRAWS: Final = 10_000
 _SEED: Final = 2024
 _TAILS: Final = (0.025, 0.975)
 _DOUBT: Final = 0.05
-"""Above this share of draws without a gap to close, the gap itself is in doubt."""
+"""Share of draws without a gap to close above which the gap itself is in doubt."""
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """An estimate with its 95 % interval; nan where the figures do not allow one."""
+    """An estimate with its 95 % interval; NaN where the figures allow none."""
 
     value: float
     low: float
@@ -40,8 +40,8 @@ def mean(values: ArrayLike) -> Interval:
 def ratio(ours: ArrayLike, theirs: ArrayLike) -> Interval:
     """Sum over the seeds of ours, over the sum of theirs.
 
-    Of sums and not of each seed's ratio: a seed in which hardly anything happened would count
-    as much as the one that everybody remembers.
+    A ratio of sums, not a mean of ratios: a seed in which hardly anything happened would count as
+    much as the worst one.
     """
     mine, reference = _figures(ours), _figures(theirs)
     whole = float(reference.sum())
@@ -53,13 +53,13 @@ def ratio(ours: ArrayLike, theirs: ArrayLike) -> Interval:
 
 
 def relative_difference(ours: ArrayLike, theirs: ArrayLike) -> Interval:
-    """Mean paired difference over their mean; below zero is less of it."""
+    """Mean paired difference over their mean; below zero, ours is less."""
     found = ratio(ours, theirs)
     return Interval(found.value - 1, found.low - 1, found.high - 1)
 
 
 def gap_closed(ours: ArrayLike, theirs: ArrayLike, best: ArrayLike) -> Interval:
-    """How much of the way from theirs to the best that is possible ours has gone; 1 is all."""
+    """Share of the gap between theirs and the best possible that ours closes; 1 is all of it."""
     mine, reference, ideal = _figures(ours), _figures(theirs), _figures(best)
     won, gap = reference - mine, reference - ideal
     whole = float(gap.sum())
@@ -93,6 +93,6 @@ def _interval(value: float, draws: F64, seeds: int) -> Interval:
     known = draws[~np.isnan(draws)]
     if seeds < 2 or known.size == 0:
         return Interval(value, np.nan, np.nan)
-    # Whole draws and nothing in between: a draw without any violations of theirs is infinite.
+    # Don't interpolate: a draw without any violations of theirs is infinite.
     low, high = np.quantile(known, _TAILS, method="inverted_cdf")
     return Interval(value, float(low), float(high))

@@ -1,7 +1,7 @@
 """Decaying histograms as VPA's recommender keeps them, one per app, and their percentiles.
 
-Buckets grow by a ratio; a percentile is the end of the bucket it falls into. Old samples lose
-weight by making new ones heavier: nothing stored is ever touched again, as in the original.
+Bucket widths grow by a ratio; a percentile is the end of the bucket it falls into. Old samples
+lose weight because new ones weigh more: stored weights never change, as in the original.
 """
 
 import math
@@ -14,7 +14,7 @@ from models.jit import kernel
 
 RATIO: Final = 1.05
 BUCKETS: Final = 176
-"""What the original's largest values (1,000 cores, 1 TB) come to with its first buckets."""
+"""Enough for the original's largest values (1,000 cores, 1 TB) with its first buckets."""
 CPU_FIRST: Final = 0.01
 """End of the first bucket, cores."""
 MEMORY_FIRST: Final = 1e7
@@ -25,7 +25,7 @@ class Histograms(NamedTuple):
     """E environments, A apps."""
 
     weight: F32
-    """[E, A, BUCKETS]. Single precision: a day doubles weights, and months are not simulated."""
+    """[E, A, BUCKETS]. Single precision suffices: weights double per day, and worlds last days."""
     total: F64
     """[E, A]."""
 
@@ -54,7 +54,7 @@ def bucket_start(bucket: int, first: float) -> float:
 
 @kernel
 def add_samples(histograms: Histograms, value: F64, weight: F64, first: float) -> None:
-    """Add one sample per app; a weight of zero adds none, a negative one takes it back."""
+    """Add one sample per app; a weight of zero adds none, a negative one removes it."""
     for e in range(value.shape[0]):
         for app in range(value.shape[1]):
             if weight[e, app] != 0.0:
@@ -67,7 +67,7 @@ def add_samples(histograms: Histograms, value: F64, weight: F64, first: float) -
 def add_past(
     histograms: Histograms, value: F64, weight: F64, relative: F32, shares: F64, first: float
 ) -> None:
-    """Add K samples per app with a weight: its value times `relative`, [E, K, A], each."""
+    """Add K samples to each app with a weight: its value times `relative` [E, K, A]."""
     for e in range(value.shape[0]):
         for k in range(shares.size):
             for app in range(value.shape[1]):
@@ -85,7 +85,7 @@ def percentiles(histograms: Histograms, shares: F64, first: float, out: F64) -> 
         for app in range(out.shape[2]):
             total, below, bucket = histograms.total[e, app], 0.0, -1
             for k in range(shares.size):
-                # Single precision may leave the sum a little short of the total.
+                # With single precision the sum may stay a little below the total.
                 while bucket < BUCKETS - 1 and (bucket < 0 or below < shares[k] * total):
                     bucket += 1
                     below += histograms.weight[e, app, bucket]

@@ -1,8 +1,8 @@
-"""HPA and VPA on the same app and both on CPU, which their documentation warns of.
+"""HPA and VPA both on the CPU of the same app, which their documentation warns against.
 
-VPA sizes a request to use plus a margin, so utilisation rises towards 1 / (1 + margin); HPA
-answers utilisation above its target with more pods, so each uses less, and VPA sizes them
-down again: many tiny pods. Neither sees the other.
+VPA sets the request to the use plus a margin, so utilisation rises towards 1 / (1 + margin). HPA
+answers utilisation above its target with more pods, each uses less, and VPA shrinks them again:
+many tiny pods. Neither knows about the other.
 """
 
 from typing import Final, NamedTuple
@@ -21,21 +21,21 @@ from models.sim.world import World
 
 
 class Parameters(NamedTuple):
-    """Of both, what is worth choosing."""
+    """What calibration tunes, of both."""
 
     target: float = 0.75
     """HPA's target, as a share of the CPU use at which the app saturates."""
     margin: float = 0.15
     """VPA's margin over the percentiles."""
     half_life_h: float = 24.0
-    """Hours after which a sample weighs half in VPA's histograms: the pace of the conflict."""
+    """Half-life of a sample in VPA's histograms, hours: it sets the pace of the conflict."""
 
 
 RANGES: Final[dict[str, tuple[float, float]]] = {"target": (0.4, 0.95), "margin": (0.05, 1.0)}
 
 
 class HpaVpaState(NamedTuple):
-    """Each controller's own."""
+    """The state of each controller."""
 
     hpa: HpaState
     vpa: VpaState
@@ -56,7 +56,7 @@ class HpaVpa:
         self._vpa = Vpa(inventory, pools, vertical, Pipeline.HPA)
 
     def start(self, observation: Observation) -> HpaVpaState:
-        """Both begin with what runs."""
+        """Both start with the present replicas and sizes."""
         return HpaVpaState(self._hpa.start(observation), self._vpa.start(observation))
 
     def step(
@@ -65,7 +65,7 @@ class HpaVpa:
         forecast: Forecast | None,  # noqa: ARG002  every controller has this shape
         state: HpaVpaState,
     ) -> tuple[Plan, HpaVpaState]:
-        """Two plans from one observation, put together; a change tells its reason first."""
+        """Two plans from one observation; the reason is HPA's where it changes replicas."""
         out, hpa = self._hpa.step(observation, None, state.hpa)
         up, vpa = self._vpa.step(observation, None, state.vpa)
         moved = (out.reason == int(Reason.SCALE_OUT)) | (out.reason == int(Reason.SCALE_IN))
@@ -74,5 +74,5 @@ class HpaVpa:
 
 
 def hpa_vpa_of(world: World, parameters: Parameters | None = None) -> HpaVpa:
-    """A fresh pair per app of the world."""
+    """A new pair per app of the world."""
     return HpaVpa(declare(world.population, world.cluster), world.layout.pools, parameters)

@@ -1,13 +1,13 @@
-"""A PID loop per app on its utilisation, tuned with care: the reference for oscillation.
+"""A carefully tuned PID loop per app on its utilisation: the reference for oscillation.
 
-The loop works on logarithms. Utilisation is demand over replicas, so on a logarithmic scale
-the plant is a plain difference with a delay, and one set of gains fits two pods and a thousand.
+The loop works on logarithms. Utilisation is demand over replicas, so on a logarithmic scale the
+plant is a difference with a delay, and one set of gains fits two pods and a thousand.
 
 output = integral + Kp e + Kd d(log utilisation)/dt,  e = log(utilisation / setpoint)
 
-Against windup the integral stands still while pods of the last increase are not ready (their
-effect has yet to show) and is pulled back to what the bounds let through. The derivative is of
-the measurement, filtered. A zero is believed, as any such loop does; a missing sample holds.
+Against windup the integral stops while pods of the last increase are not ready, because their
+effect is not visible yet, and is pulled back to what the bounds allow. The derivative is that of
+the filtered measurement. A measured zero counts, as in any such loop; a missing sample holds.
 """
 
 from typing import Final, NamedTuple
@@ -40,7 +40,7 @@ Mask = NDArray[np.bool_]
 
 
 class Parameters(NamedTuple):
-    """Gains and what surrounds them."""
+    """Gains, filter and dead bands."""
 
     setpoint: float = 0.63
     """Wanted CPU use over the CPU use at which the app saturates."""
@@ -53,9 +53,9 @@ class Parameters(NamedTuple):
     filter_s: float = 40.0
     """Time constant of the derivative's low-pass filter, seconds."""
     deadband: float = 0.12
-    """Relative deviation of utilisation that is no error, and change of replicas that is not
-    made. Without the first the integral hunts for a utilisation that no whole number of pods
-    has, without the second noise moves large apps."""
+    """Relative deviation of utilisation that counts as no error, and change of replicas that is not
+    made. Without the first the integral hunts for a utilisation that no whole number of pods has;
+    without the second noise moves large apps."""
     deadband_pods: float = 0.8
     """The same in pods, for small apps: beyond half a pod, so that rounding does not flip."""
 
@@ -96,7 +96,7 @@ class Pid:
         self._least, self._most = inventory.min_replicas, inventory.max_replicas
 
     def start(self, observation: Observation) -> PidState:
-        """Bumpless: the integral begins at what runs."""
+        """Bumpless: the integral starts at the present replicas."""
         replicas = np.maximum(1, observation.status[:, REPLICAS])
         return PidState(np.log(replicas), np.full(replicas.shape, np.nan))
 
@@ -108,13 +108,13 @@ class Pid:
     ) -> tuple[Plan, PidState]:
         """One step of every loop that has a sample."""
         level = self._level(observation)
-        seen = ~np.isnan(level)
-        output, state = self._control(observation, np.where(seen, level, 0.0), seen, state)
+        valid = ~np.isnan(level)
+        output, state = self._control(observation, np.where(valid, level, 0.0), valid, state)
         plan = hold_plan(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
-        return self._round(observation, plan, output, seen), state
+        return self._round(observation, plan, output, valid), state
 
     def _level(self, observation: Observation) -> F64:
-        """[E, A] log of CPU use over saturation, NaN where nothing is known."""
+        """[E, A] log of CPU use over saturation, NaN without a sample."""
         pods = observation.measured[:, PODS].astype(np.float64)
         cores = pods * observation.status[:, CPU_REQUEST] * _MILLI * self._saturation
         valid = (observation.missing == 0) & (cores > 0)
@@ -123,7 +123,7 @@ class Pid:
         return np.where(valid, level, np.nan)
 
     def _control(
-        self, observation: Observation, level: F64, seen: Mask, state: PidState
+        self, observation: Observation, level: F64, valid: Mask, state: PidState
     ) -> tuple[F64, PidState]:
         p, status = self._parameters, observation.status
         before = np.where(np.isnan(state.level), level, state.level)
@@ -131,7 +131,7 @@ class Pid:
         filtered = before + weight * (level - before)
         slope = (filtered - before) / self._tick_s
         error = self._error(level, status[:, REPLICAS])
-        # What was asked for and is not ready yet cannot have helped: asking again winds up.
+        # Replicas that are not ready yet cannot have helped: asking again would wind up.
         waiting = (status[:, STARTING] + status[:, PENDING] > 0) & (error > 0)
         gain = np.where(waiting, 0.0, p.integral_per_s * self._tick_s)
         integral = state.integral + gain * error
@@ -139,30 +139,30 @@ class Pid:
         bounded = np.clip(output, np.log(np.maximum(1, self._least)), np.log(self._most))
         integral = integral + (bounded - output)
         kept = PidState(
-            np.where(seen, integral, state.integral), np.where(seen, filtered, state.level)
+            np.where(valid, integral, state.integral), np.where(valid, filtered, state.level)
         )
         return bounded, kept
 
     def _error(self, level: F64, replicas: I32) -> F64:
-        """[E, A] deviation from the setpoint, none inside the deadband."""
+        """[E, A] deviation from the setpoint, 0 inside the deadband."""
         p = self._parameters
         deviation = level - np.log(p.setpoint)
         band = np.maximum(p.deadband, p.deadband_pods / np.maximum(1, replicas))
         return np.where(np.abs(deviation) > band, deviation, 0.0)
 
-    def _round(self, observation: Observation, plan: Plan, output: F64, seen: Mask) -> Plan:
+    def _round(self, observation: Observation, plan: Plan, output: F64, valid: Mask) -> Plan:
         """The nearest whole replicas, where the change is worth making."""
         current = observation.status[:, REPLICAS]
         wanted = np.clip(np.ceil(np.exp(output) - 0.5), self._least, self._most).astype(np.int32)
         p, change = self._parameters, np.abs(np.exp(output) - current)
         moves = change > np.maximum(p.deadband * current, p.deadband_pods)
-        replicas = np.where(seen & moves & (current > 0), wanted, current).astype(np.int32)
+        replicas = np.where(valid & moves & (current > 0), wanted, current).astype(np.int32)
         moved = np.where(replicas > current, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
-        held = np.where(seen, plan.reason, int(Reason.HOLD_NO_METRICS))
+        held = np.where(valid, plan.reason, int(Reason.HOLD_NO_METRICS))
         reason = np.where(replicas == current, held, moved).astype(np.int32)
         return plan._replace(replicas=replicas, reason=reason)
 
 
 def pid_of(world: World, parameters: Parameters | None = None) -> Pid:
-    """A fresh loop per app of the world."""
+    """A new loop per app of the world."""
     return Pid(declare(world.population, world.cluster), world.layout.pools, parameters)

@@ -1,17 +1,17 @@
-"""What practitioners run before they plan: HPA, priority classes with preemption, and rules.
+"""What practitioners run without planning: HPA, priority classes with preemption, and rules.
 
-Each priority has an HPA target of its own, and P0's HPAs act on small deviations. A small
-rules engine looks at who waits for nodes:
+Each priority has its own HPA target, and P0's HPAs act on small deviations. A small rules engine
+looks at pods that wait for nodes:
 
-| who waits | rule |
+| pods that wait | rule |
 |---|---|
-| P0 in a domain | the domain's scale-outs are made larger, so that one step is enough |
+| P0 in a domain | the domain's scale-outs become larger, so that one step is enough |
 | a higher priority | P2 and P3 stop growing |
-| P0 | P3 gives replicas back in steps, down to a floor |
-| nobody | spare nodes are kept in the shared pool, by priority, before pods need them |
+| P0 | P3 releases replicas in steps, down to a floor |
+| none | spare nodes are kept in the shared pool, by priority, before pods need them |
 
-Node requests are batched by the world's node autoscaler; pods are placed by class, with
-preemption, which whoever enters this controller has to ask for. Like HPA it believes zeros.
+The world's node autoscaler batches node requests. Pods are placed by class, with preemption, which
+the entrant has to request from the scheduler. Like HPA, it takes zeros at face value.
 """
 
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ _P0, _P2, _P3 = 0, 2, 3
 _PRIORITIES: Final = 4
 _TOLERANCE: Final = 0.1
 _NEVER: Final = -(1 << 20)
-"""A tick so long ago that nothing that followed it still counts."""
+"""A tick long before any that counts."""
 _MILLI: Final = 0.001
 
 Mask = NDArray[np.bool_]
@@ -52,22 +52,22 @@ class Parameters(NamedTuple):
     """Targets, thresholds and steps."""
 
     target_p0: float = 0.6
-    """CPU use over what saturates the app, wanted of P0 apps; likewise below."""
+    """Target CPU use of P0 apps over the use that saturates them; likewise below."""
     target_p1: float = 0.7
     target_p2: float = 0.75
     target_p3: float = 0.8
     tolerance_p0: float = 0.05
-    """Deviation above the target from which P0 scales out; others have HPA's tenth."""
+    """Deviation above the target from which P0 scales out; HPA's tolerance is 0.1."""
     patience_s: float = 20.0
-    """Seconds that pods have waited before the rules take notice."""
+    """Seconds that pods wait before the rules react."""
     pressing_share: float = 0.002
-    """Waiting pods over the pods of their priority below which nobody has to yield."""
+    """Waiting pods over all pods of their priority; below it no domain has to yield."""
     release_s: float = 300.0
     """Seconds after the last pressure until a stopped priority may grow again."""
     boost: float = 1.1
     """Scale-out steps of P0 apps whose domain waits are multiplied by this."""
     shed_step: float = 0.1
-    """Share of its replicas that a P3 app gives back per minute."""
+    """Share of its replicas that a P3 app releases per minute."""
     shed_floor: float = 0.8
     """Share of the replicas at the beginning of the pressure that it keeps."""
     headroom_p0: float = 0.03
@@ -99,13 +99,13 @@ class RulesState(NamedTuple):
     waiting: I32
     """[E, D] ticks in a row in which a domain has had pods without a node."""
     pressed: I32
-    """[E, 4] last tick in which pods of the priority were waiting in earnest."""
+    """[E, 4] last tick in which more than `pressing_share` of a priority's pods waited too long."""
     before: I32
     """[E, A] replicas at the last tick without P0 pressure: what the floor is a share of."""
 
 
 class Rules:
-    """HPA with targets by priority, and rules for who yields to whom."""
+    """HPA with targets by priority, and rules for which priority yields."""
 
     name = "rules"
     pipeline = Pipeline.HPA
@@ -124,7 +124,7 @@ class Rules:
         self._overflow = overflow_pools(inventory)
 
     def start(self, observation: Observation) -> RulesState:
-        """Nobody waits."""
+        """No pod waits."""
         environments = observation.tick.size
         return RulesState(
             hpa=self._hpa.start(observation),
@@ -152,7 +152,7 @@ class Rules:
         return plan._replace(nodes=self._spare_nodes(observation)), state
 
     def _watch(self, observation: Observation, state: RulesState) -> RulesState:
-        """Who waits, for how long, and since when it matters."""
+        """Update which domains wait, for how long, and which priorities are under pressure."""
         status = observation.status
         live = status[:, ACTIVE] * (status[:, READY] + status[:, STARTING] + status[:, PENDING])
         pods = self._by_domain(observation, live.astype(np.float64))
@@ -171,13 +171,13 @@ class Rules:
         return late
 
     def _yields(self, observation: Observation, pressed: I32, to: int) -> Mask:
-        """[E] whether priorities up to `to` have been pressed until just now."""
+        """[E] whether priorities up to `to` were under pressure until recently."""
         ago_s = (observation.tick - pressed[:, : to + 1].max(axis=1)) * self._inventory.tick_s
         recent: Mask = ago_s < self._parameters.release_s
         return recent
 
     def _by_domain(self, observation: Observation, values: F64) -> F64:
-        """[E, D] sums of [E, A]; apps count where they are now."""
+        """[E, D] sums of [E, A], by the apps' present domains."""
         domains = self._inventory.priority.size
         rows = zip(observation.status[:, DOMAIN], values, strict=True)
         return np.array([np.bincount(domain, row, domains) for domain, row in rows])
@@ -212,7 +212,7 @@ class Rules:
     def _shed(
         self, observation: Observation, replicas: I32, priority: I32, state: RulesState
     ) -> I32:
-        """Each minute of P0 pressure P3 goes a step towards its floor."""
+        """In each minute of P0 pressure, P3 shrinks a step towards its floor."""
         p, tick = self._parameters, observation.tick
         minute = tick * self._inventory.tick_s % 60 < self._inventory.tick_s
         pressing = (tick == state.pressed[:, _P0]) & minute
@@ -223,7 +223,7 @@ class Rules:
         return np.where(applies, np.minimum(replicas, less), replicas)
 
     def _spare_nodes(self, observation: Observation) -> I32:
-        """[E, P, 4] what is short of the headroom, asked for in each domain's last pool."""
+        """[E, P, 4] nodes that the headroom lacks, requested in each domain's last pool."""
         status, inventory = observation.status, self._inventory
         cores = status[:, CPU_REQUEST] * _MILLI * (status[:, READY] + status[:, STARTING])
         spare = self._by_domain(observation, cores) * self._headroom
@@ -234,13 +234,13 @@ class Rules:
             last, own = self._overflow[domain], inventory.priority[domain]
             short = np.maximum(0.0, spare[:, domain] - there[:, last])
             nodes[:, last, own] += np.ceil(short / inventory.pool_cpu[last]).astype(np.int32)
-            # What is spare for one domain is not spare for the next.
+            # Spare cores of one domain are not spare for the next.
             there[:, last] += short - spare[:, domain]
         return nodes
 
 
 def _explained(observation: Observation, plan: Plan, replicas: I32) -> Plan:
-    """The reason belongs to what is left of HPA's wish; who was stopped or shrunk yields."""
+    """Reasons after the rules: an app that gets less than HPA wanted yields."""
     current = observation.status[:, REPLICAS]
     out = np.where(replicas > current, int(Reason.SCALE_OUT), plan.reason)
     reason = np.where(replicas < plan.replicas, int(Reason.YIELD), out).astype(np.int32)
@@ -248,12 +248,12 @@ def _explained(observation: Observation, plan: Plan, replicas: I32) -> Plan:
 
 
 def overflow_pools(inventory: Inventory) -> I32:
-    """[D] the last pool that a domain may use: where it goes when its own is full."""
+    """[D] the last pool that a domain may use: it takes what its own pool cannot."""
     there = inventory.domain_pools >= 0
     last = there.sum(axis=1) - 1
     return np.take_along_axis(inventory.domain_pools, last[:, None], axis=1)[:, 0]
 
 
 def rules_of(world: World, parameters: Parameters | None = None) -> Rules:
-    """A fresh rules engine for the world."""
+    """A new rules engine for the world."""
     return Rules(declare(world.population, world.cluster), world.layout.pools, parameters)

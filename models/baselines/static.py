@@ -1,7 +1,7 @@
-"""A team that provisions once: replicas for yesterday's peak times a factor, and never again.
+"""Static provisioning: replicas for yesterday's peak times a factor, set once.
 
-What autoscaling is worth is the distance to this. It knows what such a team would know: the
-requests of the day before, and from load tests how many replicas carry how many requests.
+The distance to it is what autoscaling is worth. It uses what a team would know: the requests of
+the day before and, from load tests, how many replicas carry how many requests.
 """
 
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ _MEAN_MINUTES: Final = 5
 
 
 class Parameters(NamedTuple):
-    """What the team may choose."""
+    """What calibration tunes."""
 
     peak_factor: float = 1.2
     """Replicas over what yesterday's peak needed."""
@@ -33,7 +33,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {"peak_factor": (0.6, 3.0)}
 
 
 class StaticState(NamedTuple):
-    """What was decided once."""
+    """The decision of the start."""
 
     replicas: I32
     """[E, A]."""
@@ -56,8 +56,8 @@ class Static:
         ).astype(np.int32)
         self._pools = pools
 
-    def start(self, observation: Observation) -> StaticState:  # noqa: ARG002  provisioned blindly
-        """Everything is decided here."""
+    def start(self, observation: Observation) -> StaticState:  # noqa: ARG002  needs no observation
+        """The replicas that every step asks for."""
         return StaticState(self._wanted)
 
     def step(
@@ -66,7 +66,7 @@ class Static:
         forecast: Forecast | None,  # noqa: ARG002  every controller has this shape
         state: StaticState,
     ) -> tuple[Plan, StaticState]:
-        """Say the same again; only the first time does it change anything."""
+        """The same replicas again; only the first plan changes anything."""
         plan = hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE)
         status = observation.status[:, REPLICAS]
         moved = np.where(state.replicas > status, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
@@ -90,6 +90,6 @@ def _daily_peak(world: World, environment: int) -> NDArray[np.float64]:
 
 
 def static_of(world: World, parameters: Parameters | None = None) -> Static:
-    """What the owners of the world's apps would provision."""
+    """A new controller for the world."""
     inventory = declare(world.population, world.cluster)
     return Static(inventory, world.layout.pools, daily_peak_replicas(world), parameters)

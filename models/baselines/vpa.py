@@ -5,16 +5,15 @@ recommends the 90th percentile with a margin, between a lower and an upper bound
 history grows. The updater resizes an app when its requests lie outside the bounds, or when
 its pods are old and the recommendation differs by a tenth.
 
-Where this world differs from a cluster: all pods of an app have one request, so a resize is of
-the whole app. It is done in place, and pods whose node is full restart elsewhere. The original
-would let half of an app's pods restart at a time (its eviction tolerance); here a share of
-the apps is resized at a time, those furthest from their target first. Use above a memory limit
-is measured as such, so no extra sample is made of OOM kills. Zeros are believed, as by the
-original.
+Where this world differs from a cluster: all pods of an app have one request, so a resize covers
+the whole app. It happens in place, and pods whose node is full restart elsewhere. The original
+lets half of an app's pods restart at a time (its eviction tolerance); here a share of the apps is
+resized at a time, those furthest from their target first. Use above a memory limit is measured,
+so OOM kills add no extra sample. Zeros count, as in the original.
 
-History: the original loads eight days. Here the first sample of an app is taken as its use of
-now, and the past as that times past traffic over present traffic, which is what an app with
-fixed replicas has used; without known traffic the past was like the present.
+The original loads a history of eight days. Here an app's first sample stands for its present use,
+and its past use is that times past over present traffic, which holds for fixed replicas. Without
+a record of traffic the past equals the present.
 """
 
 from typing import Final, NamedTuple
@@ -55,9 +54,9 @@ from models.sim.world import World, app_history
 LOOP_S: Final = 60
 DAY_S: Final = 86_400
 MIN_REPLICAS: Final = 2
-"""The updater leaves apps with fewer live pods alone."""
+"""The updater skips apps with fewer live pods."""
 OLD_POD_S: Final = 12 * 3600
-"""Pods of this age are updated inside the bounds too, when ..."""
+"""Age from which the updater also resizes pods inside the bounds, if ..."""
 WORTHWHILE: Final = 0.1
 """... CPU and memory together differ by this share of the request."""
 _LEAST_WEIGHT: Final = 0.1
@@ -69,11 +68,11 @@ _LEAST_MEMORY: Final = 250e6
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 _PAST_EVERY_MIN: Final = 30
-"""Minutes between the moments of the past that are looked at."""
+"""Minutes between samples of the past."""
 _NOW_MIN: Final = 5
-"""Minutes whose mean is the traffic of the start."""
+"""Minutes whose mean is the traffic at the start."""
 _MOST_RELATIVE: Final = 20.0
-"""An app that slept at the start says little about its past: its ratios end here."""
+"""Cap on past over present traffic: an app that is idle at the start says little about its past."""
 _SHARES: Final = np.array([0.5, 0.9, 0.95])
 _LOWER, _TARGET, _UPPER = range(3)
 
@@ -90,11 +89,11 @@ class Parameters(NamedTuple):
     history_days: float = 8.0
     """Days of history loaded at the start."""
     updated_share: float = 0.05
-    """Share of all apps that is resized per minute at most (in place of the eviction rate and
-    tolerance). Without it, switching VPA on moves every pod at once."""
+    """Largest share of all apps resized per minute, instead of the eviction rate and tolerance.
+    Without it, switching VPA on would move every pod at once."""
     least_saturation: float = 0.9
-    """Apps that saturate below this CPU use over request are left alone in CPU: their owners
-    know from load tests that CPU says little about them (controlledResources: [memory])."""
+    """VPA does not control the CPU of apps that saturate below this CPU use over request: their
+    owners know from load tests that CPU says little (controlledResources: [memory])."""
 
 
 RANGES: Final[dict[str, tuple[float, float]]] = {"margin": (0.05, 1.0)}
@@ -108,9 +107,9 @@ class VpaState(NamedTuple):
     peak: F64
     """[E, A] bytes per pod, the highest of the current day; 0 before the first sample."""
     peak_weight: F64
-    """[E, A] weight with which that peak stands in the histogram."""
+    """[E, A] weight of that peak in the histogram."""
     resized: I32
-    """[E, A] tick of the last resize; old pods at the start."""
+    """[E, A] tick of the last resize; at the start all pods count as old."""
     began: I32
     """[E]."""
 
@@ -119,13 +118,13 @@ class Past(NamedTuple):
     """Traffic before the start: E environments, K moments, A apps."""
 
     relative: F32
-    """[E, K, A] traffic over that of the start."""
+    """[E, K, A] traffic over traffic at the start."""
     age_s: F64
     """[K] seconds before the start."""
 
 
 class Recommendation(NamedTuple):
-    """[3, E, A] each: lower bound, target, upper bound; zero where nothing is known."""
+    """[3, E, A] each: lower bound, target, upper bound; zero without a sample."""
 
     cpu: F64
     """Millicores."""
@@ -146,7 +145,7 @@ class Vpa:
         pipeline: Pipeline = Pipeline.OURS,
         past: Past | None = None,
     ) -> None:
-        """HPA's pipeline carries no memory use: through it a VPA controls CPU only."""
+        """With HPA's pipeline, which carries no memory use, VPA controls CPU only."""
         self._past = past
         self.pipeline = pipeline
         self._parameters = parameters or Parameters()
@@ -156,7 +155,7 @@ class Vpa:
         self._controls_memory = pipeline == Pipeline.OURS
 
     def start(self, observation: Observation) -> VpaState:
-        """Empty histograms: the first sample brings its history with it."""
+        """Empty histograms; the first sample also adds its history."""
         shape = observation.missing.shape
         old = observation.tick[:, None] - OLD_POD_S // self._tick_s
         return VpaState(
@@ -198,13 +197,13 @@ class Vpa:
         )
 
     def _age_s(self, observation: Observation, state: VpaState) -> F64:
-        """[E] seconds since the start, at least one loop: history begins with its first sample."""
+        """[E] seconds since the start, at least one loop: the first sample ends the first one."""
         seconds = (observation.tick - state.began).astype(np.float64) * self._tick_s
         age: F64 = np.maximum(seconds, LOOP_S)
         return age
 
     def _growth(self, observation: Observation, state: VpaState) -> F64:
-        """[E, 1] weight of a sample of now over one of the start."""
+        """[E, 1] weight of a present sample over one of the start."""
         half_lives = self._age_s(observation, state) / (3600 * self._parameters.half_life_h)
         growth: F64 = np.exp2(half_lives)[:, None]
         return growth
@@ -216,7 +215,7 @@ class Vpa:
         return float(np.exp2(-ages).sum())
 
     def _sample_cpu(self, observation: Observation, state: VpaState) -> None:
-        """Each pod is a sample; the balancer gives all pods of an app the same load."""
+        """Each pod is a sample; load balancing gives all pods of an app the same load."""
         pods = observation.measured[:, PODS].astype(np.float64)
         seen = (observation.missing == 0) & (pods > 0) & self._controls_cpu
         per_pod = observation.measured[:, CPU] / np.maximum(1.0, pods)
@@ -226,7 +225,7 @@ class Vpa:
         add_samples(state.cpu, per_pod, weight * self._growth(observation, state), CPU_FIRST)
 
     def _load_past(self, per_pod: F64, weight: F64, state: VpaState) -> None:
-        """Give the apps with a weight, which have their first sample now, their history."""
+        """Add the history of apps with a weight: these have their first sample now."""
         if not weight.any():
             return
         whole = self._history(LOOP_S)
@@ -238,10 +237,10 @@ class Vpa:
         add_past(state.cpu, per_pod, weight, self._past.relative, shares, CPU_FIRST)
 
     def _sample_memory(self, observation: Observation, state: VpaState) -> VpaState:
-        """A day's peak is one sample; a higher one of the same day takes its place."""
+        """A day's peak is one sample; a higher one of the same day replaces it."""
         status = observation.status
-        # Pods that restart hold memory too, and the sample is of moments ago: the largest count
-        # is taken, because one that is too small would look like a peak.
+        # Restarting pods hold memory too, and the sample is some seconds old: take the largest
+        # count, because too small a count would look like a peak.
         there = np.maximum(
             status[:, REPLICAS] - status[:, PENDING], status[:, READY] + status[:, STARTING]
         )
@@ -291,7 +290,7 @@ class Vpa:
         return plan, state._replace(resized=np.where(due, ticks, state.resized).astype(np.int32))
 
     def _first(self, wanted: Mask, difference: F64) -> Mask:
-        """[E, A] of the wanted updates those that matter most, as many as a minute allows."""
+        """[E, A] the most important of the wanted updates, as many as a minute allows."""
         most = max(1, round(self._parameters.updated_share * wanted.shape[1]))
         order = np.argsort(np.where(wanted, -difference, np.inf), axis=1, kind="stable")
         first = np.zeros_like(wanted)
@@ -300,20 +299,20 @@ class Vpa:
 
 
 def _outside(request: I32, bounds: F64) -> Mask:
-    """Beyond the bounds; nothing is beyond bounds that are not known."""
+    """Whether requests are outside the bounds; False where the bounds are unknown."""
     known = bounds[_TARGET] > 0
     beyond: Mask = known & ((request < bounds[_LOWER]) | (request > bounds[_UPPER]))
     return beyond
 
 
 def _difference(request: I32, bounds: F64) -> F64:
-    """How far the target lies from the request, as a share of the request."""
+    """Distance of the target from the request, as a share of the request."""
     apart: F64 = np.abs(bounds[_TARGET] - request) / np.maximum(1, request)
     return np.where(bounds[_TARGET] > 0, apart, 0.0)
 
 
 def past_of(world: World, days: float) -> Past:
-    """The traffic of the days before the world, from the same records as forecasters have."""
+    """Traffic of the days before the world, from the records that forecasters use."""
     minutes = min(HISTORY_MINUTES, round(days * DAY_MINUTES))
     ages = np.arange(_PAST_EVERY_MIN, minutes, _PAST_EVERY_MIN)
     relative = np.zeros((world.environments, ages.size, world.given.apps.size), np.float32)
@@ -325,7 +324,7 @@ def past_of(world: World, days: float) -> Past:
 
 
 def vpa_of(world: World, parameters: Parameters | None = None) -> Vpa:
-    """A fresh VPA per app of the world."""
+    """A new VPA per app of the world."""
     chosen = parameters or Parameters()
     return Vpa(
         declare(world.population, world.cluster),

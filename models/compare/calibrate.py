@@ -1,7 +1,7 @@
 """The same search for every controller: same scenarios, seeds, budget and objective.
 
-A comparison is only as fair as the care with which its losers were tuned. Whatever enters one
-is tuned here first, on scenarios that are not those it is judged on (`tuning`).
+A comparison is only fair if every controller is tuned with the same care. All of them are tuned
+here, on scenarios (`tuning`) that differ from those they are compared on.
 """
 
 import statistics
@@ -33,7 +33,7 @@ _STEEP: Final = 20.0
 
 
 class Aggregate(NamedTuple):
-    """How the scenarios' J become the one number that is made small."""
+    """How the J of the scenarios become the number to minimise."""
 
     name: str
     of: Callable[[Iterable[float]], float]
@@ -50,10 +50,10 @@ class Setting(NamedTuple):
     seeds: tuple[int, ...]
     aggregate: Aggregate = MEAN
     bounds: Mapping[str, float] = MappingProxyType({})
-    """Largest J by scenario: more counts as far worse than any gain elsewhere."""
+    """Largest J by scenario; exceeding it outweighs any gain elsewhere."""
 
     def value(self, by_scenario: Mapping[str, float]) -> float:
-        """What is made small: the aggregate, raised steeply by what is above the bounds."""
+        """The number to minimise: the aggregate, with a steep penalty above the bounds."""
         excess = sum(max(0.0, by_scenario[name] / most - 1.0) for name, most in self.bounds.items())
         return self.aggregate.of(by_scenario.values()) * (1.0 + _STEEP * excess)
 
@@ -69,7 +69,7 @@ class Job(NamedTuple):
 
 
 Runner: TypeAlias = Callable[[Sequence[Job]], Iterator[tuple[Job, float]]]
-"""Evaluates jobs, in whichever order they finish."""
+"""Evaluates jobs and yields them in the order in which they finish."""
 
 
 def tuning_scenarios(cluster: SimCluster) -> tuple[Scenario, ...]:
@@ -101,8 +101,8 @@ def calibrate(
         ]
         keys = [_key(job, worlds, code) for job in jobs]
         values = _evaluate(jobs, keys, runner, journal, on_done)
-        for place, point in enumerate(points):
-            mine = range(place * len(setting.scenarios), (place + 1) * len(setting.scenarios))
+        for index, point in enumerate(points):
+            mine = range(index * len(setting.scenarios), (index + 1) * len(setting.scenarios))
             by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in mine}
             found.append(by_scenario)
             tried.append(Tried(point, setting.value(by_scenario)))
@@ -130,13 +130,13 @@ def _evaluate(
     journal: Journal,
     on_done: Callable[[], None],
 ) -> dict[str, float]:
-    """J by key; what the journal knows is not run again."""
+    """J by key; evaluations in the journal are not repeated."""
     values: dict[str, float] = {}
     open_jobs: dict[str, Job] = {}
     for key, job in zip(keys, jobs, strict=True):
-        known = journal.get(key)
-        if known is not None:
-            values[key] = known
+        found = journal.get(key)
+        if found is not None:
+            values[key] = found
             on_done()
         elif key in open_jobs:
             on_done()
@@ -170,7 +170,7 @@ def _encoded(cluster: SimCluster) -> bytes:
 
 @lru_cache(maxsize=2)
 def _population(cluster: bytes) -> Population:
-    """Drawn once per process: it is the same for all scenarios."""
+    """Cached per process: it is the same for all scenarios."""
     return generate(msgspec.json.decode(cluster, type=SimCluster))
 
 
@@ -184,14 +184,14 @@ def objective(job: Job) -> float:
 
 
 def in_process(jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
-    """One job after the other, here."""
+    """One job after the other, in this process."""
     for job in jobs:
         yield job, objective(job)
 
 
 @contextmanager
 def in_processes(workers: int) -> Iterator[Runner]:
-    """So many jobs at a time. Spawned, because forking a process with threads can hang."""
+    """That many jobs at a time, in spawned processes: forking with threads can hang."""
     if workers == 1:
         yield in_process
         return
@@ -205,5 +205,5 @@ def in_processes(workers: int) -> Iterator[Runner]:
     try:
         yield runner
     finally:
-        # Whoever stops a search does not want to wait for the jobs that have not begun.
+        # When the user stops a search, don't wait for jobs that have not started.
         pool.shutdown(wait=True, cancel_futures=True)

@@ -1,8 +1,8 @@
 """The entrants of every comparison by name: a controller, its forecaster, and its scheduler.
 
-`hpa:0.6` is HPA at that target, `heuristic:calendar` ours with that forecaster, and
-`package.module:attribute` anybody's own. `NAME@priority` is an entrant on another scheduler, so
-that what the scheduler does can be told from what the controller does.
+`hpa:0.6` is HPA at that target, `heuristic:calendar` the heuristic with that forecaster, and
+`package.module:attribute` a user's own `Entrant`. `NAME@priority` is an entrant on another
+scheduler, which separates the effect of the scheduler from that of the controller.
 """
 
 import importlib
@@ -32,7 +32,7 @@ _AT_TARGET: Final = re.compile(r"hpa:(0\.\d+)")
 
 
 class Entrant(NamedTuple):
-    """What a name stands for. Anybody's controller is entered by one of these."""
+    """What a name stands for. A user's own controller is entered as one of these."""
 
     controller: Callable[[World], Controller[Any]]
     forecaster: Callable[[World], Forecaster[Any]] | None = None
@@ -40,7 +40,7 @@ class Entrant(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """A world with the controller and the forecaster that are to run it."""
+    """A world with its controller and forecaster."""
 
     world: World
     controller: Controller[Any]
@@ -51,7 +51,7 @@ class Contest(NamedTuple):
         return run(self.world, self.controller, self.forecaster, on_tick)
 
     def begin(self) -> Run[Any]:
-        """The run from where the world stands, for whoever sets the pace tick by tick."""
+        """A run from the world's present tick, for callers that advance it tick by tick."""
         return Run(self.world, self.controller, self.forecaster)
 
 
@@ -70,7 +70,7 @@ ENTRANTS: dict[str, Entrant] = {
     **{f"{HEURISTIC}:{forecast}": _heuristic(forecast) for forecast in (*FORECASTERS, NONE)},
     "clairvoyant": Entrant(clairvoyant_of, scheduling=SCHEDULINGS["priority"]),
 }
-"""The names that a full comparison enters."""
+"""The entrants of a full comparison."""
 
 
 def entrant_of(name: str) -> Entrant:
@@ -111,7 +111,7 @@ def _hpa_at(target: float) -> Entrant:
 
 
 def _without(forecast: str, part: str) -> Entrant:
-    """`heuristic:FORECAST/no-PART`: ours without one of its parts."""
+    """`heuristic:FORECAST/no-PART`: the heuristic without one part."""
     forecaster = forecaster_of(forecast)
     entrant = _heuristic(forecast)
     if part not in ABLATIONS:
@@ -127,7 +127,7 @@ def enter(
     seeds: Sequence[int],
     population: Population | None = None,
 ) -> Contest:
-    """A world for the entrant, on the scheduler that belongs to it, ready to be played."""
+    """A world for the entrant, on its scheduler, ready to run."""
     entrant = entrant_of(name)
     world = World(with_scheduling(cluster, entrant.scheduling), scenario, seeds, population)
     forecaster = entrant.forecaster(world) if entrant.forecaster is not None else None
@@ -136,7 +136,7 @@ def enter(
 
 def _import(name: str) -> Entrant:
     module, _, attribute = name.partition(":")
-    # A file in the working folder is found, as with `python -m`.
+    # Find modules in the working directory, as `python -m` does.
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

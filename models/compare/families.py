@@ -1,4 +1,4 @@
-"""Controllers as families: a factory, its parameters, and the ranges in which to tune them."""
+"""Families of controllers: a factory, its parameters, and the ranges in which to tune them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,26 +18,26 @@ from models.sim.world import World
 
 
 class Family(NamedTuple):
-    """What tuning has to know, made of importable parts: it is sent to other processes."""
+    """What tuning needs; picklable, because it is sent to other processes."""
 
     name: str
     factory: Callable[[World, Any], Controller[Any]]
     parameters: type[Any]
     """A named tuple of numbers with defaults."""
     ranges: dict[str, tuple[float, float]]
-    """Fields of it that are tuned, with the smallest and the largest value."""
+    """Smallest and largest value of each field that is tuned."""
     scheduling: Scheduling = Scheduling()
     """How pods are placed under these controllers."""
     forecaster: Callable[[World], Forecaster[Any]] | None = None
-    """Whose forecasts they are tuned with."""
+    """Forecaster they are tuned with."""
 
     def defaults(self) -> dict[str, float]:
-        """The values of the tuned fields that stand in the code."""
+        """Default values of the tuned fields."""
         every: dict[str, float] = self.parameters._field_defaults
         return {name: every[name] for name in self.ranges}
 
     def make(self, world: World, values: Mapping[str, float]) -> Controller[Any]:
-        """A controller with these values, the others as in the code."""
+        """A controller with these values, and defaults for the others."""
         unknown = sorted(set(values) - set(self.parameters._fields))
         if unknown:
             known = ", ".join(self.parameters._fields)
@@ -82,7 +82,7 @@ def family_of(name: str) -> Family:
 
 
 def calibrated(name: str) -> Callable[[World], Controller[Any]]:
-    """A factory with the tuned parameters, read when a controller is made."""
+    """A factory with the tuned parameters, which are read when a controller is created."""
     return partial(_calibrated, family_of(name))
 
 

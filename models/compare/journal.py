@@ -1,4 +1,4 @@
-"""A journal of evaluations, one JSON line each: a search that was stopped goes on where it was."""
+"""A journal of evaluations, one JSON line each, so that a stopped search can resume."""
 
 import ast
 import hashlib
@@ -25,18 +25,18 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """What has been evaluated; in memory only, unless it has a file."""
+    """Past evaluations; in memory only, unless it has a file."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known = {entry.key: entry.objective for entry in _read(file)}
 
     def get(self, key: str) -> float | None:
-        """What the evaluation came to, if it was made."""
+        """The objective of an evaluation; None if it was not made."""
         return self._known.get(key)
 
     def add(self, entry: Entry) -> None:
-        """Remember an evaluation, on disk before anything else happens."""
+        """Add an evaluation and write it to disk at once."""
         self._known[entry.key] = entry.objective
         if self._file is None:
             return
@@ -55,19 +55,19 @@ def _read(file: Path | None) -> Iterator[Entry]:
         try:
             yield msgspec.json.decode(line, type=Entry)
         except msgspec.DecodeError:
-            # The last line of a run that was killed while it wrote; it is evaluated again.
+            # The last line of a run that was killed while writing; it is evaluated again.
             continue
 
 
 def key_of(*parts: Any) -> str:
-    """A short name for everything that an evaluation depends on."""
+    """A short hash of everything that an evaluation depends on."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:24]
 
 
 def code_digest(module: str) -> str:
-    """Fingerprint of a module and of the controllers that it imports.
+    """Hash of a module and of the controllers that it imports.
 
-    The world has a fingerprint of its own; a controller that changed has to be evaluated again.
+    A controller that changed has to be evaluated again. The world has its own hash.
     """
     found = [module]
     digest = hashlib.sha256()

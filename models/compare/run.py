@@ -20,7 +20,7 @@ Mask = NDArray[np.bool_]
 class Run(Generic[S]):
     """One world under one controller, a tick at a time.
 
-    Whoever drives it decides on the pace: to the end at once, or in step with other worlds.
+    The caller sets the pace: to the end at once, or in step with other worlds.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Run(Generic[S]):
 
     @property
     def finished(self) -> bool:
-        """Whether the scenario has come to its end."""
+        """Whether the scenario has ended."""
         return self._world.tick >= self._world.timeline.total_ticks
 
     def step(self) -> None:
-        """Let the controller decide the next tick and advance the world by it."""
+        """Decide the next tick and advance the world by it."""
         world, controller = self._world, self._controller
         warmup = world.timeline.warmup_ticks
         observation = world.observe(controller.pipeline)
@@ -56,7 +56,7 @@ class Run(Generic[S]):
         world.step(plan)
 
     def decisions(self) -> Decisions:
-        """What was counted so far, from the end of the warm-up on."""
+        """Counts since the end of the warm-up."""
         before, after = self._overruns_before, _overruns(self._controller, self._state)
         overruns = None if before is None or after is None else after - before
         return Decisions(missing_data_decreases=self._decreases.copy(), budget_overruns=overruns)
@@ -74,10 +74,7 @@ def run(
     forecaster: Forecaster[Any] | None = None,
     on_tick: Callable[[World], None] | None = None,
 ) -> Decisions:
-    """Let the controller decide every tick that is left; `on_tick` is called after each.
-
-    Returns what was counted on the way, from the end of the warm-up on.
-    """
+    """Run the world to its end, calling `on_tick` after each tick; counts since the warm-up."""
     under_way = Run(world, controller, forecaster)
     while not under_way.finished:
         under_way.step()
@@ -93,10 +90,10 @@ def _overruns(controller: Controller[S], state: S) -> NDArray[np.int64] | None:
 
 
 def without_sample(world: World, observation: Observation) -> Mask:
-    """[E, A] apps of which nothing is known in this tick, whether it shows or not.
+    """[E, A] apps without a valid sample in this tick, whether visible or not.
 
-    An exporter that answers zero on errors has sent no sample either: a controller that takes
-    the zero for one has lowered on missing data.
+    An exporter that answers zero on errors has sent no sample either: a controller that scales in
+    on such a zero has scaled in on missing data.
     """
     missing: Mask = observation.missing == 1
     script = world.given.script

@@ -1,7 +1,7 @@
-"""Where to look for better parameters: first spread evenly, then around the best found.
+"""Where to search for better parameters: first spread evenly, then around the best found.
 
-Pure and deterministic: which points come next follows from the seed and from the values of
-those before, never from who computed them or when.
+Pure and deterministic: the next points follow from the seed and from the values so far, never from
+timing or the number of processes.
 """
 
 import math
@@ -15,20 +15,20 @@ Point = dict[str, float]
 Ranges = Mapping[str, tuple[float, float]]
 
 _SPREAD_SHARE: Final = 0.6
-"""Of the budget for looking everywhere; the rest refines."""
+"""Share of the budget for the even spread; the rest refines."""
 BATCH: Final = 4
-"""Refining points that are chosen together. Fixed, so that the number of processes does not
-change the result."""
+"""Points that are refined together. Fixed, so that the number of processes does not change the
+result."""
 _FIRST_STEP: Final = 0.2
 _LAST_STEP: Final = 0.03
 """Standard deviation of refining steps, as a share of a range."""
 _WIDE: Final = 10.0
-"""Ranges over more than such a factor are searched by order of magnitude."""
+"""Ranges wider than this factor are searched on a logarithmic scale."""
 _DIGITS: Final = 4
 
 
 class Tried(NamedTuple):
-    """A point and what it was worth; less is better."""
+    """A point and its value; less is better."""
 
     point: Point
     value: float
@@ -37,7 +37,7 @@ class Tried(NamedTuple):
 def batches(
     defaults: Point, ranges: Ranges, budget: int, seed: int, tried: Sequence[Tried]
 ) -> Iterator[list[Point]]:
-    """Batches of points, `budget` in all; whoever evaluates appends to `tried` in between.
+    """Batches of points, `budget` in all; the caller appends their values to `tried` in between.
 
     The first point is the defaults, so that the result is never worse than no search.
     """
@@ -65,7 +65,7 @@ def latin_hypercube(ranges: Ranges, count: int, seed: int) -> list[Point]:
 def around(
     centre: Point, ranges: Ranges, count: int, step: float, seed: tuple[int, int]
 ) -> list[Point]:
-    """Points near a centre; what falls outside a range is put on its edge."""
+    """Points near a centre, clipped to the ranges."""
     rng = np.random.default_rng([*seed, 1])
     unit = to_unit(centre, ranges)
     steps = step * rng.standard_normal((count, len(ranges)))
@@ -81,7 +81,7 @@ def from_unit(unit: NDArray[np.float64], ranges: Ranges) -> Point:
 
 
 def to_unit(point: Point, ranges: Ranges) -> NDArray[np.float64]:
-    """The inverse of `from_unit`; what lies outside is put on the edge."""
+    """The inverse of `from_unit`, clipped to the ranges."""
     return np.array([_share(point[name], low, high) for name, (low, high) in ranges.items()])
 
 

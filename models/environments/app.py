@@ -1,4 +1,4 @@
-"""AppEnv: one decision a minute, about the replicas and the size of one app."""
+"""AppEnv: one decision per minute, about the replicas and the size of one app."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,10 +27,10 @@ class AppEnv(Environment[AppAdapterState]):
     Action: a step in replicas, up to half of them and one at least, and one in the CPU request, up
     to a quarter. Zeros hold.
     Reward: alpha x SP x |R| + (1 - alpha) x sum of RU over R = {CPU, memory}, the mean over the
-    ticks. RU is what is used of what is requested, at most 1. SP is SLO preservation: the target
-    over the measured p99 latency, at most 1, and 1 without a target. Requests that fail preserve
-    nothing, so SP is times the share that did not: an app that answers quickly with errors would
-    be perfect otherwise. All of it is measured, as in the paper, and none of it the world's truth.
+    ticks. RU is the used share of the request, at most 1. SP is SLO preservation: the target over
+    the measured p99 latency, at most 1, and 1 without a target. SP is multiplied by the share of
+    requests that succeed, otherwise an app that fails fast would be perfect. As in the paper, all
+    of it is measured, not taken from the world's true state.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class AppEnv(Environment[AppAdapterState]):
         self._adapter = AppAdapter(world, self._app)
         return self._adapter
 
-    def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
+    def _begin(self, world: World) -> None:  # noqa: ARG002  the interface
         self._rewards = []
 
-    def _after_tick(self, episode: Episode[AppAdapterState]) -> None:  # noqa: ARG002  the seat knows
+    def _after_tick(self, episode: Episode[AppAdapterState]) -> None:  # noqa: ARG002  the adapter has the row
         self._rewards.append(reward_of(self._adapter.row[0], self._alpha))
 
-    def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  measured, not accounted
+    def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  from measurements
         mean = float(np.mean(self._rewards))
         self._rewards = []
         return mean
 
 
 def reward_of(row: F32, alpha: float) -> float:
-    """The paper's reward of one app's features, in their units."""
+    """The paper's reward, from one app's features in their units."""
     late = 1.0 - float(row[_HEADROOM])
     preserved = (1.0 - float(row[_ERRORS])) / max(1.0, late)
-    used = [min(1.0, float(row[place])) for place in _RESOURCES]
+    used = [min(1.0, float(row[column])) for column in _RESOURCES]
     return alpha * preserved * len(used) + (1.0 - alpha) * sum(used)

@@ -1,7 +1,7 @@
-"""The seat of one app, horizontal and vertical at once; every other app has its HPA.
+"""Adapter of one app, horizontal and vertical at once; every other app has its HPA.
 
-As in AWARE (Qiu et al., USENIX ATC 2023): the policy sees the app's size, use, load and how its
-objective is kept, and answers with steps in its replicas and in the CPU request of its pods.
+As in AWARE (Qiu et al., USENIX ATC 2023): the policy observes the app's size, use, load and SLO
+headroom, and answers with steps in its replicas and in the CPU request of its pods.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,13 @@ from models.sim.apps import declare
 from models.sim.world import World
 
 REPLICA_STEP: Final = 0.5
-"""Of the replicas that a full step adds or takes, one at least."""
+"""Share of the replicas that a full step adds or removes, at least one."""
 CPU_STEP: Final = 1.25
-"""Times or divided by which a full step makes the CPU request."""
+"""Factor of a full step on the CPU request; a full step down divides by it."""
 MOST_CPU: Final = 4.0
-"""Times or divided by which the CPU request may differ from that at the start."""
+"""Largest factor between the CPU request and that at the start, either way."""
 _MILLI_STEP: Final = 10
-"""Millicores to which steps are rounded: a small wish is none, for a resize touches every pod."""
+"""Millicores to which steps are rounded; tiny ones vanish, because a resize touches every pod."""
 _SIZE: Final = Feature(
     "size", "ratio", "linear", 1, -1, 1, "log of the CPU request over the first, of the largest"
 )
@@ -45,12 +45,12 @@ class AppAdapterState(NamedTuple):
     features: FeatureState
     first: F64
     """[E] millicores per pod at the start."""
-    wish: I32
-    """[E, 2] replicas and millicores that the app was last given; they hold until the next."""
+    decision: I32
+    """[E, 2] replicas and millicores of the last decision; they hold until the next."""
 
 
 class AppAdapter:
-    """One app's place beside the HPAs of all others."""
+    """A policy for one app beside the HPAs of all others."""
 
     name = "app-policy"
     pipeline = Pipeline.OURS
@@ -63,66 +63,72 @@ class AppAdapter:
         self._app = app
         self._least, self._most = int(inventory.min_replicas[app]), int(inventory.max_replicas[app])
         self._hpa = hpa_of(world)
-        # The other apps' HPAs see what they always see, through metrics-server.
-        self._seen_by_hpa: Callable[[], Observation] = partial(world.observe, self._hpa.pipeline)
+        # The other apps' HPAs get their usual pipeline, metrics-server.
+        self._observe_for_hpa: Callable[[], Observation] = partial(
+            world.observe, self._hpa.pipeline
+        )
         self._encoder = Encoder(inventory)
-        self._seen = np.zeros((0, 0), np.float32)
+        self._observed = np.zeros((0, 0), np.float32)
         self.row = np.zeros((0, APP.width), np.float32)
         """[E, APP] the app's features of the last tick, in their units."""
         self.every = max(1, 60 // inventory.tick_s)
         self.limits: Limits = limits_of((*APP.features, _SIZE))
 
     def start(self, observation: Observation) -> AppAdapterState:
-        """Begin with what runs."""
+        """Start with the present replicas and sizes."""
         return AppAdapterState(
             hpa=self._hpa.start(observation),
             features=self._encoder.start(observation),
             first=observation.status[:, CPU_REQUEST, self._app].astype(np.float64),
-            wish=observation.status[:, (REPLICAS, CPU_REQUEST), self._app].copy(),
+            decision=observation.status[:, (REPLICAS, CPU_REQUEST), self._app].copy(),
         )
 
-    def look(self, observation: Observation, state: AppAdapterState) -> tuple[F32, AppAdapterState]:
+    def observe(
+        self, observation: Observation, state: AppAdapterState
+    ) -> tuple[F32, AppAdapterState]:
         """The app's normalised features and its size."""
         if is_due(int(observation.tick[0]), self.every):
             features, memory = self._encoder.encode(observation, state.features)
             row = normalise(features).app[:, self._app]
-            self._seen = np.concatenate((row, self._size(state)), axis=1)
+            self._observed = np.concatenate((row, self._size(state)), axis=1)
             rows = features.app
         else:
             rows, memory = self._encoder.encode_apps(observation, state.features)
         self.row = rows[:, self._app].copy()
-        return self._seen, state._replace(features=memory)
+        return self._observed, state._replace(features=memory)
 
     def act(
         self,
         observation: Observation,
-        forecast: Forecast | None,  # noqa: ARG002  every seat has this shape; HPA only reacts
+        forecast: Forecast | None,  # noqa: ARG002  the interface; HPA only reacts
         state: AppAdapterState,
         action: F32 | None,
     ) -> tuple[Plan, AppAdapterState]:
-        """The HPAs' plan, and the policy's for its app."""
-        plan, hpa = self._hpa.step(self._seen_by_hpa(), None, state.hpa)
+        """The HPAs' plan, with the policy's numbers for its app."""
+        plan, hpa = self._hpa.step(self._observe_for_hpa(), None, state.hpa)
         app = self._app
         if action is None:
-            wish = np.stack((plan.replicas[:, app], plan.cpu[:, app]), axis=1)
-            return plan, state._replace(hpa=hpa, wish=wish)
-        wish = state.wish
+            decision = np.stack((plan.replicas[:, app], plan.cpu[:, app]), axis=1)
+            return plan, state._replace(hpa=hpa, decision=decision)
+        decision = state.decision
         if is_due(int(observation.tick[0]), self.every):
-            # Without a sample the app keeps what it has: nothing is known that could be answered.
-            seen = (observation.missing[:, app] == 0) & (observation.status[:, ACTIVE, app] == 1)
-            wish = np.where(seen[:, None], self._moved(state, action), wish).astype(np.int32)
-        plan.reason[:, app] = _reasons(observation.status[:, :, app], wish)
-        plan.replicas[:, app], plan.cpu[:, app] = wish[:, 0], wish[:, 1]
-        return plan, state._replace(hpa=hpa, wish=wish)
+            # Without a sample the app keeps what it has: the policy would act on old data.
+            valid = (observation.missing[:, app] == 0) & (observation.status[:, ACTIVE, app] == 1)
+            decision = np.where(valid[:, None], self._moved(state, action), decision).astype(
+                np.int32
+            )
+        plan.reason[:, app] = _reasons(observation.status[:, :, app], decision)
+        plan.replicas[:, app], plan.cpu[:, app] = decision[:, 0], decision[:, 1]
+        return plan, state._replace(hpa=hpa, decision=decision)
 
     def _size(self, state: AppAdapterState) -> F32:
-        ratio: F64 = np.maximum(state.wish[:, 1], 1) / np.maximum(state.first, 1.0)
+        ratio: F64 = np.maximum(state.decision[:, 1], 1) / np.maximum(state.first, 1.0)
         size: F32 = np.clip(np.log(ratio) / np.log(MOST_CPU), -1.0, 1.0).astype(np.float32)
         return size[:, None]
 
     def _moved(self, state: AppAdapterState, action: F32) -> F64:
-        """[E, 2] where the steps lead, within the bounds."""
-        replicas, cpu = state.wish.astype(np.float64).T
+        """[E, 2] replicas and millicores after a step, within the bounds."""
+        replicas, cpu = state.decision.astype(np.float64).T
         step = bounded(action[:, 0]) * np.maximum(1.0, REPLICA_STEP * replicas)
         wanted = np.clip(np.rint(replicas + step), self._least, self._most)
         growth = cpu * (factors(action[:, 1], CPU_STEP) - 1.0)
@@ -130,9 +136,9 @@ class AppAdapter:
         return np.stack((wanted, np.clip(size, state.first / MOST_CPU, state.first * MOST_CPU)), 1)
 
 
-def _reasons(status: I32, wish: I32) -> I32:
-    more, fewer = wish[:, 0] > status[:, REPLICAS], wish[:, 0] < status[:, REPLICAS]
-    resized = wish[:, 1] != status[:, CPU_REQUEST]
+def _reasons(status: I32, decision: I32) -> I32:
+    more, fewer = decision[:, 0] > status[:, REPLICAS], decision[:, 0] < status[:, REPLICAS]
+    resized = decision[:, 1] != status[:, CPU_REQUEST]
     reasons = (int(Reason.SCALE_OUT), int(Reason.SCALE_IN), int(Reason.RESIZE))
     held = int(Reason.HOLD_IN_TOLERANCE)
     return np.select((more, fewer, resized), reasons, held).astype(np.int32)

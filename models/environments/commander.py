@@ -1,4 +1,4 @@
-"""CommanderEnv: one decision a minute, about every domain at once."""
+"""CommanderEnv: one decision per minute, about every domain at once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from models.sim.results.summary import Result
 from models.sim.world import World
 
 _PER_APP: Final = 10.0
-"""Scale of the reward for one app: a minute's J per app is of the order of a tenth."""
+"""Scale of the reward per app: J per app and minute is of the order of 0.1."""
 
 
 class CommanderEnv(Environment[HeuristicAdapterState]):
@@ -23,8 +23,8 @@ class CommanderEnv(Environment[HeuristicAdapterState]):
     Action: for each domain a factor on 1 + headroom, then for each domain one on the urgency;
     zeros are the heuristic itself.
     Reward: -(J after the minute - J before it) x `reward_scale`, so that the rewards of an episode
-    sum to -J of its summary. When `paired`, the same minute's J of the plain heuristic is added,
-    which runs beside it on the same seed: what the weather costs cancels out.
+    sum to -J of its summary. When `paired`, the plain heuristic runs beside it on the same seed,
+    and its J of the minute is added: what the seed costs cancels out.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class CommanderEnv(Environment[HeuristicAdapterState]):
     def _adapter_of(self, world: World) -> CommanderAdapter:
         return CommanderAdapter(world)
 
-    def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
+    def _begin(self, world: World) -> None:  # noqa: ARG002  the interface
         self._before = 0.0
 
     def _reward(self, results: list[Result]) -> float:
-        """The second environment, if there is one, is the plain heuristic."""
+        """The second environment, if any, is the plain heuristic."""
         mine, *plain = (result.objective for result in results)
         cost = mine - sum(plain)
         reward = (self._before - cost) * self.reward_scale

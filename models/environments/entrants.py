@@ -1,8 +1,8 @@
-"""One line enters a policy in the benchmark.
+"""Policies as controllers: one line enters a policy in the benchmark.
 
-In a module of the user's own, `mine = commander_entrant(PPO.load("mine.zip"))`, and then
-`hirl bench control --controllers hpa,my_module:mine`. The policy takes over when the warm-up is
-over, as in training.
+In your own module, write `mine = commander_entrant(PPO.load("mine.zip"))`, then run
+`hirl bench control --controllers hpa,my_module:mine`. The policy takes over after the warm-up, as
+in training.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 
 class PolicyControllerState(NamedTuple):
-    """The seat's state and the action in force."""
+    """The adapter's state and the current action."""
 
     adapter: Any
     action: F32 | None
@@ -41,8 +41,8 @@ class PolicyControllerState(NamedTuple):
 class PolicyController(Generic[S]):
     """Asks the policy when a decision is due, environment by environment.
 
-    One observation at a time is what it was trained with, and makes an environment's decisions
-    independent of those beside it, to the last bit.
+    Policies are trained on one observation at a time. A batch could change an environment's
+    decisions in the last bit, depending on the environments beside it.
     """
 
     def __init__(self, adapter: PolicyAdapter[S], policy: Policy, first_tick: int) -> None:
@@ -51,27 +51,27 @@ class PolicyController(Generic[S]):
         self._adapter, self._policy, self._first_tick = adapter, policy, first_tick
 
     def start(self, observation: Observation) -> PolicyControllerState:
-        """Nobody has decided yet."""
+        """The state before the first decision."""
         return PolicyControllerState(self._adapter.start(observation), None)
 
     def step(
         self, observation: Observation, forecast: Forecast | None, state: PolicyControllerState
     ) -> tuple[Plan, PolicyControllerState]:
-        """The seat's plan under the last action; before `first_tick` nobody sits there."""
-        seen, inner = self._adapter.look(observation, state.adapter)
+        """The plan under the last action; before `first_tick` without the policy."""
+        observed, inner = self._adapter.observe(observation, state.adapter)
         tick, action = int(observation.tick[0]), state.action
         if tick >= self._first_tick and is_due(tick, self._adapter.every):
-            action = np.stack([self._ask(row) for row in seen])
+            action = np.stack([self._ask(row) for row in observed])
         plan, inner = self._adapter.act(observation, forecast, inner, action)
         return plan, PolicyControllerState(inner, action)
 
-    def _ask(self, seen: F32) -> F32:
-        action, _ = self._policy.predict(seen.copy(), deterministic=True)
+    def _ask(self, observed: F32) -> F32:
+        action, _ = self._policy.predict(observed.copy(), deterministic=True)
         return np.asarray(action, np.float32).reshape(self._adapter.actions)
 
 
 class BudgetedPolicyController(PolicyController[HeuristicAdapterState]):
-    """The same on the heuristic, which counts increases beyond its budgets."""
+    """A policy on the heuristic, which counts increases beyond its budgets."""
 
     def __init__(self, adapter: HeuristicAdapter, policy: Policy, first_tick: int) -> None:
         super().__init__(adapter, policy, first_tick)
@@ -95,7 +95,7 @@ def soldier_entrant(policy: Policy, domain: str, forecast: str = "calendar") -> 
 
 
 def app_entrant(policy: Policy, app: int) -> Entrant:
-    """A policy that was trained in an AppEnv of that app; the others have their HPAs."""
+    """A policy that was trained in an AppEnv of that app; the other apps have their HPAs."""
     return Entrant(partial(_app, policy, app))
 
 

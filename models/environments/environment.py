@@ -1,7 +1,7 @@
-"""What the Gymnasium environments have in common: scenarios, seeds, spaces and what is told.
+"""What the Gymnasium environments have in common: scenarios, seeds, spaces and `info`.
 
-An episode is the accounted part of a scenario; its warm-up runs inside `reset`, with nobody in
-the seat. Observations are a controller's, never the world's truth; rewards may know it.
+An episode is the accounted part of a scenario; `reset` runs the warm-up without a policy.
+Observations are those of a controller, never the world's true state; rewards may use it.
 """
 
 from abc import ABC, abstractmethod
@@ -35,16 +35,16 @@ from models.sim.world import World
 S = TypeVar("S")
 
 APPS: Final = 155
-"""Of the cluster when none is given: small enough to learn on, and what is learned carries over."""
+"""Apps of the default cluster: small enough to train on, and policies transfer to larger ones."""
 SEEDS: Final = (1 << 20, 1 << 31)
-"""Seeds are drawn from here, so that those of the benchmark, which begin at 0, stay unseen."""
+"""Range of training seeds; the benchmark's seeds, which start at 0, stay unseen."""
 
 
 class Episode(Generic[S]):
-    """Drives the world as `models.compare.run` does, one tick per call; the warm-up at once."""
+    """Drives a world as `models.compare.run` does, one tick per call, after the warm-up."""
 
-    seen: F32
-    """[E, numbers] what the policy sees now."""
+    observed: F32
+    """[E, numbers] the policy's observation now."""
 
     def __init__(
         self, world: World, adapter: PolicyAdapter[S], forecaster: Forecaster[Any] | None
@@ -54,7 +54,7 @@ class Episode(Generic[S]):
         first = world.observe(adapter.pipeline)
         self._state = adapter.start(first)
         self._foreseen = forecaster.start(first) if forecaster is not None else None
-        self._look()
+        self._observe()
         while world.tick < world.timeline.warmup_ticks:
             self.tick(None)
 
@@ -69,21 +69,21 @@ class Episode(Generic[S]):
         return is_due(self.world.tick, self.adapter.every)
 
     def tick(self, action: F32 | None) -> None:
-        """Advance under the action [E, actions] in force, and look."""
+        """Advance by a tick under an action [E, actions], and observe."""
         observation, forecast = self._observation, None
         if self._forecaster is not None:
             forecast, self._foreseen = self._forecaster.step(observation, self._foreseen)
         plan, self._state = self.adapter.act(observation, forecast, self._state, action)
         self.world.step(plan)
-        self._look()
+        self._observe()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         self._observation = self.world.observe(self.adapter.pipeline)
-        self.seen, self._state = self.adapter.look(self._observation, self._state)
+        self.observed, self._state = self.adapter.observe(self._observation, self._state)
 
 
 class Environment(Env[F32, F32], ABC, Generic[S]):
-    """Subclasses give the seat and the reward."""
+    """Subclasses define the adapter and the reward."""
 
     def __init__(
         self,
@@ -109,8 +109,8 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
     ) -> tuple[F32, dict[str, Any]]:
         """Begin an episode.
 
-        The seed decides about the scenario and the seed of its world; `options` may name them:
-        `scenario` of those given, and `world_seed`.
+        The seed selects the scenario and the seed of its world; `options` may set them:
+        `scenario`, one of those given, and `world_seed`.
         """
         super().reset(seed=seed)
         scenario, world_seed = self._draw(options or {})
@@ -118,7 +118,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
         forecaster = self._forecaster_of(world) if self._forecaster_of is not None else None
         self._episode = Episode(world, self._adapter_of(world), forecaster)
         self._begin(world)
-        return self._episode.seen[0], {"scenario": scenario.name, "world_seed": world_seed}
+        return self._episode.observed[0], {"scenario": scenario.name, "world_seed": world_seed}
 
     def step(self, action: F32) -> tuple[F32, float, bool, bool, dict[str, Any]]:
         """Act until the next decision is due."""
@@ -132,49 +132,49 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
             self._after_tick(episode)
         results = results_of(episode.world)
         reward = self._reward(results)
-        return episode.seen[0], reward, False, episode.over, told(results[0])
+        return episode.observed[0], reward, False, episode.over, info_of(results[0])
 
     @abstractmethod
     def _adapter_of(self, world: World) -> PolicyAdapter[S]:
-        """Where the policy sits."""
+        """The adapter between policy and controller."""
 
     @abstractmethod
     def _begin(self, world: World) -> None:
-        """Forget the last episode."""
+        """Reset what the reward accumulates."""
 
     def _after_tick(self, episode: Episode[S]) -> None:
-        """Note what the reward needs of each tick."""
+        """Accumulate what the reward needs of each tick."""
 
     @abstractmethod
     def _reward(self, results: list[Result]) -> float:
-        """Of the ticks since the last decision; `results` are those of the episode so far."""
+        """Reward of the ticks since the last decision; `results` cover the episode so far."""
 
     def _world(self, scenario: Scenario, world_seed: int) -> World:
         return World(self._cluster, scenario, [world_seed] * self._copies, self._population)
 
     def _draw(self, options: dict[str, Any]) -> tuple[Scenario, int]:
-        place = int(self.np_random.integers(len(self._scenarios)))
+        index = int(self.np_random.integers(len(self._scenarios)))
         drawn = int(self.np_random.integers(*SEEDS))
         by_name = {scenario.name: scenario for scenario in self._scenarios}
-        name = options.get("scenario", self._scenarios[place].name)
+        name = options.get("scenario", self._scenarios[index].name)
         if name not in by_name:
             raise InputError(f"scenario: {name}: expected one of {', '.join(by_name)}")
         return by_name[name], int(options.get("world_seed", drawn))
 
     def _running(self) -> Episode[S]:
         if self._episode is None or self._episode.over:
-            raise ResetNeeded("reset() begins an episode; the last one is over or there was none")
+            raise ResetNeeded("call reset() first: no episode is running")
         return self._episode
 
 
 def results_of(world: World) -> list[Result]:
-    """The one definition of J and its parts, of the episode so far; [E]."""
+    """J and its parts, of the episode so far, one result per environment."""
     nothing = np.zeros(world.environments, np.int64)
     return summarise(world, NONE, Decisions(missing_data_decreases=nothing))
 
 
-def told(result: Result) -> dict[str, Any]:
-    """What `info` tells: J of the episode so far, and its parts."""
+def info_of(result: Result) -> dict[str, Any]:
+    """The `info` of a step: J of the episode so far, and its parts."""
     return {
         "objective": result.objective,
         "pw": result.pw,
@@ -187,7 +187,7 @@ def told(result: Result) -> dict[str, Any]:
 def _load(
     scenarios: Sequence[Scenario | str | Path] | None, cluster: SimCluster
 ) -> tuple[Scenario, ...]:
-    """Those to tune on, where none are given: the benchmark's are for judging."""
+    """The given scenarios, or those to tune on: the benchmark's are for evaluation."""
     if scenarios is None:
         return tuning_scenarios(cluster)
     if not scenarios:

@@ -1,4 +1,7 @@
-"""What the seats on the heuristic have in common: its state, and features of their own."""
+"""Adapters of the heuristic: one for the Commander's decisions, one for a Soldier's.
+
+A policy is a residual on the tuned heuristic: actions of zero leave every decision as it is.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -26,14 +29,14 @@ from models.sim.world import World
 
 
 class HeuristicAdapterState(NamedTuple):
-    """The heuristic's memory and the policy's own."""
+    """The state of the heuristic and the memory of the policy's features."""
 
     heuristic: HeuristicState
     features: FeatureState
 
 
 class HeuristicAdapter(ABC):
-    """The tuned heuristic, of which a policy changes what it works out by factors."""
+    """The tuned heuristic; a policy scales its intermediate results by factors."""
 
     name: str
     pipeline = Pipeline.OURS
@@ -45,24 +48,24 @@ class HeuristicAdapter(ABC):
         self.inventory = declare(world.population, world.cluster)
         self._heuristic = heuristic_of(world, Parameters(**tuned(NAME)))
         self._encoder = Encoder(self.inventory)
-        self._seen = np.zeros((0, 0), np.float32)
+        self._observed = np.zeros((0, 0), np.float32)
 
     def start(self, observation: Observation) -> HeuristicAdapterState:
-        """Nothing has been seen."""
+        """The state before the first observation."""
         return HeuristicAdapterState(
             self._heuristic.start(observation), self._encoder.start(observation)
         )
 
-    def look(
+    def observe(
         self, observation: Observation, state: HeuristicAdapterState
     ) -> tuple[F32, HeuristicAdapterState]:
-        """Normalised features, of the things that this policy decides about."""
+        """Normalised features of what this policy decides about."""
         if is_due(int(observation.tick[0]), self.every):
             features, memory = self._encoder.encode(observation, state.features)
-            self._seen = self._select(normalise(features))
+            self._observed = self._select(normalise(features))
         else:
             _, memory = self._encoder.encode_apps(observation, state.features)
-        return self._seen, state._replace(features=memory)
+        return self._observed, state._replace(features=memory)
 
     def act(
         self,
@@ -77,20 +80,20 @@ class HeuristicAdapter(ABC):
         return plan, state._replace(heuristic=heuristic)
 
     def overruns(self, state: HeuristicAdapterState) -> I32:
-        """[E] increases beyond a budget so far: a policy cannot cause any."""
+        """[E] increases beyond a budget so far; a policy cannot cause any."""
         return self._heuristic.overruns(state.heuristic)
 
     @abstractmethod
     def _select(self, features: Features) -> F32:
-        """[E, numbers] what the policy sees of the normalised features."""
+        """[E, numbers] the normalised features that the policy observes."""
 
     @abstractmethod
     def _residual(self, action: F32, observation: Observation) -> Residual:
-        """What the action [E, actions] means."""
+        """The factors that an action [E, actions] stands for."""
 
 
 def limits_of(columns: Iterable[Feature]) -> Limits:
-    """Ranges as the table declares them: that is where normalised features are cut."""
+    """Ranges as the table declares them: normalisation clips to them."""
     declared = tuple(columns)
     return Limits(
         np.array([feature.low for feature in declared], np.float32),
@@ -99,13 +102,16 @@ def limits_of(columns: Iterable[Feature]) -> Limits:
 
 
 HEADROOM_SPAN: Final = 1.5
-"""Pods and nodes per unit of work, at most times this or divided by it."""
+"""Largest factor on pods and nodes per unit of work; the smallest is its inverse."""
 URGENCY_SPAN: Final = 4.0
-"""Urgency goes from 0 to 1 and most domains are far from either end."""
+"""Largest factor on the urgency. Urgency is from 0 to 1, mostly far from both ends."""
 
 
 class CommanderAdapter(HeuristicAdapter):
-    """Sees domains, pools and the cluster, as the Commander does; no single app."""
+    """Each minute, factors on headroom and urgency of every domain.
+
+    Observes domains, pools and the cluster, as the Commander does, and no single app.
+    """
 
     name = "commander-policy"
 
@@ -131,11 +137,14 @@ class CommanderAdapter(HeuristicAdapter):
 
 
 NEED_SPAN: Final = 1.5
-"""Pods that the apps of a group need, at most times this or divided by it."""
+"""Largest factor on the pods that a group's apps need; the smallest is its inverse."""
 
 
 class SoldierAdapter(HeuristicAdapter):
-    """Sees the tier groups of its domain and the domain; the others run the plain heuristic."""
+    """Each tick, factors on the need of the tier groups of one domain.
+
+    Observes these groups and the domain; other domains run the plain heuristic.
+    """
 
     name = "soldier-policy"
     every = 1
@@ -154,7 +163,7 @@ class SoldierAdapter(HeuristicAdapter):
         return np.concatenate((groups, features.domain[:, self.domain]), axis=1)
 
     def _residual(self, action: F32, observation: Observation) -> Residual:
-        # An app that moved in keeps its tier; where there are fewer here, it joins the last.
+        # An app that moved in keeps its tier; a domain with fewer tiers puts it into the last.
         group = np.minimum(self.inventory.tier, self.actions - 1)
         here = observation.status[:, DOMAIN] == self.domain
         need = np.where(here, factors(action, NEED_SPAN)[:, group], 1.0).astype(np.float32)
@@ -162,7 +171,7 @@ class SoldierAdapter(HeuristicAdapter):
 
 
 def domain_index(names: tuple[str, ...], name: str) -> int:
-    """Place of a domain on every domain axis."""
+    """Index of a domain on every domain axis."""
     if name in names:
         return names.index(name)
     hint = did_you_mean(name, names)

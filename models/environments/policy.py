@@ -1,7 +1,7 @@
-"""A seat: the place in a controller where a policy sits, what it sees there and what it moves.
+"""How a policy plugs into a controller: what it observes and what its actions change.
 
-Environments, which train, and entrants, which are measured, drive the same seats: there is no
-second implementation of an observation or an action.
+Environments, which train a policy, and entrants, which measure it, use the same adapters: there
+is no second implementation of an observation or an action.
 """
 
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,46 +17,46 @@ S = TypeVar("S")
 
 
 class Policy(Protocol):
-    """Whatever answers one observation with one action, as Stable-Baselines3's models do."""
+    """Maps one observation to one action, as the models of Stable-Baselines3 do."""
 
     def predict(self, observation: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
-        """The action, and a memory that is not used here."""
+        """The action, and a recurrent state that is not used here."""
         ...
 
 
 class Limits(NamedTuple):
-    """Range of each number that a policy sees."""
+    """Range of each number of an observation."""
 
     low: F32
     high: F32
 
 
 class PolicyAdapter(Protocol[S]):
-    """A controller with a place for a policy. E environments."""
+    """A controller that a policy steers. E environments."""
 
     name: str
     pipeline: Pipeline
     limits: Limits
     actions: int
-    """Numbers from -1 to 1 that a policy answers with."""
+    """Length of an action; its numbers are from -1 to 1."""
     every: int
-    """Ticks from one decision to the next; they begin at tick 0."""
+    """Ticks from one decision to the next, from tick 0 on."""
 
     def start(self, observation: Observation) -> S:
         """The state before the first tick."""
         ...
 
-    def look(self, observation: Observation, state: S) -> tuple[F32, S]:
-        """[E, numbers] what a policy sees, made anew in the ticks in which it decides.
+    def observe(self, observation: Observation, state: S) -> tuple[F32, S]:
+        """[E, numbers] the policy's observation, computed again when a decision is due.
 
-        Called once in every tick, because memories age; valid until the next call.
+        Call it once per tick, because the memory has to age; valid until the next call.
         """
         ...
 
     def act(
         self, observation: Observation, forecast: Forecast | None, state: S, action: F32 | None
     ) -> tuple[Plan, S]:
-        """The plan of a tick under the action [E, actions] in force; None: nobody sits there."""
+        """The plan of a tick under the current action [E, actions]; None without a policy."""
         ...
 
 
@@ -66,10 +66,10 @@ def is_due(tick: int, every: int) -> bool:
 
 
 def bounded(action: F32) -> F64:
-    """The action from -1 to 1; what is no number is 0: a broken policy changes nothing."""
+    """The action clipped to -1 to 1; NaN becomes 0, so that a broken policy changes nothing."""
     return np.clip(np.nan_to_num(np.asarray(action, np.float64)), -1.0, 1.0)
 
 
 def factors(action: F32, span: float) -> F64:
-    """1 for 0, `span` for 1 and its inverse for -1."""
+    """Factors: 1 for 0, `span` for 1 and its inverse for -1."""
     return np.float64(span) ** bounded(action)

@@ -1,4 +1,4 @@
-"""SoldierEnv: one decision a tick, about the tier groups of one domain."""
+"""SoldierEnv: one decision per tick, about the tier groups of one domain."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,13 +31,13 @@ from models.sim.results.summary import Result
 from models.sim.world import World
 
 CHANGE_COST: Final = 0.002
-"""Of an applied change, in node-hours: a pod started for nothing for some minutes."""
+"""Cost of an applied change in node-hours: a pod that runs some minutes for nothing."""
 _PER_APP: Final = 10.0
-"""Scale of the reward for one app, as for the Commander: a quiet tick costs some hundredths."""
+"""Scale of the reward per app, as for the Commander: a quiet tick costs some hundredths."""
 
 
 class Requests(NamedTuple):
-    """Of a domain since the warm-up ended."""
+    """Requests of a domain since the warm-up ended."""
 
     arrived: float
     violated: float
@@ -74,7 +74,7 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
     def _adapter_of(self, world: World) -> SoldierAdapter:
         return SoldierAdapter(world, self._domain)
 
-    def _begin(self, world: World) -> None:  # noqa: ARG002  every environment has this shape
+    def _begin(self, world: World) -> None:  # noqa: ARG002  the interface
         self._before, self._cost = Requests(0.0, 0.0), 0.0
 
     def _after_tick(self, episode: Episode[HeuristicAdapterState]) -> None:
@@ -87,22 +87,22 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
         changes = (world.accounts.last["tick"][0, here] == world.tick - 1).sum()
         self._cost += float(violations + nodes + CHANGE_COST * changes)
 
-    def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  a domain's share is in none
+    def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  has no figures per domain
         cost, self._cost = self._cost, 0.0
         return -cost * self.reward_scale
 
     def _violating_share(self, world: World) -> float:
-        """Of the requests since the last call."""
+        """Violating share of the requests since the last call."""
         now = requests_of(world, self._index)
         arrived = now.arrived - self._before.arrived
         violated = now.violated - self._before.violated
         self._before = now
-        # An app that moves takes the open minute's requests along: no share is below none.
+        # An app that moves takes the requests of the open minute along, so differences may be < 0.
         return float(np.clip(violated / arrived, 0.0, 1.0)) if arrived > 0 else 0.0
 
 
 def requests_of(world: World, domain: int) -> Requests:
-    """Closed minutes and the open one."""
+    """Requests of the closed minutes and the open one."""
     accounts = world.accounts
     here = world.state.status[0, DOMAIN] == domain
     closed, opened = accounts.domains[0, domain], accounts.minute_requests[0][:, here].sum(axis=1)
@@ -112,6 +112,6 @@ def requests_of(world: World, domain: int) -> Requests:
 
 
 def held_cores(status: I32) -> float:
-    """Requests of bound and pending pods, surge included."""
+    """CPU requests of bound and pending pods, surge included."""
     pods = np.maximum(status[REPLICAS], status[READY] + status[STARTING] + status[PENDING])
     return float((pods * status[CPU_REQUEST].astype(np.float64)).sum()) / 1000.0

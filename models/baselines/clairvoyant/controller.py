@@ -1,7 +1,7 @@
 """An estimate of the limit for controllers: it knows the future and acts under the same rules.
 
-Everything takes as long and costs as much for it as for the others; only it is never surprised.
-What it does not know: which node a pod lands on, and which single containers crash.
+Pods and nodes take as long and cost as much for it as for the others, but it is never surprised.
+It does not know which node a pod lands on, nor which containers crash.
 """
 
 import math
@@ -30,36 +30,36 @@ from models.sim.world import World
 
 NAME: Final = "clairvoyant"
 _THRIFT: Final = 0.5
-"""Price of a pod over its share of a node: nodes are given back late and in part only."""
+"""Price of a pod over its share of a node: nodes are released late and only in part."""
 _SPARE: Final = 1.02
-"""For containers that crash and nodes that are drained."""
+"""Factor on pods, for containers that crash and nodes that are drained."""
 _AGAIN: Final = 0.002
-"""Share of the traffic that comes again, from which on it may grow by itself."""
+"""Share of retries in the traffic from which on retries may grow by themselves."""
 _MORE: Final = 1.15
-"""Traffic over what was to come, from which on callers are sending again."""
+"""Traffic over expected traffic from which on callers must be retrying."""
 _POD_TICKS: Final = 9
-"""From wish to ready, for nearly all pods that find a node."""
+"""From the plan to ready, for nearly all pods that find a node."""
 _BOOT_TICKS: Final = 5
 _KEEP_TICKS: Final = 66
-"""A node is given back after ten minutes of little use: to scale in for less saves nothing."""
+"""A node is released after ten minutes of little use: scaling in for less saves nothing."""
 _AHEAD_MIN: Final = 25
-"""How long before it comes the largest need has to be asked for."""
+"""How far ahead the largest need has to be requested."""
 _UNEVEN: Final = 1.2
-"""Pods are not spread quite evenly over what is lost and what stays."""
+"""Factor on the lost share: pods are not spread quite evenly over nodes."""
 _MOST: Final = 0.6
 
 
 class Loss(NamedTuple):
-    """One happening of one environment."""
+    """Nodes that one environment loses at a known tick."""
 
     tick: int
     zone: bool
     share: float
-    """Of the nodes of a zone's loss, of the spot nodes of a reclaim."""
+    """Of all nodes if a zone is lost, of the spot nodes if spot nodes are reclaimed."""
 
 
 def losses_of(world: World) -> list[list[Loss]]:
-    """The losses that the script has for each environment."""
+    """The scripted losses of each environment."""
     script, zones = world.given.script, len(world.cluster.physics.zones)
     found: list[list[Loss]] = []
     for e in range(world.environments):
@@ -70,7 +70,7 @@ def losses_of(world: World) -> list[list[Loss]]:
 
 
 def lost_share(world: World, e: int, loss: Loss, own_pool: I32) -> F32:
-    """[A] share of each app's pods that a loss takes, as the nodes stand now."""
+    """[A] share of each app's pods that a loss removes, by the present nodes."""
     apps = world.given.apps.size
     if loss.zone:
         return np.full(apps, min(_MOST, loss.share * _UNEVEN), np.float32)
@@ -81,7 +81,7 @@ def lost_share(world: World, e: int, loss: Loss, own_pool: I32) -> F32:
 
 
 class Clairvoyant:
-    """Made for one world, which it may look into."""
+    """A controller for one world, whose state and future it reads."""
 
     name = NAME
     pipeline = Pipeline.OURS
@@ -104,15 +104,15 @@ class Clairvoyant:
         self._most = world.population.apps.max_replicas
 
     def start(self, observation: Observation) -> None:
-        """It has nothing to remember."""
+        """It has no state."""
 
     def step(
         self,
         observation: Observation,
-        forecast: Forecast | None,  # noqa: ARG002  every controller has this shape; this one knows
+        forecast: Forecast | None,  # noqa: ARG002  the interface; it knows the future
         state: None,
     ) -> tuple[Plan, None]:
-        """What the next minutes will need, no earlier than it has to be asked for."""
+        """What the next minutes will need, requested no earlier than necessary."""
         environments, apps = observation.missing.shape
         plan = empty_plan(environments, apps, self._supply.cpu.size)
         plan.coordinated[:] = 1
@@ -128,7 +128,7 @@ class Clairvoyant:
         return plan, state
 
     def _replicas(self, observation: Observation, e: int) -> I32:
-        """[A] out for the next minutes, in only to what the minutes after them need."""
+        """[A] scale out for the next minutes, scale in only to what later minutes need."""
         tick, current = int(observation.tick[e]), observation.status[e, REPLICAS]
         soon = self._highest(e, tick, tick + _POD_TICKS)
         rush = self._highest(e, tick, tick + 3 * _POD_TICKS)
@@ -140,7 +140,7 @@ class Clairvoyant:
         return np.clip(wanted, self._least, self._most).astype(np.int32)
 
     def _rescue(self, e: int, tick: int) -> I32:
-        """[A] pods for apps that have fallen behind: retries come on top of what was to come."""
+        """[A] pods for apps that have fallen behind: retries add to the expected traffic."""
         minute = tick // self._per_minute
         arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, RPS]
         again = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
@@ -160,13 +160,13 @@ class Clairvoyant:
         return pods
 
     def _surviving(self, e: int, loss: Loss, pods: I32) -> I32:
-        """[A] pods of which enough are left after a loss."""
+        """[A] pods of which enough remain after a loss."""
         share = lost_share(self._world, e, loss, self._supply.own)
         left: I32 = np.ceil(pods / (1 - share)).astype(np.int32)
         return left
 
     def _nodes(self, observation: Observation, e: int) -> I32:
-        """[P] nodes to ask for now."""
+        """[P] nodes to request now."""
         tick = int(observation.tick[e])
         lead = _POD_TICKS + _BOOT_TICKS
         ahead = np.arange(0, _AHEAD_MIN * self._per_minute, self._per_minute)
@@ -180,5 +180,5 @@ class Clairvoyant:
 
 
 def clairvoyant_of(world: World) -> Clairvoyant:
-    """One that knows this world's future. Pods are best placed by priority, without preemption."""
+    """A new controller for the world; enter it on the scheduler by priority, without preemption."""
     return Clairvoyant(world)

@@ -1,9 +1,9 @@
-"""How many pods each app should have in each minute, knowing what comes and what everything costs.
+"""How many pods each app should have in each minute, given the future traffic and all prices.
 
-A pod costs its share of a node; too few cost violations, of the app itself and of all that call
-it. Both are known functions here, so each minute is a minimum to be found: apps move by small
-steps to where a pod more would cost more than it saves. What an app's latency does to its
-callers comes back to it along the calls as a price per second of latency.
+A pod costs its share of a node; too few pods cost violations, of the app and of all its callers.
+Both are known functions here, so each minute is a minimisation: apps move by small steps to where
+one more pod would cost more than it saves. The effect of an app's latency on its callers returns
+to it along the calls as a price per second of latency.
 """
 
 import math
@@ -28,7 +28,7 @@ _CATCHING_UP: Final = np.float32(0.7)
 """Load at which a backlog gets shorter."""
 _FIRST_LOAD: Final = np.float32(0.6)
 _NOISE: Final = np.float32(2.0)
-"""Deviations of shot noise that are carried without a thought."""
+"""Standard deviations of shot noise that the pods have to carry."""
 _DEPLOYING: Final = np.float32(0.75)
 """Share of an app's pods that a rolling deploy leaves ready."""
 _DECAY: Final = np.float32(5.643856 * math.log(2.0))
@@ -45,14 +45,14 @@ _ROWS: Final = 11
 
 
 class Prices(NamedTuple):
-    """What the minimum is taken over, per app."""
+    """The terms of the cost, per app."""
 
     pod: F32
     """[A] node-hours of a pod for a minute."""
     servers: F32
     """[A] servers of the queue that a pod adds."""
     stretch: F32
-    """[A] how much slower a request is than its work alone."""
+    """[A] duration of a request over that of its work alone."""
     cpu_seconds: F32
     io_seconds: F32
     workers: F32
@@ -60,7 +60,7 @@ class Prices(NamedTuple):
     least: F32
     most: F32
     weight: F32
-    """[D] of a violated minute of a mean app of the domain."""
+    """[D] of a violated minute of an average app of the domain."""
 
 
 class Problem(NamedTuple):
@@ -97,7 +97,7 @@ def needed_pods(world: World, future: Future, deploying: I8, thrift: float) -> I
 
 
 def pods_for(prices: Prices, rps: F32, payload: F32) -> F32:
-    """[A] pods that work off requests per second without falling behind."""
+    """[A] pods that serve that many requests per second without falling behind."""
     work = prices.cpu_seconds * payload
     busy = np.maximum(work + prices.io_seconds, prices.workers * work) * prices.stretch
     pods: F32 = rps * busy / (prices.servers * _CATCHING_UP)
@@ -110,7 +110,7 @@ def prices_of(world: World, thrift: float) -> Prices:
     pool = rules.domain_pools[apps.domain, 0]
     cpu = apps.cpu_request * 1000 / rules.pools["cpu"][pool]
     memory = apps.memory_request * 1024 / rules.pools["memory"][pool]
-    # Cores above the requests are there only while others leave them idle: nobody counts on them.
+    # Cores above the requests are not guaranteed: they are free only while others are idle.
     limit = apps.cpu_request
     stretch = np.maximum(1, traits.start_limit / (limit * traits.limit_ratio))
     return Prices(
@@ -152,7 +152,7 @@ def _solve_all(problem: Problem, e: int, scratch: F32, sums: F32, needed: I32) -
 
 @kernel
 def _expect(rps: F32, payload: F32, prices: Prices, scratch: F32) -> None:
-    """Demand with its noise, and the time a request takes."""
+    """Demand including noise, and the duration of a request."""
     for app in range(rps.size):
         work = prices.cpu_seconds[app] * payload[app]
         busy = max(work + prices.io_seconds[app], prices.workers[app] * work)
@@ -163,7 +163,7 @@ def _expect(rps: F32, payload: F32, prices: Prices, scratch: F32) -> None:
 
 @kernel
 def _weigh(domain: I32, active: I32, demand: F32, prices: Prices, sums: F32, scratch: F32) -> None:
-    """What it costs when all requests of an app violate for a minute."""
+    """Cost of a minute in which all requests of an app violate."""
     sums[:] = 0.0
     for app in range(demand.size):
         sums[0, domain[app]] += demand[app]
@@ -195,7 +195,7 @@ def _respond(
 
 @kernel
 def _look(tables: LatencyTables, calls: CallRows, scratch: F32) -> None:
-    """The latency of every app, its callees' included."""
+    """Latency of every app, including that of its callees."""
     p50, spread = scratch[_P50], scratch[_SPREAD]
     for app in range(p50.size):
         own_p50, own_spread = _respond(app, scratch[_PODS, app], tables, scratch)
@@ -212,7 +212,7 @@ def _look(tables: LatencyTables, calls: CallRows, scratch: F32) -> None:
 
 @kernel
 def _charge(calls: CallRows, prices: Prices, scratch: F32) -> None:
-    """What a second more of each app's latency would cost, at the app and at its callers."""
+    """Cost of one more second of each app's latency, for the app and its callers."""
     for app in range(prices.target.size):
         p50, distance = scratch[_P50, app], np.float32(math.sqrt(scratch[_SPREAD, app]))
         distance = max(distance, _TINY)
@@ -230,7 +230,7 @@ def _charge(calls: CallRows, prices: Prices, scratch: F32) -> None:
 
 @kernel
 def _move(tables: LatencyTables, prices: Prices, size: np.float32, scratch: F32) -> None:
-    """Each app takes a step up or down where that is cheaper, all others standing still."""
+    """Move each app a step up or down if that is cheaper while all others stay."""
     for app in range(prices.pod.size):
         now = scratch[_PODS, app]
         best, lowest = now, _ZERO
@@ -249,11 +249,11 @@ def _move(tables: LatencyTables, prices: Prices, size: np.float32, scratch: F32)
 _DEPLOY = int(Purpose.DEPLOY)
 _BATCHES: Final = 3
 _SLOWEST: Final = 2.0
-"""Deviations by which the slowest pod of a batch is late."""
+"""Standard deviations by which the slowest pod of a batch is late."""
 
 
 def deploying(world: World, steps: int, step_ticks: int) -> I8:
-    """[E, S, A] 1 in the steps in which a deploy keeps some of an app's pods away."""
+    """[E, S, A] 1 while a rolling deploy, as the world will draw it, keeps some pods away."""
     physics, apps = world.given.rules.physics[0], world.population.apps
     late = math.exp(_SLOWEST * float(physics["start_sigma"]))
     seconds = (physics["pod_boot_s"] * apps.boot + physics["image_pull_s"] * apps.image_pull) * late

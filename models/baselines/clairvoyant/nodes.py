@@ -1,7 +1,7 @@
-"""Which nodes to ask for now, so that they are there when the pods to come need them.
+"""Which nodes to request now, so that they are ready when future pods need them.
 
-The cloud starts only so many nodes per second, so a large need has to be asked for long before
-it comes, and a small one at the last moment: accepted requests cannot be taken back.
+The cloud starts a limited number of nodes per second, so a large need has to be requested long
+before, and a small one at the last moment: accepted requests cannot be cancelled.
 """
 
 from typing import Final, NamedTuple
@@ -22,11 +22,11 @@ from models.sim.rules import Rules
 _PACKED: Final = 0.94
 """How full nodes get."""
 _SCRAPS: Final = 0.02
-"""Share of a pool that is free in pieces too small to use."""
+"""Share of a pool that is free only in pieces too small to use."""
 
 
 class Supply(NamedTuple):
-    """What a pool's nodes bring, and how fast they come."""
+    """What the nodes of the pools provide, and how fast they start."""
 
     cpu: F64
     """[P] cores of a node."""
@@ -57,7 +57,7 @@ def supply_of(rules: Rules) -> Supply:
 
 
 def holdings(pods: I32, status: I32, domains: int) -> tuple[F64, F64]:
-    """[D] cores and GiB of `pods` [A] of one environment, where the apps belong now."""
+    """[D] cores and GiB of `pods` [A] of one environment, by the apps' present domains."""
     cpu = pods * status[CPU_REQUEST] / MILLI
     memory = pods * status[MEMORY_REQUEST] / MIB_PER_GIB
     by = status[DOMAIN]
@@ -69,16 +69,16 @@ def holdings(pods: I32, status: I32, domains: int) -> tuple[F64, F64]:
 
 
 def short_nodes(supply: Supply, observation: Observation, e: int, pods: I32) -> F64:
-    """[P] nodes beyond those ready and coming that `pods` [A] of an environment would need."""
-    status, seen = observation.status[e], observation.pool[e]
+    """[P] nodes that `pods` [A] of an environment need beyond those ready and coming."""
+    status, pools = observation.status[e], observation.pool[e]
     domains = supply.own.size
     bound = status[READY] + status[STARTING]
     wanted, held = holdings(pods, status, domains), holdings(bound, status, domains)
-    left = (supply.quota - seen["ready"] - seen["coming"]).astype(float)
+    left = (supply.quota - pools["ready"] - pools["coming"]).astype(float)
     nodes = np.zeros(left.size)
     for kind, size, free in ((0, supply.cpu, "free_cpu"), (1, supply.memory, "free_memory")):
         extra = np.maximum(0.0, wanted[kind] - held[kind])
-        usable = _usable(size, seen["ready"], seen["coming"], seen[free])
+        usable = _usable(size, pools["ready"], pools["coming"], pools[free])
         nodes = np.maximum(nodes, _fill(supply, extra, usable, size, left))
     return np.asarray(np.minimum(np.ceil(nodes), np.maximum(0.0, left)))
 
@@ -100,10 +100,10 @@ def _fill(supply: Supply, extra: F64, usable: F64, size: F64, left: F64) -> F64:
 
 
 def due_nodes(short: F64, ticks_ahead: I32, per_tick: float) -> F64:
-    """[P] what has to be asked for now, of what is short [S, P] at some ticks ahead.
+    """[P] nodes to request now, of those that are `short` [S, P] some ticks ahead.
 
-    A need is due when the cloud, from now on, would just be ready with it in time. Everything
-    up to the last need that is due comes before it.
+    A need is due when the cloud, starting now, would be ready just in time. All needs before the
+    last one that is due are due as well.
     """
     due = short.sum(axis=1) > per_tick * ticks_ahead
     return np.asarray((short * due[:, None]).max(axis=0))

@@ -3,7 +3,7 @@
     PYTHONPATH=docs/examples hirl bench control --controllers \
         hpa-calibrated,heuristic:calendar,own_policy:cautious --quick
 
-It sits in the Commander's seat: once a minute it gets what the Commander observes and answers with
+It steers the Commander: once a minute it gets what the Commander observes and answers with
 a factor on each domain's headroom and urgency. Zeros are the plain heuristic, and budgets, blast
 radius and the rules for missing data hold whatever it answers.
 """

@@ -133,7 +133,7 @@ def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple
     """[E, D, P] cores per domain and pool, and [E] share of the reserve.
 
     Claim by claim, and within a claim the highest priority first. Holdings beyond every claim come
-    last, so that no domain releases what nobody claims. The rest goes by weight.
+    last, so that no domain releases what no other claims. The rest goes by weight.
     """
     left = pools.cores - reserve_cores(pools, reserve)
     grant = np.zeros((*claims.held.shape, pools.cores.shape[1]))

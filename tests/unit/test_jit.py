@@ -29,7 +29,7 @@ def test_other_users_of_numba_keep_their_own_cache() -> None:
     assert "KernelLocator" not in jit._numba.config.CACHE_LOCATOR_CLASSES
 
 
-def test_only_folders_that_nobody_used_for_long_are_removed(tmp_path: Path) -> None:
+def test_only_folders_unused_for_long_are_removed(tmp_path: Path) -> None:
     for name, days in (("old", 20), ("recent", 3)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "kernel.nbc").touch()

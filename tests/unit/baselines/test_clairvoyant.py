@@ -22,7 +22,7 @@ SPIKE = Traffic(
 )  # fmt: skip
 RELEASE = Deploy(name="release", target=Target(apps=(0, 1)), at_minute=3)
 SCENARIO = Scenario(
-    name="surprise", shows="Nobody announced it.", start="Tue 10:00", length_minutes=22,
+    name="surprise", shows="An unannounced spike.", start="Tue 10:00", length_minutes=22,
     warmup_minutes=4, events=(SPIKE, RELEASE),
 )  # fmt: skip
 
@@ -37,7 +37,7 @@ def results() -> list[Result]:
     return _played(clairvoyant_of(world), world)
 
 
-def test_a_spike_that_nobody_announced_does_less_harm_than_to_hpa(results: list[Result]) -> None:
+def test_an_unannounced_spike_does_less_harm_than_to_hpa(results: list[Result]) -> None:
     reacting = world_of(SCENARIO, (0, 1))
     others = summarise(reacting, "hpa", run(reacting, hpa_of(reacting)))
     for mine, other in zip(results, others, strict=True):

@@ -92,7 +92,7 @@ def grown(test: Bench, waiting: int | None) -> list[bool]:
     return [bool(more[test.priority == own].all()) for own in range(4)]
 
 
-def test_everybody_grows_while_nobody_waits() -> None:
+def test_every_app_grows_while_no_pod_waits() -> None:
     assert grown(bench(), None) == [True, True, True, True]
 
 
@@ -126,7 +126,7 @@ def test_p3_gives_back_in_steps_down_to_its_floor_while_p0_waits() -> None:
     assert (plan.replicas[0][test.priority == 2] == 20).all()
 
 
-def test_a_few_waiting_pods_press_nobody() -> None:
+def test_a_few_waiting_pods_cause_no_pressure() -> None:
     test = bench(pressing_share=0.5)
     state = test.rules.start(test.seen)
     test.waits(0)

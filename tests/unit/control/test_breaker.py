@@ -211,12 +211,12 @@ def test_domains_and_environments_do_not_touch_each_other(
     for tick, (one, other) in enumerate(pairs):
         shares = np.array([[one, other], [other, one]]).transpose(2, 0, 1)
         both = advance(np.array([tick] * 2, np.int32), Readings(*shares), both, SHORT)
-    for place in (0, 1):
-        alone = play([pair[place] for pair in pairs])[-1]
+    for index in (0, 1):
+        alone = play([pair[index] for pair in pairs])[-1]
         for field in Memory._fields:
             values, expected = getattr(both, field), getattr(alone, field)[0, 0]
-            np.testing.assert_array_equal(values[0, place], expected)
-            np.testing.assert_array_equal(values[1, 1 - place], expected)
+            np.testing.assert_array_equal(values[0, index], expected)
+            np.testing.assert_array_equal(values[1, 1 - index], expected)
 
 
 def test_nothing_known_reads_as_stale() -> None:

@@ -135,7 +135,9 @@ def test_the_essential_of_p0_comes_before_anything_that_p3_merely_likes(case: Ca
 
 @often
 @given(usual_cases(), st.floats(0, 500), st.integers(0, 1))
-def test_who_needs_more_of_p0_is_never_granted_less(case: Case, more: float, domain: int) -> None:
+def test_a_p0_domain_that_needs_more_is_never_granted_less(
+    case: Case, more: float, domain: int
+) -> None:
     raised = []
     for claim in case.claims[1:4]:
         higher = claim.copy()
@@ -160,7 +162,7 @@ def test_overdrafts_stay_within_the_reserve_and_a_tenth_of_each_budget(
 
 
 def simple(shared: float, essential: list[float], floor: float = 0.0) -> Case:
-    """Everybody in one pool; nobody likes more than it must have."""
+    """All domains in one pool, with comfort equal to what is essential."""
     need = np.array([essential])
     cores = np.array([[0.0, 0.0, 0.0, shared]])
     claims = claims_of(np.full_like(need, floor), need, need, need, need)
@@ -198,7 +200,7 @@ def test_own_pools_are_used_before_the_shared_one() -> None:
     assert grant[0, 0, 3] >= 10
 
 
-def test_nobody_gives_way_to_nothing() -> None:
+def test_no_domain_releases_what_no_other_claims() -> None:
     """What is held beyond every claim comes before what is spread."""
     case = simple(100.0, [10.0, 0.0, 0.0, 0.0, 0.0])
     case.claims.held[:, 4] = 60.0

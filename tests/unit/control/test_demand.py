@@ -15,8 +15,13 @@ from models.cluster.observation import (
     STATUS,
     Observation,
 )
-from models.control.demand import Demand, Gains, gains, start_demand, update_demand
+from models.control.demand import Demand, DemandEstimator, Gains, gains, start_demand, update_demand
+from models.control.parameters import Parameters, Parts
+from models.features.encode import Encoder
 from models.features.table import APP
+from models.sim.apps import declare
+from services._kit.state_codec import flatten
+from tests.unit.control.control_helpers import SPIKE, world_of
 
 APPS, TICK_S = 3, 10
 PODS = 10
@@ -132,3 +137,21 @@ def test_an_app_without_requests_has_no_load(plant: Plant) -> None:
     plant.sees(0.5, 1000.0, ticks=10)
     assert plant.sees(0.0, 0.0) == 0.0
     assert np.isfinite(plant.demand.cost).all()
+
+
+def test_step_with_features_gives_the_same_signals_and_the_encoders_features() -> None:
+    world = world_of(SPIKE, seeds=(0, 1))
+    inventory = declare(world.population, world.cluster)
+    stepping, surveying = (DemandEstimator(inventory, Parameters(), Parts()) for _ in range(2))
+    encoder, first = Encoder(inventory), world.observe()
+    one, other, memory = stepping.start(first), surveying.start(first), encoder.start(first)
+    for _ in range(40):
+        seen = world.observe()
+        sensed, one = stepping.step(seen, one)
+        surveyed, features, other = surveying.step_with_features(seen, other)
+        expected, memory = encoder.encode(seen, memory)
+        for found, known in zip((*surveyed, *features), (*sensed, *expected), strict=True):
+            assert np.array_equal(found, known)
+        for name, kept in flatten(other).items():
+            assert np.array_equal(kept, flatten(one)[name])
+        world.step(world.hold())

@@ -92,7 +92,7 @@ def test_an_expired_forecast_is_ignored() -> None:
     assert not same_steps(until(plant.tick), without)
 
 
-def test_a_phantom_leaves_when_it_is_no_longer_foretold() -> None:
+def test_pods_for_a_phantom_leave_when_it_is_no_longer_forecast() -> None:
     plant, controller, state = settled()
     highest = INVENTORY.priority[INVENTORY.domain] == 0
     before = plant.status[0, REPLICAS, highest].sum()
@@ -102,7 +102,7 @@ def test_a_phantom_leaves_when_it_is_no_longer_foretold() -> None:
     assert back[-1, highest].sum() < 1.15 * before
 
 
-def test_nodes_are_asked_for_ahead_of_what_is_foretold() -> None:
+def test_nodes_are_requested_ahead_of_forecast_load() -> None:
     plant, controller, state = settled()
     held = plant.status[0, REPLICAS].sum() / INVENTORY.pool_cpu.mean()
     plant.pool["ready"] = round(held / POOLS)
@@ -120,7 +120,7 @@ def blind(plant: Plant, how: Literal["missing", "nan"]) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "nan"])
-def test_what_is_not_seen_is_not_lowered(how: Literal["missing", "nan"]) -> None:
+def test_apps_without_data_are_not_decreased(how: Literal["missing", "nan"]) -> None:
     plant, controller, state = settled()
     before = plant.status[0, REPLICAS].copy()
     blind(plant, how)

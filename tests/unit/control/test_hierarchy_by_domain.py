@@ -55,7 +55,7 @@ def _sooner(thing: T) -> T:
 
 
 def only(observation: Observation, members: I64) -> Observation:
-    """What a service of one domain would be told."""
+    """What a service of one domain observes."""
     status = np.take(observation.status, members, axis=-1)
     status.flags.writeable = False
     return observation._replace(
@@ -66,55 +66,55 @@ def only(observation: Observation, members: I64) -> Observation:
 
 
 def own_part(directive: Directive, domain: int) -> Directive:
-    """What one domain is told: of the others it hears nothing."""
+    """The part of one domain; zeros for the others."""
     mine = np.arange(directive.growth.shape[1]) == domain
     budget = directive.budget
-    told = {
+    parts = {
         name: np.where(mine if values.ndim == 2 else mine[:, None], values, 0.0)
         for name, values in budget._asdict().items()
         if values.ndim > 1
     }
     growth, release = np.where(mine, directive.growth, 1.0), np.where(mine, directive.release, 0.0)
-    return Directive(budget._replace(**told), growth, release)
+    return Directive(budget._replace(**parts), growth, release)
 
 
-class Post:
+class Process:
     """The Soldier of one domain with its own sensing, memory and plan."""
 
     def __init__(self, inventory: Inventory, domain: int, parameters: Parameters) -> None:
         self._domain = domain
         self.members = members = np.flatnonzero(inventory.domain == domain)
         own = only_domain(inventory, members)
-        self._sensing = DemandEstimator(own, parameters, Parts())
+        self._estimator = DemandEstimator(own, parameters, Parts())
         self._soldier = Soldiers(own, parameters, Parts())
         self.plan = empty_plan(1, members.size, inventory.pool_cpu.size)
 
     def start(self, observation: Observation) -> None:
         own = only(observation, self.members)
-        self._sensed, self._state = self._sensing.start(own), self._soldier.start(own.status)
+        self._signals, self._state = self._estimator.start(own), self._soldier.start(own.status)
 
     def step(self, observation: Observation, directive: Directive) -> Report:
-        own, told = only(observation, self.members), own_part(directive, self._domain)
-        sensed, self._sensed = self._sensing.step(own, self._sensed)
-        return self._soldier.step(own.tick, own.status, sensed, told, self._state, self.plan)
+        own, part = only(observation, self.members), own_part(directive, self._domain)
+        signals, self._signals = self._estimator.step(own, self._signals)
+        return self._soldier.step(own.tick, own.status, signals, part, self._state, self.plan)
 
 
 class Apart:
-    """A post per domain and a Commander that knows their reports only."""
+    """A process per domain, and a Commander that gets only their reports."""
 
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory = inventory
         domains = range(inventory.priority.size)
-        self.posts = [Post(inventory, domain, parameters) for domain in domains]
+        self.processes = [Process(inventory, domain, parameters) for domain in domains]
         self._commander = Commander(inventory, Parameters())
-        self.decision = no_decision(1, len(self.posts), inventory.pool_cpu.size)
+        self.decision = no_decision(1, len(self.processes), inventory.pool_cpu.size)
 
     def start(self, observation: Observation) -> None:
-        for post in self.posts:
-            post.start(observation)
+        for process in self.processes:
+            process.start(observation)
 
     def step(self, observation: Observation, forecast: Forecast | None) -> Report:
-        reports = [post.step(observation, self.decision.directive) for post in self.posts]
+        reports = [process.step(observation, self.decision.directive) for process in self.processes]
         merged = Report._make(
             np.stack([sums[:, domain] for domain, sums in enumerate(column)], axis=1)
             for column in zip(*reports, strict=True)
@@ -145,9 +145,9 @@ class Tick(NamedTuple):
     same_orders: bool
 
 
-def same_rows(plan: Plan, post: Post) -> bool:
+def same_rows(plan: Plan, process: Process) -> bool:
     return all(
-        np.array_equal(getattr(plan, name)[:, post.members], getattr(post.plan, name))
+        np.array_equal(getattr(plan, name)[:, process.members], getattr(process.plan, name))
         for name in SOLDIERS_FIELDS
     )
 
@@ -161,7 +161,7 @@ def bits(value: object) -> list[bytes]:
 
 
 def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
-    """The world under the whole heuristic, and beside it the posts, which see the same."""
+    """The world under the whole heuristic, and processes per domain with equal observations."""
     inventory = declare(world.population, world.cluster)
     whole = Heuristic(inventory, world.layout.pools, Parameters(), Parts())
     whole._soldiers = soldiers = Overheard(inventory, Parameters(), Parts())
@@ -176,7 +176,7 @@ def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
         report = apart.step(observation, forecast)
         yield Tick(
             plan,
-            all(same_rows(plan, post) for post in apart.posts),
+            all(same_rows(plan, process) for process in apart.processes),
             bits(soldiers.last) == bits(report),
             bits(state.decision) == bits(apart.decision),
         )
@@ -184,14 +184,14 @@ def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
 
 
 @pytest.mark.parametrize("name", ["flash-sale-20-min-early", "cascade"])
-def test_posts_of_one_domain_decide_what_the_whole_cluster_decides(name: str) -> None:
+def test_a_process_per_domain_decides_what_the_whole_cluster_decides(name: str) -> None:
     reasons = set()
     for tick in decided_twice(half_an_hour_of(name), Parameters()):
         assert tick.same_plans
         assert tick.same_reports
         assert tick.same_orders
         reasons |= set(tick.plan.reason.ravel().tolist())
-    # Or the comparison would be of posts that had little to decide.
+    # Otherwise the comparison would prove little: the processes had little to decide.
     assert reasons > {Reason.SCALE_OUT, Reason.SCALE_IN, Reason.HOLD_BUDGET, Reason.YIELD}
 
 

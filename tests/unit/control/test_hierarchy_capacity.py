@@ -102,7 +102,7 @@ def test_an_overdraft_is_drawn_on_free_cores_only() -> None:
     assert some.directive.budget.overdraft.sum() <= 10.0 + 1e-6
 
 
-def test_the_highest_priorities_give_way_to_each_other_and_to_nobody_else() -> None:
+def test_the_highest_priorities_give_way_only_to_each_other() -> None:
     plant, controller, state = settled(nodes=2)
     first, other = np.flatnonzero(INVENTORY.priority == 0)[:2]
 
@@ -189,7 +189,7 @@ def test_an_unsure_forecast_is_given_room_where_there_is_some() -> None:
     assert (headroom(0.0) == 0.0).all()
 
 
-def test_nobody_is_given_room_for_more_while_an_app_lacks_what_it_needs() -> None:
+def test_no_domain_gets_headroom_while_an_app_lacks_what_it_needs() -> None:
     plant, controller, state = settled()
     plant.pool["free_cpu"] = 1.0
     plant.work[0] *= 40

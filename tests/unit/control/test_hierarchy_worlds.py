@@ -18,11 +18,11 @@ def test_environments_do_not_know_of_each_other(foreseen: bool) -> None:
     seeds = (3, 4, 5)
     together = world_of(SPIKE, seeds=seeds)
     run(together, heuristic_of(together), calendar_of(together) if foreseen else None)
-    for place, seed in enumerate(seeds):
+    for index, seed in enumerate(seeds):
         alone = world_of(SPIKE, seeds=(seed,))
         run(alone, heuristic_of(alone), calendar_of(alone) if foreseen else None)
-        assert (alone.accounts.totals[0] == together.accounts.totals[place]).all()
-        assert (alone.state.status[0] == together.state.status[place]).all()
+        assert (alone.accounts.totals[0] == together.accounts.totals[index]).all()
+        assert (alone.state.status[0] == together.state.status[index]).all()
 
 
 def test_the_same_seed_brings_the_same_decisions() -> None:

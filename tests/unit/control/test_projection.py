@@ -68,7 +68,7 @@ shares = st.tuples(some_shares, some_shares).map(np.array)
 
 
 def between(case: Wishes, share: F64) -> F64:
-    """Limits from what is left when nobody grows to more than everybody wants."""
+    """Limits from what is held without growth to more than all apps want."""
     least = case.holds(np.minimum(case.wanted, case.current))
     return least + share * (case.holds(case.wanted) - least)
 
@@ -109,7 +109,7 @@ def test_what_fits_is_left_alone_the_second_time(case: Wishes, share: F64) -> No
 
 @often
 @given(wishes, shares, shares)
-def test_a_higher_limit_takes_from_nobody(case: Wishes, share: F64, more: F64) -> None:
+def test_a_higher_limit_takes_nothing_from_any_app(case: Wishes, share: F64, more: F64) -> None:
     lower, higher = between(case, share), between(case, share + more)
     assert (case.within(higher) >= case.within(lower)).all()
 
@@ -141,7 +141,7 @@ def test_the_shortage_of_one_domain_does_not_touch_another(
 
 @often
 @given(wishes)
-def test_without_a_limit_everybody_gets_what_it_wants(case: Wishes) -> None:
+def test_without_a_limit_every_app_gets_what_it_wants(case: Wishes) -> None:
     assert (case.within(np.full((RESOURCES, DOMAINS), np.inf)) == case.wanted).all()
 
 
@@ -174,7 +174,7 @@ def test_twice_the_load_is_given_twice_the_pods(scarce: int) -> None:
     assert two([40.0, 20.0], 60, scarce=scarce) == pytest.approx([40, 20], abs=1)
 
 
-def test_who_has_enough_waits_for_who_has_not() -> None:
+def test_a_full_app_is_served_before_one_with_room() -> None:
     assert two([40.0, 5.0], 50) == pytest.approx([40, 10], abs=1)
 
 

@@ -18,7 +18,7 @@ from tests.unit.control.control_helpers import SPIKE, world_of
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[Report, Features, World]:
+def reported() -> tuple[Report, Features, World]:
     """After five minutes in which nothing was changed and the traffic of payments rose."""
     world = world_of(SPIKE, seeds=(0, 1))
     inventory = declare(world.population, world.cluster)
@@ -40,32 +40,32 @@ def told() -> tuple[Report, Features, World]:
         world.step(plan)
 
 
-def test_requests_are_those_of_the_features(told: tuple[Report, Features, World]) -> None:
-    report, features, _ = told
+def test_requests_are_those_of_the_features(reported: tuple[Report, Features, World]) -> None:
+    report, features, _ = reported
     assert report.rps == pytest.approx(features.domain[..., DOMAIN_LEVEL.at("rps")], rel=1e-5)
     assert (report.rps > 0).all()
 
 
 def test_the_share_of_apps_at_risk_is_that_of_the_features(
-    told: tuple[Report, Features, World],
+    reported: tuple[Report, Features, World],
 ) -> None:
-    report, features, _ = told
+    report, features, _ = reported
     share = report.at_risk / report.apps
     assert share == pytest.approx(features.domain[..., DOMAIN_LEVEL.at("at_risk")], rel=1e-5)
     assert share.max() > 0
 
 
-def test_what_is_held_is_that_of_the_features(told: tuple[Report, Features, World]) -> None:
-    report, features, world = told
+def test_what_is_held_is_that_of_the_features(reported: tuple[Report, Features, World]) -> None:
+    report, features, world = reported
     cores = world.observe().pool["ready"] @ declare(world.population, world.cluster).pool_cpu
     expected = features.domain[..., DOMAIN_LEVEL.at("held_cpu")] * cores[:, None]
     assert report.held == pytest.approx(expected, rel=0.02)
 
 
 def test_more_is_kept_than_is_essential_and_more_is_essential_than_there_is_work(
-    told: tuple[Report, Features, World],
+    reported: tuple[Report, Features, World],
 ) -> None:
-    report, _, _ = told
+    report, _, _ = reported
     assert (report.kept >= report.essential).all()
     assert (report.essential > report.work).all()
     assert np.isfinite(np.array(report)).all()

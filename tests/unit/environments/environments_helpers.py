@@ -68,11 +68,11 @@ class Played:
 
     def __init__(self, env: Env, policy: Always, **reset: Any) -> None:
         seen, self.begun = env.reset(**reset)
-        self.seen, self.rewards, self.told = [seen], list[float](), dict[str, Any]()
+        self.seen, self.rewards, self.info = [seen], list[float](), dict[str, Any]()
         self.over = False
         while not self.over:
             action, _ = policy.predict(seen, deterministic=True)
-            seen, reward, _, self.over, self.told = env.step(action)
+            seen, reward, _, self.over, self.info = env.step(action)
             self.seen.append(seen)
             self.rewards.append(reward)
 

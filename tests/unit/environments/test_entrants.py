@@ -69,13 +69,15 @@ def test_a_policy_that_says_nothing_is_the_heuristic_bit_for_bit(
 
 
 @pytest.mark.parametrize("kind", ["commander", "soldier", "app"])
-def test_the_benchmark_measures_what_the_environment_told(kind: str, module: ModuleType) -> None:
+def test_the_benchmark_measures_what_the_environment_reported(
+    kind: str, module: ModuleType
+) -> None:
     policy = Always(0.7, ACTIONS_OF[kind])
     module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
     _, results = contest("module_of_mine:mine", [4, 7])
     played = play(make(kind), 0.7, options={"world_seed": 7})
-    assert results[1].objective == played.told["objective"]
-    assert results[1].scaling_actions == played.told["scaling_actions"]
+    assert results[1].objective == played.info["objective"]
+    assert results[1].scaling_actions == played.info["scaling_actions"]
     # The policy sees in the benchmark what it saw in training, to the last bit.
     np.testing.assert_array_equal(policy.seen[1::2], played.seen[:-1])
 

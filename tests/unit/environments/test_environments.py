@@ -67,9 +67,9 @@ def test_the_commanders_rewards_sum_to_minus_j() -> None:
     env = make("commander")
     assert isinstance(env, CommanderEnv)
     played = play(env, 0.4, seed=2)
-    assert played.told["objective"] > 0
-    assert sum(played.rewards) == pytest.approx(-played.told["objective"] * env.reward_scale)
-    assert played.told["objective"] == played.told["pw"] + played.told["node_hours"]
+    assert played.info["objective"] > 0
+    assert sum(played.rewards) == pytest.approx(-played.info["objective"] * env.reward_scale)
+    assert played.info["objective"] == played.info["pw"] + played.info["node_hours"]
 
 
 def test_the_paired_reward_is_the_difference_to_the_plain_heuristic() -> None:
@@ -78,7 +78,7 @@ def test_the_paired_reward_is_the_difference_to_the_plain_heuristic() -> None:
     assert play(env, 0.0, seed=2).rewards == [0.0] * 6
     mine = play(env, -1.0, seed=2)
     plain = play(make("commander"), 0.0, seed=2)
-    gained = plain.told["objective"] - mine.told["objective"]
+    gained = plain.info["objective"] - mine.info["objective"]
     assert gained != 0
     assert sum(mine.rewards) == pytest.approx(gained * env.reward_scale)
 
@@ -86,7 +86,7 @@ def test_the_paired_reward_is_the_difference_to_the_plain_heuristic() -> None:
 @pytest.mark.parametrize("kind", ["commander", "soldier", "app"])
 def test_what_a_policy_does_makes_a_difference(kind: str) -> None:
     env = make(kind)
-    assert play(env, 1.0, seed=2).told != play(env, -1.0, seed=2).told
+    assert play(env, 1.0, seed=2).info != play(env, -1.0, seed=2).info
 
 
 def test_a_soldier_pays_for_violations_pods_and_changes() -> None:
@@ -123,7 +123,7 @@ def test_scenarios_are_given_by_name_or_path_and_are_the_tuning_ones_by_default(
         AppEnv(0, (Path("nowhere.yaml"),), cluster())
 
 
-def test_who_is_not_there_cannot_be_steered() -> None:
+def test_an_unknown_domain_or_app_is_an_error() -> None:
     with pytest.raises(InputError, match="domain: payment: did you mean payments"):
         SoldierEnv("payment", (spike(),), cluster())
     with pytest.raises(InputError, match="app: expected from 0 to 39, got 40"):

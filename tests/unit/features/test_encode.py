@@ -197,7 +197,7 @@ def test_the_documentation_is_up_to_date() -> None:
     assert file.read_text(encoding="utf-8") == markdown()
 
 
-def test_the_declared_mix_of_requests_is_seen_while_the_app_is_declared() -> None:
+def test_the_request_mix_is_a_feature_while_the_app_is_declared() -> None:
     seen = observation(np.random.default_rng(0), 1)
     features, _ = encoded(with_known(seen, {ACTIVE: np.arange(APPS) % 2}))
     mix, odd = INVENTORY.request_mix, np.arange(APPS) % 2 == 1

@@ -87,7 +87,7 @@ def test_a_quiet_app_that_holds_memory_is_believed() -> None:
     assert (app(features, "rps") == 0).all()
 
 
-def test_an_app_never_seen_reads_as_full_not_as_idle() -> None:
+def test_an_app_without_any_sample_reads_as_full_not_as_idle() -> None:
     seen = observation(np.random.default_rng(1), 1)
     seen.missing[:] = 1
     features, _ = encoded(seen)
@@ -100,7 +100,7 @@ def test_an_app_never_seen_reads_as_full_not_as_idle() -> None:
 
 @few
 @given(SEEDS)
-def test_a_tick_seen_again_changes_nothing(seed: int) -> None:
+def test_observing_a_tick_again_changes_nothing(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ticks = [observation(rng, 2, tick) for tick in (1, 2, 5)]
     once, first = encoded(*ticks)

@@ -58,5 +58,5 @@ def test_headroom_is_taken_from_what_is_spare() -> None:
 
 
 @pytest.mark.parametrize("spare", [0.0, -50.0])
-def test_nobody_prepares_for_more_while_others_lack_what_is_there(spare: float) -> None:
+def test_there_is_no_headroom_without_spare_cores(spare: float) -> None:
     assert headroom([0.1, 0.05], spare) == [0.0, 0.0]

@@ -8,7 +8,7 @@ import msgspec
 from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import MEASURED, PODS, MetricsSampled
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 
@@ -31,27 +31,6 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Fields about all entries together: only the first of several parts has them."""
 
 
-MEASURED: Final = (
-    "rps",
-    "throughput",
-    "errors",
-    "latency_p50_s",
-    "latency_p99_s",
-    "cpu_cores",
-    "memory_gib",
-    "measured_pods",
-)
-"""Columns of measurements, in the order of the rows of an observation."""
-PODS: Final = (
-    "replicas",
-    "cpu_request",
-    "memory_request",
-    "ready",
-    "starting",
-    "pending",
-    "restarts",
-)
-"""Columns from the API server, in the order of the rows of an observation."""
 _BEFORE: Final = ("replicas_before", "cpu_request_before", "memory_request_before")
 
 RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {

@@ -1,8 +1,30 @@
 """A batch of samples of one domain: of some or all of its apps, or of single pods."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from schemas.fields import Count, MiB, Millicores, Name, Sample, TickEvent, about
+
+MEASURED: Final = (
+    "rps",
+    "throughput",
+    "errors",
+    "latency_p50_s",
+    "latency_p99_s",
+    "cpu_cores",
+    "memory_gib",
+    "measured_pods",
+)
+"""Columns of measurements, in the order of the rows of an observation."""
+PODS: Final = (
+    "replicas",
+    "cpu_request",
+    "memory_request",
+    "ready",
+    "starting",
+    "pending",
+    "restarts",
+)
+"""Columns from the API server, in the order of the rows of an observation."""
 
 
 class MetricsSampled(TickEvent, frozen=True, kw_only=True):

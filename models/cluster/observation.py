@@ -2,15 +2,15 @@
 
 Two tables hold one column per app. `measured` has what metric pipelines deliver: late, noisy,
 sometimes missing. `status` has what the API server answers, which is current. The events on the
-bus carry the same columns; their names and order are defined once, in `schemas.columns`.
+bus carry the same columns; their names and order are defined once, in `schemas.metrics_sampled`.
 """
 
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from models.cluster.arrays import F32, FLOAT, I8, I32, INT, Records, record_type
-from schemas.columns import MEASURED
-from schemas.columns import PODS as POD_COLUMNS
+from schemas.metrics_sampled import MEASURED
+from schemas.metrics_sampled import PODS as POD_COLUMNS
 
 # Rows of `Observation.measured`, by the column of the same quantity in a sample event.
 RPS: Final = MEASURED.index("rps")

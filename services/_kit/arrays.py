@@ -20,8 +20,8 @@ from models.cluster.plan import Reason
 from models.control.budget import Directive, no_directive
 from models.features.table import APP
 from schemas.budget_granted import BudgetGranted
-from schemas.columns import MEASURED
 from schemas.domain_observed import DomainObserved, Pods
+from schemas.metrics_sampled import MEASURED
 from services._kit.errors import Refused
 from services._kit.inventory import DeclaredApps
 

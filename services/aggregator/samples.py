@@ -22,8 +22,7 @@ from models.cluster.observation import (
     STATUS_COLUMNS,
     THROUGHPUT,
 )
-from schemas.columns import MEASURED
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import MEASURED, MetricsSampled
 
 Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]

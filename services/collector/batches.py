@@ -6,8 +6,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import PODS
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import PODS, MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.ticks import spell
 from services.collector.prometheus_api import Series, number

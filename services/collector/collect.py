@@ -10,11 +10,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import MEASURED
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import MEASURED, MetricsSampled
 from services.collector.metrics import Metrics
 
 log = logging.getLogger(__name__)

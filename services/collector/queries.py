@@ -8,9 +8,9 @@ import yaml
 from msgspec import Meta
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import MEASURED, PODS
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import time_problem
+from schemas.metrics_sampled import MEASURED, PODS
 from services._kit.errors import BadSettings
 
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")

@@ -10,9 +10,8 @@ from kafka import KafkaProducer
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 from schemas.codec import Record, encode
-from schemas.columns import PODS
 from schemas.fields import Event
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import PODS, MetricsSampled
 from services.devcluster.request import Request
 from services.simcluster.cluster import Observed, SimulatedCluster
 

@@ -21,10 +21,9 @@ from models.forecaster.simulated.history import past_of
 from models.sim.config.timeline import announcements
 from models.sim.world import World
 from schemas.app_declared import AppDeclared, RequestMix
-from schemas.columns import PODS
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import PODS, MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.arrays import measured_columns
 from services._kit.ticks import Axis

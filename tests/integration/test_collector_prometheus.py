@@ -17,8 +17,7 @@ from models.sim.config.scenario import Scenario
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
-from schemas.columns import MEASURED
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import MEASURED, MetricsSampled
 from services._kit.clock import SystemClock
 from services.collector.collect import Observed
 from services.collector.prometheus import PrometheusSource, Timing

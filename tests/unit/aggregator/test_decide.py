@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import MEASURED, PODS
 from schemas.domain_observed import DomainObserved
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import MEASURED, PODS, MetricsSampled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.columns import MEASURED, PODS
+from schemas.metrics_sampled import MEASURED, PODS
 from services.aggregator.samples import TickSamples, no_samples, with_batch
 from tests.service_helpers import APPS, sampled
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import MEASURED
+from schemas.metrics_sampled import MEASURED
 from services.collector.collect import Collector, Progress, SourceDown, SourceRestarted
 from tests.unit.collector.collector_helpers import (
     END,

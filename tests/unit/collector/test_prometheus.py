@@ -11,8 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from schemas.app_declared import AppDeclared
-from schemas.columns import PODS
-from schemas.metrics_sampled import MetricsSampled
+from schemas.metrics_sampled import PODS, MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import ManualClock
 from services.collector.collect import Observed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.columns import MEASURED, PODS
+from schemas.metrics_sampled import MEASURED, PODS
 from services._kit.errors import BadSettings
 from services._kit.settings import load
 from services.collector.queries import BadQueries, load_declared, load_queries

@@ -1,7 +1,7 @@
 """Frames of domains with one app each."""
 
-from schemas.columns import MEASURED
 from schemas.domain_observed import DomainObserved, Pods
+from schemas.metrics_sampled import MEASURED
 from tests.service_helpers import time_of
 
 GRACE_S = 2.0

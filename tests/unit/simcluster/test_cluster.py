@@ -10,8 +10,8 @@ from models.sim.config.timeline import CalendarEntry
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.codec import LIMIT_BYTES, encode
-from schemas.columns import MEASURED, PODS
 from schemas.fields import Event
+from schemas.metrics_sampled import MEASURED, PODS
 from services.simcluster.cluster import Refused, SimulatedCluster, UnknownDomain
 from services.simcluster.target import Numbers
 from tests.unit.simcluster.simcluster_helpers import (

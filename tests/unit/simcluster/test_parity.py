@@ -20,7 +20,7 @@ from models.forecaster.simulated.history import past_of
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
-from schemas.columns import MEASURED, PODS
+from schemas.metrics_sampled import MEASURED, PODS
 from services._kit.inventory import pool_records
 from services.simcluster.cluster import Observed, SimulatedCluster
 from services.simcluster.target import Change

@@ -217,10 +217,10 @@ class Vpa:
     def _sample_cpu(self, observation: Observation, state: VpaState) -> None:
         """Each pod is a sample; load balancing gives all pods of an app the same load."""
         pods = observation.measured[:, PODS].astype(np.float64)
-        seen = (observation.missing == 0) & (pods > 0) & self._controls_cpu
+        valid = (observation.missing == 0) & (pods > 0) & self._controls_cpu
         per_pod = observation.measured[:, CPU] / np.maximum(1.0, pods)
         cores = np.maximum(_LEAST_WEIGHT, 0.001 * observation.status[:, CPU_REQUEST])
-        weight = np.where(seen, pods * cores, 0.0)
+        weight = np.where(valid, pods * cores, 0.0)
         self._load_past(per_pod, np.where(state.cpu.total == 0, weight, 0.0), state)
         add_samples(state.cpu, per_pod, weight * self._growth(observation, state), CPU_FIRST)
 
@@ -246,12 +246,12 @@ class Vpa:
         )
         pods = np.maximum(observation.measured[:, PODS], there).astype(np.float64)
         per_pod = _GIB * observation.measured[:, MEMORY] / np.maximum(1.0, pods)
-        seen = (observation.missing == 0) & (observation.measured[:, MEMORY] > 0)
-        fresh = self._new_day(observation, state)[:, None] & seen
+        valid = (observation.missing == 0) & (observation.measured[:, MEMORY] > 0)
+        fresh = self._new_day(observation, state)[:, None] & valid
         weight = np.broadcast_to(self._growth(observation, state), per_pod.shape)
-        first = seen & (state.memory.total == 0)
+        first = valid & (state.memory.total == 0)
         add_samples(state.memory, per_pod, np.where(first, self._history(DAY_S), 0.0), MEMORY_FIRST)
-        higher = seen & (fresh | (per_pod > state.peak))
+        higher = valid & (fresh | (per_pod > state.peak))
         taken_back = np.where(higher & ~fresh, -state.peak_weight, 0.0)
         add_samples(state.memory, state.peak, taken_back, MEMORY_FIRST)
         add_samples(state.memory, per_pod, np.where(higher, weight, 0.0), MEMORY_FIRST)

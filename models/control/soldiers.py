@@ -205,7 +205,7 @@ def _decide(
         measure(apps.status, apps.tick, inputs.may_hold[e], state.history.sizing[e], work)
         minute = apps.tick // constants.minute
         compute_need(apps, usual, inputs.levels, e, minute, state.memory)
-        _wish(apps, features, inputs.urgency[e], state, constants, work, wishes, sums[e], e)
+        _wish(inputs, e, apps, state, constants, work, wishes, sums[e])
         state.overruns[e] += enforce(wishes, apps, constants.bounds, state.history, e, work)
         need = state.memory.need[e]
         sum_apps(apps, features, need, growth, constants.unseen_s, sums[e])
@@ -213,19 +213,22 @@ def _decide(
 
 @kernel
 def _wish(
+    inputs: Inputs,
+    e: int,
     apps: Apps,
-    features: F32,
-    urgency: F32,
     state: SoldiersState,
     constants: Constants,
     work: Workspace,
     wishes: Wishes,
     sums: F64,
-    e: int,
 ) -> None:
     """Replicas and sizes as each Soldier would have them, less what it has to release."""
     memory, damping, most = state.memory, constants.damping, constants.bounds.most
-    rested = state.history.rested[e]
+    features, urgency, rested = (
+        inputs.signals.features[e],
+        inputs.urgency[e],
+        state.history.rested[e],
+    )
     wish_replicas(apps, features, memory, e, rested, urgency, damping, wishes)
     _sum_wanted(wishes.replicas, most, work.size[MILLICORES], apps.status[DOMAIN], sums[WANTED])
     modest_until = memory.modest_until[e]

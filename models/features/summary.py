@@ -96,14 +96,14 @@ def summarise(total: F64, use: U32, slack: U32, cpu: float, memory: float, out: 
     start = 0
     for segment in range(total.shape[0]):
         row = total[segment]
-        seen = int(row[s.SEEN])
+        sampled = int(row[s.SAMPLED])
         _describe(row, out, segment)
         _count_pods(row, max(cpu, 1e-3), max(memory, 1e-3), out, segment)
-        _rank(use, start, seen, _USE_QUANTILES, out[_USE_P10:], segment)
-        _rank(slack, start, seen, _SLACK_QUANTILES, out[_SLACK_MIN:], segment)
-        if seen == 0:
+        _rank(use, start, sampled, _USE_QUANTILES, out[_USE_P10:], segment)
+        _rank(slack, start, sampled, _SLACK_QUANTILES, out[_SLACK_MIN:], segment)
+        if sampled == 0:
             _assume(row[s.APPS] > 0, out, segment)
-        start += seen
+        start += sampled
 
 
 @kernel
@@ -119,8 +119,8 @@ def _ratio(part: float, whole: float) -> float:
 @kernel
 def _describe(row: F64, out: F32, k: int) -> None:
     """Means and variances; without traffic every app counts the same in the mean headroom."""
-    seen, traffic = row[s.SEEN], row[s.TRAFFIC]
-    use, slack = _ratio(row[s.USE], seen), _ratio(row[s.SLACK], seen)
+    sampled, traffic = row[s.SAMPLED], row[s.TRAFFIC]
+    use, slack = _ratio(row[s.USE], sampled), _ratio(row[s.SLACK], sampled)
     weighted = row[s.SLACK_TRAFFIC] / traffic if traffic > 0.0 else slack
     trend = traffic / row[s.MEAN_TRAFFIC] - 1.0 if row[s.MEAN_TRAFFIC] > 0.0 else 0.0
     out[_APPS, k] = row[s.APPS]
@@ -129,11 +129,11 @@ def _describe(row: F64, out: F32, k: int) -> None:
     out[_ERRORS, k] = _within(_ratio(row[s.FAILING], traffic), 0.0, 1.0)
     out[_USE, k] = _within(_ratio(row[s.CPU_USED], row[s.CPU_ASKED]), 0.0, 5.0)
     out[_MEMORY_USE, k] = _within(_ratio(row[s.MEMORY_USED], row[s.MEMORY_ASKED]), 0.0, 5.0)
-    out[_USE_VARIANCE, k] = _within(_ratio(row[s.USE_SQUARED], seen) - use * use, 0.0, 5.0)
+    out[_USE_VARIANCE, k] = _within(_ratio(row[s.USE_SQUARED], sampled) - use * use, 0.0, 5.0)
     out[_SLACK, k] = _within(weighted, -5.0, 1.0)
-    variance = _ratio(row[s.SLACK_SQUARED], seen) - slack * slack
+    variance = _ratio(row[s.SLACK_SQUARED], sampled) - slack * slack
     out[_SLACK_VARIANCE, k] = _within(variance, 0.0, 5.0)
-    out[_AT_RISK, k] = _ratio(row[s.AT_RISK], seen)
+    out[_AT_RISK, k] = _ratio(row[s.AT_RISK], sampled)
     out[_MISSING, k] = _ratio(row[s.MISSING], row[s.APPS])
     out[_AGE, k] = _ratio(row[s.AGE_S], row[s.APPS])
 
@@ -151,13 +151,13 @@ def _count_pods(row: F64, cpu: float, memory: float, out: F32, k: int) -> None:
 
 
 @kernel
-def _rank(keys: U32, start: int, seen: int, wanted: tuple[float, ...], out: F32, k: int) -> None:
+def _rank(keys: U32, start: int, sampled: int, wanted: tuple[float, ...], out: F32, k: int) -> None:
     """Quantiles by linear interpolation between neighbours, as numpy's default."""
-    for index in range(len(wanted) if seen > 0 else 0):
-        at = wanted[index] * (seen - 1)
+    for index in range(len(wanted) if sampled > 0 else 0):
+        at = wanted[index] * (sampled - 1)
         below = int(at)
         low = value_of(keys[start + below])
-        high = value_of(keys[start + min(below + 1, seen - 1)])
+        high = value_of(keys[start + min(below + 1, sampled - 1)])
         out[index, k] = np.float32(low + (at - below) * (high - low))
 
 

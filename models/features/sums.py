@@ -37,7 +37,7 @@ _AGE: Final = APP.at("sample_age")
 
 (
     APPS,
-    SEEN,
+    SAMPLED,
     TRAFFIC,
     MEAN_TRAFFIC,
     FAILING,
@@ -169,12 +169,12 @@ def _sum_use(members: Members, rows: F32, sample: F32, request: I32, total: F64)
         use = squares = cpu_used = cpu_asked = memory_used = memory_asked = 0.0
         for index in range(start, end):
             app = order[index]
-            seen = 1.0 if age[app] < UNSEEN else 0.0
-            held = seen if memory_use[app] > 0.0 else 0.0
-            use += seen * utilisation[app]
-            squares += seen * utilisation[app] * utilisation[app]
-            cpu_used += seen * cpu[app]
-            cpu_asked += seen * pods[app] * max(0, request[app])
+            sampled = 1.0 if age[app] < UNSEEN else 0.0
+            held = sampled if memory_use[app] > 0.0 else 0.0
+            use += sampled * utilisation[app]
+            squares += sampled * utilisation[app] * utilisation[app]
+            cpu_used += sampled * cpu[app]
+            cpu_asked += sampled * pods[app] * max(0, request[app])
             memory_used += held * memory[app]
             memory_asked += held * memory[app] / max(memory_use[app], _TINY)
         if group[order[start]] >= 0:
@@ -195,12 +195,12 @@ def _sum_health(members: Members, rows: F32, total: F64) -> None:
     end = 0
     while end < order.size:
         start, end = end, _end_of_run(order, group, end)
-        seen = slack = squares = risky = absent = old = pods = 0.0
+        sampled = slack = squares = risky = absent = old = pods = 0.0
         for index in range(start, end):
             app = order[index]
             one = 1.0 if age[app] < UNSEEN else 0.0
             risk = is_at_risk(headroom[app], errors[app], saturation[app])
-            seen += one
+            sampled += one
             slack += one * headroom[app]
             squares += one * headroom[app] * headroom[app]
             risky += one if risk else 0.0
@@ -210,7 +210,7 @@ def _sum_health(members: Members, rows: F32, total: F64) -> None:
         if group[order[start]] >= 0:
             out = total[group[order[start]]]
             out[APPS] += end - start
-            out[SEEN] += seen
+            out[SAMPLED] += sampled
             out[SLACK] += slack
             out[SLACK_SQUARED] += squares
             out[AT_RISK] += risky

@@ -1,4 +1,4 @@
-"""A cluster of which a test says everything, and small worlds, under the heuristic."""
+"""A small cluster under a test's full control, and small worlds, for the heuristic."""
 
 import copy
 
@@ -47,9 +47,9 @@ Counts = NDArray[np.int32]
 
 
 class Plant:
-    """A cluster of 40 apps of pods of one core, of which a test says everything.
+    """A cluster of 40 apps with pods of one core; the test sets all of its state.
 
-    Pods are ready when they are wanted, and all do the work that is asked of them.
+    Pods are ready at once and share the work evenly.
     """
 
     def __init__(self, work: float = 9.0, nodes: int = 5) -> None:
@@ -65,7 +65,7 @@ class Plant:
         self.broken = np.zeros(APPS, np.bool_)
         self.tick = 0
 
-    def seen(self) -> Observation:
+    def observe(self) -> Observation:
         measured = np.zeros((1, SAMPLES, APPS), np.float32)
         pods = self.status[:, READY]
         measured[:, RPS] = measured[:, THROUGHPUT] = 100 * self.work
@@ -91,7 +91,7 @@ class Plant:
         """[ticks, A] replicas after each."""
         rows = []
         for _ in range(ticks):
-            plan, state = controller.step(self.seen(), forecast, state)
+            plan, state = controller.step(self.observe(), forecast, state)
             self.takes(plan)
             rows.append(plan.replicas[0].copy())
         return np.array(rows), state
@@ -104,9 +104,9 @@ def heuristic(**parts: bool) -> Heuristic:
 def settled(
     work: float = 9.0, nodes: int = 5, **parts: bool
 ) -> tuple[Plant, Heuristic, HeuristicState]:
-    """After a quarter of an hour of the same, at the beginning of a minute."""
+    """A cluster after 15 minutes of constant load, at the beginning of a minute."""
     plant, controller = Plant(work, nodes), heuristic(**parts)
-    _, state = plant.runs(controller, controller.start(plant.seen()), 15 * PER_MINUTE)
+    _, state = plant.runs(controller, controller.start(plant.observe()), 15 * PER_MINUTE)
     return plant, controller, state
 
 
@@ -128,17 +128,17 @@ def foretold(plant: Plant, factor: float, until: int | None = None, width: float
 def one_step(
     plant: Plant, controller: Heuristic, state: HeuristicState, forecast: Forecast | None = None
 ) -> Plan:
-    """A step that leaves no trace in the state."""
-    plan, _ = controller.step(plant.seen(), forecast, copy.deepcopy(state))
+    """A step that does not change the state."""
+    plan, _ = controller.step(plant.observe(), forecast, copy.deepcopy(state))
     return copy.deepcopy(plan)
 
 
 def next_steps(
     plant: Plant, controller: Heuristic, state: HeuristicState, forecast: Forecast | None = None
 ) -> tuple[Plan, Plan]:
-    """Two steps without a trace: a minute begins, and in the second its briefing counts."""
+    """Two steps on copies: a minute begins, and in the second its directive applies."""
     plant, memory = copy.deepcopy((plant, state))
-    plan, memory = controller.step(plant.seen(), forecast, memory)
+    plan, memory = controller.step(plant.observe(), forecast, memory)
     first = copy.deepcopy(plan)
     plant.takes(plan)
     return first, one_step(plant, controller, memory, forecast)

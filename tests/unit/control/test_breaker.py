@@ -111,15 +111,13 @@ def test_stale_input_opens_at_once() -> None:
 
 
 @pytest.mark.parametrize("age", [NAN, math.inf, -1.0])
-def test_an_age_that_is_no_age_is_stale(age: float) -> None:
+def test_an_invalid_age_counts_as_stale(age: float) -> None:
     assert phases(play([at(age=age)], USUAL)) == [Phase.OPEN]
 
 
 @pytest.mark.parametrize("field", ["missing", "mismatch", "errors", "risk"])
 @pytest.mark.parametrize("value", [NAN, math.inf, -0.1, 1.5])
-def test_a_reading_that_is_no_share_counts_as_missing_and_never_as_fine(
-    field: str, value: float
-) -> None:
+def test_an_invalid_reading_counts_as_missing_never_as_fine(field: str, value: float) -> None:
     bad = at(**{field: value})
     assert phases(play([bad] * SHORT.missing_ticks))[-1] == Phase.OPEN
     assert play([bad] * SHORT.missing_ticks)[-1].cause[0, 0] == Cause.MISSING
@@ -204,7 +202,7 @@ def test_quiet_periods_double_with_each_trip_up_to_the_longest_and_are_forgotten
 
 @some
 @given(st.lists(st.tuples(ticks, ticks), min_size=1, max_size=20))
-def test_domains_and_environments_do_not_touch_each_other(
+def test_domains_and_environments_do_not_affect_each_other(
     pairs: list[tuple[Tick, Tick]],
 ) -> None:
     both = start(0, 2, 2, SHORT)
@@ -254,7 +252,7 @@ def test_errors_and_risk_are_weighted_by_requests_and_kept_apart_by_domain() -> 
 
 
 @pytest.mark.parametrize("column", ["rps", "errors", "headroom"])
-def test_an_app_with_a_sample_that_is_no_number_is_missing(column: str) -> None:
+def test_an_app_with_nan_in_its_sample_is_missing(column: str) -> None:
     assert seen_as(sight(2, **{column: [NAN, 0.5]}))["missing"] == [0.5]
 
 

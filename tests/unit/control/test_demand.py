@@ -88,7 +88,7 @@ def test_requests_that_fail_early_do_not_make_work_look_cheap(plant: Plant) -> N
     assert after == pytest.approx(before, rel=1e-3)
 
 
-def test_work_that_becomes_dearer_is_noticed_at_the_limit_too(plant: Plant) -> None:
+def test_heavier_requests_are_noticed_at_the_limit_too(plant: Plant) -> None:
     plant.sees(0.3, 1000.0, ticks=60)
     assert plant.sees(FULL, 1000.0) >= FULL * PODS
 

@@ -25,11 +25,11 @@ from tests.unit.control.control_helpers import (
 # --- Doing nothing
 
 
-def test_a_constant_load_ends_in_doing_nothing() -> None:
+def test_a_constant_load_ends_in_no_changes() -> None:
     plant, controller, state = settled()
     for _ in range(30 * PER_MINUTE):
         before = plant.status.copy()
-        plan, state = controller.step(plant.seen(), None, state)
+        plan, state = controller.step(plant.observe(), None, state)
         plant.takes(plan)
         assert (plant.status == before).all()
         assert (plan.nodes == 0).all()
@@ -74,7 +74,7 @@ def test_a_forecast_of_less_is_as_good_as_none() -> None:
 
 
 @pytest.mark.parametrize("factor", [np.nan, np.inf])
-def test_a_forecast_that_is_no_number_is_ignored(factor: float) -> None:
+def test_a_forecast_with_nan_is_ignored(factor: float) -> None:
     plant, controller, state = settled()
     without = next_steps(plant, controller, state)
     assert same_steps(next_steps(plant, controller, state, foretold(plant, factor)), without)
@@ -160,7 +160,7 @@ def test_an_app_that_is_not_declared_is_left_alone() -> None:
     plant.status[:, ACTIVE, ::2] = 0
     plant.status[:, READY, ::2] = 0
     for _ in range(20 * PER_MINUTE):
-        plan, state = controller.step(plant.seen(), None, state)
+        plan, state = controller.step(plant.observe(), None, state)
         plant.takes(plan)
         plant.status[:, READY, ::2] = 0
         assert (plan.replicas[0, ::2] == before[::2]).all()
@@ -194,7 +194,7 @@ def test_an_app_that_moves_counts_where_it_is() -> None:
 # --- The shape of a controller
 
 
-def test_a_plan_hangs_on_what_is_handed_in_and_on_nothing_else() -> None:
+def test_a_plan_depends_only_on_its_inputs() -> None:
     """One controller that serves two clusters by turns decides as if it served each alone."""
     alone = [settled(), settled(work=14.0, nodes=8)]
     shared = heuristic()
@@ -206,10 +206,10 @@ def test_a_plan_hangs_on_what_is_handed_in_and_on_nothing_else() -> None:
             assert same(one_step(plant, shared, state), expected)
 
 
-def test_a_lost_tick_costs_no_budget() -> None:
+def test_after_a_lost_tick_the_next_one_brings_the_budget() -> None:
     plant, controller, state = settled()
     _, state = plant.runs(controller, state, 1)
     before = int(state.decision.directive.budget.epoch[0])
     plant.tick += PER_MINUTE + 2
-    _, state = controller.step(plant.seen(), None, state)
+    _, state = controller.step(plant.observe(), None, state)
     assert state.decision.directive.budget.epoch[0] > before

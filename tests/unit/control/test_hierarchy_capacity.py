@@ -26,17 +26,17 @@ from tests.unit.control.control_helpers import (
 )
 
 
-def test_without_capacity_nothing_grows_and_nodes_are_asked_for() -> None:
+def test_without_capacity_nothing_grows_and_nodes_are_requested() -> None:
     plant, controller = Plant(work=30.0), heuristic()
     plant.pool["ready"] = 0
-    state = controller.start(plant.seen())
+    state = controller.start(plant.observe())
     rows, state = plant.runs(controller, state, 3 * PER_MINUTE)
     assert (rows <= 20).all()
     assert one_step(plant, controller, state).nodes.sum() > 0
     assert state.soldiers.overruns.sum() == 0
 
 
-def test_nodes_are_asked_for_within_the_quota_and_for_the_highest_priority_first() -> None:
+def test_nodes_are_requested_within_the_quota_the_highest_priority_first() -> None:
     plant, controller, state = settled(nodes=20)
     plant.work *= 40
     plant.pool["quota"] = 27
@@ -55,7 +55,7 @@ def test_no_request_for_nodes_goes_beyond_the_quota(seed: int) -> None:
     rng = np.random.default_rng(seed)
     plant, controller = Plant(), heuristic()
     plant.work[:] = rng.uniform(0, 60, APPS)
-    state = controller.start(plant.seen())
+    state = controller.start(plant.observe())
     _, state = plant.runs(controller, state, PER_MINUTE)
     pool = plant.pool
     pool["quota"] = rng.integers(0, 30, pool.shape)
@@ -72,7 +72,7 @@ def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None
     roomy = Parameters(target_p3=0.75, risk=0.85, kept_back=0.06)
     plant, controller = Plant(nodes=2), Heuristic(INVENTORY, POOLS, roomy, Parts())
     plant.pool["ready"][0, 2:] = 0, 0, 0, 8  # only P0 has pools of its own
-    _, state = plant.runs(controller, controller.start(plant.seen()), 15 * PER_MINUTE)
+    _, state = plant.runs(controller, controller.start(plant.observe()), 15 * PER_MINUTE)
     priority = INVENTORY.priority[INVENTORY.domain]
     before = plant.status[0, REPLICAS].copy()
     plant.work[priority == 0] *= 6
@@ -88,7 +88,7 @@ def surplus(free: float) -> tuple[CommanderDecision, CommanderDecision]:
     orders = []
     for cores in (0.0, free):
         plant.pool["free_cpu"] = cores
-        _, after = controller.step(plant.seen(), None, copy.deepcopy(state))
+        _, after = controller.step(plant.observe(), None, copy.deepcopy(state))
         orders.append(after.decision)
     return orders[0], orders[1]
 
@@ -120,21 +120,21 @@ def test_the_highest_priorities_give_way_only_to_each_other() -> None:
 # --- The briefing
 
 
-def test_before_the_first_briefing_nothing_grows() -> None:
+def test_before_the_first_directive_nothing_grows() -> None:
     plant, controller = Plant(work=30.0, nodes=50), heuristic()
-    state = controller.start(plant.seen())
+    state = controller.start(plant.observe())
     first, second = next_steps(plant, controller, state)
     assert (first.replicas == 20).all()
     assert (first.reason == Reason.HOLD_BUDGET).all()
     assert (second.replicas > 20).all()
 
 
-def test_nodes_are_asked_for_in_the_tick_in_which_the_need_is_reported() -> None:
+def test_nodes_are_requested_in_the_tick_in_which_the_need_is_reported() -> None:
     plant, controller = Plant(work=30.0, nodes=2), heuristic()
-    assert one_step(plant, controller, controller.start(plant.seen())).nodes.sum() > 0
+    assert one_step(plant, controller, controller.start(plant.observe())).nodes.sum() > 0
 
 
-def test_when_briefings_stay_away_nothing_grows_and_nothing_is_given_back() -> None:
+def test_without_new_directives_nothing_grows_and_nothing_is_released() -> None:
     plant, controller, state = settled(nodes=20)
     orders, before = state.decision, plant.status[0, REPLICAS].copy()
     release = np.full_like(orders.directive.release, 1e3)
@@ -175,13 +175,13 @@ def test_a_domain_of_heavy_pods_is_granted_the_cores_that_go_with_its_memory() -
     assert (rows[-1] > before).all()
 
 
-def test_an_unsure_forecast_is_given_room_where_there_is_some() -> None:
+def test_an_unsure_forecast_gets_headroom_where_cores_are_free() -> None:
     plant, controller, state = settled()
     unsure = foretold(plant, 1.0, width=0.06)
 
     def headroom(free_cores: float) -> F64:
         plant.pool["free_cpu"] = free_cores
-        _, after = controller.step(plant.seen(), unsure, copy.deepcopy(state))
+        _, after = controller.step(plant.observe(), unsure, copy.deepcopy(state))
         said: F64 = after.decision.directive.budget.headroom[0]
         return said
 

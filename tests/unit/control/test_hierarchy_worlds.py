@@ -14,7 +14,7 @@ from tests.unit.control.control_helpers import ALL, LESS, SPIKE, same, world_of
 
 
 @pytest.mark.parametrize("foreseen", [False, True])
-def test_environments_do_not_know_of_each_other(foreseen: bool) -> None:
+def test_environments_do_not_affect_each_other(foreseen: bool) -> None:
     seeds = (3, 4, 5)
     together = world_of(SPIKE, seeds=seeds)
     run(together, heuristic_of(together), calendar_of(together) if foreseen else None)

@@ -127,6 +127,7 @@ being decided, or decided again after a restart: then the one before it is bindi
 
 def with_budget(budgets: Budgets, granted: BudgetGranted) -> Budgets:
     """Add a budget; the same tuple if its epoch is not newer, however late it arrives."""
+    # Epochs fence: a budget of an older Commander must not replace a newer one.
     if budgets and granted.epoch <= budgets[-1].epoch:
         return budgets
     return (*budgets[-1:], granted)
@@ -138,12 +139,12 @@ def binding_budget(tick: int, budgets: Budgets) -> BudgetGranted | None:
     return earlier[-1] if earlier else None
 
 
-def briefing_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive:
+def directive_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive:
     """Model input of a budget: its own domain's column. Without a budget nothing may grow."""
-    briefing = no_directive(1, len(apps.domains), len(apps.pools))
+    directive = no_directive(1, len(apps.domains), len(apps.pools))
     if granted is None:
-        return briefing
-    domain, budget = apps.domain_index(granted.domain), briefing.budget
+        return directive
+    domain, budget = apps.domain_index(granted.domain), directive.budget
     budget.epoch[0], budget.valid_until_tick[0] = granted.epoch, granted.valid_until_tick
     own: dict[str, float] = {
         "share": granted.share,
@@ -159,8 +160,8 @@ def briefing_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive:
     }
     return Directive(
         budget._replace(**columns),
-        _with_column(briefing.growth, domain, granted.growth),
-        _with_column(briefing.release, domain, granted.release_cores),
+        _with_column(directive.growth, domain, granted.growth),
+        _with_column(directive.release, domain, granted.release_cores),
     )
 
 

@@ -93,6 +93,7 @@ class Engine(Generic[S]):
             max(0.0, self._clock.date() - delivery.timestamp)
         )
         deliveries: Sequence[Delivery] = (delivery,)
+        # Decoding needs no turn: a malformed record has no key to wait for.
         try:
             received = self._reader.read(delivery)
             deliveries = deliveries if received is None else received.deliveries
@@ -112,6 +113,7 @@ class Engine(Generic[S]):
             if term != self.term:
                 return  # the partition was revoked; its new owner gets the record
             self._store.set_partition(key, delivery.partition)
+            # A new event may be what a dropped state needs: wake it again from now on.
             self._resting.discard(key)
             before = self._store.last_saved(key)
             settled = await self._handle(received, key)
@@ -175,6 +177,7 @@ class Engine(Generic[S]):
     async def release(self) -> None:
         """Finish what is being handled, drop what waits for its turn, and drop all states."""
         self.term += 1
+        # Turns that have begun are finished: their outputs may be half published.
         while self._active:
             self._idle.clear()
             await self._idle.wait()
@@ -196,6 +199,7 @@ class Engine(Generic[S]):
         """
         now = self._clock.now()
         idle = self._idle_states()
+        # Sorted, so that the memory bus is deterministic.
         chosen = [key for key in sorted(idle) if early or self._is_due(idle[key], now)]
         self._waking.update(chosen)
         return sum(await asyncio.gather(*(self._wake(key) for key in chosen)))
@@ -254,6 +258,7 @@ class Engine(Generic[S]):
                 settled = await self._carry_out(key, prepared)
             except _GivenUp:
                 settled = True
+            # It succeeded: earlier failures were temporary.
             await self._failures.forget(delivery.position, delivery.partition)
         self._publisher.count(delivery, "handled")
         return settled
@@ -310,12 +315,14 @@ class Engine(Generic[S]):
     async def _carry_out(self, key: str, prepared: _Prepared[S]) -> bool:
         """Carry out a step in the order that `handler.py` promises; whether it is settled."""
         step, records, data, record = prepared
+        # Events before state: after a crash in between, the old state gives the same events again.
         await self._publisher.publish(step.events, records)
         if data is not None:
             await self._writer.save(key, record, self._store.partition(key))
             self._telemetry.state_bytes.labels(key).set(len(data))
         self._store.put(key, step.state, data)
         settled = step.settled
+        # Writes after state: a restart finds in the state what has to be requested again.
         for write in step.writes:
             settled = await self._write(key, write)
         return settled

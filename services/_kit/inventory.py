@@ -64,7 +64,7 @@ class DeclaredApps:
         if declared.removed:
             self._apps.pop(declared.app, None)
             self._remove(declared)
-        elif self._apps.get(declared.app) != declared:
+        elif self._apps.get(declared.app) != declared:  # a repeated declaration changes nothing
             self._removed.pop(declared.app, None)
             self._apps[declared.app] = declared
             self._changed()

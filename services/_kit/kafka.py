@@ -74,7 +74,9 @@ class KafkaWriter:
             **connection(settings),
             client_id=f"hirl-{service}-{settings.instance}",
             acks="all",
+            # Retries must not duplicate or reorder records.
             enable_idempotence=True,
+            # A decision waits for every acknowledgement: batching would only delay it.
             linger_ms=0,
             max_request_size=2 * LARGEST_STATE_BYTES,
         )

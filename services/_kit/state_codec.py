@@ -68,10 +68,11 @@ def saved_alike(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other):
         return False
+    # Handlers replace what they change and share the rest, so identity is enough.
     if is_dataclass(one):
         names = _saved_names(type(one))
         return all(saved_alike(getattr(one, name), getattr(other, name)) for name in names)
-    # Containers are compared by identity: comparing frames costs more than saving them.
+    # No deep comparison of containers: comparing frames costs more than saving them.
     return isinstance(one, int | float | str | NoneType) and one == other
 
 
@@ -102,6 +103,7 @@ def refit(
 
     `form` is the state of no apps: it shows which arrays have an axis of apps, always the last.
     """
+    # Arrays without an axis of apps describe the whole domain: they stay.
     parts = []
     for part, start, empty in zip(state, fresh, form, strict=True):
         if isinstance(part, tuple):

@@ -72,6 +72,7 @@ class Worker(Generic[S]):
         self.group = group
         self._over = asyncio.get_running_loop().create_future()
         try:
+            # In a thread: compiling takes minutes, and probes are answered meanwhile.
             await asyncio.to_thread(self._engine.handler.prepare)
             await self._kafka.start()
             try:
@@ -107,6 +108,7 @@ class Worker(Generic[S]):
     async def dispatch(self, delivery: Delivery, term: int) -> None:
         """Let an event in once states are loaded and a slot is free."""
         await self._open.wait()
+        # Back-pressure: the group stops fetching while all slots are taken.
         await self._slots.acquire()
         self._spawn(self._take(delivery, term))
 
@@ -119,6 +121,7 @@ class Worker(Generic[S]):
         """Load the states of the assigned partitions, the same of all inputs; let events in."""
         if self._open.is_set():
             await self.revoked()
+        # A cluster state may be in any partition of its topic: read them all.
         numbers = partitions if self.by_domain else None
         if partitions:
             async with Reader(self.settings) as reader:
@@ -139,6 +142,7 @@ class Worker(Generic[S]):
 
     async def _take(self, delivery: Delivery, term: int) -> None:
         try:
+            # A record of an earlier term belongs to whoever owns its partition now.
             if term == self._engine.term:
                 with suppress(Stopped):
                     await self._engine.take(delivery)

@@ -29,7 +29,7 @@ from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.arrays import Budgets, abridged, binding_budget, briefing_of, with_budget
+from services._kit.arrays import Budgets, abridged, binding_budget, directive_of, with_budget
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
@@ -71,7 +71,7 @@ class ActuatorState:
     """Of one domain."""
 
     domain: str
-    restraint: ChangeHistory
+    history: ChangeHistory
     """Of the rules, for the apps `names`."""
     closed: int = -1
     """The last tick whose write was requested."""
@@ -132,7 +132,7 @@ class ActuatorHandler(Handler[ActuatorState]):
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
         rules, row = self._rules.without_apps(), np.zeros((1, 0), np.float32)
-        budget = briefing_of(None, self._apps).budget
+        budget = directive_of(None, self._apps).budget
         plan = empty_plan(1, 0, len(self._apps.pools))
         status, tick = np.zeros((1, STATUS, 0), np.int32), np.zeros(1, np.int32)
         rules.step(tick, status, row, row, budget, rules.start(1), plan)
@@ -198,7 +198,7 @@ class ActuatorHandler(Handler[ActuatorState]):
     ) -> Step[ActuatorState]:
         self._apps.check_domain(plan.domain)
         waiting = state.plan
-        if waiting is not None and waiting.tick >= plan.tick:
+        if waiting is not None and waiting.tick >= plan.tick:  # older, or a duplicate
             return Step(state)
         arrived = replace(state.with_frames(state.frames), plan=plan, since=clock.now())
         step = self._proceed(arrived, clock)
@@ -214,6 +214,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         A late plan is ruled on without budget or heartbeat, and held without its frame.
         """
         plan = state.plan
+        # One write at a time: the next plan waits for the answer to the last.
         if plan is None or state.pending is not None:
             return Step(state)
         if state.since is None:
@@ -223,13 +224,14 @@ class ActuatorHandler(Handler[ActuatorState]):
         late = due is not None and clock.now() >= due
         if not late and (frame is None or not self._is_ready(plan, state)):
             return Step(state)
+        # Doubt holds: without the pods the plan was made for, nothing is changed.
         if frame is None or frame.apps != plan.apps:
             return self._request(plan, None, hold_all(plan, "no-frame"), "unknown", state)
         if not self._apps.all_declared(plan.apps):
             return self._request(plan, frame, hold_all(plan, "not-declared"), "unknown", state)
         breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
         names = tuple(plan.apps)
-        restraint = self._restraint(names, state)
+        history = self._history(names, state)
         ruling = rule(
             plan,
             frame,
@@ -238,9 +240,9 @@ class ActuatorHandler(Handler[ActuatorState]):
             self._permissions,
             breaker,
             self._rules.of(plan.domain, names),
-            restraint,
+            history,
         )
-        state = replace(state, names=names, restraint=restraint)
+        state = replace(state, names=names, history=history)
         return self._request(plan, frame, ruling, breaker, state)
 
     def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
@@ -280,13 +282,13 @@ class ActuatorHandler(Handler[ActuatorState]):
         mode = self._permissions.domain_mode(plan.domain, plan.time)
         return applied_of(plan, _before(plan, frame), ruling, Basis(epoch, mode, breaker), outcome)
 
-    def _restraint(self, names: tuple[str, ...], state: ActuatorState) -> ChangeHistory:
+    def _history(self, names: tuple[str, ...], state: ActuatorState) -> ChangeHistory:
         """A copy that the kernels may update, for the apps of the plan."""
         if names == state.names:
-            return copied(state.restraint)
+            return copied(state.history)
         fresh = self._rules.of(state.domain, names).start(1)
-        form = self.start(state.domain).restraint
-        return copied(refit(state.restraint, fresh, form, state.names, names))
+        form = self.start(state.domain).history
+        return copied(refit(state.history, fresh, form, state.names, names))
 
 
 def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, DomainObserved]:

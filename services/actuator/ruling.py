@@ -24,7 +24,7 @@ from schemas.fields import Event, Mode
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.arrays import REASONS, as_row, briefing_of, status_rows
+from services._kit.arrays import REASONS, as_row, directive_of, status_rows
 from services._kit.handler import CLUSTER
 from services._kit.inventory import DeclaredApps
 from services._kit.ticks import parse
@@ -120,6 +120,7 @@ class Permissions:
         fewer pods are.
         """
         mode, decreases, increases = self.mode_of(app, overrides), min(steps) < 0, max(steps) > 0
+        # The breaker first: it wins over modes and pauses.
         if breaker in ("open", "stale"):
             return f"breaker-{breaker}"
         if breaker == "half-open" and decreases:
@@ -192,9 +193,9 @@ def rule(
     permissions: Permissions,
     breaker: str,
     rules: SafetyRules,
-    restraint: ChangeHistory,
+    history: ChangeHistory,
 ) -> Ruling:
-    """Decide on every change. Updates `restraint` in place: pass a copy."""
+    """Decide on every change. Updates `history` in place: pass a copy."""
     status = status_rows(frame.pods, apps.domain_index(plan.domain))
     holds = _holds(plan, frame, apps, permissions, breaker)
     numbers = _numbers(plan, frame, holds, len(apps.pools))
@@ -203,8 +204,8 @@ def rule(
         status,
         as_row(frame.features["missing"]),
         as_row(frame.load_pods),
-        briefing_of(budget, apps).budget,
-        restraint,
+        directive_of(budget, apps).budget,
+        history,
         numbers,
     )
     reasons = [REASONS[code] for code in numbers.reason[0].tolist()]

@@ -54,7 +54,8 @@ class AggregatorState:
     """Of one domain, with A apps."""
 
     domain: str
-    sensing: EstimatorState
+    estimator: EstimatorState
+    """Memory of the demand estimator."""
     closed: int = -1
     """The last tick that closed."""
     names: tuple[str, ...] = ()
@@ -103,9 +104,9 @@ class AggregatorHandler(Handler[AggregatorState]):
 
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
-        sensing = self._estimators.without_apps()
+        estimator = self._estimators.without_apps()
         nothing = blank_observation(0)._replace(pool=self._pools.records())
-        sensing.step_with_features(nothing, sensing.start(nothing))
+        estimator.step_with_features(nothing, estimator.start(nothing))
 
     def start(self, key: str) -> AggregatorState:
         """No apps, no samples yet."""
@@ -116,7 +117,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         if not isinstance(event, MetricsSampled):
             return Step(state)
         self._apps.check_domain(event.domain)
-        if event.tick <= state.closed:
+        if event.tick <= state.closed:  # late, or a duplicate
             return Step(state)
         _check_not_ahead(event, state, clock.now())
         state = self._with_declared_apps(state)
@@ -134,6 +135,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         """Close, in order, the ticks that are complete or late."""
         events: list[Event] = []
         while state.open_ticks:
+            # In order: the estimator's memory depends on it.
             tick = min(state.open_ticks)
             closed_by = self._closed_by(state.open_ticks[tick], state, clock.now())
             if closed_by is None:
@@ -160,13 +162,13 @@ class AggregatorHandler(Handler[AggregatorState]):
         fresh_pods[0, ACTIVE], fresh_pods[0, DOMAIN] = 1, self._apps.domain_index(state.domain)
         never = np.full(len(names), -1, np.int32)
         fresh = self._estimators.of(state.domain, names).start(blank_observation(len(names)))
-        form = self.start(state.domain).sensing
+        form = self.start(state.domain).estimator
         return replace(
             state,
             names=names,
             pods=fit_apps(state.pods, fresh_pods, state.names, names),
             pods_tick=fit_apps(state.pods_tick, never, state.names, names),
-            sensing=refit(state.sensing, fresh, form, state.names, names),
+            estimator=refit(state.estimator, fresh, form, state.names, names),
         )
 
     def _close(
@@ -177,20 +179,20 @@ class AggregatorHandler(Handler[AggregatorState]):
         pods_tick = np.where(samples.all_pods_reported(), np.int32(tick), state.pods_tick)
         missing = without_samples(rows) | _pods_outdated(pods_tick, tick)
         seen = observation_of(tick, pods, rows, missing, self._pools.records())
-        sensing = self._estimators.of(state.domain, state.names)
+        estimator = self._estimators.of(state.domain, state.names)
         # The first tick starts from the sizes that it reports, not from those of no pods.
-        before = sensing.start(seen) if state.closed < 0 else copied(state.sensing)
-        sensed, features, after = sensing.step_with_features(seen, before)
+        before = estimator.start(seen) if state.closed < 0 else copied(state.estimator)
+        signals, features, after = estimator.step_with_features(seen, before)
         state = replace(
             state,
-            sensing=after,
+            estimator=after,
             closed=tick,
             pods=pods,
             pods_tick=pods_tick,
             open_ticks={other: s for other, s in state.open_ticks.items() if other != tick},
             closed_at=now,
         )
-        return state, self._frame(closed_by, samples.time, state, rows, missing, sensed, features)
+        return state, self._frame(closed_by, samples.time, state, rows, missing, signals, features)
 
     def _frame(
         self,
@@ -199,11 +201,11 @@ class AggregatorHandler(Handler[AggregatorState]):
         state: AggregatorState,
         rows: F32,
         missing: I8,
-        sensed: AppSignals,
+        signals: AppSignals,
         features: Features,
     ) -> DomainObserved:
         """The frame of the tick that closed last."""
-        missing_apps = np.flatnonzero(sensed.features[0, _MISSING] == 1).tolist()
+        missing_apps = np.flatnonzero(signals.features[0, _MISSING] == 1).tolist()
         return DomainObserved(
             tick=state.closed,
             time=time,
@@ -212,9 +214,11 @@ class AggregatorHandler(Handler[AggregatorState]):
             apps=list(state.names),
             pods=pods_of(state.pods),
             measured=measured_columns(rows, missing),
-            features={name: sensed.features[0, row].tolist() for row, name in enumerate(APP.names)},
-            load_pods=sensed.load[0].tolist(),
-            usual_load_pods=sensed.usual[0].tolist(),
+            features={
+                name: signals.features[0, row].tolist() for row, name in enumerate(APP.names)
+            },
+            load_pods=signals.load[0].tolist(),
+            usual_load_pods=signals.usual[0].tolist(),
             missing=[state.names[index] for index in missing_apps],
             aggregates=self._aggregates(state.domain, features),
             calls=self._calls[state.domain],

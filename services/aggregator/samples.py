@@ -146,11 +146,11 @@ def _fresh_pods(
     """
     added: dict[int, set[str]] = {}
     fresh = np.zeros(len(pods), np.bool_)
-    for place, (column, pod, is_valid) in enumerate(zip(columns, pods, valid, strict=True)):
+    for at, (column, pod, is_valid) in enumerate(zip(columns, pods, valid, strict=True)):
         known = column in counted and pod in counted[column]
         if is_valid and not known and pod not in added.get(column, ()):
             added.setdefault(column, set()).add(pod)
-            fresh[place] = True
+            fresh[at] = True
     merged = {column: counted.get(column, frozenset()) | pods for column, pods in added.items()}
     return fresh, {**counted, **merged}
 

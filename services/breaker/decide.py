@@ -119,6 +119,7 @@ class BreakerHandler(Handler[BreakerState]):
 
     def _judge(self, frame: DomainObserved, state: BreakerState) -> Step[BreakerState]:
         first = state.tick < 0
+        # Ticks that were skipped: frames can be lost or late.
         age = 0 if first else frame.tick - state.tick - 1
         sight = sight_of(frame, state.applied)
         readings = read(sight, np.full((1, 1), age, np.float64), self._limits)

@@ -143,6 +143,7 @@ class Collector:
         self._count(observed)
 
     async def _put(self, observed: Observed) -> None:
+        # In this order: a crash in between repeats the tick instead of losing it.
         await self._writer.publish(observed.events)
         done = msgspec.json.encode(Progress(observed.tick))
         await self._writer.save(self._source.name, done, None)

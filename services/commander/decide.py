@@ -94,6 +94,7 @@ class CommanderHandler(Handler[CommanderState]):
 
     def handle(self, event: Event, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Add an event of a minute's first tick, then decide the minutes that are complete."""
+        # Budgets are made once a minute, so plans of other ticks are not needed.
         if isinstance(event, TickEvent) and event.tick % self._per_minute == 0:
             minutes = state.minutes.with_event(event.tick, _name_of(event), event, clock.now())
             state = replace(state, minutes=minutes)
@@ -129,7 +130,7 @@ class CommanderHandler(Handler[CommanderState]):
         # Never the same epoch twice, even if the cluster's clock was set back.
         epoch = max(tick // self._per_minute, state.epoch + 1)
         report = self._report(state)
-        orders = self._commander.decide(
+        decision = self._commander.decide(
             np.array([tick], np.int32),
             PoolReadings(pool_records(self._pools, state.pools), self._inventory),
             report,
@@ -138,13 +139,13 @@ class CommanderHandler(Handler[CommanderState]):
         )
         events: list[Event] = [
             *(
-                self._granted(index, tick, cause, orders, report)
+                self._granted(index, tick, cause, decision, report)
                 for index, domain in enumerate(self._domains)
                 if self._has_reported(domain, tick, state)
             ),
-            *(self._requested(index, tick, cause, orders) for index in range(len(self._pools))),
+            *(self._requested(index, tick, cause, decision) for index in range(len(self._pools))),
         ]
-        snapshot = snapshot_of(tick, self._domains, report, orders, state.pools)
+        snapshot = snapshot_of(tick, self._domains, report, decision, state.pools)
         if state.snapshot is not None:
             events.append(transition(state.snapshot, snapshot, self._weights, cause, POLICY))
         return replace(state, epoch=epoch, snapshot=snapshot), events
@@ -181,9 +182,9 @@ class CommanderHandler(Handler[CommanderState]):
         return Forecast(", ".join(models), at, at, value, peak)
 
     def _granted(
-        self, index: int, tick: int, cause: TickEvent, orders: CommanderDecision, report: Report
+        self, index: int, tick: int, cause: TickEvent, decision: CommanderDecision, report: Report
     ) -> BudgetGranted:
-        budget, domain = orders.directive.budget, self._domains[index]
+        budget, domain = decision.directive.budget, self._domains[index]
         epoch = int(budget.epoch[0])
         columns: dict[str, Any] = {
             name: float(getattr(budget, source)[0, index]) for name, source in _PER_DOMAIN.items()
@@ -199,20 +200,20 @@ class CommanderHandler(Handler[CommanderState]):
             # Rounding may leave the share slightly outside of 0 to 1.
             reserve_share=min(1.0, max(0.0, float(budget.reserve[0]))),
             pool_cores={name: cores for name, cores in pools if cores > 0},
-            growth=float(orders.directive.growth[0, index]),
-            release_cores=float(orders.directive.release[0, index]),
+            growth=float(decision.directive.growth[0, index]),
+            release_cores=float(decision.directive.release[0, index]),
             held_cores=float(report.held[0, index]),
-            reasons=_reasons(index, orders, report),
+            reasons=_reasons(index, decision, report),
             versions={"policy": POLICY},
             decision_id=decision_id(domain, tick, epoch),
             **columns,
         )
 
     def _requested(
-        self, index: int, tick: int, cause: TickEvent, orders: CommanderDecision
+        self, index: int, tick: int, cause: TickEvent, decision: CommanderDecision
     ) -> CapacityRequested:
-        epoch, pool = int(orders.directive.budget.epoch[0]), self._pools[index]
-        nodes = zip(_URGENCIES, orders.nodes[0, index].tolist(), strict=True)
+        epoch, pool = int(decision.directive.budget.epoch[0]), self._pools[index]
+        nodes = zip(_URGENCIES, decision.nodes[0, index].tolist(), strict=True)
         return CapacityRequested(
             tick=tick,
             time=cause.time,
@@ -221,7 +222,7 @@ class CommanderHandler(Handler[CommanderState]):
             epoch=epoch,
             valid_until_tick=tick + VALID_MIN * self._per_minute,
             nodes=NodesByUrgency(**dict(nodes)),
-            min_nodes=int(orders.keep[0, index]),
+            min_nodes=int(decision.keep[0, index]),
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )
@@ -257,12 +258,12 @@ def _with_newest(state: CommanderState, events: Iterable[TickEvent]) -> Commande
     return replace(state, sums=sums, reported_tick=reported_tick, forecasts=forecasts, pools=pools)
 
 
-def _reasons(index: int, orders: CommanderDecision, report: Report) -> list[str]:
+def _reasons(index: int, decision: CommanderDecision, report: Report) -> list[str]:
     """Why a domain's budget is what it is, most important first."""
-    briefing, budget = orders.directive, orders.directive.budget
+    directive, budget = decision.directive, decision.directive.budget
     cores, held = float(budget.cores[0, index]), float(report.held[0, index])
     wanted, distress = float(report.wanted[0, index]), float(report.distress[0, index])
-    growth, release = float(briefing.growth[0, index]), float(briefing.release[0, index])
+    growth, release = float(directive.growth[0, index]), float(directive.release[0, index])
     headroom = float(budget.headroom[0, index])
     reasons = []
     if release > 0:

@@ -31,11 +31,11 @@ def snapshot_of(
     tick: int,
     domains: Sequence[str],
     report: Report,
-    orders: CommanderDecision,
+    decision: CommanderDecision,
     pools: Mapping[str, PoolObserved],
 ) -> Snapshot:
     """State: reports of the domains, and pools. Action: what was granted."""
-    budget = orders.directive.budget
+    budget = decision.directive.budget
     state, action = {}, {"reserve": float(budget.reserve[0])}
     for index, domain in enumerate(domains):
         for name, column in report._asdict().items():

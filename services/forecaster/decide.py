@@ -194,7 +194,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         if progress is None or running is None:
             return state, []
         origin, names = progress.origin, self._app_names()
+        # The model counts ticks from its origin.
         observed = self._observation(tick - origin, frames)
+        # Models update their state in place; the input state must stay as it is.
         before = unshared(running.state)
         if names != progress.names:
             before = fitted(before, progress.names, names, observed)

@@ -32,7 +32,7 @@ from services._kit.arrays import (
     abridged,
     as_row,
     binding_budget,
-    briefing_of,
+    directive_of,
     feature_rows,
     status_rows,
     with_budget,
@@ -109,8 +109,8 @@ class SoldierHandler(Handler[SoldierState]):
         status, row = np.zeros((1, STATUS, 0), np.int32), np.zeros((1, 0), np.float32)
         signals = AppSignals(np.zeros((1, APP.width, 0), np.float32), row, row)
         plan = empty_plan(1, 0, len(self._apps.pools))
-        briefing = briefing_of(None, self._apps)
-        soldiers.step(tick, status, signals, briefing, soldiers.start(status), plan)
+        directive = directive_of(None, self._apps)
+        soldiers.step(tick, status, signals, directive, soldiers.start(status), plan)
 
     def start(self, key: str) -> SoldierState:
         """No apps, no budget yet."""
@@ -191,12 +191,13 @@ class SoldierHandler(Handler[SoldierState]):
         signals = AppSignals(
             feature_rows(frame), as_row(frame.load_pods), as_row(frame.usual_load_pods)
         )
+        # A budget made from this very tick does not bind it, even in a replay.
         budget = binding_budget(frame.tick, state.budgets)
         report = self._soldiers.of(frame.domain, names).step(
             np.array([frame.tick], np.int32),
             status,
             signals,
-            briefing_of(budget, self._apps),
+            directive_of(budget, self._apps),
             memory,
             plan,
         )

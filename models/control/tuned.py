@@ -5,9 +5,12 @@ from typing import Final
 
 import msgspec
 
+from models.control.parameters import Parameters
 from models.inputs.errors import InputError
 
 FILE: Final = Path(__file__).with_name("tuned.json")
+HEURISTIC: Final = "heuristic"
+"""Name of the product's own controller in that file."""
 
 
 class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,6 +42,11 @@ def tuned(name: str, file: Path = FILE) -> dict[str, float]:
     """The tuned parameters of a controller; empty if it was not tuned."""
     found = load_tuned(file).get(name)
     return {} if found is None else found.parameters
+
+
+def tuned_parameters() -> Parameters:
+    """Calibrated parameters of the heuristic controller, as services and benchmarks use them."""
+    return Parameters(**tuned(HEURISTIC))
 
 
 def load_tuned(file: Path = FILE) -> dict[str, Tuned]:

@@ -13,14 +13,11 @@ from models.cluster.arrays import Records
 from models.cluster.description import Cluster, load_cluster
 from models.cluster.inventory import REQUEST_TYPES, Inventory, declare_cluster
 from models.cluster.observation import POOL_STATUS
-from models.control.parameters import Parameters
-from models.control.tuned import tuned
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.pool_observed import PoolObserved
 from services._kit.errors import BadSettings, Refused
 
-_CONTROLLER: Final = "heuristic"
 _REMOVED_KEPT: Final = 10_000
 """Removed apps that are remembered. Frames name an app until its domain's next tick closes: this
 is far more than the frames in flight can need, and bounded."""
@@ -34,11 +31,6 @@ def cluster_of(file: str) -> Cluster:
         return load_cluster(Path(file) if file else None)
     except InputError as error:
         raise BadSettings(f"cluster: {error}") from None
-
-
-def parameters_of() -> Parameters:
-    """Calibrated parameters of the heuristic controller."""
-    return Parameters(**tuned(_CONTROLLER))
 
 
 class DeclaredApps:

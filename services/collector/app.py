@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import assert_never
 
 import aiohttp
 import msgspec
@@ -31,17 +32,21 @@ log = logging.getLogger(__name__)
 def source_of(
     settings: Settings, session: aiohttp.ClientSession, on_error: Callable[[str], None]
 ) -> Source:
-    """The configured source."""
-    if settings.source == "simulated":
-        return SimulatedSource(session, settings.url)
-    return PrometheusSource(
-        Prometheus(session, settings.url, settings.timeout_seconds),
-        load_queries(Path(settings.queries) if settings.queries else None),
-        load_declared(Path(settings.inventory)) if settings.inventory else None,
-        SystemClock(),
-        on_error,
-        Timing(settings.settle_seconds, settings.catch_up_ticks),
-    )
+    """Build the source that the settings name; mypy reports a name without a branch."""
+    match settings.source:
+        case "simulated":
+            return SimulatedSource(session, settings.url)
+        case "prometheus":
+            return PrometheusSource(
+                Prometheus(session, settings.url, settings.timeout_seconds),
+                load_queries(Path(settings.queries) if settings.queries else None),
+                load_declared(Path(settings.inventory)) if settings.inventory else None,
+                SystemClock(),
+                on_error,
+                Timing(settings.settle_seconds, settings.catch_up_ticks),
+            )
+        case never:
+            assert_never(never)
 
 
 async def last_tick(kit: KitSettings, source: str) -> int:

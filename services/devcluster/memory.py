@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from models.control.breaker import Thresholds
+from models.control.tuned import tuned_parameters
 from models.jit import is_compiled
 from models.sim.tick import advance
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
@@ -110,7 +110,7 @@ def _builders(
     """A factory per service. Without grace periods: in lock-step no data is ever late."""
     world = simulated.world
     cluster, minutes = world.cluster, rule_minutes(world.timeline)
-    parameters, target = parameters_of(), DirectTarget(simulated)
+    parameters, target = tuned_parameters(), DirectTarget(simulated)
     return [
         lambda: Service(AggregatorHandler(cluster, parameters, None)),
         lambda: Service(ForecasterHandler(cluster, forecast, minutes, None)),

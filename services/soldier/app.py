@@ -1,6 +1,7 @@
 """Builds the service from its settings."""
 
-from services._kit.inventory import cluster_of, parameters_of
+from models.control.tuned import tuned_parameters
+from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
 from services.soldier.decide import SoldierHandler
 from services.soldier.settings import Settings
@@ -8,4 +9,4 @@ from services.soldier.settings import Settings
 
 def build(kit: KitSettings, own: Settings) -> SoldierHandler:
     """A Soldier for every domain that Kafka assigns to this process."""
-    return SoldierHandler(cluster_of(own.cluster), parameters_of(), kit.patience_seconds)
+    return SoldierHandler(cluster_of(own.cluster), tuned_parameters(), kit.patience_seconds)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.control.tuned import tuned_parameters
 from models.forecaster.learned.artefact import CARD, SHIPPED
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
@@ -14,7 +15,6 @@ from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
 from services._kit.handler import Handler
-from services._kit.inventory import parameters_of
 from services._kit.memory import Killed, MemoryBus, Moment
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
@@ -80,10 +80,10 @@ def test_with_the_trained_forecaster_too_they_decide_bit_for_bit_alike(*, restar
 def test_a_coefficient_that_differs_in_its_last_bit_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    usual = parameters_of()
+    usual = tuned_parameters()
     # The kernels take it as float32, so that is where its last bit is.
     bit = float(np.nextafter(np.float32(usual.smoothing), np.float32(1)))
-    monkeypatch.setattr(memory, "parameters_of", lambda: usual._replace(smoothing=bit))
+    monkeypatch.setattr(memory, "tuned_parameters", lambda: usual._replace(smoothing=bit))
     assert compare(system()) is not None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from models.compare import families
-from models.control.tuned import tuned
+from models.control.tuned import tuned, tuned_parameters
 from models.sim.config.physics import load_sim_cluster
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
@@ -25,7 +25,6 @@ from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
-from services._kit.inventory import parameters_of
 from services.admin.reader import TopicReader
 from services.devcluster import record
 from services.devcluster.connect import options_for_home
@@ -127,7 +126,7 @@ def difference(recorded: Recorded) -> str | None:
 def plant_one_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in this process whose `smoothing` differs in the last bit."""
     # The kernels take it as float32, so that is where its last bit is.
-    bit = float(np.nextafter(np.float32(parameters_of().smoothing), np.float32(1)))
+    bit = float(np.nextafter(np.float32(tuned_parameters().smoothing), np.float32(1)))
 
     def planted(name: str) -> dict[str, Any]:
         return tuned(name) | {"smoothing": bit}

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from models.control.tuned import tuned_parameters
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.clock import ManualClock
 from services._kit.handler import Service, Step
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler, ActuatorState
 from services.actuator.settings import Modes
@@ -56,8 +56,8 @@ class System:
     ) -> None:
         self.clock, self.target = ManualClock(1000.0), Target()
         self.bus = MemoryBus(self.clock)
-        self.bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
-        self.bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
+        self.bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
+        self.bus.add(lambda: Service(SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S)))
         self.bus.add(
             lambda: Service(
                 ActuatorHandler(CLUSTER, modes or Modes(), GRACE_S, stale_s),

@@ -7,10 +7,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from models.control.tuned import tuned_parameters
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import Killed, MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
@@ -153,7 +153,7 @@ def test_increases_beyond_the_budget_are_cut_whoever_planned_them() -> None:
         memory_request_before=plan.memory_request_before,
     )
     bus = MemoryBus(system.clock)
-    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     bus.add(lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S), system.target))
     bus.publish(*inventory(), *pools(0), heartbeat(0), granted(0, cores=36.0), sampled(2, use=HOT))
     bus.publish(greedy)

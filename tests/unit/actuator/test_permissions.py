@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from models.control.tuned import tuned_parameters
 from schemas.breaker_changed import BreakerChanged
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.ruling import Permissions
@@ -77,8 +77,8 @@ def test_without_any_heartbeat_of_a_breaker_nothing_is_changed() -> None:
     system.bus = MemoryBus(system.clock)
     target = system.target
     for build in (
-        lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)),
-        lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)),
+        lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)),
+        lambda: Service(SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S)),
         lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S), target),
     ):
         system.bus.add(build)

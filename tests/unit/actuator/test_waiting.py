@@ -5,12 +5,12 @@ import zlib
 import msgspec
 import numpy as np
 
+from models.control.tuned import tuned_parameters
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services._kit.records import LARGEST_STATE_BYTES
 from services.actuator.decide import ActuatorHandler
@@ -92,7 +92,7 @@ def test_a_plan_that_waited_before_a_restart_still_waits_for_its_frame() -> None
 
 def test_frames_without_plans_are_acknowledged_all_the_same() -> None:
     bus, many = MemoryBus(ManualClock(1000.0)), 50
-    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     bus.add(lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S)))
     bus.publish(*inventory(), *pools(0), heartbeat(0), *(sampled(tick) for tick in range(many)))
     bus.run()

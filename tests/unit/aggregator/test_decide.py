@@ -3,13 +3,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.control.tuned import tuned_parameters
 from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
 from schemas.metrics_sampled import MEASURED, PODS, MetricsSampled
 from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.aggregator import decide
 from services.aggregator.decide import AggregatorHandler
@@ -22,7 +22,7 @@ GRACE_S = 2.0
 @pytest.fixture
 def bus() -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     bus.publish(*inventory(), *pools(0))
     return bus
 

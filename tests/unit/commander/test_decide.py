@@ -1,6 +1,7 @@
 import pytest
 
 from models.control.commander import VALID_MIN
+from models.control.tuned import tuned_parameters
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
@@ -9,7 +10,6 @@ from schemas.topics import topic_of
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.commander.decide import CommanderHandler
 from tests.service_helpers import CLUSTER, planned, pools, time_of
@@ -20,7 +20,7 @@ GRACE_S = 2.0
 @pytest.fixture
 def bus() -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(CommanderHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(CommanderHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     return bus
 
 

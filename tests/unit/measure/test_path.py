@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from models.control.tuned import tuned_parameters
 from models.inputs.errors import InputError
 from models.sim.config.physics import load_sim_cluster
 from schemas.codec import decode
@@ -18,7 +19,6 @@ from schemas.metrics_sampled import MetricsSampled
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
 from services.cli.benchmarks import path as command
@@ -150,7 +150,7 @@ def test_a_tick_of_samples_is_of_declared_apps_and_ends_in_every_domain(per_reco
 
 def test_no_app_goes_missing_while_samples_of_its_pods_are_fed() -> None:
     pods, bus = PodsToSample(Request(apps=20)), MemoryBus()
-    bus.add(lambda: Service(AggregatorHandler(load_sim_cluster(), parameters_of(), None)))
+    bus.add(lambda: Service(AggregatorHandler(load_sim_cluster(), tuned_parameters(), None)))
     bus.publish(*pods.prologue)
     for tick in range(1, 7):
         for record in pods.records(tick, samples=2000, per_record=50):
@@ -163,7 +163,7 @@ def test_no_app_goes_missing_while_samples_of_its_pods_are_fed() -> None:
 
 def test_no_domain_is_complete_before_the_last_record_of_the_most_samples_that_are_fed() -> None:
     pods, bus = PodsToSample(Request(apps=20)), MemoryBus()
-    bus.add(lambda: Service(AggregatorHandler(load_sim_cluster(), parameters_of(), None)))
+    bus.add(lambda: Service(AggregatorHandler(load_sim_cluster(), tuned_parameters(), None)))
     bus.publish(*pods.prologue)
     for record in pods.records(1, samples=pods.most, per_record=50):
         bus.put(record.topic, record.key, record.value, record.headers)

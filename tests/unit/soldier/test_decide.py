@@ -1,13 +1,13 @@
 import msgspec
 import pytest
 
+from models.control.tuned import tuned_parameters
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
-from services._kit.inventory import parameters_of
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
 from services.commander.decide import CommanderHandler
@@ -32,8 +32,8 @@ HOT = 0.79
 @pytest.fixture
 def bus() -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
-    bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
+    bus.add(lambda: Service(SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     bus.publish(*inventory(), *pools(0))
     return bus
 
@@ -105,10 +105,12 @@ def test_commander_and_soldier_do_not_wait_for_each_other_when_the_first_ticks_w
 ):
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(
-        lambda: Service(CommanderHandler(CLUSTER, parameters_of(), GRACE_S, await_forecasts=False))
+        lambda: Service(
+            CommanderHandler(CLUSTER, tuned_parameters(), GRACE_S, await_forecasts=False)
+        )
     )
-    bus.add(lambda: Service(AggregatorHandler(CLUSTER, parameters_of(), GRACE_S)))
-    bus.add(lambda: Service(SoldierHandler(CLUSTER, parameters_of(), GRACE_S)))
+    bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
+    bus.add(lambda: Service(SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     bus.publish(*inventory())
     others = [domain for domain in CLUSTER.domain_names if domain != DOMAIN]
     for tick in range(3, 20):
@@ -156,7 +158,7 @@ def test_a_minutes_first_tick_decided_again_under_its_own_budget_is_the_same(
     bus.publish(sampled(0, use=HOT), granted(0), *(sampled(tick, use=HOT) for tick in range(1, 7)))
     bus.run()
     frames = bus.events(DomainObserved)
-    handler, clock = SoldierHandler(CLUSTER, parameters_of(), GRACE_S), ManualClock(1000.0)
+    handler, clock = SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S), ManualClock(1000.0)
     for app in inventory():
         handler.learn(app, clock)
     state = handler.start(DOMAIN)

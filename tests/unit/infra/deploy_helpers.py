@@ -19,7 +19,7 @@ import yaml
 
 from services._kit.settings import KitSettings, load
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 COMPOSE: Final = ROOT / "docker-compose.yml"
 DOCKERFILE: Final = (ROOT / "infra/docker/Dockerfile").read_text()
 K8S: Final = ROOT / "infra/k8s"

@@ -10,7 +10,7 @@ from msgspec import Meta
 from services._kit.errors import BadSettings
 from services.devcluster.request import Request
 from services.devcluster.specs import DECIDING
-from tests.unit.deploy_data import (
+from tests.unit.infra.deploy_helpers import (
     COMPOSE,
     IMAGE,
     PORT,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-LOCKS = Path(__file__).parents[2] / "infra" / "locks"
+LOCKS = Path(__file__).parents[3] / "infra" / "locks"
 FILES = sorted(LOCKS.glob("*.txt"))
 
 

@@ -12,7 +12,7 @@ from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry
 from services.collector.metrics import Metrics
-from tests.unit.deploy_data import PORT, ROOT, SERVICES, SIMULATED_PORT
+from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
 
 FOLDER = ROOT / "infra/prometheus"
 RULES: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import pytest
 from services._kit.settings import KitSettings
 from services.admin.desired import services as principals
 from services.cli.commands import COMMANDS
-from tests.unit.deploy_data import (
+from tests.unit.infra.deploy_helpers import (
     IMAGE,
     PORT,
     SERVICES,

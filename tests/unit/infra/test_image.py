@@ -12,7 +12,7 @@ import pytest
 
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry, serving
-from tests.unit.deploy_data import DOCKERFILE, PORT, ROOT, USER, VERSION, image_environment
+from tests.unit.infra.deploy_helpers import DOCKERFILE, PORT, ROOT, USER, VERSION, image_environment
 
 PROBE = ROOT / "infra/docker/probe.py"
 STAGES = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]

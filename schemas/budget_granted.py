@@ -19,7 +19,8 @@ from schemas.fields import (
 class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     """The budget of one domain. The highest epoch wins; ignore older ones.
 
-    The shares of all domains in an epoch and `reserve_share` sum to 1.
+    The shares of all domains in an epoch and `reserve_share` sum to 1. A domain that stopped
+    reporting keeps its share but gets no record, so don't wait for it: its last budget expires.
     """
 
     domain: Annotated[Name, about("Domain that may hold the capacity.")]

@@ -35,7 +35,7 @@ Cleanup = Literal["delete", "compact"]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic, and which services may write and read it."""
+    """One topic, and which principals may write and read it."""
 
     name: str
     event: type[Event]
@@ -43,9 +43,11 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """Field of the event that is the record's key; empty if records have no key."""
     about: str
     producers: tuple[str, ...]
-    """Services that may write; ACLs are made from this."""
+    """Principals that may write; ACLs are made from this. Not all are services: `agent`, `registry`
+    and `trainer` are planned, `operator` is people and their tools, `provisioner` is the simulated
+    cluster."""
     consumers: tuple[str, ...]
-    """Services that may read; ACLs are made from this. Those of ModelPromoted don't read it yet."""
+    """Principals that may read; ACLs are made from this. No service reads ModelPromoted yet."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS

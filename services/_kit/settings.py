@@ -165,4 +165,4 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 def _services() -> set[str]:
     """Names of sections: every service that reads or writes a topic."""
     named = {name for topic in TOPICS for name in (*topic.producers, *topic.consumers)}
-    return named - {ANY} | {"simcluster", "console"}
+    return named - {ANY} | {"simcluster"}

@@ -1,4 +1,7 @@
-"""The tunable numbers of the heuristic, each with its unit, meaning and range."""
+"""The tunable numbers of the heuristic, each with its unit, meaning and range.
+
+The defaults here are not in force: `tuned.json` overrides them in services and benchmarks.
+"""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,7 @@
-"""Tuned parameters and their origin: calibration writes them, the catalogue reads them."""
+"""Tuned parameters and their origin: `hirl calibrate` writes them to `tuned.json`.
+
+They are in force in services and benchmarks, and override the defaults in `parameters.py`.
+"""
 
 from pathlib import Path
 from typing import Final

@@ -10,7 +10,10 @@ LOCKS := infra/locks
 READY := .venv/.ready
 UV := $(BIN)/uv
 TRAIN := .venv-train
+# Neither folder is part of the repository; only the targets that name one need it.
+# TRACES: recorded traffic, the files of RECORDED and HOURLY in models/forecaster/training/corpus.py.
 TRACES ?= ../shared/traces/dev
+# CASES: recorded inputs and answers of the real HPA, *.jsonl or *.jsonl.gz.
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
@@ -84,7 +87,7 @@ test-train: train-env ## run the tests that need torch, including Stable-Baselin
 		tests/unit/test_forecast_training.py tests/unit/cli/forecast/test_train.py \
 		tests/unit/cli/forecast/test_published.py
 
-train-forecaster: train-env ## train the shipped forecaster again (up to an hour)
+train-forecaster: train-env ## train the shipped forecaster again (TRACES=DIR, up to an hour)
 	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped
 
 test-lock-step: setup ## compare 180 ticks of 1,550 apps over Kafka with one process, bit for bit (minutes)

@@ -46,7 +46,8 @@ class Domain(Section, frozen=True, kw_only=True):
     title: str = ""
     priority: Priority
     floor_share: Share
-    """Share of capacity that no budget goes below while feasible."""
+    """Share of capacity. Up to it, the domain's essential need is served before any other claim;
+    floor that is not needed is lent. An expired budget still allows it."""
     tiers: Annotated[tuple[Name, ...], Meta(min_length=1)]
     """Tier groups in call order, the outermost first."""
     pools: Annotated[tuple[Name, ...], Meta(min_length=1)]

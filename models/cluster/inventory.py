@@ -37,7 +37,7 @@ class Inventory(NamedTuple):
     priority: I32
     """[D] 0 for P0 to 3 for P3."""
     floor_share: F32
-    """[D] share of capacity that no budget goes below while feasible."""
+    """[D] share of capacity up to which essential need is served before any other claim."""
     tiers: I32
     """[D] number of tier groups."""
     calls: F32

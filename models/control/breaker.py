@@ -2,10 +2,10 @@
 
 A domain's breaker is closed (changes pass) until a condition has held for long enough. Bad inputs,
 stale or missing samples and changes without effect, open it: nothing passes. Bad outcomes, errors
-and SLO burn, make it half-open: only increases pass, because holding those would make things
-worse. An open breaker becomes half-open after its inputs were sound for a quiet period, and closes
-after a calm probation. Each further trip doubles the quiet period. E environments, D domains, A
-apps.
+and SLO burn, make it half-open: only increases pass, because holding those would make things worse.
+An open breaker becomes half-open after its inputs were calm (at most half of their thresholds) for
+a quiet period, and closes after a calm probation. Each further trip doubles the quiet period. E
+environments, D domains, A apps.
 """
 
 from enum import IntEnum
@@ -75,7 +75,8 @@ class Thresholds(NamedTuple):
     calm_part: float = 0.5
     """A reading is calm at or below this part of its threshold; the gap prevents flapping."""
     quiet_ticks: int = 30
-    """Sound ticks in a row before an open breaker becomes half-open; doubles with each trip."""
+    """Ticks in a row with calm inputs before an open breaker becomes half-open; doubles with each
+    trip."""
     quiet_most_ticks: int = 360
     """Upper limit of `quiet_ticks` after doubling."""
     probation_ticks: int = 30

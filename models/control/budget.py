@@ -1,7 +1,7 @@
 """Budgets: how the capacity of the pools is divided between the domains.
 
 A domain's own pools are its own; shared ones go to the highest priority first. What is left after
-every need goes to the domains whose need weighs most. A reserve belongs to no domain: overdrafts
+every claim goes to the domains whose need weighs most. A reserve belongs to no domain: overdrafts
 come out of it. Shares and reserve sum to exactly 1.
 
 A `Directive` is what the Commander sends to the Soldiers, a `CommanderDecision` all it decides in
@@ -89,7 +89,7 @@ class Claims(NamedTuple):
     """Cores that each domain would hold, [E, D] each, from what it must have to what it likes."""
 
     floor: F64
-    """Guaranteed, whatever others need."""
+    """Up to it, the essential need is served before any other claim. The rest of it is lent."""
     essential: F64
     """Carries present and imminent work at the highest bearable utilisation."""
     kept: F64

@@ -1,8 +1,9 @@
 """The Commander: every minute a budget per domain and one node request per pool.
 
-It works on domain sums only: how much work a domain has, what it holds, what is forecast. Need is
-the larger of now and soon. Nodes are requested as far ahead as they take to boot, the highest
-priority first.
+It works on domain sums only: how much work a domain has, what it holds, what is forecast. Nodes are
+requested for the larger of what Soldiers want and what is forecast in five minutes, the highest
+priority first. Budgets divide what Soldiers report. The forecast reaches them a minute later:
+growth and headroom of this directive raise what the Soldiers report next.
 """
 
 from typing import Final, NamedTuple

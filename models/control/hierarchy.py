@@ -1,6 +1,8 @@
 """The hierarchical heuristic: demand estimator, Soldiers and Commander in one process.
 
-As services they exchange the same values over the bus, in the same order within a tick.
+As services they exchange the same values over the bus, in the same order within a tick. They differ
+when the first tick of a minute is lost: here the next tick decides, while the Commander service
+uses first ticks only and grants nothing in that minute. In lock-step no tick is lost.
 """
 
 from typing import NamedTuple

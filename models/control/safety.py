@@ -4,7 +4,7 @@ Increases need room in the budget. Decreases need data, an app that has rested s
 change, and room in the blast radius. A resize touches every pod of an app: it needs data, and all
 of the app counts in the blast radius.
 
-The same kernels cut what the Soldiers wish and, in the actuator service with a history of its own,
+The same kernels cut what the Soldiers want and, in the actuator service with a history of its own,
 the finished plan. Applying the rules again with an equal history changes nothing.
 """
 

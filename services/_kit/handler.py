@@ -8,8 +8,8 @@ A handler does no IO and reads no clock of its own. It keeps two kinds of data:
   Every process reads it whole, so it is never saved, and handlers may keep it in mutable members.
   Only `learn` and `forget` change it.
 
-Adapters (`memory.py`, `faust_app.py`) deliver events one at a time per key and carry out the
-returned `Step` in this order:
+Adapters (`memory.py`, `faust_app.py`, `plain.py`) deliver events one at a time per key and carry
+out the returned `Step` in this order:
 
 1. publish `events` and wait for their acknowledgement;
 2. save `state`, if anything that is saved changed, and wait for the acknowledgement;

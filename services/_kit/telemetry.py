@@ -83,7 +83,10 @@ class Telemetry:
             registry=self.registry,
         )
         self.holds = Counter(
-            "hirl_holds_total", "Decisions to hold, by reason", ["reason"], registry=self.registry
+            "hirl_holds_total",
+            "Changes held, by reason; only the actuator counts them",
+            ["reason"],
+            registry=self.registry,
         )
         self.decision_seconds = Histogram(
             "hirl_decision_seconds",

@@ -19,8 +19,8 @@ _RETRY_S: Final = 0.2
 
 Answer = Literal["applied", "repeat", "superseded", "unknown", "refused"]
 """applied: changed now. repeat: the same decision had changed it before. superseded: a newer
-decision had changed it before. unknown: the app does not exist. refused: the target rejected the
-change or could not be reached."""
+decision had changed it before. unknown: the app does not exist; the simulated cluster refuses such
+an app instead. refused: the target rejected the change or could not be reached."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """When to open and how to close again; `Thresholds` explains each field."""
 
     stale_seconds: Annotated[float, Meta(gt=0)] = 60.0
-    """Wall time without a frame, times the speed, after which it opens; not used in lock-step."""
+    """Wall time without a frame, divided by the speed, after which it opens; not used in
+    lock-step."""
     stale_ticks: Ticks = _DEFAULT.stale_ticks
     missing_share: Share = _DEFAULT.missing_share
     missing_ticks: Lasting = _DEFAULT.missing_ticks

@@ -188,7 +188,7 @@ class ForecasterHandler(Handler[ForecasterState]):
     def _take_in(
         self, tick: int, frames: Mapping[str, DomainObserved], state: ForecasterState
     ) -> tuple[ForecasterState, list[Event]]:
-        """Step the model; at the end of a minute publish its forecasts."""
+        """Step the model; publish forecasts at ticks that complete a minute (6n: minute n-1)."""
         first = next(iter(frames.values()))
         progress, running = self._running(tick, first.time, state)
         if progress is None or running is None:

@@ -45,7 +45,7 @@ def _leaked_sockets_end_here() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def workplace() -> Iterator[Path]:
-    """A folder of this module's own; what services logged stays only where a test failed."""
+    """A folder of this module's own, removed with all logs when the module ends."""
     try:
         provision.runtime()
     except InputError as error:

@@ -34,7 +34,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @examples(
-    "hirl hpa golden ../shared/reference/hpa-golden",
+    "hirl hpa golden DIR",
 )
 def golden(folder: CasesArgument, json: JsonOption = None) -> None:
     """Compute cases whose answers came from the real controller; exit 1 if one differs."""

@@ -70,7 +70,7 @@ def show(
         write_json(json, _payload(described))
 
 
-@examples("hirl world fit --traces ../shared/traces")
+@examples("hirl world fit --traces DIR")
 def fit(traces: TracesOption, out: OutOption = FITTED) -> None:
     """Fit sizes, service times, profiles, noise and calls, and write them with provenance."""
     # Imported here: only fitting needs pyarrow and scipy.

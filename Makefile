@@ -84,7 +84,7 @@ train-env: $(TRAIN)/.ready ## create .venv-train, an environment with torch (sev
 
 test-train: train-env ## run the tests that need torch, including Stable-Baselines3
 	@$(TRAIN)/bin/pytest -q tests/unit/environments/test_sb3.py \
-		tests/unit/test_forecast_training.py tests/unit/cli/forecast/test_train.py \
+		tests/unit/forecaster/training/test_train.py tests/unit/cli/forecast/test_train.py \
 		tests/unit/cli/forecast/test_published.py
 
 train-forecaster: train-env ## train the shipped forecaster again (TRACES=DIR, up to an hour)

@@ -1,8 +1,8 @@
-"""Published protocols: how tables, windows and errors are made, so that figures can be compared.
+"""Published protocols: tables, windows and errors, so that figures can be compared.
 
-Los-loop (T-GCN): speeds over the largest one, 80 % by time to learn from, windows inside each
-part, 12 steps of past. ETT: z-scores by the first 8,640 hours, 96 hours of past, 2,880 hours
-each for validation and test; all windows, all variates pooled.
+Los-loop (T-GCN): speeds over the largest one, the first 80 % for training, windows inside each
+split, 12 steps of past. ETT: z-scores by the first 8,640 hours, 96 hours of past, 2,880 hours each
+for validation and test; all windows, all variates pooled.
 """
 
 from collections.abc import Iterator
@@ -20,27 +20,27 @@ from models.inputs.errors import InputError, input_error
 Name = Literal["losloop", "etth1", "etth2"]
 Split = Literal["validation", "test"]
 _AT_ONCE: Final = 256
-"""Windows at a time, which bounds memory."""
+"""Windows per batch; bounds memory."""
 
 
 class Protocol(NamedTuple):
-    """What was published about how to measure."""
+    """How the published figures were measured."""
 
     title: str
     past: int
-    """Steps that a model sees."""
+    """Steps of past that a model gets."""
     ahead: tuple[int, ...]
     """Steps of the tables; all steps until then are scored."""
     learned: int
-    """Rows to learn from."""
+    """Training rows."""
     validated: int
-    """Rows after them to validate on; 0 where the rows before are split for it."""
+    """Validation rows after them; 0 if training rows are split for validation."""
     tested: int
     steps_a_day: int
     standardised: bool
-    """Whether errors are of z-scores; else of values in their own unit."""
+    """Whether errors are of z-scores, or of values in their own unit."""
     overlaps: bool
-    """Whether the first windows of a part look back into the one before."""
+    """Whether the first windows of a split reach back into the one before."""
 
 
 _ETT: Final = Protocol("", 96, (96, 192, 336, 720), 8640, 2880, 2880, 24, True, True)
@@ -50,24 +50,24 @@ PROTOCOLS: Final[dict[Name, Protocol]] = {
     "etth2": _ETT._replace(title="ETTh2"),
 }
 HELD_BACK: Final = 0.2
-"""Of the rows to learn from, where a protocol has none to validate on and no test is here."""
+"""Share of training rows for validation, if the protocol has none and the file has no test rows."""
 
 
 class Data(NamedTuple):
-    """A table as models see it; N rows, V variates."""
+    """A scaled table; N rows, V variates."""
 
     protocol: Protocol
     values: F64
     """[N, V] scaled."""
     mean: F64
-    """[V] and `scale` [V]: what values were before is values * scale + mean."""
+    """[V]; original values are values * scale + mean."""
     scale: F64
     first_minute: int
     """Since Monday 00:00."""
     learned: int
-    """Rows that models learn from."""
+    """Number of training rows."""
     parts: dict[Split, range]
-    """Rows of the parts that are scored."""
+    """Rows of the splits that are scored."""
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -81,18 +81,18 @@ class Scores(msgspec.Struct, frozen=True):
     rmse: float
     mae: float
     accuracy: float
-    """1 - ||Y - P|| / ||Y||, as T-GCN has it."""
+    """1 - ||Y - P|| / ||Y||, as in T-GCN."""
 
 
 def load(name: Name, file: Path) -> Data:
-    """The table of a file with the parts that it holds."""
+    """The table of a file, with the splits that it contains."""
     protocol = PROTOCOLS[name]
     values, minute = _table(file)
     learned, validated = protocol.learned, protocol.validated
     if values.shape[0] < learned:
         raise InputError(f"{file}: {values.shape[0]} rows, {protocol.title} has {learned} or more")
     if np.isnan(values).any():
-        raise InputError(f"{file}: has empty cells; {protocol.title} has none, fetch it again")
+        raise InputError(f"{file}: has empty cells; {protocol.title} has none, download it again")
     end = learned + validated
     parts: dict[Split, range] = {}
     if validated and values.shape[0] >= end:
@@ -107,7 +107,7 @@ def load(name: Name, file: Path) -> Data:
 
 
 def _scaled(protocol: Protocol, values: F64, minute: int, parts: dict[Split, range]) -> Data:
-    """Z-scores by what is learned from, or shares of the largest value, as T-GCN divides."""
+    """Z-scores by the training rows, or values over the largest one, as in T-GCN."""
     learned = values[: protocol.learned]
     if protocol.standardised:
         mean, scale = learned.mean(axis=0), learned.std(axis=0)
@@ -135,7 +135,7 @@ def _table(file: Path) -> tuple[F64, int]:
 
 
 _LOS_LOOP_START_S: Final = int(np.datetime64("2012-03-01", "s").astype(np.int64))
-"""The published file of Los-loop has no column of times; it begins here."""
+"""Start of the published Los-loop file, which has no column of times."""
 
 
 class Batch(NamedTuple):
@@ -150,7 +150,7 @@ class Batch(NamedTuple):
 
 
 def starts_of(data: Data, rows: range, steps: int) -> I64:
-    """The first rows ahead of all windows in some rows."""
+    """The first row ahead of each window within some rows."""
     protocol = data.protocol
     if protocol.overlaps and rows.start >= protocol.past:
         return np.arange(rows.start, rows.stop - steps + 1)
@@ -160,12 +160,12 @@ def starts_of(data: Data, rows: range, steps: int) -> I64:
 
 
 def windows(data: Data, rows: range, steps: int) -> Iterator[Batch]:
-    """All windows in some rows, in order."""
+    """All windows within some rows, in order, in batches."""
     past, starts = data.protocol.past, starts_of(data, rows, steps)
     back = sliding_window_view(data.values, past, axis=0)
     forth = sliding_window_view(data.values, steps, axis=0)
-    for place in range(0, starts.size, _AT_ONCE):
-        some = starts[place : place + _AT_ONCE]
+    for first in range(0, starts.size, _AT_ONCE):
+        some = starts[first : first + _AT_ONCE]
         yield Batch(some, back[some - past].swapaxes(1, 2), forth[some].swapaxes(1, 2))
 
 
@@ -177,19 +177,19 @@ class Tally:
         self._squares = self._absolute = self._power = 0.0
         self._count = self._windows = 0
 
-    def add(self, came: F64, said: F64) -> None:
-        """Take in windows [B, steps, V]."""
+    def add(self, actual: F64, forecast: F64) -> None:
+        """Add windows [B, steps, V]."""
         if not self._data.protocol.standardised:
-            came, said = (x * self._data.scale + self._data.mean for x in (came, said))
-        gap = came - said
+            actual, forecast = (x * self._data.scale + self._data.mean for x in (actual, forecast))
+        gap = actual - forecast
         self._squares += float(np.square(gap).sum())
         self._absolute += float(np.abs(gap).sum())
-        self._power += float(np.square(came).sum())
+        self._power += float(np.square(actual).sum())
         self._count += gap.size
         self._windows += gap.shape[0]
 
     def scores(self, model: str, split: Split, steps: int) -> Scores:
-        """What it comes to."""
+        """The errors of all windows so far."""
         mse = self._squares / self._count
         return Scores(
             model=model,

@@ -1,15 +1,15 @@
-"""How a model is trained. Without torch, so that a command can say what it would do."""
+"""Settings of a training run, in a module without torch: the command line shows them."""
 
 from typing import NamedTuple
 
 
 class Args(NamedTuple):
-    """How a model is trained; part of its card."""
+    """Settings of a training run; part of the model's card."""
 
     seed: int = 0
-    """Of the windows that are drawn, and of the members, of which each has its own."""
+    """Seed of the sampled windows; each member derives its own."""
     members: int = 3
-    """Networks that are trained apart and averaged."""
+    """Networks that are trained separately and averaged."""
     epochs: int = 16
     steps: int = 480
     """Per epoch."""
@@ -17,16 +17,16 @@ class Args(NamedTuple):
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
     patience: int = 6
-    """Epochs without a better judgement after which it stops."""
+    """Epochs without a better validation loss after which training stops."""
     hidden: int = 32
     heads: int = 4
     dropout: float = 0.15
     threads: int = 2
     anonymous: float = 0.1
-    """Share of windows in which priority and domain are not told."""
+    """Share of windows without priority and domain."""
     uncalendared: float = 0.05
-    """Share of windows in which nothing is told of the calendar."""
+    """Share of windows without a calendar."""
     young: float = 0.05
-    """Share of windows without yesterday and last week, as of a service that is new."""
+    """Share of windows without yesterday and last week, as for a new service."""
     clockless: float = 0.15
-    """Share of windows in which the time is not told: few events are soon learned by their hour."""
+    """Share of windows without the time of day, because a network memorises rare events by hour."""

@@ -1,6 +1,6 @@
-"""What the shipped model learns from: what is made up, and recorded traffic where it is there.
+"""The training data of the shipped model: synthetic series, and recorded traffic if available.
 
-Of each recorded series only the first part is used, so that the rest can judge the model.
+Only the first part of each recorded series is used; the rest evaluates the model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,30 +17,30 @@ from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster
 
 LEARNED_SHARE: Final = 0.8
-"""Of each recorded series, from its beginning."""
+"""Share of each recorded series that is trained on, from its beginning."""
 KEPT_OUT: Final = frozenset({"correlated-spike", "evening-sale", "slow-drift"})
-"""Kinds of events that are never in the months, so that there is something new to be judged on."""
+"""Kinds of events that are never in the months, to evaluate the model on unknown events."""
 SEEDS: Final = 20
 DAYS: Final = 62
 APPS: Final = 5
-"""Single apps per seed, beside the domains: the model is one for both."""
+"""Single apps per seed, besides the domains: one model serves both."""
 FIXTURES: Final = 48
-"""Made-up series around events of which the size is not announced."""
+"""Synthetic series around events whose size is not announced."""
 
 
 class Part(NamedTuple):
-    """Series that are drawn from alike."""
+    """Series whose windows are sampled with the same probability."""
 
     name: str
     series: Sequence[Series]
     share: float
-    """Of the windows of an epoch, over the sum of all shares."""
+    """Share of the windows of an epoch, relative to the sum of all shares."""
     learned: float = LEARNED_SHARE
-    """Share of each series, from its beginning."""
+    """Share of each series that is trained on, from its beginning."""
 
 
 class Recorded(NamedTuple):
-    """A file of recorded traffic and what is taken from it."""
+    """A file of recorded traffic, and which of its series are used."""
 
     name: str
     file: str
@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
     wanted: Callable[[Series], bool] = lambda _: True
 
 
-def _counted(series: Series) -> bool:
+def _is_count(series: Series) -> bool:
     return "Twitter_volume" in series.name or "elb_request" in series.name
 
 
@@ -61,8 +61,8 @@ RECORDED: Final = (
     Recorded("worldcup98", "worldcup98_1min.csv.gz", 0.20, "worldcup98_calendar.csv"),
     Recorded("nasa95", "nasa95_1min.csv.gz", 0.18),
     Recorded("twitterstream", "twitterstream2021_1min.csv.gz", 0.06),
-    Recorded("nab counts", "nab_real.csv.gz", 0.12, wanted=_counted),
-    Recorded("nab others", "nab_real.csv.gz", 0.03, wanted=lambda s: _fine(s) and not _counted(s)),
+    Recorded("nab counts", "nab_real.csv.gz", 0.12, wanted=_is_count),
+    Recorded("nab others", "nab_real.csv.gz", 0.03, wanted=lambda s: _fine(s) and not _is_count(s)),
     Recorded("azure", "azure2019_fn_1day_1min.csv.gz", 0.08, wanted=lambda s: s.rps.sum() >= 100),
     Recorded("petshop", "petshop_high_traffic_5min.csv.gz", 0.03, wanted=_fine),
 )
@@ -72,12 +72,12 @@ FIXTURES_SHARE: Final = 0.15
 
 
 def corpus(cluster: SimCluster, traces: Path | None) -> Iterator[Part]:
-    """The parts, one after the other as they are read or made."""
+    """The parts of the corpus, each loaded or generated when it is needed."""
     seeds = [FIRST_SEED + seed for seed in range(SEEDS)]
     made = months(cluster, seeds, DAYS, apps=APPS, without=KEPT_OUT)
     yield Part("simulated months", made, SIMULATED_SHARE, learned=1.0)
-    known_hours = fixtures(range(FIRST_SEED, FIRST_SEED + FIXTURES))
-    yield Part("made-up fixtures", known_hours, FIXTURES_SHARE, learned=1.0)
+    synthetic = fixtures(range(FIRST_SEED, FIRST_SEED + FIXTURES))
+    yield Part("made-up fixtures", synthetic, FIXTURES_SHARE, learned=1.0)
     if traces is None:
         return
     for recorded in RECORDED:
@@ -95,14 +95,14 @@ def _read(traces: Path, recorded: Recorded) -> list[Series]:
 
 
 def _by_the_minute(hourly: Series) -> Series:
-    """An hourly record on smooth minutes with noise, for its days and weeks.
+    """An hourly record interpolated to minutes, with noise, for its daily and weekly pattern.
 
-    Without noise the line between two hours would give the next one away.
+    Without noise the line between two hours would reveal the next value.
     """
     hours = np.arange(hourly.rps.size) / hourly.step_min
-    known = ~hourly.missing
+    valid = ~hourly.missing
     smooth = np.interp(
-        hours, hours[known][:: hourly.step_min] + 0.5, hourly.rps[known][:: hourly.step_min]
+        hours, hours[valid][:: hourly.step_min] + 0.5, hourly.rps[valid][:: hourly.step_min]
     )
     noise = np.random.default_rng(0).normal(0.0, 0.05, smooth.size)
     slow = np.convolve(noise, np.full(20, 0.25), "same")

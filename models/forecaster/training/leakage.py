@@ -1,7 +1,7 @@
-"""The leakage gate: an input that knows more than its origin is found out.
+"""The leakage gate: finds inputs that use information from after their origin.
 
-Inputs of many origins are encoded at once from the whole series, as training does, and again
-one by one from the series as it was known at each origin. What differs has looked ahead.
+Inputs are encoded for many origins at once from the whole series, as training does, and one by one
+from the series cut at each origin. An input that differs has looked ahead.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ Encode = Callable[[Series, I64], Inputs]
 
 
 class Leak(NamedTuple):
-    """An input that was not the same when the future was cut off."""
+    """An input that changes when the future is cut off."""
 
     variable: str
     origins: int
-    """At how many of the tried origins."""
+    """Number of origins at which it changes."""
     largest: float
-    """Difference."""
+    """Largest relative difference."""
 
 
 def leaks(encode: Encode, series: Series, at: I64, tolerance: float = 1e-5) -> list[Leak]:
-    """The variables that differ between encoding at once and encoding as-of, the worst first."""
+    """Inputs that differ between encoding at once and as of each origin, the worst first."""
     whole = encode(series, at)
     single = [encode(series.until(int(origin) + 1), at[i : i + 1]) for i, origin in enumerate(at)]
     as_of = joined(single)
@@ -51,8 +51,8 @@ def _differing(
     tolerance: float,
 ) -> list[Leak]:
     found = []
-    for place, name in enumerate(names):
-        one, other = whole[..., place], as_of[..., place]
+    for index, name in enumerate(names):
+        one, other = whole[..., index], as_of[..., index]
         gap = np.abs(one - other) / np.maximum(1.0, np.abs(other))
         gap = np.where(np.isnan(one) & np.isnan(other), 0.0, np.nan_to_num(gap, nan=np.inf))
         worst = gap.reshape(gap.shape[0], -1).max(axis=1)

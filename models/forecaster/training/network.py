@@ -1,11 +1,11 @@
 """The Temporal Fusion Transformer, top to bottom (Lim et al. 2021, arXiv:1912.09363).
 
-Each input variable is embedded and passes through a gated residual network of its own; a
-selection network, told the static context, weighs them. An LSTM reads the past and walks into
-the known future; static enrichment, one layer of interpretable attention (heads share their
-values, so the mean of their weights says where the model looked) and a feed-forward layer
-follow, each with a gate that can switch it off. Quantiles cannot cross: the outer ones stand at
-a positive distance from the median.
+Each input variable is embedded and passes through its own gated residual network; a selection
+network weighs them, given the static context. An LSTM reads the past and continues into the known
+future; static enrichment, one layer of interpretable attention (heads share their values, so the
+mean of their weights shows where the model looks) and a feed-forward layer follow, each with a gate
+that can switch it off. Quantiles cannot cross: the outer ones are at a positive distance from the
+median.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  the customary name
 
 OUTPUTS: Final = 4
-"""Per minute ahead: .1, .5 and .9 quantile, and the .9 quantile of the maximum until then."""
+"""Per minute ahead: .1, .5 and .9 quantile, and .9 quantile of the highest minute until then."""
 LOW, MEDIAN, HIGH, PEAK = range(OUTPUTS)
 
 
 class Shape(NamedTuple):
-    """What the network is made for, and how large it is."""
+    """Inputs and size of the network."""
 
     past: int
     """Variables of a past window."""
@@ -33,9 +33,9 @@ class Shape(NamedTuple):
     ahead: int
     """Minutes ahead."""
     changes: tuple[int, ...]
-    """Which variables of a minute ahead are changes since the origin."""
+    """Indices of the variables of a minute ahead that are changes since the origin."""
     levels: tuple[int, ...]
-    """Which of them are levels at the like of that minute, as of half an hour or some hours ago."""
+    """Indices of those that are earlier levels, such as half an hour or some hours ago."""
     hidden: int = 32
     heads: int = 4
     dropout: float = 0.1
@@ -47,17 +47,17 @@ class Outputs(NamedTuple):
     quantiles: Tensor
     """[B, F, OUTPUTS] logarithms of ratios to the recent level."""
     hidden: Tensor
-    """[B, F, d] what the quantiles are read from."""
+    """[B, F, d] state that the quantiles are read from."""
     attention: Tensor
-    """[B, F, P + F] where each minute ahead looked."""
+    """[B, F, P + F] attention of each minute ahead."""
     past_weights: Tensor
-    """[B, P, past] which variables were selected."""
+    """[B, P, past] weights of the variables."""
     future_weights: Tensor
     """[B, F, future]."""
 
 
 class Gate(nn.Module):
-    """A gated linear unit, added to what it may replace, and normalised."""
+    """A gated linear unit, added to its alternative and normalised."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -91,16 +91,16 @@ class Residual(nn.Module):
 
 
 class Selection(nn.Module):
-    """Variable selection: one small residual network per variable, weighed by their context.
+    """Variable selection: a small residual network per variable, weighted by the context.
 
-    All variables are computed in one batched product; a loop over them would cost ten times.
+    All variables are computed in one batched product; a loop over them would take ten times longer.
     """
 
     def __init__(self, variables: int, width: int, dropout: float) -> None:
         super().__init__()
         self.embed = nn.Parameter(torch.randn(variables, width) * 0.5)
         self.shift = nn.Parameter(torch.randn(variables, width) * 0.1)
-        # A layer on one number is a line: it needs no matrix.
+        # A layer on a single number needs no matrix.
         self.first = nn.Parameter(torch.randn(variables, width) * 0.5)
         self.bias = nn.Parameter(torch.randn(variables, width) * 0.1)
         self.second = nn.Parameter(torch.randn(variables, width, 2 * width) / width**0.5)
@@ -134,7 +134,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(self.size, width, bias=False)
 
     def forward(self, ahead: Tensor, all_steps: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """`hidden` [F, P + F] is -inf where a minute must not look."""
+        """`hidden` [F, P + F] is -inf where a minute must not attend."""
         rows, steps = ahead.shape[0], ahead.shape[1]
         query = self.query(ahead).view(rows, steps, self.heads, self.size)
         key = self.key(all_steps).view(rows, -1, self.heads, self.size)
@@ -164,15 +164,15 @@ class TemporalFusionTransformer(nn.Module):
         self.feed_forward = Residual(width, dropout)
         self.last = Gate(width, dropout)
         self.head = nn.Linear(width, OUTPUTS)
-        # A short way to the answer, a mean of recent and of like levels as the traffic's character
-        # asks for; the depth learns what it misses.
+        # A shortcut: a mean of recent and earlier levels, weighted by the character of the traffic.
+        # The deep part learns the remainder.
         levels = shape.windows + len(shape.levels)
         self.smooth = nn.Linear(width, shape.ahead * levels)
-        # And as the moment asks for: after a jump only the newest minutes count.
+        # The current state changes these weights: after a jump only the newest minutes count.
         self.look = nn.Linear(width, levels, bias=False)
         nn.init.zeros_(self.look.weight)
         self.levels = list(shape.levels)
-        # How far the changes of earlier days and events are believed, by what is known of them.
+        # Gates on the changes of earlier days and events, by their inputs.
         self.trust = nn.Linear(shape.future + width, len(shape.changes))
         nn.init.zeros_(self.trust.weight)
         nn.init.constant_(self.trust.bias, -1.5)
@@ -194,20 +194,20 @@ class TemporalFusionTransformer(nn.Module):
         walked, _ = self.decoder(new, state)
         local = self.after_lstm(torch.cat([read, walked], 1), torch.cat([old, new], 1))
         enriched = self.enrich(local, self.enriching(context).unsqueeze(1))
-        # A minute ahead looks at the past, at earlier minutes ahead and at itself.
+        # A minute ahead attends to the past, to earlier minutes ahead and to itself.
         later = torch.triu(torch.full((ahead, ahead), -1e9, device=past.device), diagonal=1)
         hidden = torch.cat([torch.zeros(ahead, steps, device=past.device), later], dim=1)
-        looked, attention = self.attention(enriched[:, steps:], enriched, hidden)
-        seen = self.after_attention(looked, enriched[:, steps:])
-        final = self.last(self.feed_forward(seen), local[:, steps:])
-        places = self.look(final) + self.smooth(context).view(-1, ahead, self.look.out_features)
-        weights = torch.softmax(places, dim=-1)
+        attended, attention = self.attention(enriched[:, steps:], enriched, hidden)
+        combined = self.after_attention(attended, enriched[:, steps:])
+        final = self.last(self.feed_forward(combined), local[:, steps:])
+        logits = self.look(final) + self.smooth(context).view(-1, ahead, self.look.out_features)
+        weights = torch.softmax(logits, dim=-1)
         level = (weights[..., :steps] @ past[..., :1]).squeeze(-1)
         like = weights[..., steps:] * future[..., self.levels]
-        known = torch.cat([future, context.unsqueeze(1).expand(-1, ahead, -1)], dim=-1)
-        believed = torch.sigmoid(self.trust(known)) * future[..., self.changes]
-        # One by one: how a sum over few places is rounded depends on where in memory it begins,
-        # and an answer must not depend on who else is asked about.
+        given = torch.cat([future, context.unsqueeze(1).expand(-1, ahead, -1)], dim=-1)
+        believed = torch.sigmoid(self.trust(given)) * future[..., self.changes]
+        # One by one: the rounding of a sum over few elements depends on its alignment in memory,
+        # and a forecast must not depend on the other rows of its batch.
         for part in (*like.unbind(dim=-1), *believed.unbind(dim=-1)):
             level = level + part
         quantiles = _ordered(self.head(final), level)
@@ -215,20 +215,20 @@ class TemporalFusionTransformer(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """Networks that were trained apart; what they say is averaged, as they err apart."""
+    """The average of networks that were trained separately, so that their errors differ."""
 
     def __init__(self, members: Sequence[TemporalFusionTransformer]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Outputs:
-        """The same as of one of them."""
-        said = [member(past, future, static) for member in self.members]
-        return Outputs(*(torch.stack(parts).mean(dim=0) for parts in zip(*said, strict=True)))
+        """Mean of the members' outputs."""
+        outputs = [member(past, future, static) for member in self.members]
+        return Outputs(*(torch.stack(parts).mean(dim=0) for parts in zip(*outputs, strict=True)))
 
 
 def _ordered(raw: Tensor, level: Tensor) -> Tensor:
-    """[B, F, OUTPUTS] such that quantiles rise and a maximum is not below what it spans."""
+    """[B, F, OUTPUTS] with ascending quantiles and peaks, each peak at least the high quantile."""
     median = raw[..., MEDIAN] + level
     low = median - F.softplus(raw[..., LOW])
     high = median + F.softplus(raw[..., HIGH])
@@ -237,7 +237,7 @@ def _ordered(raw: Tensor, level: Tensor) -> Tensor:
 
 
 def _running_maximum(values: Tensor) -> Tensor:
-    """[B, F] over the minutes ahead; ONNX has no operator for it."""
+    """[B, F] along the minutes ahead; ONNX has no operator for it."""
     highest = [values[:, 0]]
     for step in range(1, values.shape[1]):
         highest.append(torch.maximum(highest[-1], values[:, step]))

@@ -1,4 +1,4 @@
-"""From a corpus to the folder of a model: pools, training, export, card and curves."""
+"""Produces a model folder from a corpus: pools, training, export, card and curves."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,12 +23,11 @@ from models.forecaster.learned.artefact import (
     identity,
 )
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
-from models.forecaster.training import train as training
 from models.forecaster.training.args import Args
 from models.forecaster.training.corpus import KEPT_OUT, Part
 from models.forecaster.training.network import Ensemble
 from models.forecaster.training.pool import Pool, pools
-from models.forecaster.training.train import Trained, settings_of, train
+from models.forecaster.training.train import Trained, TrainingWatch, settings_of, train
 from models.inputs.errors import InputError
 
 INPUTS: Final = ("past", "future", "static")
@@ -38,51 +37,51 @@ TOLERANCE: Final = 1e-4
 SIMULATED: Final = "nothing recorded"
 _RESUMED: Final = "went on from a checkpoint: the minutes are those after it"
 Clock = Callable[[], float]
-"""Seconds from any beginning."""
+"""Seconds since an arbitrary time."""
 
 
-class Watch(training.Watch, Protocol):
-    """Somebody who waits for it, from the data on."""
+class Watch(TrainingWatch, Protocol):
+    """Receives progress, from loading the data on."""
 
     def part(self, part: Part) -> None:
-        """A part of the corpus is there."""
+        """A part of the corpus is loaded."""
         ...
 
 
 class Order(NamedTuple):
-    """What is to be made, and where."""
+    """What to produce, and where."""
 
     args: Args
     folder: Path
     checkpoints: Path
-    """Folder of what is kept on the way, a file per member."""
+    """Folder of the checkpoints, a file per member."""
     command: str
-    """Which makes it again; part of the card."""
+    """The command that reproduces it; part of the card."""
 
 
 def produce(parts: Iterable[Part], order: Order, watch: Watch, clock: Clock) -> Card:
     """Train on the parts and write network, card and curves into the folder."""
     _check_resumable(order)
     resumed = any(checkpoint.exists() for _, checkpoint in _members(order))
-    began, met = clock(), list[Part]()
-    learned, judged = pools(_noted(parts, met, watch), order.args.seed)
+    began, loaded = clock(), list[Part]()
+    training, validation = pools(_noted(parts, loaded, watch), order.args.seed)
     members = [
-        train(args, learned, judged, checkpoint, watch) for args, checkpoint in _members(order)
+        train(args, training, validation, checkpoint, watch) for args, checkpoint in _members(order)
     ]
     order.folder.mkdir(parents=True, exist_ok=True)
     network = Ensemble([member.network for member in members]).eval()
     parity = export(network, order.folder / NETWORK)
     strip(order.folder / NETWORK)
-    card = _card(order, members, _learned(met, learned), parity, (clock() - began) / 60)
+    card = _card(order, members, _trained_parts(loaded, training), parity, (clock() - began) / 60)
     notes = [_RESUMED] if resumed else []
-    card = msgspec.structs.replace(card, trained_until=_until(met), notes=notes)
+    card = msgspec.structs.replace(card, trained_until=_until(loaded), notes=notes)
     (order.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
     _draw(members, order.folder / CURVES)
     return card
 
 
 def strip(network: Path) -> None:
-    """Leave out where in whose folders each node was written: the same weights, the same file."""
+    """Remove metadata such as source paths, so that the same weights give the same file."""
     model = onnx.load(network)
     graph = model.graph
     for part in (model, graph, *graph.node, *graph.initializer, *graph.value_info):
@@ -92,19 +91,22 @@ def strip(network: Path) -> None:
 
 
 class _Served(nn.Module):
-    """The outputs that a service reads."""
+    """The network, reduced to the outputs that are served."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> tuple[Tensor, ...]:
-        said = self.network(past, future, static)
-        return said.quantiles, said.hidden, said.attention
+        outputs = self.network(past, future, static)
+        return outputs.quantiles, outputs.hidden, outputs.attention
 
 
 def export(network: nn.Module, path: Path) -> float:
-    """Write the file; returns the largest relative difference on random inputs of several sizes."""
+    """Write the ONNX file and return its largest relative difference from the network.
+
+    Measured on random inputs with several numbers of rows.
+    """
     served = _Served(network).eval()
     rows = torch.export.Dim("rows", min=1)
     torch.onnx.export(
@@ -147,7 +149,7 @@ def _random(rows: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _check_resumable(order: Order) -> None:
-    """Before the data is made, which takes minutes."""
+    """Check before generating the data, which takes minutes."""
     for args, checkpoint in _members(order):
         if checkpoint.exists() and settings_of(checkpoint) != args:
             raise InputError(
@@ -156,18 +158,18 @@ def _check_resumable(order: Order) -> None:
             )
 
 
-def _noted(parts: Iterable[Part], met: list[Part], watch: Watch) -> Iterator[Part]:
+def _noted(parts: Iterable[Part], loaded: list[Part], watch: Watch) -> Iterator[Part]:
     for part in parts:
-        met.append(part)
+        loaded.append(part)
         watch.part(part)
         yield part
 
 
 def _members(order: Order) -> list[tuple[Args, Path]]:
-    """The settings of each member, and where it is kept on the way."""
+    """Settings and checkpoint of each member."""
     seed, members = order.args.seed, order.args.members
     return [
-        # No member is that of another run, neither its seed nor its file.
+        # Seeds and files of members never overlap between runs.
         (order.args._replace(seed=seed * members + number), order.checkpoints / f"{number}.pt")
         for number in range(members)
     ]
@@ -191,7 +193,7 @@ def _card(
     )
 
 
-def _learned(parts: list[Part], pool: Pool) -> list[TrainedPart]:
+def _trained_parts(parts: list[Part], pool: Pool) -> list[TrainedPart]:
     total = sum(part.share for part in parts)
     return [
         TrainedPart(
@@ -206,7 +208,7 @@ def _learned(parts: list[Part], pool: Pool) -> list[TrainedPart]:
 
 
 def _windows(parts: list[Part], pool: Pool) -> list[int]:
-    """All windows of a part are drawn alike, and together as often as its share says."""
+    """Number of windows per part: all windows of a part have the same probability."""
     sizes, first = [], 0
     for part in parts:
         size = round(part.share / float(pool.share[first])) if first < pool.share.size else 0
@@ -216,7 +218,7 @@ def _windows(parts: list[Part], pool: Pool) -> list[int]:
 
 
 def _until(parts: list[Part]) -> str:
-    """The last recorded minute that was learned from; of simulated ones all are."""
+    """Time of the newest recorded minute in the training data; simulated parts are used whole."""
     ends = [
         series.origin_min + int(series.rps.size * part.learned)
         for part in parts
@@ -231,8 +233,8 @@ def _draw(members: list[Trained], path: Path) -> None:
     axis = figure.subplots()
     for number, member in enumerate(members, start=1):
         epochs = [each.epoch + 1 for each in member.curve]
-        for name in ("learned", "judged"):
-            losses = [getattr(each, name) for each in member.curve]
+        for name in ("training", "validation"):
+            losses = [getattr(each, f"{name}_loss") for each in member.curve]
             axis.plot(epochs, losses, "o-", label=f"{name}, member {number}")
     axis.set_xlabel("epoch")
     axis.set_ylabel("quantile loss")

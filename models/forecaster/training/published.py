@@ -1,10 +1,9 @@
-"""The same Temporal Fusion Transformer under a published protocol, trained within minutes.
+"""The Temporal Fusion Transformer under a published protocol, trained within minutes.
 
-Every variate is a row of its own; which one it is, is its static input. The decoder walks in
-patches (a day of hours, or single steps), and a linear layer reads each patch's steps from the
-hidden state; the quantiles of the network are not used. What it learns is what a DLinear-like
-model leaves over: on ETT it is a fifth worse by itself within as many steps. One network serves
-all horizons.
+Every variate is a separate row, with its index as static input. The decoder steps in patches (a day
+of hours, or single steps), and a linear layer reads the steps of each patch from the hidden state;
+the network's quantiles are not used. It learns the residuals of a DLinear-like model: by itself it
+is a fifth worse on ETT within as many steps. One network serves all horizons.
 """
 
 from collections.abc import Callable
@@ -21,19 +20,19 @@ from models.forecaster.training.network import Shape, TemporalFusionTransformer
 
 CALENDAR: Final = 4
 _TO_MEAN: Final = 1
-"""Place among a patch's inputs of the change back to the mean of the past: the network's own short
-way, which the quantiles take, wants one."""
+"""Index among a patch's inputs of the change to the mean of the past, which the network's shortcut
+needs."""
 _HELD_BACK: Final = 0.1
-"""Of the rows to learn from, at their end: they say which epoch was the best."""
+"""Share of training rows, at their end, that select the best epoch."""
 _JUDGED_ROWS: Final = 2048
 _WEEK: Final = 7 * 24 * 60
 
 Report = Callable[[int], None]
-"""Told how many steps were made."""
+"""Receives the number of steps made."""
 
 
 class Args(NamedTuple):
-    """How it is trained; small, because a protocol's table is."""
+    """Settings of the training; small, like the tables of the protocols."""
 
     seed: int = 0
     epochs: int = 5
@@ -52,7 +51,7 @@ class Patched(nn.Module):
         super().__init__()
         self.network = TemporalFusionTransformer(shape)
         self.within = nn.Linear(shape.hidden, patch)
-        # Before it has learned anything, nothing is added to the linear model.
+        # An untrained network adds nothing to the linear model.
         nn.init.zeros_(self.within.weight)
         nn.init.zeros_(self.within.bias)
 
@@ -62,11 +61,11 @@ class Patched(nn.Module):
 
 
 class Fitted(NamedTuple):
-    """Ready to be asked; its first steps answer for shorter horizons."""
+    """Ready to predict; its first steps serve shorter horizons."""
 
     network: Patched
     linear: Linear
-    """What it adds to."""
+    """The model whose residuals it predicts."""
     data: Data
     unit: float
     steps: int
@@ -75,7 +74,7 @@ class Fitted(NamedTuple):
     def predict(self, batch: Batch) -> F64:
         """[B, steps, V]."""
         variates = batch.past.shape[2]
-        added = [_added(self, batch, np.full(batch.row.size, place)) for place in range(variates)]
+        added = [_added(self, batch, np.full(batch.row.size, index)) for index in range(variates)]
         steps = batch.ahead.shape[1]
         return self.linear.predict(batch)[:, :steps] + np.stack(added, axis=2)[:, :steps]
 
@@ -85,10 +84,10 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     draw = np.random.default_rng(args.seed)
-    kept = round(data.learned * (1 - _HELD_BACK))
-    fitted = _fresh(data, args, kept)
-    starts = starts_of(data, range(kept), fitted.steps)
-    held = _held_back(data, kept, fitted.steps)
+    trained = round(data.learned * (1 - _HELD_BACK))
+    fitted = _fresh(data, args, trained)
+    starts = starts_of(data, range(trained), fitted.steps)
+    held = _held_back(data, trained, fitted.steps)
     optimiser = torch.optim.AdamW(fitted.network.parameters(), args.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, args.learning_rate, total_steps=args.epochs * args.steps, pct_start=0.1
@@ -110,7 +109,7 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
             lowest, best = judged, _weights(fitted)
     fitted.network.load_state_dict(best)
     fitted.network.eval()
-    # The rows that were held back have done their work.
+    # The best epoch is chosen, so the linear model may use the held-back rows too.
     return fitted._replace(linear=fit_linear(data, fitted.steps))
 
 
@@ -118,7 +117,7 @@ def _weights(fitted: Fitted) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in fitted.network.state_dict().items()}
 
 
-def _fresh(data: Data, args: Args, kept: int) -> Fitted:
+def _fresh(data: Data, args: Args, trained: int) -> Fitted:
     protocol = data.protocol
     steps = max(protocol.ahead)
     patch = 24 if steps % 24 == 0 else 1
@@ -134,13 +133,13 @@ def _fresh(data: Data, args: Args, kept: int) -> Fitted:
         dropout=args.dropout,
     )
     unit = float(np.diff(data.values[: data.learned], axis=0).std()) * protocol.past**0.5
-    linear = fit_linear(data._replace(learned=kept), steps)
+    linear = fit_linear(data._replace(learned=trained), steps)
     return Fitted(Patched(shape, patch), linear, data, unit, steps, shape.ahead)
 
 
-def _held_back(data: Data, kept: int, steps: int) -> Batch:
-    """Windows behind those that are learned from."""
-    first = max(kept, data.protocol.past)
+def _held_back(data: Data, trained: int, steps: int) -> Batch:
+    """Windows after the training windows."""
+    first = max(trained, data.protocol.past)
     starts = np.arange(first, max(first + 1, data.learned - steps + 1))
     return _batch(data, starts, steps)
 
@@ -172,10 +171,10 @@ def _loss(
 
 
 def _added(fitted: Fitted, batch: Batch, variates: I64) -> F64:
-    """[B, steps] of one variate each, to what the linear model says."""
+    """[B, steps] of one variate each, to add to the linear model."""
     with torch.no_grad():
-        said = fitted.network(*_inputs(fitted, batch, variates)).numpy().astype(np.float64)
-    added: F64 = said * fitted.unit
+        output = fitted.network(*_inputs(fitted, batch, variates)).numpy().astype(np.float64)
+    added: F64 = output * fitted.unit
     return added
 
 
@@ -188,11 +187,11 @@ def _inputs(fitted: Fitted, batch: Batch, variates: I64) -> tuple[Tensor, Tensor
     patches = fitted.patches
     patch = fitted.steps // patches
     ahead_rows = batch.row[:, None] + patch * np.arange(patches)
-    place = np.broadcast_to(np.linspace(0, 1, patches), ahead_rows.shape)
+    position = np.broadcast_to(np.linspace(0, 1, patches), ahead_rows.shape)
     mean = np.broadcast_to(level.mean(axis=1, keepdims=True), ahead_rows.shape)
-    told = np.stack([place, mean], axis=-1)
+    given = np.stack([position, mean], axis=-1)
     past = np.concatenate([level[..., None], _calendar(data, past_rows)], axis=-1)
-    future = np.concatenate([told, _calendar(data, ahead_rows)], axis=-1)
+    future = np.concatenate([given, _calendar(data, ahead_rows)], axis=-1)
     static = np.eye(data.values.shape[1])[variates]
     first, second, third = (
         torch.from_numpy(each.astype(np.float32)) for each in (past, future, static)
@@ -201,7 +200,7 @@ def _inputs(fitted: Fitted, batch: Batch, variates: I64) -> tuple[Tensor, Tensor
 
 
 def _calendar(data: Data, rows: I64) -> F64:
-    """[..., CALENDAR] where in the day and in the week."""
+    """[..., CALENDAR] time of the day and of the week."""
     day = 24 * 60
     minute = data.first_minute + rows * (day // data.protocol.steps_a_day)
     angles = [2 * np.pi * minute / period for period in (day, _WEEK)]

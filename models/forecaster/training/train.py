@@ -1,7 +1,7 @@
-"""Training of the forecaster, top to bottom: draw, forget a little, descend, judge, keep the best.
+"""Training, top to bottom: sample windows, drop some inputs, step, validate, keep the best weights.
 
-Deterministic by seed for one number of threads. Each epoch ends with a checkpoint; a run that
-was stopped goes on from it and ends as if it had not been.
+Deterministic for a seed and a number of threads. Each epoch ends with a checkpoint; an interrupted
+run continues from it with the same result.
 """
 
 from pathlib import Path
@@ -19,72 +19,74 @@ from models.inputs.errors import InputError
 
 LEVELS: Final = (0.1, 0.5, 0.9, 0.9)
 """Quantiles of the outputs; the last is of the maximum."""
-_KEPT: Final = 0.998
-"""Of the averaged weights per step; they are what is judged and shipped."""
-_JUDGED_AT_ONCE: Final = 512
-"""More do not fit into a core's cache, and take twice as long each."""
+_DECAY: Final = 0.998
+"""Decay per step of the averaged weights, which are validated and shipped."""
+_VALIDATION_BATCH: Final = 512
+"""Larger batches exceed a core's cache and take twice as long per row."""
 
 
 class Epoch(NamedTuple):
     """A point of the learning curves."""
 
     epoch: int
-    learned: float
+    training_loss: float
     """Mean loss of its steps."""
-    judged: float
-    """Loss on the windows that are kept for judging."""
+    validation_loss: float
+    """Loss on the validation windows."""
 
 
-class Watch(Protocol):
-    """Somebody who waits for it."""
+class TrainingWatch(Protocol):
+    """Receives progress."""
 
     def begun(self, seed: int) -> None:
-        """The training of the member with that seed begins, or goes on."""
+        """The training of the member with this seed begins or continues."""
         ...
 
     def step(self, epoch: int, step: int, loss: float) -> None:
         """A step is done; the loss is the mean of its epoch so far."""
         ...
 
-    def judged(self, epoch: Epoch) -> None:
+    def epoch_ended(self, epoch: Epoch) -> None:
         """An epoch is over."""
         ...
 
 
 class Trained(NamedTuple):
-    """The best network of a run, and how it came to be."""
+    """The best network of a run, and its learning curve."""
 
     network: TemporalFusionTransformer
     curve: list[Epoch]
 
 
-def train(args: Args, learned: Pool, judged: Pool, checkpoint: Path, watch: Watch) -> Trained:
-    """Train one member, or go on from its checkpoint if there is one."""
+def train(
+    args: Args, training: Pool, validation: Pool, checkpoint: Path, watch: TrainingWatch
+) -> Trained:
+    """Train one member, or continue from its checkpoint."""
     torch.set_num_threads(args.threads)
     torch.use_deterministic_algorithms(mode=True)
-    run = _Run(args, checkpoint, learned.digest + judged.digest)
+    run = _Run(args, checkpoint, training.digest + validation.digest)
     watch.begun(args.seed)
-    chances = learned.share / learned.share.sum()
+    chances = training.share / training.share.sum()
     for epoch in range(run.epoch, args.epochs):
         if run.is_stuck():
             break
         loss = 0.0
         for step, rows in enumerate(run.draws(chances)):
-            loss += run.step(_batch(learned, rows))
+            loss += run.step(_batch(training, rows))
             watch.step(epoch, step, loss / (step + 1))
-        closed = Epoch(epoch, loss / args.steps, run.judge(judged))
+        closed = Epoch(epoch, loss / args.steps, run.validate(validation))
         run.close(closed)
-        watch.judged(closed)
+        watch.epoch_ended(closed)
     return run.best()
 
 
 def settings_of(checkpoint: Path) -> Args:
-    """Of the run that left it."""
+    """Settings of the run that wrote a checkpoint."""
     return Args(*torch.load(checkpoint, weights_only=False)["args"])
 
 
 def fresh(args: Args) -> TemporalFusionTransformer:
-    """An untrained network of the size that is asked for."""
+    """An untrained network."""
     shape = Shape(
         past=len(PAST),
         future=len(FUTURE),
@@ -125,18 +127,18 @@ class _Run:
         return len(self._curve)
 
     def is_stuck(self) -> bool:
-        """Whether the last epochs brought nothing better."""
-        losses = [each.judged for each in self._curve]
+        """Whether the last epochs did not improve the validation loss."""
+        losses = [each.validation_loss for each in self._curve]
         return bool(losses) and len(losses) - 1 - int(np.argmin(losses)) >= self._args.patience
 
     def draws(self, chances: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[np.ndarray]:  # type: ignore[type-arg]
-        """The windows of each step of an epoch."""
+        """Indices of the windows of each step of an epoch."""
         size = (self._args.steps, self._args.batch)
         return list(self._draw.choice(chances.size, size, p=chances))
 
     def step(self, batch: dict[str, Tensor]) -> float:
         self._network.train()
-        loss = _loss(self._network, _forgetting(batch, self._args))
+        loss = _loss(self._network, _with_dropped_inputs(batch, self._args))
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), 1.0)
@@ -144,27 +146,27 @@ class _Run:
         self._schedule.step()
         with torch.no_grad():
             for name, value in self._network.state_dict().items():
-                self._average[name].lerp_(value, 1.0 - _KEPT)
+                self._average[name].lerp_(value, 1.0 - _DECAY)
         return float(loss.detach())
 
-    def judge(self, pool: Pool) -> float:
-        """Loss of the averaged weights, parts weighing as in training."""
-        judge = fresh(self._args)
-        judge.load_state_dict(self._average)
-        judge.eval()
+    def validate(self, pool: Pool) -> float:
+        """Loss of the averaged weights; parts have the same weight as in training."""
+        network = fresh(self._args)
+        network.load_state_dict(self._average)
+        network.eval()
         total = weight = 0.0
         with torch.no_grad():
-            for first in range(0, pool.share.size, _JUDGED_AT_ONCE):
-                rows = np.arange(first, min(first + _JUDGED_AT_ONCE, pool.share.size))
+            for first in range(0, pool.share.size, _VALIDATION_BATCH):
+                rows = np.arange(first, min(first + _VALIDATION_BATCH, pool.share.size))
                 batch = _batch(pool, rows)
                 batch["weight"] = batch["weight"] * torch.tensor(pool.share[rows])
-                total += float(_loss(judge, batch)) * rows.size
+                total += float(_loss(network, batch)) * rows.size
                 weight += float(pool.share[rows].sum())
         return total / weight
 
     def close(self, epoch: Epoch) -> None:
-        """Keep what is best and write the checkpoint."""
-        if all(epoch.judged < before.judged for before in self._curve):
+        """Keep the best weights and write the checkpoint."""
+        if all(epoch.validation_loss < before.validation_loss for before in self._curve):
             self._best = {k: v.clone() for k, v in self._average.items()}
         self._curve.append(epoch)
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -195,11 +197,11 @@ class _Run:
     def _resume(self) -> None:
         state = torch.load(self._checkpoint, weights_only=False)
         if Args(*state["args"]) != self._args:
-            raise ValueError(f"{self._checkpoint}: of a run with other settings; remove it first")
+            raise ValueError(f"{self._checkpoint}: from a run with other settings; remove it first")
         if state.get("digest") != self._digest:
             raise InputError(
-                f"{self._checkpoint}: of a run on other data, or with another version; "
-                "give the traces it had, or --fresh to begin anew"
+                f"{self._checkpoint}: from a run on other data, or with another version; "
+                "give the same traces, or --fresh to start over"
             )
         self._network.load_state_dict(state["network"])
         self._average, self._best = state["average"], state["best"]
@@ -216,25 +218,25 @@ def _batch(pool: Pool, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict
 
 
 def _loss(network: TemporalFusionTransformer, batch: dict[str, Tensor]) -> Tensor:
-    """Mean quantile loss over rows, minutes ahead and quantiles; what is missing costs nothing."""
-    said = network(batch["past"], batch["future"], batch["static"]).quantiles
-    came = torch.stack([batch["target"]] * 3 + [batch["peak"]], dim=-1)
-    gap = torch.where(torch.isfinite(came), came - said, 0.0)
+    """Mean quantile loss over rows, minutes ahead and quantiles; missing targets cost nothing."""
+    forecast = network(batch["past"], batch["future"], batch["static"]).quantiles
+    actual = torch.stack([batch["target"]] * 3 + [batch["peak"]], dim=-1)
+    gap = torch.where(torch.isfinite(actual), actual - forecast, 0.0)
     level = torch.tensor(LEVELS)
     losses = torch.maximum(level * gap, (level - 1.0) * gap)
     return (losses.mean(dim=(1, 2)) * batch["weight"]).mean()
 
 
-def _forgetting(batch: dict[str, Tensor], args: Args) -> dict[str, Tensor]:
-    """Some windows as seen by somebody who was told less, so that the model works for them too."""
+def _with_dropped_inputs(batch: dict[str, Tensor], args: Args) -> dict[str, Tensor]:
+    """Drop inputs of some windows, so that the model also works where they are missing."""
     rows = batch["weight"].shape[0]
     chance = torch.rand(4, rows)
     static, past, future = batch["static"], batch["past"], batch["future"]
     static = static * _keep(chance[0] < args.anonymous, STATIC, _IDENTITY)
     quiet = chance[1] < args.uncalendared
     static = static * _keep(quiet, STATIC, {"announces"})
-    past = past * _keep(quiet, PAST, _TOLD).unsqueeze(1)
-    future = future * _keep(quiet, FUTURE, _TOLD).unsqueeze(1)
+    past = past * _keep(quiet, PAST, _CALENDAR).unsqueeze(1)
+    future = future * _keep(quiet, FUTURE, _CALENDAR).unsqueeze(1)
     young = chance[2] < args.young
     static = static * _keep(young, STATIC, _SEASONAL_CHARACTER)
     future = future * _keep(young, FUTURE, _SEASON).unsqueeze(1)
@@ -242,14 +244,14 @@ def _forgetting(batch: dict[str, Tensor], args: Args) -> dict[str, Tensor]:
     return batch | {"static": static, "past": past, "future": future}
 
 
-def _keep(forget: Tensor, names: tuple[str, ...], forgotten: set[str]) -> Tensor:
-    """[rows, variables] 0 where a variable is forgotten."""
-    of_these = torch.tensor([name in forgotten for name in names])
-    return 1.0 - (forget[:, None] & of_these).float()
+def _keep(drop: Tensor, names: tuple[str, ...], dropped: set[str]) -> Tensor:
+    """[rows, variables] 0 where an input is dropped."""
+    of_these = torch.tensor([name in dropped for name in names])
+    return 1.0 - (drop[:, None] & of_these).float()
 
 
 _IDENTITY: Final = {name for name in STATIC if name.startswith(("priority", "domain"))}
-_TOLD: Final = {
+_CALENDAR: Final = {
     "under_way",
     "promised",
     "until_next",

@@ -191,9 +191,9 @@ class TrainingProgress:
         self._advance(done - self._done)
         self._done = done
 
-    def judged(self, epoch: "Epoch") -> None:
+    def epoch_ended(self, epoch: "Epoch") -> None:
         """Print a line for an epoch."""
-        losses = f"loss {epoch.learned:.5f}, judged {epoch.judged:.5f}"
+        losses = f"loss {epoch.training_loss:.5f}, validation {epoch.validation_loss:.5f}"
         self._print(f"epoch {epoch.epoch + 1}: {losses}")
 
     def _print(self, text: str) -> None:
@@ -235,7 +235,7 @@ def _show(console: Console, card: Card, out: Path, epochs: int) -> None:
         early = "" if len(curve) >= epochs else ", stopped early"
         console.print(
             f"member {number}: {len(curve)} epochs{early}, best {best[0] + 1} "
-            f"(judged {best[2]:.5f})",
+            f"(validation {best[2]:.5f})",
             highlight=False,
         )
     console.print(

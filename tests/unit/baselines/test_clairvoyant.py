@@ -14,7 +14,7 @@ from models.sim.config.events import Deploy, Target, Traffic
 from models.sim.config.scenario import Scenario
 from models.sim.results.summary import Result, summarise
 from models.sim.world import World
-from tests.unit.forecast_data import PER_MINUTE, world_of
+from tests.unit.forecaster.observations import PER_MINUTE, world_of
 
 SPIKE = Traffic(
     name="spike", target=Target(domains=("payments",)), at_minute=10, jitter_minutes=2,

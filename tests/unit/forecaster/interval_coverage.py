@@ -1,7 +1,7 @@
-"""How well intervals kept their promise: coverage, width and the worst hour, by horizon.
+"""Coverage, width and worst hour of intervals, by horizon.
 
-Said [T, H, Q] at the end of consecutive minutes, came [T]; a forecast counts where its outcome is
-known, at the minute it is about.
+Forecasts [T, H, Q] of consecutive minutes and actual traffic [T]; a forecast counts at the minute
+it is about, if that has a value.
 """
 
 from typing import Final, NamedTuple
@@ -29,20 +29,20 @@ class Coverage(NamedTuple):
     """[H] share of the hour of which the fewest outcomes were within."""
 
 
-def coverage(said: F64, came: F64, first: int = 0) -> Coverage:
+def coverage(predicted: F64, actual: F64, first: int = 0) -> Coverage:
     """What intervals about minute `first` and later were worth."""
-    inside = covered(said, came)[first:]
-    width = _about(said[..., HIGH] - said[..., LOW])[first:]
-    level = _mean(came[first:, None])
+    inside = covered(predicted, actual)[first:]
+    width = _about(predicted[..., HIGH] - predicted[..., LOW])[first:]
+    level = _mean(actual[first:, None])
     width = np.where(np.isnan(inside), np.nan, width) / np.where(level > 0.0, level, np.nan)
     return Coverage(_mean(inside), _mean(width), _largest(width), _worst_hour(inside))
 
 
-def covered(said: F64, came: F64) -> F64:
+def covered(predicted: F64, actual: F64) -> F64:
     """[T, H] 1 where the interval about that minute held, 0 where not, NaN where none is known."""
-    low, high = _about(said[..., LOW]), _about(said[..., HIGH])
-    known = ~(np.isnan(low) | np.isnan(came)[:, None])
-    return np.where(known, (low <= came[:, None]) & (came[:, None] <= high), np.nan)
+    low, high = _about(predicted[..., LOW]), _about(predicted[..., HIGH])
+    known = ~(np.isnan(low) | np.isnan(actual)[:, None])
+    return np.where(known, (low <= actual[:, None]) & (actual[:, None] <= high), np.nan)
 
 
 def _about(made: F64) -> F64:

@@ -32,8 +32,8 @@ from services.forecaster.metrics import Metrics
 from services.forecaster.progress import Progress, RecentMinutes, check_progress, compact, expanded
 from services.forecaster.settings import Settings
 from tests.service_helpers import CLUSTER, declared, time_of
+from tests.unit.forecaster.fake_network import FakeNetwork, model_of
 from tests.unit.forecaster_service.forecaster_service_helpers import GRACE_S, frame
-from tests.unit.served_data import FakeNetwork, model_of
 
 DOMAINS = CLUSTER.domain_names
 

@@ -11,7 +11,7 @@ from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.peers import boosted, catalogue
 from models.inputs.errors import InputError
 from services.cli.main import EXIT_BAD_INPUT, run
-from tests.unit.forecast_files import Told, daily, written
+from tests.unit.forecaster.traffic_files import FixedSession, daily, written
 
 Capture = pytest.CaptureFixture[str]
 ROW = {
@@ -21,7 +21,7 @@ ROW = {
 
 
 class Artefact:
-    session = Told()
+    session = FixedSession()
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from models.forecaster.training.corpus import Part
 from models.inputs.errors import InputError
 from services.cli.forecast import train
 from services.cli.main import EXIT_BAD_INPUT, run
-from tests.unit.forecast_files import daily
+from tests.unit.forecaster.traffic_files import daily
 
 if TYPE_CHECKING:
     from models.forecaster.training.args import Args
@@ -26,7 +26,7 @@ Capture = pytest.CaptureFixture[str]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch: make train-env")
 
 
-class Heard:
+class RecordingWatch:
     """A watch that remembers."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Heard:
         assert np.isfinite(loss)
         self.steps.append((epoch, step))
 
-    def judged(self, epoch: "Epoch") -> None:
+    def epoch_ended(self, epoch: "Epoch") -> None:
         self.epochs.append(epoch.epoch)
 
 
@@ -68,7 +68,7 @@ def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_p
     from models.forecaster.training.produce import Order, produce
 
     order = Order(few(), tmp_path / "model", tmp_path / "on-the-way", "hirl train forecaster")
-    heard = Heard()
+    heard = RecordingWatch()
     card = produce(parts(), order, heard, time.monotonic)
     assert heard.parts == ["simulated", "recorded"]
     assert heard.seeds == [0, 1]
@@ -82,10 +82,10 @@ def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_p
     assert (tmp_path / "model" / CURVES).stat().st_size > 0
     said = artefact.session.predict(encode(parts()[0].series[0], np.array([1400])))
     assert np.isfinite(said.values).all()
-    again = Heard()
+    again = RecordingWatch()
     assert produce(parts(), order, again, time.monotonic).model == card.model
     assert again.steps == []
-    elsewhere = Heard()
+    elsewhere = RecordingWatch()
     produce(
         parts(),
         order._replace(args=few()._replace(seed=1), checkpoints=tmp_path / "1"),
@@ -95,7 +95,7 @@ def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_p
     assert elsewhere.seeds == [2, 3]
     other = order._replace(args=few(epochs=3))
     with pytest.raises(InputError, match="--fresh"):
-        produce(parts(), other, Heard(), time.monotonic)
+        produce(parts(), other, RecordingWatch(), time.monotonic)
 
 
 def _learned(minutes: int) -> int:

@@ -18,13 +18,13 @@ from models.forecaster.score.peers.floors import FLOORS
 from models.forecaster.score.peers.learned import Learned
 from models.forecaster.score.windows import Windows, windows
 from models.forecaster.series import Announced, Series
-from tests.unit.forecast_files import Told, daily
+from tests.unit.forecaster.traffic_files import FixedSession, daily
 
 MINUTES = 3 * 1440
 
 
 def learned(factor: float = 1.0) -> Learned:
-    return Learned(cast(Session, Told(factor)))
+    return Learned(cast(Session, FixedSession(factor)))
 
 
 def series_of(minutes: int = MINUTES, step: int = 1) -> Series:
@@ -54,16 +54,16 @@ def test_what_the_learned_peer_says_does_not_change_with_what_comes_later(
 def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on() -> None:
     series = series_of()
     test = made(series)
-    said = Learned(cast(Session, Told(spread=0.4))).predict(series, test.at)[:50, 0]
-    width = (said[:, 2] - said[:, 0]) / said[:, 1]
+    predicted = Learned(cast(Session, FixedSession(spread=0.4))).predict(series, test.at)[:50, 0]
+    width = (predicted[:, 2] - predicted[:, 0]) / predicted[:, 1]
     assert (width < 0.4).all()
 
 
 def always(value: float) -> Learned:
-    class Always(Told):
+    class Always(FixedSession):
         def predict(self, inputs: Inputs) -> NetworkOutput:
-            said = super().predict(inputs)
-            return said._replace(values=np.full_like(said.values, value))
+            predicted = super().predict(inputs)
+            return predicted._replace(values=np.full_like(predicted.values, value))
 
     return Learned(cast(Session, Always()))
 
@@ -114,7 +114,7 @@ class Counted:
 
     def predict(self, inputs: Inputs) -> NetworkOutput:
         self.rows += inputs.scale.size
-        return Told().predict(inputs)
+        return FixedSession().predict(inputs)
 
 
 def test_in_a_contest_the_network_is_asked_about_each_minute_once() -> None:

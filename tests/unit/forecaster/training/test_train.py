@@ -31,7 +31,7 @@ from models.forecaster.training.produce import TOLERANCE, export  # noqa: E402
 from models.forecaster.training.train import (  # noqa: E402
     Epoch,
     _batch,
-    _forgetting,
+    _with_dropped_inputs,
     fresh,
     train,
 )
@@ -66,16 +66,18 @@ def asked(rows: int, network: nn.Module | None = None) -> Outputs:
         (rows, len(STATIC)),
     )
     with torch.no_grad():
-        said: Outputs = (network or network_of(0))(*(2 * torch.randn(shape) for shape in shapes))
-    return said
+        predicted: Outputs = (network or network_of(0))(
+            *(2 * torch.randn(shape) for shape in shapes)
+        )
+    return predicted
 
 
 def test_quantiles_never_cross_and_a_maximum_is_not_below_them() -> None:
-    said = asked(300).quantiles
-    assert (said[..., LOW] <= said[..., MEDIAN]).all()
-    assert (said[..., MEDIAN] <= said[..., HIGH]).all()
-    assert (said[..., HIGH] <= said[..., PEAK]).all()
-    assert (said[:, 1:, PEAK] >= said[:, :-1, PEAK]).all()
+    predicted = asked(300).quantiles
+    assert (predicted[..., LOW] <= predicted[..., MEDIAN]).all()
+    assert (predicted[..., MEDIAN] <= predicted[..., HIGH]).all()
+    assert (predicted[..., HIGH] <= predicted[..., PEAK]).all()
+    assert (predicted[:, 1:, PEAK] >= predicted[:, :-1, PEAK]).all()
 
 
 def test_a_minute_ahead_does_not_look_at_later_ones() -> None:
@@ -87,16 +89,16 @@ def test_a_minute_ahead_does_not_look_at_later_ones() -> None:
 
 
 def test_the_weights_of_variables_sum_to_one() -> None:
-    said = asked(4)
-    assert torch.allclose(said.past_weights.sum(-1), torch.ones(4, 16))
-    assert torch.allclose(said.future_weights.sum(-1), torch.ones(4, 6))
+    predicted = asked(4)
+    assert torch.allclose(predicted.past_weights.sum(-1), torch.ones(4, 16))
+    assert torch.allclose(predicted.future_weights.sum(-1), torch.ones(4, 6))
 
 
 class Silent:
-    """Waits without a word, and remembers what was judged."""
+    """Stores the epochs that ended."""
 
     def __init__(self) -> None:
-        self.heard: list[Epoch] = []
+        self.received: list[Epoch] = []
 
     def begun(self, seed: int) -> None:
         pass
@@ -104,32 +106,32 @@ class Silent:
     def step(self, epoch: int, step: int, loss: float) -> None:
         pass
 
-    def judged(self, epoch: Epoch) -> None:
-        self.heard.append(epoch)
+    def epoch_ended(self, epoch: Epoch) -> None:
+        self.received.append(epoch)
 
 
-def test_each_epoch_is_told_once_when_it_is_judged(tmp_path: Path) -> None:
-    learned, judged = drawn()
+def test_each_epoch_is_reported_once_when_it_ends(tmp_path: Path) -> None:
+    learned, validation = drawn()
     silent = Silent()
-    trained = train(TINY, learned, judged, tmp_path / "c.pt", silent)
-    assert silent.heard == trained.curve
-    train(TINY, learned, judged, tmp_path / "c.pt", silent)
-    assert silent.heard == trained.curve  # nothing is left to do
+    trained = train(TINY, learned, validation, tmp_path / "c.pt", silent)
+    assert silent.received == trained.curve
+    train(TINY, learned, validation, tmp_path / "c.pt", silent)
+    assert silent.received == trained.curve  # nothing is left to do
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_training_is_reproducible_by_seed(threads: int, tmp_path: Path) -> None:
-    learned, judged = drawn()
+    learned, validation = drawn()
     args = TINY._replace(threads=threads)
-    runs = [train(args, learned, judged, tmp_path / f"{i}.pt", Silent()) for i in range(2)]
-    other = train(args._replace(seed=1), learned, judged, tmp_path / "x.pt", Silent())
+    runs = [train(args, learned, validation, tmp_path / f"{i}.pt", Silent()) for i in range(2)]
+    other = train(args._replace(seed=1), learned, validation, tmp_path / "x.pt", Silent())
     states = [run.network.state_dict() for run in (*runs, other)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     assert any(not torch.equal(states[0][name], states[2][name]) for name in states[0])
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    learned, judged = drawn()
+    learned, validation = drawn()
 
     class Stop(Exception):  # noqa: N818  it is no error
         pass
@@ -139,35 +141,35 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
             if (epoch, step) == (1, 1):
                 raise Stop
 
-    whole = train(TINY, learned, judged, tmp_path / "whole.pt", Silent())
+    whole = train(TINY, learned, validation, tmp_path / "whole.pt", Silent())
     with pytest.raises(Stop):
-        train(TINY, learned, judged, tmp_path / "cut.pt", Stopping())
-    resumed = train(TINY, learned, judged, tmp_path / "cut.pt", Silent())
+        train(TINY, learned, validation, tmp_path / "cut.pt", Stopping())
+    resumed = train(TINY, learned, validation, tmp_path / "cut.pt", Silent())
     assert resumed.curve == whole.curve
     one, other = whole.network.state_dict(), resumed.network.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
-    learned, judged = drawn()
-    train(TINY, learned, judged, tmp_path / "c.pt", Silent())
+    learned, validation = drawn()
+    train(TINY, learned, validation, tmp_path / "c.pt", Silent())
     other = learned._replace(target=learned.target + 1e-6)
     with pytest.raises(InputError, match="other data"):
-        train(TINY, other, judged, tmp_path / "c.pt", Silent())
+        train(TINY, other, validation, tmp_path / "c.pt", Silent())
 
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
-    learned, judged = drawn()
+    learned, validation = drawn()
     args = TINY._replace(epochs=4, steps=25, learning_rate=1e-2)
-    curve = train(args, learned, judged, tmp_path / "c.pt", Silent()).curve
-    assert curve[-1].judged < 0.9 * curve[0].judged
+    curve = train(args, learned, validation, tmp_path / "c.pt", Silent()).curve
+    assert curve[-1].validation_loss < 0.9 * curve[0].validation_loss
 
 
 def test_a_window_without_earlier_days_is_as_one_of_a_service_that_is_new() -> None:
     learned, _ = drawn()
     young = TINY._replace(anonymous=0.0, uncalendared=0.0, clockless=0.0, young=1.0)
     whole = _batch(learned, learned.share.size - np.arange(1, 41))
-    forgot = _forgetting(whole, young)
+    forgot = _with_dropped_inputs(whole, young)
     # What a series of less than a day says nothing of is what must be hidden, and nothing else.
     one = series(3)
     new = encode(one._replace(rps=one.rps[:1300]), np.array([1299]))
@@ -198,8 +200,8 @@ def test_a_like_level_can_be_the_whole_answer() -> None:
     past = torch.randn(5, windows, len(PAST))
     future = torch.randn(5, ahead, len(FUTURE))
     with torch.no_grad():
-        said = network(past, future, torch.randn(5, len(STATIC))).quantiles[..., MEDIAN]
-    assert torch.allclose(said, future[..., FUTURE.index("hour_ago")], atol=1e-5)
+        predicted = network(past, future, torch.randn(5, len(STATIC))).quantiles[..., MEDIAN]
+    assert torch.allclose(predicted, future[..., FUTURE.index("hour_ago")], atol=1e-5)
 
 
 def test_several_networks_say_the_mean_of_what_each_says() -> None:

@@ -16,7 +16,7 @@ from models.inputs.errors import InputError
 
 pyarrow = pytest.importorskip("pyarrow", reason="reading tables needs the extra 'fit'")
 
-BESIDE = Path(__file__).parents[3] / "shared" / "traces"
+BESIDE = Path(__file__).parents[5] / "shared" / "traces"
 MONDAY = int(np.datetime64("2021-08-02", "m").astype(np.int64))
 
 
@@ -168,7 +168,7 @@ def test_values_below_zero_are_taken_only_if_they_are_meant(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("timestamp,v\n2024-05-01 10:00:00,1\n2024-05-01 10:00:30,1\n", "0.5 minutes apart"),
         ("timestamp,v\n2024-05-01 10:00:00,1\n2024-05-01 10:01:30,1\n", "1.5 minutes apart"),
@@ -188,9 +188,9 @@ def test_values_below_zero_are_taken_only_if_they_are_meant(tmp_path: Path) -> N
     ],
 )
 def test_a_file_that_cannot_be_understood_is_refused_in_one_line(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         load(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
@@ -273,7 +273,7 @@ def test_the_first_column_of_times_is_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("what\nx\n", "starts_at"),
         ("starts_at,ends_at\n2024-05-01 00:10,2024-05-01 00:10\n", "row 2: the event ends before"),
@@ -281,8 +281,8 @@ def test_the_first_column_of_times_is_the_start(tmp_path: Path) -> None:
         ("starts_at,factor\n2024-05-01 00:10,-2\n", "row 2: factor is -2"),
     ],
 )
-def test_a_calendar_that_makes_no_sense_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_calendar_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         load_calendar(written(tmp_path, text), 0)
 
 

@@ -14,7 +14,7 @@ from models.forecaster.score.peers.floors import FLOORS, Floor, forward_filled, 
 from models.forecaster.score.windows import Windows, windows
 from models.forecaster.series import Series
 
-BESIDE = Path(__file__).parents[3] / "shared" / "traces"
+BESIDE = Path(__file__).parents[6] / "shared" / "traces"
 BY_NAME = {floor.name: floor for floor in FLOORS}
 DAY = 1440
 

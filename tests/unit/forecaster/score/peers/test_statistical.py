@@ -49,9 +49,9 @@ def test_blocks_are_means_that_end_with_the_origin() -> None:
 
 
 def test_quantiles_are_the_mean_and_the_ends_of_the_interval_at_the_horizons() -> None:
-    said = {"mean": np.arange(6.0), "lo-80": np.arange(6.0) - 1, "hi-80": np.arange(6.0) + 1}
+    predicted = {"mean": np.arange(6.0), "lo-80": np.arange(6.0) - 1, "hi-80": np.arange(6.0) + 1}
     expected = [[-1, 0, 1], [1, 2, 3], [4, 5, 6]]
-    np.testing.assert_array_equal(quantiles(said, np.array([1, 3, 6])), expected)
+    np.testing.assert_array_equal(quantiles(predicted, np.array([1, 3, 6])), expected)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_forecast_uses_nothing_after_its_origin(peer: Peer) -> None:
     series, at = wave(), np.array([5 * DAY + 29, 5 * DAY + 329])
     ready = fitted(peer, series, 4 * DAY)
     whole = ready.predict(series, at)
-    for place, minute in enumerate(at):
-        alone = ready.predict(series.until(int(minute) + 1), at[place : place + 1])
-        np.testing.assert_array_equal(alone, whole[place : place + 1])
+    for index, minute in enumerate(at):
+        alone = ready.predict(series.until(int(minute) + 1), at[index : index + 1])
+        np.testing.assert_array_equal(alone, whole[index : index + 1])
     assert (np.diff(whole, axis=2) >= 0).all()
 
 

@@ -44,7 +44,7 @@ def test_every_part_has_its_share_however_many_windows_it_has() -> None:
 
 def test_no_window_that_is_learned_from_is_near_one_that_judges() -> None:
     at = np.arange(6 * 1440)
-    judged, learned = at[pool._is_judged(at)], at[~pool._is_close_to_judged(at)]
+    judged, learned = at[pool._is_validation(at)], at[~pool._is_close_to_validation(at)]
     assert judged.size > 300
     assert np.abs(judged[:, None] - learned).min() > 30
 

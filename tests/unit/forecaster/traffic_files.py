@@ -1,4 +1,4 @@
-"""Small files of traffic, and a learned model that says what it is told to."""
+"""Small files of traffic, and a session with fixed forecasts."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ def written(file: Path, columns: Mapping[str, ArrayLike], step_min: int = 1) -> 
     """A CSV file with a column of times; NaN is an empty cell."""
     values = {name: np.asarray(column, np.float64) for name, column in columns.items()}
     rows = [",".join(("timestamp", *values))]
-    for place, cells in enumerate(zip(*values.values(), strict=True)):
-        when = START + dt.timedelta(minutes=step_min * place)
+    for index, cells in enumerate(zip(*values.values(), strict=True)):
+        when = START + dt.timedelta(minutes=step_min * index)
         numbers = ("" if np.isnan(cell) else f"{cell:g}" for cell in cells)
         rows.append(",".join((f"{when:%Y-%m-%d %H:%M:%S}", *numbers)))
     file.write_text("\n".join(rows) + "\n")
     return file
 
 
-class Told(NamedTuple):
+class FixedSession(NamedTuple):
     """A session whose median is the recent level times a factor."""
 
     factor: float = 1.0

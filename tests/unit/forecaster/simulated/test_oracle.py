@@ -12,7 +12,7 @@ from models.sim.config.events import Inventory, Payload, Target, Traffic
 from models.sim.config.scenario import Scenario
 from models.sim.state import PAYLOAD, SAMPLE_RING
 from models.sim.world import World
-from tests.unit.forecast_data import PER_MINUTE, POPULATION, world_of
+from tests.unit.forecaster.observations import PER_MINUTE, POPULATION, world_of
 
 LEAF = int(np.setdiff1d(np.flatnonzero(POPULATION.apps.domain == 0), POPULATION.calls.caller)[0])
 """A payments app that calls nobody and is not sent a request twice: it may appear without pods."""
@@ -96,27 +96,27 @@ def test_the_oracle_says_the_truth_at_every_quantile() -> None:
     truth = future_of(world, PER_MINUTE)
     domains, oracle = by_domain(truth, world.layout.domains), oracle_of(world)
     observation = world.observe()
-    said, _ = oracle.step(observation, oracle.start(observation))
-    for place, horizon in enumerate(HORIZONS_MIN):
+    predicted, _ = oracle.step(observation, oracle.start(observation))
+    for index, horizon in enumerate(HORIZONS_MIN):
         for quantile in (LOW, MEDIAN, HIGH):
             np.testing.assert_array_equal(
-                said.domain[:, :, place, quantile], domains[:, horizon - 1]
+                predicted.domain[:, :, index, quantile], domains[:, horizon - 1]
             )
-        assert said.app is not None
-        assert said.app_peak is not None
-        np.testing.assert_array_equal(said.app[:, :, place, MEDIAN], truth.rps[:, horizon - 1])
+        assert predicted.app is not None
+        assert predicted.app_peak is not None
+        np.testing.assert_array_equal(predicted.app[:, :, index, MEDIAN], truth.rps[:, horizon - 1])
         np.testing.assert_array_equal(
-            said.app_peak[:, :, place], truth.rps[:, :horizon].max(axis=1)
+            predicted.app_peak[:, :, index], truth.rps[:, :horizon].max(axis=1)
         )
 
 
 def test_the_noisy_oracle_errs_more_the_further_it_looks() -> None:
     world = world_of("calm", tuple(range(40)))
     oracle, noisy, observation = oracle_of(world), noisy_of(world), world.observe()
-    truth, said = oracle.step(observation, None)[0], noisy.step(observation, None)[0]
-    errors = np.log(said.domain[..., MEDIAN] / truth.domain[..., MEDIAN]).std(axis=(0, 1))
+    truth, predicted = oracle.step(observation, None)[0], noisy.step(observation, None)[0]
+    errors = np.log(predicted.domain[..., MEDIAN] / truth.domain[..., MEDIAN]).std(axis=(0, 1))
     assert errors == pytest.approx(NOISE, rel=0.2)
-    inside = (said.domain[..., LOW] <= truth.domain[..., LOW]) & (
-        truth.domain[..., HIGH] <= said.domain[..., HIGH]
+    inside = (predicted.domain[..., LOW] <= truth.domain[..., LOW]) & (
+        truth.domain[..., HIGH] <= predicted.domain[..., HIGH]
     )
     assert 0.7 < inside.mean() < 0.9

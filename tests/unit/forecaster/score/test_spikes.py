@@ -88,15 +88,15 @@ def test_announced_is_what_the_calendar_had_near_it_and_in_time(
 
 
 @pytest.mark.parametrize(
-    ("made_before", "place", "found"),
+    ("made_before", "index", "found"),
     [(10, 1, 1), (9, 1, 0), (25, 1, 1), (26, 1, 0), (40, 2, 1), (41, 2, 0), (12, 0, 0)],
 )
 def test_a_doubling_is_found_by_a_forecast_made_in_time_that_reaches_it(
-    made_before: int, place: int, found: int
+    made_before: int, index: int, found: int
 ) -> None:
     series = jump((Announced(EVENT, EVENT + 120),))
     forecast = quiet(series, at_windows(series))
-    forecast[at_windows(series).at == EVENT + 2 - made_before, place] = 17.0
+    forecast[at_windows(series).at == EVENT + 2 - made_before, index] = 17.0
     median, _ = scores(series, forecast)
     assert (median.announced, median.announced_found, median.unannounced) == (1, found, 0)
     assert median.recall == found
@@ -156,8 +156,8 @@ def test_series_are_pooled_by_adding_up_their_doublings_alarms_and_days() -> Non
 def test_models_are_not_pooled_with_each_other() -> None:
     series = jump()
     found = at_windows(series)
-    said = [score_spikes(series, name, found, quiet(series, found)) for name in ("a", "b")]
-    assert [each.model for each in pooled([*said[0], *said[1]])] == ["a", "a", "b", "b"]
+    predicted = [score_spikes(series, name, found, quiet(series, found)) for name in ("a", "b")]
+    assert [each.model for each in pooled([*predicted[0], *predicted[1]])] == ["a", "a", "b", "b"]
 
 
 @pytest.mark.parametrize(

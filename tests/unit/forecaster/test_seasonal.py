@@ -14,7 +14,7 @@ from models.forecaster.simulated.catalogue import FORECASTERS, forecaster_of
 from models.inputs.errors import InputError
 from models.sim.config.scenario import Scenario
 from models.sim.world import World
-from tests.unit.forecast_data import PER_MINUTE, TICK_S, level_past, seen, world_of
+from tests.unit.forecaster.observations import PER_MINUTE, TICK_S, level_past, observed, world_of
 
 ABSENT = not (SHIPPED / CARD).exists()
 TRAINED = pytest.param(
@@ -27,12 +27,12 @@ EVERY = (*BLIND, *sorted(FORECASTERS.keys() - {"calendar", "seasonal", "persiste
 
 def _forecasts(world: World, forecaster: Forecaster[Any], ticks: int) -> list[Forecast]:
     state = forecaster.start(world.observe())
-    said = []
+    predicted = []
     for _ in range(ticks):
         forecast, state = forecaster.step(world.observe(), state)
-        said.append(forecast)
+        predicted.append(forecast)
         world.step(world.hold())
-    return said
+    return predicted
 
 
 def _after(scenario: str | Scenario, name: str, ticks: int, seeds: tuple[int, ...]) -> Forecast:
@@ -42,23 +42,23 @@ def _after(scenario: str | Scenario, name: str, ticks: int, seeds: tuple[int, ..
 
 @pytest.mark.parametrize("name", EVERY)
 def test_quantiles_are_ordered_and_peaks_are_above_them(name: str) -> None:
-    said = _after("flash-sale-on-time", name, 40, (3, 4))
-    assert said.domain.shape == (2, 5, 3, 3)
-    assert (said.domain > 0).all()
-    assert (said.domain[..., LOW] <= said.domain[..., MEDIAN]).all()
-    assert (said.domain[..., MEDIAN] <= said.domain[..., HIGH]).all()
-    assert (said.domain_peak >= said.domain[..., HIGH]).all()
-    assert (np.diff(said.domain_peak, axis=-1) >= 0).all()
+    predicted = _after("flash-sale-on-time", name, 40, (3, 4))
+    assert predicted.domain.shape == (2, 5, 3, 3)
+    assert (predicted.domain > 0).all()
+    assert (predicted.domain[..., LOW] <= predicted.domain[..., MEDIAN]).all()
+    assert (predicted.domain[..., MEDIAN] <= predicted.domain[..., HIGH]).all()
+    assert (predicted.domain_peak >= predicted.domain[..., HIGH]).all()
+    assert (np.diff(predicted.domain_peak, axis=-1) >= 0).all()
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_forecast_is_made_each_minute_and_handed_out_in_between(name: str) -> None:
     world = world_of("calm", (3,))
-    said = _forecasts(world, FORECASTERS[name](world), 14)
-    assert [int(forecast.made_tick[0]) for forecast in said] == [0] * 6 + [6] * 6 + [12] * 2
-    assert said[-1].valid_until_tick[0] == 12 + VALID_MIN * PER_MINUTE
+    predicted = _forecasts(world, FORECASTERS[name](world), 14)
+    assert [int(forecast.made_tick[0]) for forecast in predicted] == [0] * 6 + [6] * 6 + [12] * 2
+    assert predicted[-1].valid_until_tick[0] == 12 + VALID_MIN * PER_MINUTE
     with pytest.raises(ValueError, match="read-only"):
-        said[-1].domain[:] = 0
+        predicted[-1].domain[:] = 0
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -80,21 +80,21 @@ def test_what_is_going_to_happen_does_not_change_what_is_said(name: str) -> None
 def _told(make: Callable[..., Forecaster[Any]], course: list[float]) -> Forecast:
     """What a forecaster of the level past says after minutes of the given traffic."""
     forecaster = make(level_past(), TICK_S)
-    state = forecaster.start(seen(0, np.zeros((1, 2), np.float32)))
+    state = forecaster.start(observed(0, np.zeros((1, 2), np.float32)))
     for tick in range(1, len(course) * PER_MINUTE + 1):
         rps = np.full((1, 2), course[(tick - 1) // PER_MINUTE], np.float32)
-        forecast, state = forecaster.step(seen(tick, rps), state)
+        forecast, state = forecaster.step(observed(tick, rps), state)
     return forecast
 
 
 def test_persistence_says_what_it_sees() -> None:
-    said = _told(persistence, [100.0, 130.0, 150.0, 150.0])
-    assert said.domain[0, 0, :, MEDIAN] == pytest.approx([150, 150, 150])
+    predicted = _told(persistence, [100.0, 130.0, 150.0, 150.0])
+    assert predicted.domain[0, 0, :, MEDIAN] == pytest.approx([150, 150, 150])
 
 
 def test_on_a_level_past_the_season_is_at_the_level_of_the_last_minutes() -> None:
-    said = _told(seasonal, [100.0] * 5 + [120.0] * 3)
-    assert said.domain[0, 0, :, MEDIAN] == pytest.approx([120, 120, 120])
+    predicted = _told(seasonal, [100.0] * 5 + [120.0] * 3)
+    assert predicted.domain[0, 0, :, MEDIAN] == pytest.approx([120, 120, 120])
 
 
 def test_the_season_follows_the_days_before() -> None:

@@ -9,7 +9,7 @@ from models.forecaster.minutes import add_tick, start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.forecaster.simulated.history import past_of
 from models.sim.world import domain_history
-from tests.unit.forecast_data import PER_MINUTE, level_past, seen, world_of
+from tests.unit.forecaster.observations import PER_MINUTE, level_past, observed, world_of
 
 
 def test_the_recorded_minutes_are_those_of_the_history() -> None:
@@ -38,9 +38,9 @@ def test_the_past_of_an_environment_does_not_depend_on_its_neighbours() -> None:
 
 def _watched(samples: list[list[float]], spoil: int | None = None, how: str = "") -> float:
     """Requests per second of domain 0 after the given samples, one of them spoilt."""
-    minutes = start_minutes(seen(0, np.zeros((1, 2), np.float32)), level_past().recent)
+    minutes = start_minutes(observed(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick, sample in enumerate(samples, start=1):
-        observation = seen(tick, np.array([sample], np.float32))
+        observation = observed(tick, np.array([sample], np.float32))
         if spoil is not None and tick >= spoil:
             _spoil(observation.measured, observation.missing, how)
         add_tick(observation, minutes, PER_MINUTE)
@@ -75,22 +75,22 @@ def test_a_zero_of_pods_that_answer_is_believed() -> None:
 
 
 def test_a_tick_seen_again_changes_nothing() -> None:
-    minutes = start_minutes(seen(0, np.zeros((1, 2), np.float32)), level_past().recent)
+    minutes = start_minutes(observed(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick in (1, 2, 3, 3, 3, 4, 5, 6, 6):
         rps = 90.0 if tick == 3 else 30.0
-        add_tick(seen(tick, np.full((1, 2), rps, np.float32)), minutes, PER_MINUTE)
+        add_tick(observed(tick, np.full((1, 2), rps, np.float32)), minutes, PER_MINUTE)
     assert minutes.domain[0, 0, -1] == 40.0
 
 
 def test_apps_count_where_they_belong_and_only_while_declared() -> None:
-    minutes = start_minutes(seen(0, np.zeros((1, 2), np.float32)), level_past().recent)
+    minutes = start_minutes(observed(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick in range(1, 7):
-        observation = seen(tick, np.array([[10.0, 20.0]], np.float32))
+        observation = observed(tick, np.array([[10.0, 20.0]], np.float32))
         observation.status[0, DOMAIN] = 1
         add_tick(observation, minutes, PER_MINUTE)
     assert minutes.domain[0, :, -1].tolist() == [0.0, 30.0]
     for tick in range(7, 13):
-        observation = seen(tick, np.array([[10.0, 20.0]], np.float32))
+        observation = observed(tick, np.array([[10.0, 20.0]], np.float32))
         observation.status[0, ACTIVE, 0] = 0
         add_tick(observation, minutes, PER_MINUTE)
     assert minutes.domain[0, :, -1].tolist() == [0.0, 20.0]

@@ -16,8 +16,7 @@ from models.forecaster.learned.forecaster import WARM_MIN
 from models.forecaster.learned.memory import DEFAULTS, Settings
 from models.forecaster.learned.serving import FAILED, NO_NUMBER, SHORT, UNSEEN
 from models.forecaster.port import HIGH, LOW, MEDIAN, Forecast, Serving
-from tests.unit.forecast_data import USUAL, level_past, seen
-from tests.unit.served_data import (
+from tests.unit.forecaster.fake_network import (
     HIDDEN,
     TICK_S,
     FakeNetwork,
@@ -28,6 +27,7 @@ from tests.unit.served_data import (
     play,
     served_by,
 )
+from tests.unit.forecaster.observations import USUAL, level_past, observed
 
 QUICK: Final = Settings(
     choosing=choice.Settings(
@@ -47,9 +47,9 @@ def reasons(forecast: Forecast) -> list[str]:
 
 def calendar_says(traffic: F32) -> Forecast:
     calendar = Calendar(level_past(*traffic.shape[1:]), (), TICK_S)
-    state = calendar.start(seen(0, traffic[0]))
+    state = calendar.start(observed(0, traffic[0]))
     for minute, rps in enumerate(traffic, 1):
-        forecast, state = calendar.step(seen(minute, rps), state)
+        forecast, state = calendar.step(observed(minute, rps), state)
     return forecast
 
 
@@ -65,28 +65,28 @@ def test_all_rows_are_asked_in_one_call_a_minute() -> None:
 def test_between_minutes_nobody_is_asked_and_the_forecast_stays() -> None:
     network = FakeNetwork()
     forecaster = served_by(network)
-    first, state = forecaster.step(seen(1, constant(USUAL)), begin(forecaster))
+    first, state = forecaster.step(observed(1, constant(USUAL)), begin(forecaster))
     network.rows.clear()
-    again, _ = forecaster.step(seen(1, constant(USUAL)), state)
+    again, _ = forecaster.step(observed(1, constant(USUAL)), state)
     assert again is first
     assert network.rows == []
 
 
 def test_the_model_that_serves_is_named_with_its_version() -> None:
     forecaster = served_by(FakeNetwork())
-    said, _ = play(forecaster, begin(forecaster), level(1))
-    assert said[0].model == "tft/fake"
-    assert how(said[0]).model.tolist() == [["tft/fake", "tft/fake"]]
-    assert how(said[0]).trained_until == "2026-01-01T00:00:00Z"
-    assert reasons(said[0]) == ["", ""]
+    predicted, _ = play(forecaster, begin(forecaster), level(1))
+    assert predicted[0].model == "tft/fake"
+    assert how(predicted[0]).model.tolist() == [["tft/fake", "tft/fake"]]
+    assert how(predicted[0]).trained_until == "2026-01-01T00:00:00Z"
+    assert reasons(predicted[0]) == ["", ""]
 
 
 def test_the_first_forecast_is_calibrated_by_the_record() -> None:
     noise = np.random.default_rng(0).uniform(0.98, 1.02, (1, 2, 1000)).astype(np.float32)
     forecaster = served_by(FakeNetwork(width=0.8), USUAL * noise)
-    said, _ = play(forecaster, begin(forecaster), level(1))
-    assert (how(said[0]).width < 0.2).all(), "far too wide an interval was said"
-    assert (how(said[0]).coverage > 0.7).all()
+    predicted, _ = play(forecaster, begin(forecaster), level(1))
+    assert (how(predicted[0]).width < 0.2).all(), "far too wide an interval was said"
+    assert (how(predicted[0]).coverage > 0.7).all()
 
 
 def test_a_record_of_some_hours_is_replayed_as_far_as_it_goes() -> None:
@@ -99,12 +99,12 @@ def test_a_record_of_some_hours_is_replayed_as_far_as_it_goes() -> None:
 def test_a_short_history_is_served_by_the_calendar_which_says_why() -> None:
     forecaster = served_by(FakeNetwork(), level_history(minutes=170))
     traffic = level(9, 140.0)
-    said, state = play(forecaster, begin(forecaster), traffic)
-    assert reasons(said[-1]) == [SHORT, SHORT]
-    assert how(said[-1]).model.tolist() == [["calendar", "calendar"]]
+    predicted, state = play(forecaster, begin(forecaster), traffic)
+    assert reasons(predicted[-1]) == [SHORT, SHORT]
+    assert how(predicted[-1]).model.tolist() == [["calendar", "calendar"]]
     expected = calendar_says(traffic)
-    np.testing.assert_array_equal(said[-1].domain, expected.domain)
-    np.testing.assert_array_equal(said[-1].domain_peak, expected.domain_peak)
+    np.testing.assert_array_equal(predicted[-1].domain, expected.domain)
+    np.testing.assert_array_equal(predicted[-1].domain_peak, expected.domain_peak)
     later, _ = play(forecaster, state, level(1, 140.0), first=10)
     assert reasons(later[0]) == ["", ""], "three hours are enough"
 
@@ -115,9 +115,9 @@ def test_a_row_of_which_nothing_was_seen_for_a_day_is_left_to_the_calendar() -> 
     forecaster = served_by(FakeNetwork(), history)
     traffic = level(1)
     traffic[:, :, 1] = np.nan
-    said, _ = play(forecaster, begin(forecaster), traffic)
-    assert reasons(said[0]) == ["", UNSEEN]
-    assert np.isfinite(said[0].domain).all()
+    predicted, _ = play(forecaster, begin(forecaster), traffic)
+    assert reasons(predicted[0]) == ["", UNSEEN]
+    assert np.isfinite(predicted[0].domain).all()
 
 
 def test_a_session_that_breaks_is_a_fallback_and_it_is_asked_again() -> None:
@@ -137,8 +137,8 @@ def test_a_session_that_is_broken_from_the_start_stops_nobody() -> None:
     network = FakeNetwork()
     network.fails = True
     forecaster = served_by(network)
-    said, _ = play(forecaster, begin(forecaster), level(1))
-    assert reasons(said[0]) == [FAILED, FAILED]
+    predicted, _ = play(forecaster, begin(forecaster), level(1))
+    assert reasons(predicted[0]) == [FAILED, FAILED]
 
 
 def test_an_answer_that_is_no_number_is_replaced_in_its_row_only() -> None:
@@ -146,9 +146,9 @@ def test_an_answer_that_is_no_number_is_replaced_in_its_row_only() -> None:
     forecaster = served_by(network)
     _, state = play(forecaster, begin(forecaster), level(2))
     network.broken_rows = (1,)
-    said, _ = play(forecaster, state, level(1), first=3)
-    assert reasons(said[0]) == ["", NO_NUMBER]
-    assert np.isfinite(said[0].domain).all()
+    predicted, _ = play(forecaster, state, level(1), first=3)
+    assert reasons(predicted[0]) == ["", NO_NUMBER]
+    assert np.isfinite(predicted[0].domain).all()
 
 
 def test_a_model_that_errs_is_replaced_by_the_calendar_and_comes_back_when_it_has_mended() -> None:
@@ -173,10 +173,10 @@ def test_minutes_without_a_sample_of_a_domain_are_unknown_and_not_the_last_value
     forecaster = served_by(FakeNetwork())
     traffic = level(3)
     traffic[1:, :, 1] = np.nan
-    said, state = play(forecaster, begin(forecaster), traffic)
+    predicted, state = play(forecaster, begin(forecaster), traffic)
     assert np.isnan(state.record.rps[1, -2:]).all()
     assert np.isfinite(state.record.rps[0, -2:]).all()
-    assert np.isfinite(said[-1].domain).all()
+    assert np.isfinite(predicted[-1].domain).all()
 
 
 def test_minutes_that_nobody_told_of_leave_a_gap() -> None:
@@ -191,9 +191,9 @@ def test_minutes_that_nobody_told_of_leave_a_gap() -> None:
 def test_constant_traffic_is_forecast_as_it_is(rps: float) -> None:
     history = np.full((1, 2, 2000), rps, np.float32)
     forecaster = served_by(FakeNetwork(), history)
-    said, _ = play(forecaster, begin(forecaster), level(10, rps))
-    assert reasons(said[-1]) == ["", ""]
-    np.testing.assert_allclose(said[-1].domain[..., MEDIAN], rps, rtol=1e-6)
+    predicted, _ = play(forecaster, begin(forecaster), level(10, rps))
+    assert reasons(predicted[-1]) == ["", ""]
+    np.testing.assert_allclose(predicted[-1].domain[..., MEDIAN], rps, rtol=1e-6)
 
 
 @given(
@@ -210,12 +210,12 @@ def test_whatever_comes_a_forecast_is_finite_and_in_order(
 ) -> None:
     forecaster = served_by(FakeNetwork(), level_history(minutes=max(recorded, 1)))
     both = np.array([traffic, traffic[::-1]], np.float32).T[:, None, :]
-    for said in play(forecaster, begin(forecaster), both)[0]:
-        assert np.isfinite(said.domain).all()
-        assert (said.domain >= 0).all()
-        assert (np.diff(said.domain, axis=-1) >= 0).all()
-        assert (said.domain_peak >= said.domain[..., HIGH]).all()
-        assert (np.diff(said.domain_peak, axis=-1) >= 0).all()
+    for predicted in play(forecaster, begin(forecaster), both)[0]:
+        assert np.isfinite(predicted.domain).all()
+        assert (predicted.domain >= 0).all()
+        assert (np.diff(predicted.domain, axis=-1) >= 0).all()
+        assert (predicted.domain_peak >= predicted.domain[..., HIGH]).all()
+        assert (np.diff(predicted.domain_peak, axis=-1) >= 0).all()
 
 
 def test_an_environment_is_served_as_if_it_were_alone() -> None:
@@ -223,10 +223,10 @@ def test_an_environment_is_served_as_if_it_were_alone() -> None:
     traffic = draw.uniform(50, 150, (8, 3, 2)).astype(np.float32)
     history = draw.uniform(50, 150, (3, 2, 230)).astype(np.float32)
     together = served_by(FakeNetwork(), history)
-    said, _ = play(together, begin(together, (3, 2)), traffic)
+    predicted, _ = play(together, begin(together, (3, 2)), traffic)
     alone = served_by(FakeNetwork(), history[2:])
     single, _ = play(alone, begin(alone), traffic[:, 2:])
-    np.testing.assert_array_equal(said[-1].domain[2:], single[-1].domain)
+    np.testing.assert_array_equal(predicted[-1].domain[2:], single[-1].domain)
 
 
 def corrector(log: float, *, helps: bool = True) -> Corrector:
@@ -245,16 +245,16 @@ def first_with(by: Corrector, settings: Settings = DEFAULTS) -> Forecast:
 
 
 def test_a_correction_shifts_the_median_and_is_told() -> None:
-    said = first_with(corrector(np.log(1.1)))
-    np.testing.assert_allclose(said.domain[..., MEDIAN], 1.1 * USUAL, rtol=1e-5)
-    np.testing.assert_allclose(how(said).shift, 0.1, rtol=1e-5)
-    assert how(said).review.tolist() == [["", ""]]
+    predicted = first_with(corrector(np.log(1.1)))
+    np.testing.assert_allclose(predicted.domain[..., MEDIAN], 1.1 * USUAL, rtol=1e-5)
+    np.testing.assert_allclose(how(predicted).shift, 0.1, rtol=1e-5)
+    assert how(predicted).review.tolist() == [["", ""]]
 
 
 def test_a_correction_that_is_too_large_is_refused_and_somebody_is_asked_to_look() -> None:
-    said = first_with(corrector(np.log(1.3)))
-    np.testing.assert_allclose(said.domain[..., MEDIAN], USUAL, rtol=1e-5)
-    assert "30% for 15 min" in how(said).review[0, 1]
+    predicted = first_with(corrector(np.log(1.3)))
+    np.testing.assert_allclose(predicted.domain[..., MEDIAN], USUAL, rtol=1e-5)
+    assert "30% for 15 min" in how(predicted).review[0, 1]
 
 
 @pytest.mark.parametrize(
@@ -267,12 +267,12 @@ def test_a_correction_that_is_too_large_is_refused_and_somebody_is_asked_to_look
 def test_a_corrector_that_does_not_help_or_is_switched_off_does_nothing(
     by: Corrector, settings: Settings
 ) -> None:
-    said = first_with(by, settings)
-    np.testing.assert_allclose(said.domain[..., MEDIAN], USUAL, rtol=1e-5)
+    predicted = first_with(by, settings)
+    np.testing.assert_allclose(predicted.domain[..., MEDIAN], USUAL, rtol=1e-5)
 
 
 def test_what_is_served_is_not_to_be_written_to() -> None:
     forecaster = served_by(FakeNetwork())
-    said, _ = play(forecaster, begin(forecaster), level(1))
+    predicted, _ = play(forecaster, begin(forecaster), level(1))
     with pytest.raises(ValueError, match="read-only"):
-        said[0].domain[..., LOW] = 0
+        predicted[0].domain[..., LOW] = 0

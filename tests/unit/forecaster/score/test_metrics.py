@@ -35,7 +35,7 @@ RATES = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
 VALUES = arrays(np.float64, 12, elements=RATES)
 
 
-def said(points: F64) -> F64:
+def predicted(points: F64) -> F64:
     """[B, 3, 3] the same at all horizons, half to one and a half of the point."""
     return np.repeat((points[:, None] * [0.5, 1.0, 1.5])[:, None], 3, axis=1)
 
@@ -55,10 +55,12 @@ def test_q_risk_is_twice_the_quantile_loss_over_the_sum() -> None:
 
 
 @given(VALUES, VALUES)
-def test_at_the_median_q_risk_is_the_absolute_error_over_the_sum(target: F64, said: F64) -> None:
+def test_at_the_median_q_risk_is_the_absolute_error_over_the_sum(
+    target: F64, predicted: F64
+) -> None:
     if target.sum() > 0:
-        expected = np.abs(target - said).sum() / target.sum()
-        assert q_risk(target, said, 0.5) == pytest.approx(expected)
+        expected = np.abs(target - predicted).sum() / target.sum()
+        assert q_risk(target, predicted, 0.5) == pytest.approx(expected)
 
 
 def test_the_interval_is_judged_by_coverage_width_and_winklers_score() -> None:
@@ -69,10 +71,12 @@ def test_the_interval_is_judged_by_coverage_width_and_winklers_score() -> None:
 
 
 @given(VALUES, VALUES, st.floats(0.01, 100))
-def test_scores_have_no_scale(target: F64, said: F64, scale: float) -> None:
-    low, high = np.minimum(target, said) * 0.5, said
+def test_scores_have_no_scale(target: F64, predicted: F64, scale: float) -> None:
+    low, high = np.minimum(target, predicted) * 0.5, predicted
     if target.sum() > 1:
-        assert q_risk(target * scale, said * scale, 0.9) == pytest.approx(q_risk(target, said, 0.9))
+        assert q_risk(target * scale, predicted * scale, 0.9) == pytest.approx(
+            q_risk(target, predicted, 0.9)
+        )
         assert interval_score(target * scale, low * scale, high * scale) == pytest.approx(
             interval_score(target, low, high)
         )
@@ -94,7 +98,7 @@ def test_missing_minutes_are_left_out_of_the_scale() -> None:
 
 def test_a_row_has_the_fields_that_readers_of_the_json_expect() -> None:
     target = np.array([2.0, 4.0])
-    row = scored(target, m=said(np.array([3.0, 3.0]))).scores().rows[0]
+    row = scored(target, m=predicted(np.array([3.0, 3.0]))).scores().rows[0]
     assert msgspec.to_builtins(row) == {
         "series": "x",
         "model": "m",
@@ -111,30 +115,30 @@ def test_a_row_has_the_fields_that_readers_of_the_json_expect() -> None:
 
 
 def test_only_zeros_give_null_with_a_reason_and_no_division() -> None:
-    found = scored(np.zeros(4), m=said(np.ones(4))).scores()
+    found = scored(np.zeros(4), m=predicted(np.ones(4))).scores()
     assert found.rows[0].q_risk_p50 is None
     assert b'"q_risk_p50":null' in msgspec.json.encode(found.rows[0])
     assert "all values are zero" in found.notes[0]
 
 
 def test_zeros_are_said_of_the_series_or_of_the_model_that_met_no_other_value() -> None:
-    some = said(np.array([1.0, np.nan]))
+    some = predicted(np.array([1.0, np.nan]))
     zeros = scored(np.zeros(2), m=some, other=some).scores().notes
     assert len(zeros) == len(HORIZONS_MIN)
     assert zeros[0].startswith("x: 5 min: all values are zero")
-    (first, *_) = scored(np.array([0.0, 7.0]), whole=said(np.ones(2)), m=some).scores().notes
+    (first, *_) = scored(np.array([0.0, 7.0]), whole=predicted(np.ones(2)), m=some).scores().notes
     assert first.startswith("x: m: 5 min: all values are zero")
 
 
 def test_a_constant_series_has_no_mase_and_says_so() -> None:
     windows = Windows(300, np.array([300]), np.full((1, 3), 5.0))
-    found = score(Series("x", 0, 1, np.full(400, 5.0)), "m", windows, said(np.array([5.0])))
+    found = score(Series("x", 0, 1, np.full(400, 5.0)), "m", windows, predicted(np.array([5.0])))
     assert found.rows[0].mase is None
     assert "never wrong" in found.notes[0]
 
 
 def test_windows_that_a_model_did_not_forecast_are_not_scored() -> None:
-    forecast = said(np.array([3.0, 3.0, 3.0]))
+    forecast = predicted(np.array([3.0, 3.0, 3.0]))
     forecast[1] = np.nan
     rows = scored(np.array([3.0, 100.0, 3.0]), m=forecast).scores().rows
     assert {(row.windows, row.q_risk_p50) for row in rows} == {(2, 0.0)}
@@ -142,12 +146,12 @@ def test_windows_that_a_model_did_not_forecast_are_not_scored() -> None:
 
 def test_the_headline_compares_with_the_best_floor_on_the_models_own_windows() -> None:
     target = np.array([10.0, 10.0, 10.0])
-    sampled = said(np.array([11.0, 11.0, 11.0]))
+    sampled = predicted(np.array([11.0, 11.0, 11.0]))
     sampled[2] = np.nan
     outcome = scored(
         target,
-        last=said(np.array([12.0, 12.0, 10.0])),
-        mean5=said(np.array([14.0, 14.0, 10.0])),
+        last=predicted(np.array([12.0, 12.0, 10.0])),
+        mean5=predicted(np.array([14.0, 14.0, 10.0])),
         m=sampled,
     )
     mine = next(cell for cell in cells(outcome).cells if cell.model == "m")
@@ -156,12 +160,14 @@ def test_the_headline_compares_with_the_best_floor_on_the_models_own_windows() -
 
 
 def test_cells_without_a_floor_to_beat_are_named_and_left_out() -> None:
-    perfect = scored(np.array([10.0]), last=said(np.array([10.0])), m=said(np.array([11.0])))
+    perfect = scored(
+        np.array([10.0]), last=predicted(np.array([10.0])), m=predicted(np.array([11.0]))
+    )
     assert cells(perfect).cells == ()
     assert "x: last, m: 5 min: no ratio, last is never wrong" in cells(perfect).left_out
-    zeros = scored(np.zeros(1), last=said(np.zeros(1)))
+    zeros = scored(np.zeros(1), last=predicted(np.zeros(1)))
     assert "all values are zero" in cells(zeros).left_out[0]
-    alone = scored(np.ones(1), m=said(np.ones(1)))
+    alone = scored(np.ones(1), m=predicted(np.ones(1)))
     assert "none of the simple rules" in cells(alone).left_out[0]
 
 
@@ -196,9 +202,9 @@ def test_blocks_widen_the_interval_of_errors_that_go_together() -> None:
 
 def test_significance_is_of_the_windows_that_both_forecast() -> None:
     target = np.full(40, 10.0)
-    ours = said(np.full(40, 11.0))
+    ours = predicted(np.full(40, 11.0))
     ours[::2] = np.nan
-    outcome = scored(target, ours=ours, theirs=said(np.full(40, 12.0)))
+    outcome = scored(target, ours=ours, theirs=predicted(np.full(40, 12.0)))
     assert compared(outcome, "ours", "theirs", 15).value == pytest.approx(0.5)
 
 

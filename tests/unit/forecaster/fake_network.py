@@ -1,4 +1,4 @@
-"""A network that says what it is told to, and a learned forecaster around it."""
+"""A network with fixed forecasts, and a learned forecaster around it."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from models.forecaster.learned.memory import DEFAULTS, Settings
 from models.forecaster.learned.record import Row
 from models.forecaster.learned.serving import Model, NetworkOutput
 from models.forecaster.port import HORIZONS_MIN, Forecast
-from tests.unit.forecast_data import USUAL, level_past, seen
+from tests.unit.forecaster.observations import USUAL, level_past, observed
 
 TICK_S = 60
 HIDDEN = 2
 HISTORY_MIN = 240
-"""Minutes that are recorded before the first tick, unless a test says otherwise."""
+"""Default length of the history before the first tick."""
 
 
 class FakeNetwork:
@@ -60,7 +60,7 @@ def served_by(
     history = level_history() if history is None else history
     environments, domains = history.shape[:2]
     past = level_past(environments, domains)
-    rows = tuple(Row(priority=0, domain=place, calendar=()) for place in range(domains))
+    rows = tuple(Row(priority=0, domain=index, calendar=()) for index in range(domains))
     given = Given(history, 0, past.start_minute_of_week, rows, TICK_S)
     return Learned(model_of(network, corrector), Calendar(past, (), TICK_S), given, settings)
 
@@ -70,20 +70,20 @@ def constant(rps: float, shape: tuple[int, int] = (1, 2)) -> F32:
 
 
 def begin(forecaster: Learned, shape: tuple[int, int] = (1, 2)) -> LearnedState:
-    return forecaster.start(seen(0, constant(USUAL, shape)))
+    return forecaster.start(observed(0, constant(USUAL, shape)))
 
 
 def play(
     forecaster: Learned, state: LearnedState, traffic: F32 | F64, first: int = 1, **others: Any
 ) -> tuple[list[Forecast], LearnedState]:
     """Minute by minute the traffic [minutes, E, D]; NaN is a missing sample."""
-    said = []
+    predicted = []
     for minute, rps in enumerate(np.asarray(traffic, np.float32), first):
-        observation = seen(minute, np.nan_to_num(rps), **others)
+        observation = observed(minute, np.nan_to_num(rps), **others)
         observation.missing[:] = np.isnan(rps)
         forecast, state = forecaster.step(observation, state)
-        said.append(forecast)
-    return said, state
+        predicted.append(forecast)
+    return predicted, state
 
 
 def level(minutes: int, rps: float = USUAL, shape: tuple[int, int] = (1, 2)) -> F32:

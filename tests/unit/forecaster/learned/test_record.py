@@ -19,7 +19,7 @@ from models.forecaster.learned.record import (
     with_minute,
 )
 from models.forecaster.series import UNKNOWN, Announced
-from tests.unit.forecast_data import CLUSTER
+from tests.unit.forecaster.observations import CLUSTER
 
 BEFORE_MIN, LAST_MIN = 60, 45
 TUESDAY_TEN = 1440 + 600
@@ -46,8 +46,8 @@ def test_minutes_that_are_not_recorded_for_a_world_are_never_read() -> None:
     for age in (0, 1, 30, BEFORE_MIN - 1):
         _same_inputs(full, partly, rows, age)
     for minute in range(1, LAST_MIN + 1):
-        came = whole[:, WIDTH + minute - 1].astype(np.float64)
-        full, partly = with_minute(full, minute, came), with_minute(partly, minute, came)
+        actual = whole[:, WIDTH + minute - 1].astype(np.float64)
+        full, partly = with_minute(full, minute, actual), with_minute(partly, minute, actual)
         if minute % 11 == 1 or minute == LAST_MIN:
             _same_inputs(full, partly, rows, age=0)
 

@@ -6,7 +6,7 @@ import pytest
 from models.cluster.calendar import Announcement
 from models.forecaster.calendar import BELIEVED_MIN, Calendar
 from models.forecaster.port import HIGH, LOW, MEDIAN, Forecast
-from tests.unit.forecast_data import PER_MINUTE, TICK_S, USUAL, level_past, seen
+from tests.unit.forecaster.observations import PER_MINUTE, TICK_S, USUAL, level_past, observed
 
 START, LENGTH = 40, 30
 SALE = Announcement("sale", (0,), START * PER_MINUTE, (START + LENGTH) * PER_MINUTE, 2.0)
@@ -15,12 +15,12 @@ SALE = Announcement("sale", (0,), START * PER_MINUTE, (START + LENGTH) * PER_MIN
 def _told(course: dict[int, float], until: int) -> Forecast:
     """What is said after `until` minutes; `course` is the traffic of domain 0 from a minute on."""
     forecaster = Calendar(level_past(), (SALE,), TICK_S)
-    state = forecaster.start(seen(0, np.zeros((1, 2), np.float32)))
+    state = forecaster.start(observed(0, np.zeros((1, 2), np.float32)))
     for tick in range(1, until * PER_MINUTE + 1):
         minute = (tick - 1) // PER_MINUTE
         rps = [value for begin, value in course.items() if begin <= minute][-1:] or [USUAL]
         sample = np.array([[rps[0], USUAL]], np.float32)
-        forecast, state = forecaster.step(seen(tick, sample), state)
+        forecast, state = forecaster.step(observed(tick, sample), state)
     return forecast
 
 
@@ -29,11 +29,11 @@ def _median(forecast: Forecast, domain: int = 0) -> list[float]:
 
 
 def test_an_announced_event_is_believed_in_its_time_and_for_its_domains() -> None:
-    said = _told({}, START - 20)
-    assert _median(said) == pytest.approx([100, 100, 200])
-    assert _median(said, 1) == pytest.approx([100, 100, 100])
-    assert said.domain[0, 0, :, LOW] == pytest.approx([100, 100, 100])
-    assert said.domain_peak[0, 0] == pytest.approx([100, 100, 200])
+    predicted = _told({}, START - 20)
+    assert _median(predicted) == pytest.approx([100, 100, 200])
+    assert _median(predicted, 1) == pytest.approx([100, 100, 100])
+    assert predicted.domain[0, 0, :, LOW] == pytest.approx([100, 100, 100])
+    assert predicted.domain_peak[0, 0] == pytest.approx([100, 100, 200])
 
 
 def test_after_its_end_an_announced_event_is_gone() -> None:
@@ -50,8 +50,8 @@ def test_what_is_observed_replaces_what_was_announced() -> None:
 
 def test_an_event_that_starts_early_is_recognised() -> None:
     early = START - 20
-    said = _told({early: 190}, early + 8)
-    assert _median(said)[:2] == pytest.approx([190, 190])
+    predicted = _told({early: 190}, early + 8)
+    assert _median(predicted)[:2] == pytest.approx([190, 190])
     # It lasts as long as announced, from when it began, and does not come again.
     assert _median(_told({early: 190}, early + 20)) == pytest.approx([190, 100, 100])
 
@@ -63,8 +63,8 @@ def test_an_event_that_just_shows_is_expected_to_become_what_was_announced() -> 
 
 def test_a_burst_before_the_time_does_not_use_the_event_up() -> None:
     early = START - 20
-    said = _told({early: 190, early + 5: 100}, early + 12)
-    assert _median(said) == pytest.approx([100, 200, 200])
+    predicted = _told({early: 190, early + 5: 100}, early + 12)
+    assert _median(predicted) == pytest.approx([100, 200, 200])
 
 
 def test_an_event_that_does_not_come_is_dropped() -> None:
@@ -80,13 +80,13 @@ def test_one_that_comes_after_all_is_seen() -> None:
 
 
 def test_an_event_may_last_longer_than_announced() -> None:
-    said = _told({START: 200}, START + LENGTH - 2)
-    assert said.domain[0, 0, :, HIGH] == pytest.approx([200, 100, 100])
-    assert said.domain_peak[0, 0, 0] == pytest.approx(200)
+    predicted = _told({START: 200}, START + LENGTH - 2)
+    assert predicted.domain[0, 0, :, HIGH] == pytest.approx([200, 100, 100])
+    assert predicted.domain_peak[0, 0, 0] == pytest.approx(200)
 
 
 def test_an_empty_calendar_says_what_the_season_says() -> None:
     forecaster = Calendar(level_past(), (), TICK_S)
-    first = seen(0, np.full((1, 2), USUAL, np.float32))
+    first = observed(0, np.full((1, 2), USUAL, np.float32))
     forecast, _ = forecaster.step(first, forecaster.start(first))
     assert _median(forecast) == pytest.approx([100, 100, 100])

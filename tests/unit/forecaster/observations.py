@@ -1,4 +1,4 @@
-"""A past without surprises and observations that say exactly what they are told to."""
+"""A constant past, small worlds, and observations with given traffic."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ TICK_S = CLUSTER.tick_seconds
 PER_MINUTE = 6
 MINUTES = 120
 USUAL = 100.0
-"""Requests per second of each domain of the level past."""
+"""Requests per second of each domain in `level_past`."""
 
 
 def world_of(scenario: str | Scenario, seeds: tuple[int, ...] = (3, 4)) -> World:
@@ -47,8 +47,8 @@ def level_past(environments: int = 1, domains: int = 2) -> Past:
     )
 
 
-def seen(tick: int, rps: F32, pods: int = 2) -> Observation:
-    """`rps` [E, A] measured of apps of which app i belongs to domain i."""
+def observed(tick: int, rps: F32, pods: int = 2) -> Observation:
+    """An observation of `rps` [E, A]; app i belongs to domain i."""
     environments, apps = rps.shape
     measured = np.zeros((environments, SAMPLES, apps), np.float32)
     measured[:, RPS] = rps

@@ -59,12 +59,12 @@ def as_served(series: Series, at: I64) -> Inputs:
 def skill(inputs: Inputs) -> float:
     """Share of the error of `nothing changes` that the model's median is spared."""
     series, at = traffic(), origins()
-    said = load_model().network.predict(inputs).values[..., MEDIAN]
-    return 1 - error(said) / error(series.rps[at][:, None])
+    predicted = load_model().network.predict(inputs).values[..., MEDIAN]
+    return 1 - error(predicted) / error(series.rps[at][:, None])
 
 
-def error(said: F64) -> float:
-    return float(np.abs(targets(traffic(), origins()) - said).mean())
+def error(predicted: F64) -> float:
+    return float(np.abs(targets(traffic(), origins()) - predicted).mean())
 
 
 def difference(encode: Encode) -> float:

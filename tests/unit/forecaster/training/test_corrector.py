@@ -22,8 +22,8 @@ class Moments(NamedTuple):
     errors: F64
     target: F64
     age_min: F64
-    said: F64
-    came: F64
+    predicted: F64
+    actual: F64
 
 
 def moments(seed: int, count: int = 3000, *, learnable: bool = True) -> Moments:
@@ -37,21 +37,26 @@ def moments(seed: int, count: int = 3000, *, learnable: bool = True) -> Moments:
     if learnable:
         target += bias[..., 0] + 0.02 * hidden[..., 0]
     median = np.exp(draw.normal(5.0, 1.0, (count, 3)))
-    said = median[..., None] * np.array([0.8, 1.0, 1.3])
+    predicted = median[..., None] * np.array([0.8, 1.0, 1.3])
     return Moments(
-        hidden, errors, target, np.linspace(0.5 * count, 0.5, count), said, median * np.exp(target)
+        hidden,
+        errors,
+        target,
+        np.linspace(0.5 * count, 0.5, count),
+        predicted,
+        median * np.exp(target),
     )
 
 
 def fitted(seed: int = 0, *, learnable: bool = True, limit: float = 0.15) -> Corrector:
     past, later = moments(seed, learnable=learnable), moments(seed + 1, learnable=learnable)
     found = fit(*past[:4], "two domains", 1234, Settings(most_rate=limit))
-    return evaluated(found, gain(found, later.hidden, later.errors, later.said, later.came))
+    return evaluated(found, gain(found, later.hidden, later.errors, later.predicted, later.actual))
 
 
 def test_errors_that_follow_from_the_last_ones_are_corrected() -> None:
     artefact, fresh = fitted(), moments(7)
-    found = gain(artefact, fresh.hidden, fresh.errors, fresh.said, fresh.came)
+    found = gain(artefact, fresh.hidden, fresh.errors, fresh.predicted, fresh.actual)
     assert artefact.used
     assert found.corrected < 0.85 * found.raw
 
@@ -62,9 +67,9 @@ def test_a_corrector_that_does_not_help_is_not_used() -> None:
         evaluated(fitted(), Gain(1.0, 1.0)),
         fit(*moments(0)[:4], "not judged", 0),
     ):
-        found = correct(useless, fresh.hidden, fresh.errors, fresh.said)
+        found = correct(useless, fresh.hidden, fresh.errors, fresh.predicted)
         assert not useless.used
-        np.testing.assert_array_equal(found.values, fresh.said)
+        np.testing.assert_array_equal(found.values, fresh.predicted)
         assert not found.rate.any()
         assert not found.refused.any()
 
@@ -76,35 +81,35 @@ def test_where_there_is_nothing_to_learn_the_raw_forecast_is_served(seed: int) -
 
 def test_all_quantiles_are_shifted_alike() -> None:
     fresh = moments(7)
-    found = correct(fitted(), fresh.hidden, fresh.errors, fresh.said)
-    ratio = found.values / fresh.said
+    found = correct(fitted(), fresh.hidden, fresh.errors, fresh.predicted)
+    ratio = found.values / fresh.predicted
     np.testing.assert_allclose(ratio, np.repeat(ratio[..., :1], 3, axis=-1))
     assert np.abs(ratio - 1.0).max() > 0.05
 
 
 def test_too_large_a_correction_is_refused_and_the_raw_forecast_served() -> None:
     fresh = moments(7)
-    found = correct(fitted(limit=0.03), fresh.hidden, fresh.errors, fresh.said)
+    found = correct(fitted(limit=0.03), fresh.hidden, fresh.errors, fresh.predicted)
     np.testing.assert_array_equal(found.refused, found.rate > 0.03)
     assert 0.1 < found.refused.mean() < 0.9
-    np.testing.assert_array_equal(found.values[found.refused], fresh.said[found.refused])
-    assert (found.values[~found.refused] != fresh.said[~found.refused]).any()
+    np.testing.assert_array_equal(found.values[found.refused], fresh.predicted[found.refused])
+    assert (found.values[~found.refused] != fresh.predicted[~found.refused]).any()
 
 
 def test_a_hidden_state_that_is_no_number_is_refused() -> None:
     fresh = moments(7, 4)
     fresh.hidden[1, 2, 3] = np.nan
-    found = correct(fitted(), fresh.hidden, fresh.errors, fresh.said)
+    found = correct(fitted(), fresh.hidden, fresh.errors, fresh.predicted)
     assert found.refused[1, 2]
-    np.testing.assert_array_equal(found.values[1, 2], fresh.said[1, 2])
+    np.testing.assert_array_equal(found.values[1, 2], fresh.predicted[1, 2])
 
 
 @given(st.lists(st.one_of(st.just(float("nan")), st.floats(-50, 50)), min_size=12, max_size=12))
 def test_no_past_error_moves_a_forecast_by_more_than_the_limit(errors: list[float]) -> None:
     fresh = moments(7, 1)
     given_errors = np.tile(np.array(errors), (1, 3, 1))
-    found = correct(_ARTEFACT, fresh.hidden, given_errors, fresh.said)
-    assert (np.abs(found.values / fresh.said - 1.0) <= 0.15 + 1e-9).all()
+    found = correct(_ARTEFACT, fresh.hidden, given_errors, fresh.predicted)
+    assert (np.abs(found.values / fresh.predicted - 1.0) <= 0.15 + 1e-9).all()
 
 
 _ARTEFACT: Final = fitted()
@@ -169,14 +174,14 @@ def test_data_that_cannot_be_fitted_or_judged_is_refused_in_one_line() -> None:
 
 def test_the_gain_counts_known_outcomes_only() -> None:
     fresh = moments(7, 50)
-    came = fresh.came.copy()
-    came[25:] = np.nan
+    actual = fresh.actual.copy()
+    actual[25:] = np.nan
     first = Moments._make(part[:25] for part in fresh)
-    half = gain(_ARTEFACT, *_given(first), first.came)
-    assert gain(_ARTEFACT, *_given(fresh), came) == pytest.approx(half)
-    error = (fresh.came - fresh.said[..., MEDIAN])[:25]
+    half = gain(_ARTEFACT, *_given(first), first.actual)
+    assert gain(_ARTEFACT, *_given(fresh), actual) == pytest.approx(half)
+    error = (fresh.actual - fresh.predicted[..., MEDIAN])[:25]
     assert half.raw == pytest.approx(float(np.sqrt(np.mean(error**2))))
 
 
 def _given(some: Moments) -> tuple[F64, F64, F64]:
-    return some.hidden, some.errors, some.said
+    return some.hidden, some.errors, some.predicted

@@ -8,11 +8,11 @@ from typing import Final
 
 from models.control.hierarchy import Heuristic
 from models.control.parameters import Parameters, Parts
-from models.control.tuned import tuned
+from models.control.tuned import HEURISTIC, tuned_parameters
 from models.sim.apps import declare
 from models.sim.world import World
 
-NAME: Final = "heuristic"
+NAME: Final = HEURISTIC
 ABLATIONS: Final = {f"no-{part}": Parts()._replace(**{part: False}) for part in Parts._fields}
 """Parts by suffix of the entrant's name."""
 
@@ -27,4 +27,4 @@ def heuristic_of(
 
 def ablated_of(part: str, world: World) -> Heuristic:
     """The tuned heuristic without one part."""
-    return heuristic_of(world, Parameters(**tuned(NAME)), ABLATIONS[part])
+    return heuristic_of(world, tuned_parameters(), ABLATIONS[part])

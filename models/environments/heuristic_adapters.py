@@ -12,11 +12,10 @@ import numpy as np
 from models.cluster.arrays import F32, I32
 from models.cluster.observation import DOMAIN, Observation, Pipeline
 from models.cluster.plan import Plan
-from models.compare.ablation import NAME, heuristic_of
+from models.compare.ablation import heuristic_of
 from models.control.hierarchy import HeuristicState
-from models.control.parameters import Parameters
 from models.control.residual import Residual, neutral
-from models.control.tuned import tuned
+from models.control.tuned import tuned_parameters
 from models.environments.policy import Limits, factors, is_due
 from models.features.encode import Encoder
 from models.features.memory import FeatureState
@@ -46,7 +45,7 @@ class HeuristicAdapter(ABC):
 
     def __init__(self, world: World) -> None:
         self.inventory = declare(world.population, world.cluster)
-        self._heuristic = heuristic_of(world, Parameters(**tuned(NAME)))
+        self._heuristic = heuristic_of(world, tuned_parameters())
         self._encoder = Encoder(self.inventory)
         self._observed = np.zeros((0, 0), np.float32)
 

@@ -2,7 +2,7 @@
 
 VPA sets the request to the use plus a margin, so utilisation rises towards 1 / (1 + margin). HPA
 answers utilisation above its target with more pods, each uses less, and VPA shrinks them again:
-many tiny pods. Neither knows about the other.
+many tiny pods. Neither reads the other's decisions.
 """
 
 from typing import Final, NamedTuple

@@ -131,7 +131,7 @@ class Pid:
         filtered = before + weight * (level - before)
         slope = (filtered - before) / self._tick_s
         error = self._error(level, status[:, REPLICAS])
-        # Replicas that are not ready yet cannot have helped: asking again would wind up.
+        # Replicas that are not ready yet have no effect: integrating meanwhile would wind up.
         waiting = (status[:, STARTING] + status[:, PENDING] > 0) & (error > 0)
         gain = np.where(waiting, 0.0, p.integral_per_s * self._tick_s)
         integral = state.integral + gain * error

@@ -1,7 +1,7 @@
-"""What practitioners run without planning: HPA, priority classes with preemption, and rules.
+"""Baseline: HPA per priority, priority classes with preemption, and reactive rules.
 
 Each priority has its own HPA target, and P0's HPAs act on small deviations. A small rules engine
-looks at pods that wait for nodes:
+reacts to pods that wait for nodes:
 
 | pods that wait | rule |
 |---|---|
@@ -11,7 +11,7 @@ looks at pods that wait for nodes:
 | none | spare nodes are kept in the shared pool, by priority, before pods need them |
 
 The world's node autoscaler batches node requests. Pods are placed by class, with preemption, which
-the entrant has to request from the scheduler. Like HPA, it takes zeros at face value.
+the entrant has to request from the scheduler. Like HPA, it treats zero samples as valid.
 """
 
 from typing import Final, NamedTuple
@@ -124,7 +124,7 @@ class Rules:
         self._overflow = overflow_pools(inventory)
 
     def start(self, observation: Observation) -> RulesState:
-        """No pod waits."""
+        """Initial state without pressure."""
         environments = observation.tick.size
         return RulesState(
             hpa=self._hpa.start(observation),
@@ -228,14 +228,14 @@ class Rules:
         cores = status[:, CPU_REQUEST] * _MILLI * (status[:, READY] + status[:, STARTING])
         spare = self._by_domain(observation, cores) * self._headroom
         pool = observation.pool
-        there = pool["free_cpu"] + pool["coming"] * inventory.pool_cpu
+        free = pool["free_cpu"] + pool["coming"] * inventory.pool_cpu
         nodes = np.zeros((observation.tick.size, self._pools, _PRIORITIES), np.int32)
         for domain in np.argsort(inventory.priority, kind="stable"):
             last, own = self._overflow[domain], inventory.priority[domain]
-            short = np.maximum(0.0, spare[:, domain] - there[:, last])
+            short = np.maximum(0.0, spare[:, domain] - free[:, last])
             nodes[:, last, own] += np.ceil(short / inventory.pool_cpu[last]).astype(np.int32)
             # Spare cores of one domain are not spare for the next.
-            there[:, last] += short - spare[:, domain]
+            free[:, last] += short - spare[:, domain]
         return nodes
 
 
@@ -248,9 +248,9 @@ def _explained(observation: Observation, plan: Plan, replicas: I32) -> Plan:
 
 
 def overflow_pools(inventory: Inventory) -> I32:
-    """[D] the last pool that a domain may use: it takes what its own pool cannot."""
-    there = inventory.domain_pools >= 0
-    last = there.sum(axis=1) - 1
+    """[D] the last pool that a domain may use: it takes pods that do not fit into the others."""
+    # A domain lists its pools in order of preference, then -1.
+    last = (inventory.domain_pools >= 0).sum(axis=1) - 1
     return np.take_along_axis(inventory.domain_pools, last[:, None], axis=1)[:, 0]
 
 

@@ -1,7 +1,7 @@
-"""Static provisioning: replicas for yesterday's peak times a factor, set once.
+"""Baseline without autoscaling: replicas fixed at yesterday's peak times a factor.
 
-The distance to it is what autoscaling is worth. It uses what a team would know: the requests of
-the day before and, from load tests, how many replicas carry how many requests.
+The gain over it is the value of autoscaling. Its inputs are available to any team: the requests
+of the day before and, from load tests, the replicas per request rate.
 """
 
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {"peak_factor": (0.6, 3.0)}
 
 
 class StaticState(NamedTuple):
-    """The decision of the start."""
+    """The one decision, made at the start."""
 
     replicas: I32
     """[E, A]."""
@@ -57,7 +57,7 @@ class Static:
         self._pools = pools
 
     def start(self, observation: Observation) -> StaticState:  # noqa: ARG002  needs no observation
-        """The replicas that every step asks for."""
+        """The replicas of every plan."""
         return StaticState(self._wanted)
 
     def step(

@@ -56,9 +56,9 @@ DAY_S: Final = 86_400
 MIN_REPLICAS: Final = 2
 """The updater skips apps with fewer live pods."""
 OLD_POD_S: Final = 12 * 3600
-"""Age from which the updater also resizes pods inside the bounds, if ..."""
+"""Age from which the updater also resizes pods inside the bounds; see `WORTHWHILE`."""
 WORTHWHILE: Final = 0.1
-"""... CPU and memory together differ by this share of the request."""
+"""Least difference, as a share of the request and summed over CPU and memory, for such a resize."""
 _LEAST_WEIGHT: Final = 0.1
 """A CPU sample weighs its request in cores, at least this much."""
 _LEAST_CPU: Final = 25
@@ -72,7 +72,7 @@ _PAST_EVERY_MIN: Final = 30
 _NOW_MIN: Final = 5
 """Minutes whose mean is the traffic at the start."""
 _MOST_RELATIVE: Final = 20.0
-"""Cap on past over present traffic: an app that is idle at the start says little about its past."""
+"""Cap on past over present traffic: an app that is idle at the start gives no useful ratio."""
 _SHARES: Final = np.array([0.5, 0.9, 0.95])
 _LOWER, _TARGET, _UPPER = range(3)
 
@@ -93,7 +93,7 @@ class Parameters(NamedTuple):
     Without it, switching VPA on would move every pod at once."""
     least_saturation: float = 0.9
     """VPA does not control the CPU of apps that saturate below this CPU use over request: their
-    owners know from load tests that CPU says little (controlledResources: [memory])."""
+    owners know from load tests that CPU use predicts little (controlledResources: [memory])."""
 
 
 RANGES: Final[dict[str, tuple[float, float]]] = {"margin": (0.05, 1.0)}
@@ -240,11 +240,11 @@ class Vpa:
         """A day's peak is one sample; a higher one of the same day replaces it."""
         status = observation.status
         # Restarting pods hold memory too, and the sample is some seconds old: take the largest
-        # count, because too small a count would look like a peak.
-        there = np.maximum(
+        # count, because too small a count would read as a peak.
+        running = np.maximum(
             status[:, REPLICAS] - status[:, PENDING], status[:, READY] + status[:, STARTING]
         )
-        pods = np.maximum(observation.measured[:, PODS], there).astype(np.float64)
+        pods = np.maximum(observation.measured[:, PODS], running).astype(np.float64)
         per_pod = _GIB * observation.measured[:, MEMORY] / np.maximum(1.0, pods)
         valid = (observation.missing == 0) & (observation.measured[:, MEMORY] > 0)
         fresh = self._new_day(observation, state)[:, None] & valid

@@ -30,10 +30,11 @@ from models.sim.world import World
 
 FOLDER: Final = Path(__file__).with_name("tuning")
 _STEEP: Final = 20.0
+"""Penalty on the objective per unit of relative excess over a bound: 1 % too much costs 20 %."""
 
 
 class Aggregate(NamedTuple):
-    """How the J of the scenarios become the number to minimise."""
+    """How the J of the scenarios become the objective to minimise."""
 
     name: str
     of: Callable[[Iterable[float]], float]
@@ -53,7 +54,7 @@ class Setting(NamedTuple):
     """Largest J by scenario; exceeding it outweighs any gain elsewhere."""
 
     def value(self, by_scenario: Mapping[str, float]) -> float:
-        """The number to minimise: the aggregate, with a steep penalty above the bounds."""
+        """The objective to minimise: the aggregate, with a steep penalty above the bounds."""
         excess = sum(max(0.0, by_scenario[name] / most - 1.0) for name, most in self.bounds.items())
         return self.aggregate.of(by_scenario.values()) * (1.0 + _STEEP * excess)
 
@@ -102,8 +103,8 @@ def calibrate(
         keys = [_key(job, worlds, code) for job in jobs]
         values = _evaluate(jobs, keys, runner, journal, on_done)
         for index, point in enumerate(points):
-            mine = range(index * len(setting.scenarios), (index + 1) * len(setting.scenarios))
-            by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in mine}
+            rows = range(index * len(setting.scenarios), (index + 1) * len(setting.scenarios))
+            by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in rows}
             found.append(by_scenario)
             tried.append(Tried(point, setting.value(by_scenario)))
     winner = best(tried)
@@ -205,5 +206,5 @@ def in_processes(workers: int) -> Iterator[Runner]:
     try:
         yield runner
     finally:
-        # When the user stops a search, don't wait for jobs that have not started.
+        # On interrupt, cancel queued jobs instead of running them.
         pool.shutdown(wait=True, cancel_futures=True)

@@ -75,14 +75,14 @@ ENTRANTS: dict[str, Entrant] = {
 
 def entrant_of(name: str) -> Entrant:
     """The entrant of a name, with its suffixes."""
-    plain, at, order = name.partition("@")
+    plain, at, scheduler = name.partition("@")
     entrant = _plain(plain)
     if not at:
         return entrant
-    if order not in SCHEDULINGS:
+    if scheduler not in SCHEDULINGS:
         known = ", ".join(SCHEDULINGS)
-        raise InputError(f"controller: {name}: expected one of {known} after @, got {order!r}")
-    return entrant._replace(scheduling=SCHEDULINGS[order])
+        raise InputError(f"controller: {name}: expected one of {known} after @, got {scheduler!r}")
+    return entrant._replace(scheduling=SCHEDULINGS[scheduler])
 
 
 def _plain(name: str) -> Entrant:
@@ -137,9 +137,9 @@ def enter(
 def _import(name: str) -> Entrant:
     module, _, attribute = name.partition(":")
     # Find modules in the working directory, as `python -m` does.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as error:

@@ -29,7 +29,7 @@ class Family(NamedTuple):
     scheduling: Scheduling = Scheduling()
     """How pods are placed under these controllers."""
     forecaster: Callable[[World], Forecaster[Any]] | None = None
-    """Forecaster they are tuned with."""
+    """Forecaster to tune with; None for controllers that only react."""
 
     def defaults(self) -> dict[str, float]:
         """Default values of the tuned fields."""

@@ -17,21 +17,23 @@ from models.sim.config.script import script_of
 from models.sim.world import world_hash
 
 _CONTROLLING: Final = (
-    "baselines", "cluster", "compare", "control", "environments", "features",
-    "forecaster", "policies",
+    "baselines", "cluster", "compare", "control", "environments", "features", "forecaster",
 )  # fmt: skip
 """Packages of models that decide or tune. The simulator is part of the world hashes."""
 
 
 def world_hashes(request: Request) -> dict[str, dict[str, str]]:
     """By scenario and entrant: an entrant with its own scheduler runs in another world."""
-    orders = {name: entrant_of(name).scheduling for name in request.entrants}
+    schedulings = {name: entrant_of(name).scheduling for name in request.entrants}
     hashes = {}
     for scenario in request.scenarios:
-        by_order = {
-            order: _world_hash(request.cluster, scenario, order) for order in set(orders.values())
+        by_scheduling = {
+            scheduling: _world_hash(request.cluster, scenario, scheduling)
+            for scheduling in set(schedulings.values())
         }
-        hashes[scenario.name] = {name: by_order[order] for name, order in orders.items()}
+        hashes[scenario.name] = {
+            name: by_scheduling[scheduling] for name, scheduling in schedulings.items()
+        }
     return hashes
 
 
@@ -41,13 +43,13 @@ def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
     All files count, including tuned parameters and weights.
     """
     root = Path(models.__file__).parent
-    ours = [
+    files = [
         file
         for package in _CONTROLLING
         for file in sorted((root / package).rglob("*"))
         if file.is_file() and "__pycache__" not in file.parts
     ]
-    common = _digest(ours)
+    common = _digest(files)
     return {name: _digest(_modules(name), common) for name in entrants}
 
 
@@ -56,11 +58,11 @@ def combined(hashes: Iterable[str]) -> str:
     return hashlib.sha256(" ".join(sorted(set(hashes))).encode()).hexdigest()[:16]
 
 
-def _world_hash(cluster: SimCluster, scenario: Scenario, order: Scheduling) -> str:
+def _world_hash(cluster: SimCluster, scenario: Scenario, scheduling: Scheduling) -> str:
     """Equal to `World.hash`, without building the world."""
-    population, placed = population_of(cluster), with_scheduling(cluster, order)
-    script = script_of(compile_scenario(scenario, placed, population.apps, [0]))
-    return world_hash(placed, scenario, population, script.replay)
+    population, scheduled = population_of(cluster), with_scheduling(cluster, scheduling)
+    script = script_of(compile_scenario(scenario, scheduled, population.apps, [0]))
+    return world_hash(scheduled, scenario, population, script.replay)
 
 
 def _modules(entrant: str) -> list[Path]:

@@ -29,15 +29,15 @@ class Journal:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._known = {entry.key: entry.objective for entry in _read(file)}
+        self._objectives = {entry.key: entry.objective for entry in _read(file)}
 
     def get(self, key: str) -> float | None:
         """The objective of an evaluation; None if it was not made."""
-        return self._known.get(key)
+        return self._objectives.get(key)
 
     def add(self, entry: Entry) -> None:
         """Add an evaluation and write it to disk at once."""
-        self._known[entry.key] = entry.objective
+        self._objectives[entry.key] = entry.objective
         if self._file is None:
             return
         try:

@@ -104,7 +104,7 @@ class Lane:
         return self.world.tick - 1
 
 
-class Begun(NamedTuple):
+class StartedFailure(NamedTuple):
     """A failure that begins, and under which controller."""
 
     controller: str
@@ -127,9 +127,11 @@ class Race:
         """All lanes end together."""
         return self.lanes[0].finished
 
-    def step(self) -> list[Begun]:
+    def step(self) -> list[StartedFailure]:
         """Advance all lanes by one tick; return the failures that begin in it."""
-        return [Begun(lane.name, finding) for lane in self.lanes for finding in lane.step()]
+        return [
+            StartedFailure(lane.name, finding) for lane in self.lanes for finding in lane.step()
+        ]
 
 
 def outcome_of(race: Race, request: Request, seconds: float, command: str) -> Outcome:

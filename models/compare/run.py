@@ -1,4 +1,4 @@
-"""Drive a world with a controller from its first tick to its last."""
+"""Run a world under a controller, from its first tick to its last."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -32,7 +32,7 @@ class Run(Generic[S]):
         self._world, self._controller, self._forecaster = world, controller, forecaster
         first = world.observe(controller.pipeline)
         self._state = controller.start(first)
-        self._foreseen = forecaster.start(first) if forecaster is not None else None
+        self._forecaster_state = forecaster.start(first) if forecaster is not None else None
         self._decreases = np.zeros(world.environments, np.int64)
         self._overruns_before = _overruns(controller, self._state)
 
@@ -46,7 +46,7 @@ class Run(Generic[S]):
         world, controller = self._world, self._controller
         warmup = world.timeline.warmup_ticks
         observation = world.observe(controller.pipeline)
-        forecast = self._foresee(observation)
+        forecast = self._forecast(observation)
         if world.tick == warmup:
             self._overruns_before = _overruns(controller, self._state)
         plan, self._state = controller.step(observation, forecast, self._state)
@@ -61,10 +61,12 @@ class Run(Generic[S]):
         overruns = None if before is None or after is None else after - before
         return Decisions(missing_data_decreases=self._decreases.copy(), budget_overruns=overruns)
 
-    def _foresee(self, observation: Observation) -> Forecast | None:
+    def _forecast(self, observation: Observation) -> Forecast | None:
         if self._forecaster is None:
             return None
-        forecast, self._foreseen = self._forecaster.step(observation, self._foreseen)
+        forecast, self._forecaster_state = self._forecaster.step(
+            observation, self._forecaster_state
+        )
         return forecast
 
 
@@ -75,12 +77,12 @@ def run(
     on_tick: Callable[[World], None] | None = None,
 ) -> Decisions:
     """Run the world to its end, calling `on_tick` after each tick; counts since the warm-up."""
-    under_way = Run(world, controller, forecaster)
-    while not under_way.finished:
-        under_way.step()
+    current = Run(world, controller, forecaster)
+    while not current.finished:
+        current.step()
         if on_tick is not None:
             on_tick(world)
-    return under_way.decisions()
+    return current.decisions()
 
 
 def _overruns(controller: Controller[S], state: S) -> NDArray[np.int64] | None:

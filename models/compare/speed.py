@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from models.compare.catalogue import Contest, enter
-from models.compare.drive import Driven, busy_world
+from models.compare.hpa_worlds import HpaWorld, busy_world
 from models.compare.stages import describe, stage_seconds
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
@@ -38,7 +38,7 @@ def measure_simulator(envs: int, apps: int, ticks: int, measure: Measure) -> dic
     rates = measure(calm, ticks)
     busy = measure(busy_world(with_apps(load_sim_cluster(), apps), envs), ticks)
     peak = peak_rss_mb()
-    stages = _stages(Driven(calm_world(apps, envs)), min(ticks, _STAGED_TICKS))
+    stages = _stages(HpaWorld(calm_world(apps, envs)), min(ticks, _STAGED_TICKS))
     by_apps = []
     for size in SIZES:
         fewer = max(1, min(envs, envs * apps // size))
@@ -66,7 +66,7 @@ def calm_world(apps: int, envs: int) -> World:
 
 def measure_rates(world: World, ticks: int, advance: Advance) -> list[float]:
     """Environment-ticks per second in each block of ticks after a warm-up."""
-    run = Driven(world)
+    run = HpaWorld(world)
     run.run(WARM_UP)
     advance(WARM_UP)
     rates = []
@@ -123,7 +123,7 @@ def _decision_seconds(
     return first, others
 
 
-def _stages(run: Driven, ticks: int) -> list[dict[str, Any]]:
+def _stages(run: HpaWorld, ticks: int) -> list[dict[str, Any]]:
     run.run(WARM_UP)
     seconds_by_stage = stage_seconds(run, ticks)
     total, work = sum(seconds_by_stage.values()), ticks * run.world.environments

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from models.cluster.plan import Plan
-from models.compare.drive import Driven
+from models.compare.hpa_worlds import HpaWorld
 from models.jit import kernel
 from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
@@ -97,10 +97,10 @@ _STAGES: dict[str, tuple[str, Stage]] = {
     "serve": ("calls, queues, latency, failures, retries", _serve),
     "account": ("bills, waits, violations", _account),
 }
-_AROUND = {"observe": "what a controller may see", "controller": "HPA decides"}
+_AROUND = {"observe": "what a controller observes", "controller": "HPA decides"}
 
 
-def stage_seconds(run: Driven, ticks: int) -> dict[str, float]:
+def stage_seconds(run: HpaWorld, ticks: int) -> dict[str, float]:
     """Seconds of each stage over `ticks` ticks; compiles the stages first."""
     _staged_tick(run, dict.fromkeys((*_AROUND, *_STAGES), 0.0))
     spent = dict.fromkeys((*_AROUND, *_STAGES), 0.0)
@@ -114,7 +114,7 @@ def describe(stage: str) -> str:
     return _AROUND[stage] if stage in _AROUND else _STAGES[stage][0]
 
 
-def _staged_tick(run: Driven, spent: dict[str, float]) -> None:
+def _staged_tick(run: HpaWorld, spent: dict[str, float]) -> None:
     """One tick as in `tick.advance`, with the time taken between the stages."""
     world = run.world
     observation = _timed(spent, "observe", lambda: world.observe(run.hpa.pipeline))

@@ -20,7 +20,7 @@ _RESOURCES = (APP.at("utilisation"), APP.at("memory_use"))
 
 
 class AppEnv(Environment[AppAdapterState]):
-    """One app, horizontal and vertical at once, as in AWARE; the rest of the cluster runs HPA.
+    """One app, horizontal and vertical at once, as in AWARE; all other apps run HPA.
 
     Observation: the app's normalised features (load and its change, use of CPU and memory, SLO
     headroom, replicas), and its CPU request.

@@ -1,4 +1,4 @@
-"""Adapter of one app, horizontal and vertical at once; every other app has its HPA.
+"""Adapter of one app, horizontal and vertical at once; all other apps run HPA.
 
 As in AWARE (Qiu et al., USENIX ATC 2023): the policy observes the app's size, use, load and SLO
 headroom, and answers with steps in its replicas and in the CPU request of its pods.
@@ -112,7 +112,7 @@ class AppAdapter:
             return plan, state._replace(hpa=hpa, decision=decision)
         decision = state.decision
         if is_due(int(observation.tick[0]), self.every):
-            # Without a sample the app keeps what it has: the policy would act on old data.
+            # Without a sample, hold: the policy would act on stale data.
             valid = (observation.missing[:, app] == 0) & (observation.status[:, ACTIVE, app] == 1)
             decision = np.where(valid[:, None], self._moved(state, action), decision).astype(
                 np.int32

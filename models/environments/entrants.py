@@ -39,7 +39,7 @@ class PolicyControllerState(NamedTuple):
 
 
 class PolicyController(Generic[S]):
-    """Asks the policy when a decision is due, environment by environment.
+    """Calls the policy when a decision is due, environment by environment.
 
     Policies are trained on one observation at a time. A batch could change an environment's
     decisions in the last bit, depending on the environments beside it.
@@ -51,7 +51,7 @@ class PolicyController(Generic[S]):
         self._adapter, self._policy, self._first_tick = adapter, policy, first_tick
 
     def start(self, observation: Observation) -> PolicyControllerState:
-        """The state before the first decision."""
+        """Initial state, without an action."""
         return PolicyControllerState(self._adapter.start(observation), None)
 
     def step(
@@ -61,11 +61,11 @@ class PolicyController(Generic[S]):
         observed, inner = self._adapter.observe(observation, state.adapter)
         tick, action = int(observation.tick[0]), state.action
         if tick >= self._first_tick and is_due(tick, self._adapter.every):
-            action = np.stack([self._ask(row) for row in observed])
+            action = np.stack([self._predict(row) for row in observed])
         plan, inner = self._adapter.act(observation, forecast, inner, action)
         return plan, PolicyControllerState(inner, action)
 
-    def _ask(self, observed: F32) -> F32:
+    def _predict(self, observed: F32) -> F32:
         action, _ = self._policy.predict(observed.copy(), deterministic=True)
         return np.asarray(action, np.float32).reshape(self._adapter.actions)
 
@@ -95,7 +95,7 @@ def soldier_entrant(policy: Policy, domain: str, forecast: str = "calendar") -> 
 
 
 def app_entrant(policy: Policy, app: int) -> Entrant:
-    """A policy that was trained in an AppEnv of that app; the other apps have their HPAs."""
+    """A policy that was trained in an AppEnv of that app; the other apps run HPA."""
     return Entrant(partial(_app, policy, app))
 
 

@@ -1,7 +1,7 @@
 """What the Gymnasium environments have in common: scenarios, seeds, spaces and `info`.
 
-An episode is the accounted part of a scenario; `reset` runs the warm-up without a policy.
-Observations are those of a controller, never the world's true state; rewards may use it.
+An episode is the accounted part of a scenario; `reset` runs the warm-up without policy actions.
+A policy observes what a controller does. Rewards may use the true simulator state.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ S = TypeVar("S")
 APPS: Final = 155
 """Apps of the default cluster: small enough to train on, and policies transfer to larger ones."""
 SEEDS: Final = (1 << 20, 1 << 31)
-"""Range of training seeds; the benchmark's seeds, which start at 0, stay unseen."""
+"""Range of training seeds; disjoint from the benchmark's, which start at 0."""
 
 
 class Episode(Generic[S]):
@@ -53,7 +53,7 @@ class Episode(Generic[S]):
         self._forecaster = forecaster
         first = world.observe(adapter.pipeline)
         self._state = adapter.start(first)
-        self._foreseen = forecaster.start(first) if forecaster is not None else None
+        self._forecaster_state = forecaster.start(first) if forecaster is not None else None
         self._observe()
         while world.tick < world.timeline.warmup_ticks:
             self.tick(None)
@@ -72,7 +72,9 @@ class Episode(Generic[S]):
         """Advance by a tick under an action [E, actions], and observe."""
         observation, forecast = self._observation, None
         if self._forecaster is not None:
-            forecast, self._foreseen = self._forecaster.step(observation, self._foreseen)
+            forecast, self._forecaster_state = self._forecaster.step(
+                observation, self._forecaster_state
+            )
         plan, self._state = self.adapter.act(observation, forecast, self._state, action)
         self.world.step(plan)
         self._observe()
@@ -140,7 +142,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
 
     @abstractmethod
     def _begin(self, world: World) -> None:
-        """Reset what the reward accumulates."""
+        """Reset per-episode reward state."""
 
     def _after_tick(self, episode: Episode[S]) -> None:
         """Accumulate what the reward needs of each tick."""
@@ -169,8 +171,8 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
 
 def results_of(world: World) -> list[Result]:
     """J and its parts, of the episode so far, one result per environment."""
-    nothing = np.zeros(world.environments, np.int64)
-    return summarise(world, NONE, Decisions(missing_data_decreases=nothing))
+    no_decreases = np.zeros(world.environments, np.int64)
+    return summarise(world, NONE, Decisions(missing_data_decreases=no_decreases))
 
 
 def info_of(result: Result) -> dict[str, Any]:

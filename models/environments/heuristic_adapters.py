@@ -162,10 +162,10 @@ class SoldierAdapter(HeuristicAdapter):
         return np.concatenate((groups, features.domain[:, self.domain]), axis=1)
 
     def _residual(self, action: F32, observation: Observation) -> Residual:
-        # An app that moved in keeps its tier; a domain with fewer tiers puts it into the last.
+        # Apps keep their tier when they move between domains; clip it to the tiers of this domain.
         group = np.minimum(self.inventory.tier, self.actions - 1)
-        here = observation.status[:, DOMAIN] == self.domain
-        need = np.where(here, factors(action, NEED_SPAN)[:, group], 1.0).astype(np.float32)
+        in_domain = observation.status[:, DOMAIN] == self.domain
+        need = np.where(in_domain, factors(action, NEED_SPAN)[:, group], 1.0).astype(np.float32)
         return neutral(observation.tick.size)._replace(need=need)
 
 

@@ -1,7 +1,7 @@
-"""How a policy plugs into a controller: what it observes and what its actions change.
+"""The interface between a policy and a controller: observations in, actions out.
 
-Environments, which train a policy, and entrants, which measure it, use the same adapters: there
-is no second implementation of an observation or an action.
+Environments, which train a policy, and entrants, which measure it, share these
+adapters, so that observations and actions are implemented once.
 """
 
 from typing import Any, NamedTuple, Protocol, TypeVar

@@ -81,10 +81,10 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
         world = episode.world
         minutes = world.cluster.tick_seconds / 60.0
         status = world.state.status[0]
-        here = (status[DOMAIN] == self._index) & (status[ACTIVE] == 1)
-        violations = self._weight * here.sum() * self._violating_share(world) * minutes
-        nodes = held_cores(status[:, here]) / self._node_cores * minutes / 60.0
-        changes = (world.accounts.last["tick"][0, here] == world.tick - 1).sum()
+        in_domain = (status[DOMAIN] == self._index) & (status[ACTIVE] == 1)
+        violations = self._weight * in_domain.sum() * self._violating_share(world) * minutes
+        nodes = held_cores(status[:, in_domain]) / self._node_cores * minutes / 60.0
+        changes = (world.accounts.last["tick"][0, in_domain] == world.tick - 1).sum()
         self._cost += float(violations + nodes + CHANGE_COST * changes)
 
     def _reward(self, results: list[Result]) -> float:  # noqa: ARG002  has no figures per domain
@@ -104,8 +104,11 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
 def requests_of(world: World, domain: int) -> Requests:
     """Requests of the closed minutes and the open one."""
     accounts = world.accounts
-    here = world.state.status[0, DOMAIN] == domain
-    closed, opened = accounts.domains[0, domain], accounts.minute_requests[0][:, here].sum(axis=1)
+    in_domain = world.state.status[0, DOMAIN] == domain
+    closed, opened = (
+        accounts.domains[0, domain],
+        accounts.minute_requests[0][:, in_domain].sum(axis=1),
+    )
     return Requests(
         float(closed[ARRIVED] + opened[ARRIVED]), float(closed[VIOLATED] + opened[VIOLATED])
     )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.compare.drive import Driven, busy_world
+from models.compare.hpa_worlds import HpaWorld, busy_world
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.state import BACKLOG
 from models.sim.world import World
@@ -21,7 +21,7 @@ _AUDIT_EVERY = 5
 
 def examine(effort: Effort) -> Section:
     """Run a world with every kind of event, and recount it regularly."""
-    run = Driven(busy_world(with_apps(load_sim_cluster(), effort.conservation_apps), 2))
+    run = HpaWorld(busy_world(with_apps(load_sim_cluster(), effort.conservation_apps), 2))
     residuals, problems = _recount(run, effort.conservation_ticks)
     audits = 2 * effort.conservation_ticks // _AUDIT_EVERY
     worst = max(residuals)
@@ -44,7 +44,7 @@ def examine(effort: Effort) -> Section:
     )
 
 
-def _recount(run: Driven, ticks: int) -> tuple[list[float], list[str]]:
+def _recount(run: HpaWorld, ticks: int) -> tuple[list[float], list[str]]:
     residuals: list[float] = []
     problems: list[str] = []
     for tick in range(ticks):

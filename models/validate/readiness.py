@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import I64
-from models.compare.drive import Driven
 from models.compare.failure_modes import CASCADE, STAMPEDE, measure
+from models.compare.hpa_worlds import HpaWorld
 from models.sim.accounting import WAIT_BINS
 from models.sim.config.physics import load_sim_cluster
 from models.sim.config.scenario import load_scenario
@@ -93,7 +93,7 @@ def _idle() -> _Waits:
 
 def _episode(scenario: str, name: FailureName, seeds: list[int]) -> _Waits:
     cluster = load_sim_cluster()
-    run = Driven(World(cluster, load_scenario(scenario, cluster), seeds))
+    run = HpaWorld(World(cluster, load_scenario(scenario, cluster), seeds))
     recorders = [Recorder(run.world, e) for e in range(len(seeds))]
     watches = [FailureWatch(setting_of(run.world)) for _ in seeds]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
-from models.compare.drive import Driven, copy_memory, digest, digest_of_run
+from models.compare.hpa_worlds import HpaWorld, copy_memory, digest, digest_of_run
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.population.generate import generate
@@ -49,7 +49,7 @@ def _same(name: str, first: str, second: str) -> Check:
 
 def _in_another_process() -> str:
     program = (
-        "from models.compare.drive import digest_of_run;"
+        "from models.compare.hpa_worlds import digest_of_run;"
         f"print(digest_of_run({_APPS}, [5], {_TICKS}))"
     )
     # The interpreter and the program are our own.
@@ -63,8 +63,8 @@ def _among_others(together: int) -> tuple[str, str]:
     cluster = load_sim_cluster()
     scenario, population = load_scenario("cascade", cluster), generate(cluster)
     seeds = list(range(together))
-    many = Driven(World(cluster, scenario, seeds, population))
-    alone = Driven(World(cluster, scenario, [7], population))
+    many = HpaWorld(World(cluster, scenario, seeds, population))
+    alone = HpaWorld(World(cluster, scenario, [7], population))
     many.run(_TICKS)
     alone.run(_TICKS)
     return digest(many.world, 7), digest(alone.world, 0)
@@ -72,7 +72,7 @@ def _among_others(together: int) -> tuple[str, str]:
 
 def _forked() -> tuple[str, str]:
     cluster = load_sim_cluster()
-    run = Driven(World(cluster, load_scenario("cascade", cluster), [1]))
+    run = HpaWorld(World(cluster, load_scenario("cascade", cluster), [1]))
     run.run(_TICKS)
     world, saved, memory = run.world, run.world.save(), copy_memory(run.memory)
     run.run(60)
@@ -98,7 +98,7 @@ def _blind() -> Check:
 def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
     """Changes of the observation or of HPA's plan when only hidden state changes."""
     cluster = with_apps(load_sim_cluster(), apps)
-    run = Driven(World(cluster, load_scenario("cascade", cluster), [1, 2]))
+    run = HpaWorld(World(cluster, load_scenario("cascade", cluster), [1, 2]))
     rng = np.random.default_rng(0)
     changes: list[str] = []
     for tick in range(0, ticks, every):
@@ -115,7 +115,7 @@ def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
     return changes
 
 
-def _decide(run: Driven) -> tuple[Observation, Plan]:
+def _decide(run: HpaWorld) -> tuple[Observation, Plan]:
     """Copies of the observation and the plan; the controller's memory does not change."""
     observed = run.world.observe(run.hpa.pipeline)
     plan, _ = run.hpa.step(observed, None, copy_memory(run.memory))

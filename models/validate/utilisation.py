@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from models.baselines.hpa.simulated import Hpa
 from models.cluster.arrays import F64
-from models.compare.drive import Driven
+from models.compare.hpa_worlds import HpaWorld
 from models.sim.accounting import CPU_CAPACITY, CPU_USED
 from models.sim.apps import Population, declare
 from models.sim.config.events import Deploy, Target, Traffic
@@ -157,7 +157,7 @@ def _run(
         events=tuple(events),
     )
     world = World(cluster, scenario, seeds, population)
-    run = Driven(world, _hpa_at_the_limit(world))
+    run = HpaWorld(world, _hpa_at_the_limit(world))
     run.run(run.world.timeline.total_ticks)
     return run.world
 

@@ -1,7 +1,7 @@
-"""An estimate of the limit for controllers: it knows the future and acts under the same rules.
+"""The controller of the estimate: it reads the future traffic and acts under the same rules.
 
-Pods and nodes take as long and cost as much for it as for the others, but it is never surprised.
-It does not know which node a pod lands on, nor which containers crash.
+Pods and nodes take as long and cost as much as under other controllers. It foresees traffic,
+deploys and node losses, but not which node a pod lands on, nor which containers crash.
 """
 
 import math
@@ -33,7 +33,7 @@ _THRIFT: Final = 0.5
 """Price of a pod over its share of a node: nodes are released late and only in part."""
 _SPARE: Final = 1.02
 """Factor on pods, for containers that crash and nodes that are drained."""
-_AGAIN: Final = 0.002
+_RETRY_SHARE: Final = 0.002
 """Share of retries in the traffic from which on retries may grow by themselves."""
 _MORE: Final = 1.15
 """Traffic over expected traffic from which on callers must be retrying."""
@@ -104,12 +104,12 @@ class Clairvoyant:
         self._most = world.population.apps.max_replicas
 
     def start(self, observation: Observation) -> None:
-        """It has no state."""
+        """No state: every step reads the world."""
 
     def step(
         self,
         observation: Observation,
-        forecast: Forecast | None,  # noqa: ARG002  the interface; it knows the future
+        forecast: Forecast | None,  # noqa: ARG002  the interface; it reads the future itself
         state: None,
     ) -> tuple[Plan, None]:
         """What the next minutes will need, requested no earlier than necessary."""
@@ -143,8 +143,8 @@ class Clairvoyant:
         """[A] pods for apps that have fallen behind: retries add to the expected traffic."""
         minute = tick // self._per_minute
         arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, RPS]
-        again = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
-        behind = (again > _AGAIN * arriving) | (arriving > _MORE * self._rps[e, minute])
+        retries = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
+        behind = (retries > _RETRY_SHARE * arriving) | (arriving > _MORE * self._rps[e, minute])
         pods = pods_for(self._prices, arriving, self._payload[e, minute])
         rescue: I32 = np.where(behind, np.ceil(pods), 0).astype(np.int32)
         return rescue

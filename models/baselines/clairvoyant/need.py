@@ -68,7 +68,7 @@ class Problem(NamedTuple):
 
     future: Future
     deploying: I8
-    """[E, S, A] 1 while a rolling deploy keeps some of the app's pods away."""
+    """[E, S, A] 1 while a rolling deploy makes some of the app's pods unready."""
     calls: CallRows
     tables: LatencyTables
     prices: Prices
@@ -143,7 +143,7 @@ def _solve_all(problem: Problem, e: int, scratch: F32, sums: F32, needed: I32) -
             floor = _fewest(app, prices, scratch, _FIRST_LOAD if step == 0 else _BUSIEST)
             pods[app] = max(pods[app], floor)
         for size in problem.coarse if step == 0 else problem.fine:
-            _look(tables, calls, scratch)
+            _compute_latency(tables, calls, scratch)
             _charge(calls, prices, scratch)
             _move(tables, prices, size, scratch)
         for app in range(pods.size):
@@ -194,7 +194,7 @@ def _respond(
 
 
 @kernel
-def _look(tables: LatencyTables, calls: CallRows, scratch: F32) -> None:
+def _compute_latency(tables: LatencyTables, calls: CallRows, scratch: F32) -> None:
     """Latency of every app, including that of its callees."""
     p50, spread = scratch[_P50], scratch[_SPREAD]
     for app in range(p50.size):
@@ -253,7 +253,7 @@ _SLOWEST: Final = 2.0
 
 
 def deploying(world: World, steps: int, step_ticks: int) -> I8:
-    """[E, S, A] 1 while a rolling deploy, as the world will draw it, keeps some pods away."""
+    """[E, S, A] 1 while a rolling deploy, as the world will draw it, makes some pods unready."""
     physics, apps = world.given.rules.physics[0], world.population.apps
     late = math.exp(_SLOWEST * float(physics["start_sigma"]))
     seconds = (physics["pod_boot_s"] * apps.boot + physics["image_pull_s"] * apps.image_pull) * late

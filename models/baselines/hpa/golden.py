@@ -1,7 +1,7 @@
 """Golden cases: inputs with the answers of the real controller, and how they are checked.
 
 A case is one JSON object per line. It is either one call of the replica calculator, or one HPA
-over a list of moments, run by `replay` without a world; its fields tell which of the two.
+over a list of moments, run by `replay` without a world; its fields decide which of the two.
 """
 
 from typing import Literal, NamedTuple
@@ -119,7 +119,7 @@ _SEQUENCE = msgspec.json.Decoder(SequenceCase)
 
 
 def read_case(line: bytes) -> Case:
-    """Decode a line; msgspec.DecodeError says what is wrong with it."""
+    """Decode a line; raises msgspec.DecodeError with the reason."""
     if _KIND.decode(line).function is not None:
         return _CALCULATOR.decode(line)
     return _SEQUENCE.decode(line)
@@ -270,15 +270,15 @@ def _replay(
     """The same kernels as over a world's apps, on rows of one app."""
     rules, least, most = hpa.rules, hpa.least, hpa.most
     current, wanted, final = rows[0], rows[1], rows[2]
-    slept = False
+    scaled_to_zero = False
     for step in range(moments.millis.size):
         now = moments.millis[step]
         if moments.override[step] >= 0:
             current[0] = moments.override[step]
-        # An HPA leaves zero only if it went there itself; otherwise zero switches it off.
-        scalable = current[0] != 0 or (hpa.to_zero and slept)
-        asked = max(moments.recommended[step], NO_METRIC)
-        wanted[0] = gate(asked, current[0], least[0], most[0], scalable)
+        # An HPA leaves zero only if it scaled to zero itself; otherwise zero switches it off.
+        scalable = current[0] != 0 or (hpa.to_zero and scaled_to_zero)
+        recommended = max(moments.recommended[step], NO_METRIC)
+        wanted[0] = gate(recommended, current[0], least[0], most[0], scalable)
         if rules.set[0] == 1:
             final[0] = behave(rules, memory, 0, wanted[0], current[0], least[0], most[0], now)
         else:
@@ -289,5 +289,5 @@ def _replay(
         if final[0] != current[0]:
             if rules.set[0] == 1:
                 store_change(rules, memory, 0, current[0], final[0], now + hpa.latency_millis)
-            slept = current[0] > 0 and final[0] == 0 and least[0] == 0
+            scaled_to_zero = current[0] > 0 and final[0] == 0 and least[0] == 0
         current[0] = final[0]

@@ -24,8 +24,8 @@ from models.cluster.arrays import F32, I8, I32
 from models.jit import kernel
 from models.sim.state import NONE
 
-NOTHING_LEFT, REFILL, FORGET = np.int32(0), np.int32(1), np.int32(2)
-"""What `look` leaves to do for an app."""
+DONE, REFILL, FORGET = np.int32(0), np.int32(1), np.int32(2)
+"""What `recommend_all` leaves to do for an app, in its row `follow_up`."""
 _MILLI: Final = np.float32(1000.0)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _CORES: Final = np.float32(1e8)
@@ -53,18 +53,20 @@ def _usage(cpu: np.float32, pods: np.float32) -> np.float32:
 
 
 @kernel
-def look(inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32) -> None:
-    """Recommend for every app as if no pod had been left out; `left` marks where one was.
+def recommend_all(
+    inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, follow_up: I32
+) -> None:
+    """Recommend for every app as if every pod were measured; `follow_up` marks the exceptions.
 
     Computes all outcomes without branches, so that LLVM vectorises it. Two loops, because the one
     without doubles processes twice as many apps per instruction.
     """
-    _calculate(inputs, bounds, wanted, left)
-    _gate(inputs, bounds, due, highest, wanted, left)
+    _calculate(inputs, bounds, wanted, follow_up)
+    _gate(inputs, bounds, due, highest, wanted, follow_up)
 
 
 @kernel
-def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, left: I32) -> None:
+def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, follow_up: I32) -> None:
     for app in range(wanted.size):
         request, cpu = np.float64(inputs.request[app]), inputs.cpu[app]
         ready = np.float32(inputs.ready[app])
@@ -79,28 +81,29 @@ def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, left: I32) -> Non
         usable = counted >= _ONE and _ZERO <= cpu <= _CORES
         wanted[app] = np.int32(replicas) if usable else NO_METRIC
         unready = np.int32(inputs.starting[app] + inputs.pending[app])
-        left[app] = REFILL if needs_refill(ratio, ready - counted, unready) else NOTHING_LEFT
+        follow_up[app] = REFILL if needs_refill(ratio, ready - counted, unready) else DONE
 
 
 @kernel
 def _gate(
-    inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, left: I32
+    inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, follow_up: I32
 ) -> None:
-    """Apply the checks that come before the metric, and mark apps that need more work."""
+    """Apply the checks that precede the metric; keep follow-ups only where one is still needed."""
     for app in range(wanted.size):
         current = inputs.current[app]
-        asked = wanted[app] if inputs.missing[app] == 0 else NO_METRIC
-        asked = gate(asked, current, bounds.least[app], bounds.most[app], current != 0)
-        asked = NOT_DUE if due[app] == NONE else asked
-        asked = ABSENT if inputs.active[app] == 0 else asked
-        gone = asked == ABSENT and highest[app] != FRESH
-        again = left[app] if asked >= 0 else NOTHING_LEFT
-        left[app] = FORGET if gone else again
-        wanted[app] = asked
+        recommended = wanted[app] if inputs.missing[app] == 0 else NO_METRIC
+        recommended = gate(recommended, current, bounds.least[app], bounds.most[app], current != 0)
+        recommended = NOT_DUE if due[app] == NONE else recommended
+        recommended = ABSENT if inputs.active[app] == 0 else recommended
+        # FRESH means that the window of the removed app is already empty.
+        removed = recommended == ABSENT and highest[app] != FRESH
+        open_work = follow_up[app] if recommended >= 0 else DONE
+        follow_up[app] = FORGET if removed else open_work
+        wanted[app] = recommended
 
 
 @kernel
-def look_again(inputs: HpaInputs, bounds: Bounds, app: int) -> int:
+def recommend_with_missing_pods(inputs: HpaInputs, bounds: Bounds, app: int) -> int:
     """Recommend for an app with missing or unready pods."""
     request, target = np.float64(inputs.request[app]), bounds.target[app]
     ready = np.float64(min(inputs.pods[app], np.float32(inputs.ready[app])))

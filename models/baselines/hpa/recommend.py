@@ -49,7 +49,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_of(pod: Pod, by_cpu: bool, readiness: Readiness) -> Group:
-    """The first rule that applies; only CPU metrics look at readiness."""
+    """The first rule that applies; only CPU metrics depend on readiness."""
     if pod.deletion_timestamp_set or pod.phase == "Failed":
         return Group.IGNORED
     if pod.phase == "Pending":

@@ -45,7 +45,7 @@ def _whole(part: Any, of: Any) -> Any:
 
 
 @overload(_whole)
-def _whole_for(part: Any, of: Any) -> Any:  # noqa: ARG001  numba asks with the types
+def _whole_for(part: Any, of: Any) -> Any:  # noqa: ARG001  numba passes types
     def of_integers(part: Any, of: Any) -> Any:
         return part // of
 
@@ -138,8 +138,8 @@ def by_utilisation(
     ratio = percent / target
     if not needs_refill(ratio, pods.missing, pods.unready):
         return plain_replicas(ratio, pods.ready, current, low, high), percent, average
-    again, samples = refilled_percent(pods, ratio)
-    return careful_replicas(ratio, again / target, samples, current, low, high), percent, average
+    refilled, samples = refilled_percent(pods, ratio)
+    return careful_replicas(ratio, refilled / target, samples, current, low, high), percent, average
 
 
 @kernel
@@ -151,5 +151,5 @@ def by_average(
     ratio = average / target
     if not needs_refill(ratio, pods.missing, pods.unready):
         return plain_replicas(ratio, pods.ready, current, low, high), average
-    again, samples = _refilled_average(pods, ratio, target)
-    return careful_replicas(ratio, again / target, samples, current, low, high), average
+    refilled, samples = _refilled_average(pods, ratio, target)
+    return careful_replicas(ratio, refilled / target, samples, current, low, high), average

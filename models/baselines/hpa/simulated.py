@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.baselines.hpa.behaviour import Memory, behave, empty_memory, store_change
-from models.baselines.hpa.observed import FORGET, REFILL, HpaInputs, look, look_again
+from models.baselines.hpa.observed import (
+    FORGET,
+    REFILL,
+    HpaInputs,
+    recommend_all,
+    recommend_with_missing_pods,
+)
 from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Bounds, Rules, rules_of
 from models.baselines.hpa.window import (
     ABSENT,
@@ -211,7 +217,7 @@ def _sync(
         )  # fmt: skip
         copy_row(status[CPU_REQUEST], plan.cpu[e])
         copy_row(status[MEMORY_REQUEST], plan.memory[e])
-        look(inputs, bounds, due, window.highest, wanted, replicas)
+        recommend_all(inputs, bounds, due, window.highest, wanted, replicas)
         _finish(inputs, bounds, window, replicas, wanted)
         open_step(window, tick * clock.tick_millis, clock.window_millis)
         stabilise(window, wanted, current, replicas)
@@ -226,32 +232,32 @@ def _sync(
 
 
 @kernel
-def _finish(inputs: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32) -> None:
-    """Finish the few apps that `look` left open; search for them eight at a time."""
-    whole = left.size - left.size % 8
+def _finish(inputs: HpaInputs, bounds: Bounds, window: Window, follow_up: I32, wanted: I32) -> None:
+    """Do the follow-ups of `recommend_all`. They are rare: search for them eight apps at a time."""
+    whole = follow_up.size - follow_up.size % 8
     for start in range(0, whole, 8):
-        if _any_of_eight(left, start):
+        if _any_of_eight(follow_up, start):
             for app in range(start, start + 8):
-                _finish_app(inputs, bounds, window, left, wanted, app)
-    for app in range(whole, left.size):
-        _finish_app(inputs, bounds, window, left, wanted, app)
+                _finish_app(inputs, bounds, window, follow_up, wanted, app)
+    for app in range(whole, follow_up.size):
+        _finish_app(inputs, bounds, window, follow_up, wanted, app)
 
 
 @kernel
-def _any_of_eight(left: I32, i: int) -> bool:
+def _any_of_eight(follow_up: I32, i: int) -> bool:
     # Written out: a loop this short is not vectorised.
-    low = left[i] | left[i + 1] | left[i + 2] | left[i + 3]
-    high = left[i + 4] | left[i + 5] | left[i + 6] | left[i + 7]
+    low = follow_up[i] | follow_up[i + 1] | follow_up[i + 2] | follow_up[i + 3]
+    high = follow_up[i + 4] | follow_up[i + 5] | follow_up[i + 6] | follow_up[i + 7]
     return bool((low | high) != 0)
 
 
 @kernel
 def _finish_app(
-    inputs: HpaInputs, bounds: Bounds, window: Window, left: I32, wanted: I32, app: int
+    inputs: HpaInputs, bounds: Bounds, window: Window, follow_up: I32, wanted: I32, app: int
 ) -> None:
-    if left[app] == REFILL:
-        wanted[app] = look_again(inputs, bounds, app)
-    elif left[app] == FORGET:
+    if follow_up[app] == REFILL:
+        wanted[app] = recommend_with_missing_pods(inputs, bounds, app)
+    elif follow_up[app] == FORGET:
         forget(window, app)
 
 
@@ -276,11 +282,11 @@ def _behave(
 def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
     """Replace the recommendations in `wanted` by the reasons of the decisions."""
     for app in range(wanted.size):
-        now, asked = current[app], wanted[app]
-        waits = 0 <= asked < now or (asked > now and now < most[app])
+        now, recommended = current[app], wanted[app]
+        waits = 0 <= recommended < now or (recommended > now and now < most[app])
         held = _STABILISING if waits else _IN_TOLERANCE
-        held = _NO_METRICS if asked in (NO_METRIC, ABSENT) else held
-        held = _NOT_DUE if asked == NOT_DUE else held
+        held = _NO_METRICS if recommended in (NO_METRIC, ABSENT) else held
+        held = _NOT_DUE if recommended == NOT_DUE else held
         moved = _OUT if replicas[app] > now else _IN
         wanted[app] = held if replicas[app] == now else moved
 

@@ -9,7 +9,7 @@ split leaves the window, the split moves to the present. So each step costs the 
 operations, and rows may have any times.
 
 A sync has either a recommendation, which is not negative, or one of the negative codes below that
-say why there is none.
+give the reason for having none.
 """
 
 from typing import Final, NamedTuple
@@ -112,7 +112,7 @@ def _higher(one: I32, other: I32, out: I32) -> None:
 
 @kernel
 def forget(window: Window, app: int) -> None:
-    """Forget the HPA of an app that is gone; a new one of that name starts afresh."""
+    """Clear the window of a removed app; a new app of that name starts afresh."""
     for row in range(window.millis.size):
         window.highest_from[row, app] = NOTHING
     window.highest[app] = FRESH
@@ -132,7 +132,7 @@ def limit(wanted: I32, current: I32, least: I32, most: I32, replicas: I32) -> No
 NO_METRIC: Final = np.int32(-1)
 """The metric failed, or there are no replicas to measure: hold, and store nothing."""
 OUTSIDE: Final = np.int32(-2)
-"""Replicas outside the bounds: the controller corrects them without asking for a metric."""
+"""Replicas outside the bounds: the controller corrects them without reading a metric."""
 NOT_DUE: Final = np.int32(-3)
 ABSENT: Final = np.int32(-4)
 """The HPA does not exist now; forget its recommendations."""
@@ -143,7 +143,7 @@ Whole = int | np.int32
 
 @kernel
 def gate(recommended: Whole, current: int, least: int, most: int, scalable: bool) -> Whole:
-    """The recommendation after the checks that come before it; zero replicas switch an HPA off."""
+    """The recommendation, or a code if a check fails before it; zero replicas switch an HPA off."""
     allowed = recommended if least <= current <= most else OUTSIDE
     return allowed if scalable else NO_METRIC
 

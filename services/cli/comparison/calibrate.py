@@ -9,7 +9,7 @@ from rich.console import Console
 from models.compare.calibrate import Setting, calibrate, in_processes, tuning_scenarios
 from models.compare.families import FAMILIES, Family, family_of
 from models.compare.journal import Journal
-from models.compare.pool import cores
+from models.compare.workers import cores
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
 from models.sim.config.physics import load_sim_cluster, with_apps

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from models.cluster.description import PRIORITIES
-from models.compare import pool
+from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, combined, world_hashes
 from models.compare.jobs import FOLDER, Finished, Job, jobs_of, load_finished
@@ -153,13 +153,13 @@ def _run(jobs: list[Job], console: Console) -> list[Finished]:
     entrants = len({job.controller for job in jobs})
     compiling = "" if is_compiled(tick_kernel) else ", compiling kernels (once, takes minutes)"
     with progress(f"trying out {entrants} entrants{compiling}", entrants, console) as advance:
-        paces = pool.try_out(jobs, advance)
-    processes = pool.processes_for(jobs)
-    estimate = pool.expected_s(jobs, paces, processes)
+        paces = workers.try_out(jobs, advance)
+    processes = workers.processes_for(jobs)
+    estimate = workers.expected_s(jobs, paces, processes)
     _print(console, f"{len(jobs)} jobs on {processes} cores, about {_duration(estimate)}")
     try:
         with progress("running", len(jobs), console) as advance:
-            return pool.run(jobs, processes, FOLDER, advance)
+            return workers.run(jobs, processes, FOLDER, advance)
     except KeyboardInterrupt:
         _print(console, f"stopped; finished jobs are stored in {FOLDER}, run again to resume")
         raise

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from models.compare import pool
+from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, world_hashes
 from models.compare.jobs import Job, jobs_of
@@ -105,7 +105,7 @@ def _compile(console: Console, jobs: list[Job]) -> None:
     building = "building worlds, compiling what is new"
     doing = building if is_compiled(tick_kernel) else compiling
     with progress(doing, len(jobs), console) as advance:
-        pool.try_out(jobs, advance)
+        workers.try_out(jobs, advance)
 
 
 def _view(console: Console, race: Race, speed: float | None) -> View:

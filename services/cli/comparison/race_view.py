@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from models.cluster.description import PRIORITIES
-from models.compare.race import Begun, Race, Snapshot
+from models.compare.race import Race, Snapshot, StartedFailure
 from services.cli.comparison.race_tables import UNKNOWN, columns
 from services.cli.output import flagged
 from services.cli.simulation.live import Pace, clock, headline, sparkline
@@ -27,7 +27,7 @@ class View(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def show(self, race: Race, begun: Sequence[Begun]) -> None:
+    def show(self, race: Race, begun: Sequence[StartedFailure]) -> None:
         """Show a finished tick and the failures that begin in it."""
         ...
 
@@ -46,7 +46,7 @@ class PlainView:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, race: Race, begun: Sequence[Begun]) -> None:
+    def show(self, race: Race, begun: Sequence[StartedFailure]) -> None:
         """Print the lines that are due."""
         when = clock(race.world, race.world.tick - 1)
         for controller, finding in begun:
@@ -84,7 +84,7 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, race: Race, begun: Sequence[Begun]) -> None:
+    def show(self, race: Race, begun: Sequence[StartedFailure]) -> None:
         """Redraw when a frame is due, and wait when the race is ahead of its pace."""
         world = race.world
         when = clock(world, world.tick - 1)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from models.compare.pool import cores
+from models.compare.workers import cores
 from models.forecaster.learned.artefact import SHIPPED
 from models.forecaster.score.contest import Advance, Contest, contest, steps_of
 from models.forecaster.score.evaluation import Peer

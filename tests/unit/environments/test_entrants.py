@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import CPU_REQUEST, REPLICAS
-from models.compare import pool
+from models.compare import workers
 from models.compare.catalogue import Contest, Entrant, enter
 from models.control.residual import neutral
 from models.environments.app_adapter import AppAdapter
@@ -167,7 +167,7 @@ def test_the_command_line_takes_a_policy_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "cores", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "policy_of_mine.py").write_text(MODULE)
     (tmp_path / "quiet.yaml").write_text(

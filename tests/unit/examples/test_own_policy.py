@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.compare import pool
+from models.compare import workers
 from models.features.table import domain_columns
 from services.cli import main
 from tests.example_files import FOLDER, example
@@ -42,7 +42,7 @@ def test_the_benchmark_takes_it_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "cores", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.delitem(sys.modules, "own_policy", raising=False)
     (tmp_path / "growing.yaml").write_text(SCENARIO)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
 from models.cluster.observation import CPU, CPU_REQUEST, P99, READY
-from models.compare.drive import Driven
+from models.compare.hpa_worlds import HpaWorld
 from models.sim.apps import Population
 from models.sim.config.events import Payload, Target, Traffic
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
@@ -142,7 +142,7 @@ def spiking(cluster: SimCluster, seed: int, factor: float, ratio: float) -> Worl
 def test_a_pool_never_uses_more_cores_than_its_ready_nodes_have(
     seed: int, factor: float, ratio: float
 ) -> None:
-    run = Driven(spiking(with_apps(load_sim_cluster(), 60), seed, factor, ratio))
+    run = HpaWorld(spiking(with_apps(load_sim_cluster(), 60), seed, factor, ratio))
     for _ in range(20):
         run.run(1)
         assert most_in_pools(run.world) <= 1 + ROUNDING
@@ -150,7 +150,7 @@ def test_a_pool_never_uses_more_cores_than_its_ready_nodes_have(
 
 def test_a_spike_fills_pools_and_goes_beyond_requests() -> None:
     """The test above is not vacuous: bursts happen, and they use up all idle cores."""
-    run = Driven(spiking(with_apps(load_sim_cluster(), 60), 1, 3.0, 2.0))
+    run = HpaWorld(spiking(with_apps(load_sim_cluster(), 60), 1, 3.0, 2.0))
     fullest, beyond = 0.0, 0.0
     for _ in range(18):
         run.run(1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.cluster.observation import REPLICAS, RPS
-from models.compare.drive import Driven, digest, digest_of_run
+from models.compare.hpa_worlds import HpaWorld, digest, digest_of_run
 from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario, load_scenario
@@ -28,9 +28,9 @@ def setting() -> tuple[SimCluster, Scenario]:
     return cluster, load_scenario("cascade", cluster)
 
 
-def driven(seeds: list[int]) -> Driven:
+def driven(seeds: list[int]) -> HpaWorld:
     cluster, scenario = setting()
-    return Driven(World(cluster, scenario, seeds, generate(cluster)))
+    return HpaWorld(World(cluster, scenario, seeds, generate(cluster)))
 
 
 def test_the_same_seed_gives_the_same_world_bit_for_bit() -> None:
@@ -55,7 +55,7 @@ def test_an_environment_among_eight_equals_the_same_seed_alone() -> None:
 
 def test_another_process_gives_the_same_world() -> None:
     program = (
-        "from models.compare.drive import digest_of_run;"
+        "from models.compare.hpa_worlds import digest_of_run;"
         f"print(digest_of_run({APPS}, [5, 6], {TICKS}))"
     )
     other = subprocess.run(

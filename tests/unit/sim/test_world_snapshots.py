@@ -3,7 +3,7 @@
 import numpy as np
 
 from models.baselines.hpa.simulated import HpaState
-from models.compare.drive import Driven, copy_memory, digest
+from models.compare.hpa_worlds import HpaWorld, copy_memory, digest
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.population.generate import generate
@@ -12,16 +12,16 @@ from models.sim.world import Snapshot, World
 BEFORE, AFTER = 150, 90
 
 
-def saved() -> tuple[Driven, Snapshot, HpaState]:
+def saved() -> tuple[HpaWorld, Snapshot, HpaState]:
     """A run that is stopped in the middle, with deploys, starts and boots in flight."""
     cluster = with_apps(load_sim_cluster(), 60)
     world = World(cluster, load_scenario("cascade", cluster), [1, 2], generate(cluster))
-    run = Driven(world)
+    run = HpaWorld(world)
     run.run(BEFORE)
     return run, world.save(), copy_memory(run.memory)
 
 
-def restore(run: Driven, snapshot: Snapshot, memory: HpaState) -> None:
+def restore(run: HpaWorld, snapshot: Snapshot, memory: HpaState) -> None:
     run.world.restore(snapshot)
     run.memory = copy_memory(memory)
 
@@ -40,7 +40,7 @@ def test_a_snapshot_continues_in_another_world_of_the_same_shape() -> None:
     run.run(AFTER)
     here = run.world
     other = World(here.cluster, here.scenario, [1, 2], here.population)
-    there = Driven(other)
+    there = HpaWorld(other)
     restore(there, snapshot, memory)
     there.run(AFTER)
     assert digest(other) == digest(here)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from models.compare import hashes, jobs, pool, request
+from models.compare import hashes, jobs, request, workers
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.request import Options, parse_seeds, request_of
 from models.sim.config.physics import Scheduling
@@ -59,7 +59,7 @@ ROW = {
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are kept below the working folder; a pool is started where a test asks for it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "cores", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     (tmp_path / "entrants_of_ours.py").write_text(ENTRANTS_OF_OURS)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "entrants_of_ours", raising=False)
@@ -90,7 +90,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         labels.append(job.label)
         return jobs.play(job)
 
-    monkeypatch.setattr(pool, "play", play)
+    monkeypatch.setattr(workers, "play", play)
     return labels
 
 
@@ -178,7 +178,7 @@ def test_on_several_cores_the_figures_are_the_same_bit_for_bit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serial = bench("--seeds", "0-5")
-    monkeypatch.setattr(pool, "cores", lambda: 2)
+    monkeypatch.setattr(workers, "cores", lambda: 2)
     parallel = bench("--seeds", "0-5", "--fresh")
     assert parallel["rows"] == serial["rows"]
     assert parallel["standings"] == serial["standings"]

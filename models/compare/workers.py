@@ -32,7 +32,7 @@ Paces = dict[str, float]
 
 
 def try_out(jobs: Sequence[Job], advance: Advance) -> Paces:
-    """Run each entrant briefly in this process, so that the pool doesn't compile in parallel.
+    """Run each entrant briefly in this process, so that the workers don't compile in parallel.
 
     The trial also predicts how long the benchmark will take.
     """
@@ -57,7 +57,7 @@ def processes_for(jobs: Sequence[Job]) -> int:
 def run(jobs: Sequence[Job], processes: int, folder: Path, advance: Advance) -> list[Finished]:
     """Run all jobs, in no particular order; the process that runs a job stores its result."""
     if processes == 1:
-        return [_run_here(job, folder, advance) for job in jobs]
+        return [_run_in_process(job, folder, advance) for job in jobs]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     finished = []
@@ -98,7 +98,7 @@ def _shortened(scenario: Scenario) -> Scenario:
     )
 
 
-def _run_here(job: Job, folder: Path, advance: Advance) -> Finished:
+def _run_in_process(job: Job, folder: Path, advance: Advance) -> Finished:
     finished = _run_and_store(job, folder)
     advance(1)
     return finished

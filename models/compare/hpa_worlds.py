@@ -1,4 +1,4 @@
-"""Worlds driven by an HPA, for checks and measurements that need some controller."""
+"""Worlds that HPA scales, for checks and measurements that need some controller."""
 
 import hashlib
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from models.sim.world import World
 Watch = Callable[[World], None]
 
 
-class Driven:
+class HpaWorld:
     """A world and the HPA that scales it."""
 
     def __init__(self, world: World, hpa: Hpa | None = None) -> None:
@@ -58,9 +58,9 @@ def digest(world: World, environment: int | None = None) -> str:
 def digest_of_run(apps: int, seeds: list[int], ticks: int, scenario: str = "cascade") -> str:
     """The fingerprint after a run; another process must reproduce it."""
     cluster = with_apps(load_sim_cluster(), apps)
-    driven = Driven(World(cluster, load_scenario(scenario, cluster), seeds))
-    driven.run(ticks)
-    return digest(driven.world)
+    hpa_world = HpaWorld(World(cluster, load_scenario(scenario, cluster), seeds))
+    hpa_world.run(ticks)
+    return digest(hpa_world.world)
 
 
 def busy_world(cluster: SimCluster, envs: int) -> World:

@@ -1,4 +1,4 @@
-"""The one that knows the future: prepared in time, cheap, and bound by everybody's rules."""
+"""The clairvoyant: better than HPA in a spike, deterministic, and within the declared bounds."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def results() -> list[Result]:
     return _played(clairvoyant_of(world), world)
 
 
-def test_an_unannounced_spike_does_less_harm_than_to_hpa(results: list[Result]) -> None:
+def test_it_beats_hpa_in_an_unannounced_spike(results: list[Result]) -> None:
     reacting = world_of(SCENARIO, (0, 1))
     others = summarise(reacting, "hpa", run(reacting, hpa_of(reacting)))
     for mine, other in zip(results, others, strict=True):
@@ -45,13 +45,13 @@ def test_an_unannounced_spike_does_less_harm_than_to_hpa(results: list[Result]) 
         assert mine.violation_minutes["P0"] < other.violation_minutes["P0"]
 
 
-def test_it_depends_on_nothing_but_the_seed(results: list[Result]) -> None:
+def test_its_result_depends_only_on_the_seed(results: list[Result]) -> None:
     world = world_of(SCENARIO, (1,))
     alone = _played(clairvoyant_of(world), world)
     assert alone[0].objective == results[1].objective
 
 
-def test_it_resizes_nothing_and_keeps_to_the_bounds() -> None:
+def test_it_changes_no_requests_and_stays_within_the_bounds() -> None:
     world = world_of(SCENARIO, (0,))
     controller, apps = clairvoyant_of(world), world.population.apps
     observation = world.observe(controller.pipeline)
@@ -62,7 +62,7 @@ def test_it_resizes_nothing_and_keeps_to_the_bounds() -> None:
     assert (plan.replicas <= apps.max_replicas).all()
 
 
-def test_deploys_of_the_script_are_foreseen() -> None:
+def test_it_foresees_scripted_deploys() -> None:
     world = world_of(SCENARIO, (0,))
     found = deploying(world, 26, PER_MINUTE)[0]
     begins = world.given.script.deploy_tick[0, :2] // PER_MINUTE
@@ -70,7 +70,7 @@ def test_deploys_of_the_script_are_foreseen() -> None:
         assert found[minute + 1 : minute + 2, app].all()
 
 
-def test_nodes_are_asked_for_when_the_cloud_would_otherwise_be_late() -> None:
+def test_nodes_are_requested_just_early_enough_for_the_launch_rate() -> None:
     short = np.array([[0.0, 0.0], [0.0, 2.0], [60.0, 2.0]])
     ahead = np.array([0, 6, 12], np.int32)
     assert due_nodes(short, ahead, per_tick=10.0).tolist() == [0, 0]

@@ -1,4 +1,4 @@
-"""From recommendations to replicas: every rule, worked out by hand, and what always holds."""
+"""From recommendations to replicas: each rule against figures by hand, and invariants."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -71,11 +71,11 @@ def test_without_behaviour_a_step_doubles_or_reaches_four() -> None:
     assert play(1, [100] * 3, most=6) == [4, 6, 6]
 
 
-def test_without_behaviour_the_end_of_the_window_counts() -> None:
+def test_without_behaviour_the_window_includes_its_end() -> None:
     assert play(10, [2] * 22) == [10] * 21 + [2]
 
 
-def test_without_behaviour_the_window_is_the_controllers_and_the_minimum_holds() -> None:
+def test_without_behaviour_the_controller_sets_the_window_and_the_minimum_holds() -> None:
     assert play(10, [0] * 4, least=3, downscale_window_s=15) == [10, 10, 3, 3]
 
 
@@ -84,7 +84,7 @@ def test_without_behaviour_an_older_and_higher_recommendation_scales_up() -> Non
 
 
 @pytest.mark.parametrize("behaviour", [None, DEFAULT])
-def test_a_failed_metric_holds_and_is_not_remembered(behaviour: Behaviour | None) -> None:
+def test_a_failed_metric_holds_and_is_not_stored(behaviour: Behaviour | None) -> None:
     found = play(10, [9, *[None] * 19, 2, 2, 2], behaviour)
     assert found[:20] == [10] * 20
     assert found[-1] == 2
@@ -92,19 +92,23 @@ def test_a_failed_metric_holds_and_is_not_remembered(behaviour: Behaviour | None
 
 @pytest.mark.parametrize("behaviour", [None, DEFAULT, Behaviour(
     scale_up=side(select="Disabled"), scale_down=side(select="Disabled"))])  # fmt: skip
-def test_outside_the_bounds_no_metric_is_asked(behaviour: Behaviour | None) -> None:
+def test_replicas_outside_the_bounds_are_corrected_without_a_metric(
+    behaviour: Behaviour | None,
+) -> None:
     assert play(20, [None, None], behaviour, most=10) == [10, 10]
     assert play(1, [None, None], behaviour, least=7) == [7, 7]
 
 
 @pytest.mark.parametrize("behaviour", [None, Behaviour(scale_down=side(window=0))])
-def test_zero_switches_off_unless_the_hpa_went_there_itself(behaviour: Behaviour | None) -> None:
-    asleep: dict[str, Any] = {"behaviour": behaviour, "least": 0, "downscale_window_s": 0}
-    assert play(0, [5, 5], **asleep) == [0, 0]
-    assert play(0, [5, 5], **asleep, to_zero=True) == [0, 0]
-    assert play(2, [0, 0, 3], **asleep)[1:] == [0, 0]
-    assert play(2, [0, 0, 3], **asleep, to_zero=True)[1:] == [0, 3]
-    assert play(2, [2, 2, 3], **asleep, overrides={2: 0}, to_zero=True) == [2, 2, 0]
+def test_zero_switches_an_hpa_off_unless_it_scaled_to_zero_itself(
+    behaviour: Behaviour | None,
+) -> None:
+    scalable_to_zero: dict[str, Any] = {"behaviour": behaviour, "least": 0, "downscale_window_s": 0}
+    assert play(0, [5, 5], **scalable_to_zero) == [0, 0]
+    assert play(0, [5, 5], **scalable_to_zero, to_zero=True) == [0, 0]
+    assert play(2, [0, 0, 3], **scalable_to_zero)[1:] == [0, 0]
+    assert play(2, [0, 0, 3], **scalable_to_zero, to_zero=True)[1:] == [0, 3]
+    assert play(2, [2, 2, 3], **scalable_to_zero, overrides={2: 0}, to_zero=True) == [2, 2, 0]
 
 
 # With the field.
@@ -114,34 +118,34 @@ def test_the_default_behaviour_adds_four_or_doubles_in_15_s() -> None:
     assert play(1, [100] * 4, DEFAULT) == [5, 10, 20, 40]
 
 
-def test_a_change_that_took_time_still_counts_after_15_s() -> None:
+def test_a_change_counts_from_its_confirmation() -> None:
     assert play(1, [100] * 5, DEFAULT, latency_millis=1) == [5, 5, 10, 10, 20]
 
 
-def test_the_default_behaviour_leaves_the_end_of_the_window_out() -> None:
+def test_the_default_behaviour_excludes_the_end_of_the_window() -> None:
     assert play(10, [2] * 21, DEFAULT) == [10] * 20 + [2]
 
 
-def test_a_window_up_follows_the_lowest() -> None:
+def test_an_upscale_window_follows_the_lowest_recommendation() -> None:
     rising = up(window=60)
     assert play(2, [10] * 5, rising) == [2, 2, 2, 2, 6]
     assert play(2, [10, 10, 4, 10, 10, 10], rising)[4:] == [4, 4]
 
 
-def test_a_first_recommendation_of_zero_replicas_is_remembered() -> None:
+def test_the_first_sync_stores_even_zero_replicas() -> None:
     assert play(0, [9] * 5, up(window=60), overrides={1: 3}) == [0, 3, 3, 3, 7]
 
 
-def test_percentages_are_doubles() -> None:
+def test_percentages_are_computed_in_doubles() -> None:
     assert play(50, [100], up(("Percent", 10, 60))) == [56]
     assert play(10, [0], down(("Percent", 80, 60))) == [1]
 
 
-def test_percentages_cannot_leave_zero() -> None:
+def test_a_percentage_policy_cannot_scale_up_from_zero() -> None:
     assert play(2, [0, 5, 5], up(("Percent", 100, 15)), least=0, to_zero=True) == [0, 0, 0]
 
 
-def test_of_several_policies_the_most_or_the_least_is_allowed() -> None:
+def test_select_max_or_min_chooses_among_policies() -> None:
     both = (("Pods", 2, 15), ("Percent", 100, 15))
     assert play(4, [50], up(*both, select="Max")) == [8]
     assert play(4, [50], up(*both, select="Min")) == [6]
@@ -162,25 +166,25 @@ def test_changes_of_both_directions_count_in_a_period() -> None:
     assert play(10, [14, 8, 20], up(("Pods", 4, 60))) == [14, 8, 14]
 
 
-def test_a_limit_never_turns_a_step_around() -> None:
+def test_a_limit_never_reverses_a_step() -> None:
     # The bounds moved it by 15 within the period, more than its policy would.
     assert play(5, [30, 30], up(("Pods", 4, 60)), least=20) == [20, 20]
     assert play(30, [5, 5], down(("Pods", 4, 60)), most=15) == [15, 15]
 
 
-def test_an_old_change_gives_way_even_if_the_other_direction_needs_it() -> None:
+def test_an_expired_change_is_replaced_even_if_the_other_direction_needs_it() -> None:
     rules = Behaviour(scale_up=side(("Pods", 10, 15)), scale_down=side(("Pods", 2, 100)))
     assert play(10, [12, 14, 16, 0], rules) == [12, 14, 16, 10]
 
 
-def test_of_several_old_changes_the_last_in_the_list_gives_way() -> None:
+def test_of_several_expired_changes_the_last_is_replaced() -> None:
     rules = Behaviour(scale_up=side(("Pods", 10, 15)), scale_down=side(("Pods", 1, 1000)))
-    # Listed: 1 at 0 s and 2 at 15 s. Both are old at 60 s, when 4 takes the place of the 2.
+    # Listed: 1 at 0 s and 2 at 15 s. Both are old at 60 s, when 4 replaces the 2.
     times = [0, 15_000, 60_000, 75_000]
     assert play(10, [11, 13, 17, 1], rules, times=times) == [11, 13, 17, 17 - 1 - 4 - 1]
 
 
-def test_what_is_not_given_has_the_default_of_the_api() -> None:
+def test_omitted_fields_get_the_defaults_of_the_api() -> None:
     given_window = Behaviour(scale_up=ScalingRules(stabilization_window_s=60))
     rules = rules_of([None, DEFAULT, given_window, down(("Pods", 3, 90), window=None)], 120)
     assert rules.set.tolist() == [0, 1, 1, 1]
@@ -216,16 +220,16 @@ def times_of(gaps: Sequence[int], steps: int) -> list[int]:
 
 @few
 @given(st.integers(1, 70), st.integers(1, 20), st.integers(0, 40), WANTED, GAPS, BEHAVIOURS)
-def test_replicas_stay_in_bounds_and_a_failed_metric_moves_nothing(
+def test_replicas_stay_in_bounds_and_a_failed_metric_holds(
     start: int, least: int, more: int, wanted: Wanted, gaps: list[int], behaviour: Behaviour | None
 ) -> None:
     times = times_of(gaps, len(wanted))
     found = play(start, wanted, behaviour, least=least, most=least + more, times=times)
     assert all(least <= replicas <= least + more for replicas in found)
-    for before, after, asked in zip(found, found[1:], wanted[1:], strict=False):
-        assert asked is not None or after == before
-        if behaviour is not None and asked is not None:
-            assert min(before, asked) <= after <= max(before, asked) or after in (
+    for before, after, recommended in zip(found, found[1:], wanted[1:], strict=False):
+        assert recommended is not None or after == before
+        if behaviour is not None and recommended is not None:
+            assert min(before, recommended) <= after <= max(before, recommended) or after in (
                 least,
                 least + more,
             )
@@ -233,16 +237,16 @@ def test_replicas_stay_in_bounds_and_a_failed_metric_moves_nothing(
 
 @few
 @given(st.integers(1, 60), st.integers(0, 400), WANTED, GAPS)
-def test_the_highest_of_the_window_is_found_whatever_the_times(
+def test_the_window_maximum_is_correct_for_irregular_times(
     start: int, window_s: int, wanted: Wanted, gaps: list[int]
 ) -> None:
     times = times_of(gaps, len(wanted))
-    remembered = [(start, times[0])]
+    stored = [(start, times[0])]
     expected, current = [], start
-    for asked, now in zip(wanted, times, strict=True):
-        if asked is not None:
-            remembered.append((asked, now))
-            highest = max(r for r, then in remembered if now - then <= 1000 * window_s)
+    for recommended, now in zip(wanted, times, strict=True):
+        if recommended is not None:
+            stored.append((recommended, now))
+            highest = max(r for r, then in stored if now - then <= 1000 * window_s)
             current = min(max(highest, 1), max(2 * current, 4), 1000)
         expected.append(current)
     assert play(start, wanted, times=times, downscale_window_s=window_s) == expected

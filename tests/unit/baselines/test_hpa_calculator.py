@@ -1,4 +1,4 @@
-"""The replica calculator: every branch, worked out by hand from the rules."""
+"""The replica calculator: every branch against figures computed by hand."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_a_pod_is_grouped_by_the_first_rule_that_applies(
 
 
 @pytest.mark.parametrize("changes", [{"ready_condition": None}, {"start_age_s": None}])
-def test_only_cpu_looks_at_readiness(changes: dict[str, Any]) -> None:
+def test_only_cpu_metrics_depend_on_readiness(changes: dict[str, Any]) -> None:
     assert group_of(pod(**changes), by_cpu=False, readiness=READINESS) is Group.READY
 
 
@@ -102,7 +102,9 @@ def test_only_cpu_looks_at_readiness(changes: dict[str, Any]) -> None:
     [
         pytest.param(7, pods((4, 800)), 4, {}, id="above: ceil(1.6 * 4)"),
         pytest.param(2, pods((4, 200)), 4, {}, id="below: ceil(0.4 * 4)"),
-        pytest.param(3, pods((3, 559)), 3, {}, id="55.9 % is cut to 55, and 1.1 is tolerated"),
+        pytest.param(
+            3, pods((3, 559)), 3, {}, id="55.9 % is rounded down to 55, and 1.1 is tolerated"
+        ),
         pytest.param(4, pods((3, 560)), 3, {}, id="1.12 is not"),
         pytest.param(10, pods((10, 450)), 10, {}, id="0.9 is tolerated"),
         pytest.param(9, pods((10, 449)), 10, {}, id="0.88 is not"),
@@ -110,14 +112,36 @@ def test_only_cpu_looks_at_readiness(changes: dict[str, Any]) -> None:
         pytest.param(59, pods((60, 490)), 60, {"tolerance_down": 0.0}, id="none down"),
         pytest.param(4, pods((2, 800)), 10, {}, id="ready pods are multiplied, not the current"),
         pytest.param(4, pods((4, 500), (1, MISSING)), 4, {}, id="at the target nothing is added"),
-        pytest.param(3, pods((3, 100), (1, MISSING)), 4, {}, id="missing use all when below"),
         pytest.param(
-            3, pods((3, 600), (1, MISSING)), 4, {"percent": 150}, id="or the target if higher"
+            3,
+            pods((3, 100), (1, MISSING)),
+            4,
+            {},
+            id="below the target, missing pods use their request",
         ),
-        pytest.param(6, pods((3, 900), (1, MISSING)), 4, {}, id="missing use nothing when above"),
-        pytest.param(4, pods((1, 900), (3, MISSING)), 4, {}, id="a refill that turns it holds"),
-        pytest.param(4, pods((2, 900), (2, PENDING)), 4, {}, id="unready use nothing when above"),
-        pytest.param(1, pods((2, 200), (8, PENDING)), 10, {}, id="and are left out when below"),
+        pytest.param(
+            3,
+            pods((3, 600), (1, MISSING)),
+            4,
+            {"percent": 150},
+            id="or the target if that is higher",
+        ),
+        pytest.param(
+            6, pods((3, 900), (1, MISSING)), 4, {}, id="above the target, missing pods use nothing"
+        ),
+        pytest.param(
+            4, pods((1, 900), (3, MISSING)), 4, {}, id="a refill that reverses the ratio holds"
+        ),
+        pytest.param(
+            4, pods((2, 900), (2, PENDING)), 4, {}, id="above the target, unready pods use nothing"
+        ),
+        pytest.param(
+            1,
+            pods((2, 200), (8, PENDING)),
+            10,
+            {},
+            id="below the target, unready pods do not count",
+        ),
         pytest.param(4, pods((10, 200), (1, PENDING)), 2, {}, id="even against the ratio"),
         pytest.param(2, pods((4, 100), (1, MISSING)), 2, {}, id="below, but more than current"),
         pytest.param(10, pods((2, 900), (1, MISSING)), 10, {}, id="above, but fewer than current"),
@@ -177,7 +201,7 @@ def test_the_values_of_the_first_pass_are_reported() -> None:
     assert found == Recommendation(replicas=6, utilisation_percent=90, average_millis=905)
 
 
-def test_what_missing_pods_use_is_cut_pod_by_pod() -> None:
+def test_assumed_use_of_missing_pods_is_rounded_down_pod_by_pod() -> None:
     listed = pods((2, {"usage_millis": None, "request_millis": 333}))
     totals = total(listed, (), by_cpu=True, readiness=READINESS, target_percent=150)
     assert totals.missing_fill == 998
@@ -204,7 +228,7 @@ COUNTS = st.integers(0, 40)
     ready=st.integers(1, 40), missing=COUNTS, unready=COUNTS, usage=st.integers(0, 3000),
     target=st.integers(1, 200), current=st.integers(1, 100),
 )  # fmt: skip
-def test_pods_that_were_left_out_only_weaken_the_answer(
+def test_a_refill_weakens_but_never_reverses_the_ratio(
     ready: int, missing: int, unready: int, usage: int, target: int, current: int
 ) -> None:
     fill = missing * (1000 * max(100, target) // 100)

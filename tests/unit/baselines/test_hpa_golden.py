@@ -1,4 +1,4 @@
-"""Our HPA against recorded answers of the real one, and the command that compares them."""
+"""Our HPA against recorded answers of the Kubernetes controller, and `hirl hpa golden`."""
 
 import gzip
 import json
@@ -43,14 +43,14 @@ def write(folder: Path, *cases: dict[str, Any], name: str = "cases.jsonl.gz") ->
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="no recorded answers in ../shared")
-def test_every_recorded_answer_is_ours() -> None:
+def test_our_hpa_reproduces_every_recorded_answer() -> None:
     cases = [case for file in case_files(RECORDED) for case in read_cases(file)]
     verdicts = [check(case) for case in cases]
     assert [verdict for verdict in verdicts if not verdict.passed] == []
     assert len(verdicts) > 5000
 
 
-def test_both_kinds_and_both_sorts_of_file_are_read(
+def test_plain_and_compressed_files_of_both_case_kinds_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, CALL, SEQUENCE)
@@ -78,7 +78,7 @@ def test_failures_are_shown_and_fail_the_command(
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("{", "line 2: not a valid case: Input data was truncated"),
         (
@@ -94,19 +94,19 @@ def test_failures_are_shown_and_fail_the_command(
         (json.dumps({**SEQUENCE, "overrides": [{"step": 9, "replicas": 1}]}), "at steps of"),
     ],
 )
-def test_a_line_that_is_no_case_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+def test_an_invalid_case_is_reported_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
 ) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_text(f"{json.dumps(CALL)}\n{line}\n", encoding="utf-8")
     assert run(["hpa", "golden", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"hirl: error: {file}: line 2: not a valid case: ")
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
-def test_folders_that_hold_no_cases_are_refused(
+def test_folders_without_readable_cases_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["hpa", "golden", str(tmp_path / "none")]) == 2

@@ -1,4 +1,4 @@
-"""The HPAs of a world: the same rules, over all apps at once."""
+"""The HPAs of a world: all apps at once decide like each app alone."""
 
 from typing import Any
 
@@ -52,10 +52,10 @@ def declared() -> Inventory:
     )
 
 
-def seen(
+def observation_of(
     tick: int = 0, cpu: Any = 6.0, pods: Any = None, missing: Any = 0, **status: Any
 ) -> Observation:
-    """Ten ready pods of one core each at 60 %, unless said otherwise."""
+    """Ten ready pods of one core each at 60 %, by default."""
     rows = {"active": 1, "replicas": 10, "request": 1000, "ready": 10, **status}
     observation = Observation(
         tick=np.array([tick], np.int32),
@@ -88,14 +88,14 @@ def steps(hpa: Hpa, *observations: Observation) -> list[tuple[list[int], list[in
 
 def decided(hpa: Hpa, **observation: Any) -> tuple[list[int], list[int]]:
     """Replicas and reasons of the apps once all have synced: three ticks of the same."""
-    found = steps(hpa, *(seen(tick, **observation) for tick in range(3)))
+    found = steps(hpa, *(observation_of(tick, **observation) for tick in range(3)))
     first = DUE.argmax(axis=0)
     replicas = [found[tick][0][app] for app, tick in enumerate(first)]
     return replicas, [found[tick][1][app] for app, tick in enumerate(first)]
 
 
 def test_an_hpa_syncs_in_two_ticks_of_three(inventory: Inventory) -> None:
-    found = steps(hpa_of(inventory), *(seen(tick) for tick in range(30)))
+    found = steps(hpa_of(inventory), *(observation_of(tick) for tick in range(30)))
     reasons = np.array([reason for _, reason in found])
     assert ((reasons != Reason.HOLD_NOT_DUE).sum(axis=0) == 20).all()
     assert len(np.unique(sync_schedule(200, 10), axis=1).T) == 3, "apps do not sync all at once"
@@ -137,14 +137,18 @@ def test_a_usage_is_rounded_up_to_millicores_pod_by_pod(inventory: Inventory) ->
     assert set(found) == {11}
 
 
-def test_zeros_of_an_outage_are_taken_for_true(inventory: Inventory) -> None:
+def test_zero_samples_count_as_valid(inventory: Inventory) -> None:
     found, reasons = decided(hpa_of(inventory, behaviour=NO_WAITING), cpu=0.0)
     assert set(found) == {2}
     assert set(reasons) == {Reason.SCALE_IN}
 
 
 def test_a_decrease_waits_until_a_recommendation_is_older_than_300_s(inventory: Inventory) -> None:
-    ticks = [seen(0, cpu=6.0), seen(1, cpu=6.0), *(seen(t, cpu=3.0) for t in range(2, 40))]
+    ticks = [
+        observation_of(0, cpu=6.0),
+        observation_of(1, cpu=6.0),
+        *(observation_of(t, cpu=3.0) for t in range(2, 40)),
+    ]
     found = np.array([replicas for replicas, _ in steps(hpa_of(inventory), *ticks)])
     last_high = np.where(DUE[1], 1, 0)
     fell = (found < 10).argmax(axis=0)
@@ -152,7 +156,7 @@ def test_a_decrease_waits_until_a_recommendation_is_older_than_300_s(inventory: 
     assert (10 * (fell - last_high) <= 320).all()
 
 
-def test_apps_have_settings_of_their_own(inventory: Inventory) -> None:
+def test_settings_apply_per_app(inventory: Inventory) -> None:
     even = np.arange(APPS) % 2 == 0
     frozen = Behaviour(scale_up=ScalingRules(select_policy="Disabled"))
     by_target = hpa_of(inventory, target=np.where(even, 0.6, 0.9))
@@ -163,26 +167,26 @@ def test_apps_have_settings_of_their_own(inventory: Inventory) -> None:
         assert found == np.where(even, 15, 10).tolist()
 
 
-def test_to_a_behaviour_syncs_are_15_s_apart(inventory: Inventory) -> None:
+def test_behaviour_rules_count_syncs_as_15_s_apart(inventory: Inventory) -> None:
     four = ScalingRules(policies=(Policy(type="Pods", value=4, period_s=15),))
     hpa = hpa_of(inventory, behaviour=Behaviour(scale_up=four))
-    state, replicas = hpa.start(seen()), np.full(APPS, 10, np.int32)
+    state, replicas = hpa.start(observation_of()), np.full(APPS, 10, np.int32)
     for tick in range(6):
-        plan, state = hpa.step(seen(tick, cpu=99.0, replicas=replicas), None, state)
+        plan, state = hpa.step(observation_of(tick, cpu=99.0, replicas=replicas), None, state)
         replicas = plan.replicas[0].copy()
     assert set(replicas.tolist()) == {10 + 4 * 4}
 
 
-def test_an_hpa_that_was_gone_begins_anew(inventory: Inventory) -> None:
+def test_a_removed_hpa_starts_afresh_when_it_returns(inventory: Inventory) -> None:
     for behaviour in (None, Behaviour()):
-        before = [seen(tick, cpu=12.0, missing=tick > 2) for tick in range(4)]
-        gone = [seen(tick, active=0, missing=1) for tick in range(4, 8)]
-        again = [seen(tick, cpu=3.0, replicas=8, ready=8) for tick in range(8, 50)]
+        before = [observation_of(tick, cpu=12.0, missing=tick > 2) for tick in range(4)]
+        removed = [observation_of(tick, active=0, missing=1) for tick in range(4, 8)]
+        returned = [observation_of(tick, cpu=3.0, replicas=8, ready=8) for tick in range(8, 50)]
         found = [replicas for replicas, _ in steps(
-            hpa_of(inventory, behaviour=behaviour), *before, *gone, *again)]  # fmt: skip
+            hpa_of(inventory, behaviour=behaviour), *before, *removed, *returned)]  # fmt: skip
         assert set(found[7]) == {10}
-        assert {min(row) for row in found[8:37]} == {8}, "what it finds is remembered"
-        assert {max(row) for row in found[8:37]} == {8}, "what it once wanted is not"
+        assert {min(row) for row in found[8:37]} == {8}, "the replicas it finds are stored"
+        assert {max(row) for row in found[8:37]} == {8}, "old recommendations are not"
         assert np.min(found[-3:], axis=0).max() < 8
 
 
@@ -192,7 +196,7 @@ CPUS = st.lists(st.floats(0, 60, width=32), min_size=APPS, max_size=APPS)
 
 @few
 @given(ROW, ROW, ROW, ROW, CPUS, st.sampled_from([25, 125, 1000]))
-def test_many_apps_at_once_are_decided_like_each_alone(
+def test_many_apps_at_once_decide_like_each_alone(
     inventory: Inventory, ready: list[int], measured: list[int], waiting: list[int],
     current: list[int], cpu: list[float], request: int,
 ) -> None:  # fmt: skip
@@ -225,18 +229,18 @@ NO_WAITING_AT_ALL = Behaviour(
 
 def synced_twice(hpa: Hpa, **observation: Any) -> tuple[list[int], HpaState]:
     """Replicas of the second sync: the first one counts the replicas it found."""
-    state: HpaState = hpa.start(seen(**observation))
+    state: HpaState = hpa.start(observation_of(**observation))
     result = [0] * APPS
     for tick in range(3, 9):
         plan: Plan
-        plan, state = hpa.step(seen(tick, **observation), None, state)
+        plan, state = hpa.step(observation_of(tick, **observation), None, state)
         result = np.where(DUE[tick % 3], plan.replicas[0], result).tolist()
     return result, state
 
 
 @few
 @given(ROW, ROW, ROW, CPUS, st.lists(st.integers(0, 1), min_size=APPS, max_size=APPS))
-def test_bounds_hold_and_missing_data_lowers_nothing(
+def test_bounds_hold_and_missing_data_never_scales_in(
     inventory: Inventory, ready: list[int], waiting: list[int], current: list[int],
     cpu: list[float], missing: list[int],
 ) -> None:  # fmt: skip

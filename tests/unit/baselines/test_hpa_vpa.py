@@ -1,4 +1,4 @@
-"""Two controllers on one resource: who decides what, and the known way in which it goes wrong."""
+"""HPA and VPA both on CPU: which one decides what, and the known feedback between them."""
 
 from functools import cache
 from typing import NamedTuple
@@ -52,31 +52,31 @@ def after(minutes: int, together: bool) -> Pods:
     return Pods(int(status[REPLICAS].sum()), float(np.median(status[CPU_REQUEST] / first[sized])))
 
 
-def test_replicas_are_hpas_and_requests_are_vpas() -> None:
+def test_hpa_decides_replicas_and_vpa_decides_cpu_requests() -> None:
     world = make_world(5)
     inventory, pools = declare(world.population, world.cluster), world.layout.pools
     both = HpaVpa(inventory, pools)
     hpa, vpa = Hpa(inventory, pools, inventory.tick_s), Vpa(inventory, pools, None, Pipeline.HPA)
-    seen = world.observe(both.pipeline)
-    states = both.start(seen), hpa.start(seen), vpa.start(seen)
+    observation = world.observe(both.pipeline)
+    states = both.start(observation), hpa.start(observation), vpa.start(observation)
     for _ in range(20):
-        seen = world.observe(both.pipeline)
-        plan, joint = both.step(seen, None, states[0])
-        out, horizontal = hpa.step(seen, None, states[1])
-        up, vertical = vpa.step(seen, None, states[2])
+        observation = world.observe(both.pipeline)
+        plan, joint = both.step(observation, None, states[0])
+        out, horizontal = hpa.step(observation, None, states[1])
+        up, vertical = vpa.step(observation, None, states[2])
         states = joint, horizontal, vertical
         assert (plan.replicas == out.replicas).all()
         assert (plan.cpu == up.cpu).all()
-        assert (plan.memory == seen.status[:, MEMORY_REQUEST]).all()
+        assert (plan.memory == observation.status[:, MEMORY_REQUEST]).all()
         world.step(plan)
 
 
-def test_both_on_cpu_end_in_many_tiny_pods() -> None:
+def test_together_they_shrink_pods_and_multiply_them() -> None:
     hour, hours = after(60, together=True), after(240, together=True)
     assert hours.cpu < hour.cpu < 1.0
     assert hours.cpu < 0.6
     assert hours.replicas > 1.5 * after(240, together=False).replicas
 
 
-def test_hpa_alone_leaves_requests_as_they_were() -> None:
+def test_hpa_alone_leaves_requests_unchanged() -> None:
     assert after(240, together=False).cpu == 1.0

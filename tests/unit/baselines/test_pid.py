@@ -1,4 +1,4 @@
-"""The PID loop: settles, does not wind up, stays in its bounds and holds when it sees nothing."""
+"""The PID loop settles, does not wind up, stays in its bounds and holds without a sample."""
 
 from typing import NamedTuple
 
@@ -32,17 +32,17 @@ class Plant(NamedTuple):
     """One observation that a test fills; every app has pods of one core."""
 
     inventory: Inventory
-    seen: Observation
+    observation: Observation
     pools: int
 
-    def shows(self, replicas: int, ready: int, utilisation: float) -> None:
-        status, inventory = self.seen.status, self.inventory
+    def show(self, replicas: int, ready: int, utilisation: float) -> None:
+        status, inventory = self.observation.status, self.inventory
         status[:, REPLICAS], status[:, READY] = replicas, ready
         status[:, STARTING], status[:, PENDING] = 0, replicas - ready
         status[:, CPU_REQUEST] = 1000 * CORES
-        self.seen.measured[:, PODS] = ready
-        self.seen.measured[:, CPU] = utilisation * ready * CORES * inventory.saturation
-        self.seen.missing[:] = 0
+        self.observation.measured[:, PODS] = ready
+        self.observation.measured[:, CPU] = utilisation * ready * CORES * inventory.saturation
+        self.observation.missing[:] = 0
 
 
 @pytest.fixture
@@ -53,19 +53,19 @@ def plant() -> Plant:
         min_replicas=np.full(APPS, 2, np.int32), max_replicas=np.full(APPS, 1000, np.int32)
     )
     blank = empty_observation(world.state)
-    seen = blank._replace(status=world.state.status.copy())
-    return Plant(inventory, seen, world.layout.pools)
+    observation = blank._replace(status=world.state.status.copy())
+    return Plant(inventory, observation, world.layout.pools)
 
 
 def follow(plant: Plant, pid: Pid, demand: list[float], delay: int = 6) -> list[int]:
     """Replicas over time of a plant whose pods are ready `delay` ticks later."""
-    plant.shows(100, 100, demand[0] / 100)
-    state = pid.start(plant.seen)
+    plant.show(100, 100, demand[0] / 100)
+    state = pid.start(plant.observation)
     wanted = [100] * delay
     for load in demand:
         ready = min(wanted[-delay:])
-        plant.shows(wanted[-1], min(ready, wanted[-1]), min(1.0, load / ready))
-        plan, state = pid.step(plant.seen, None, state)
+        plant.show(wanted[-1], min(ready, wanted[-1]), min(1.0, load / ready))
+        plan, state = pid.step(plant.observation, None, state)
         wanted.append(int(plan.replicas[0, 0]))
     return wanted[delay:]
 
@@ -84,28 +84,28 @@ def test_steady_load_within_the_deadband_is_left_alone(plant: Plant) -> None:
     assert set(follow(plant, pid, [100 * Parameters().setpoint * 1.05] * 200)) == {100}
 
 
-def test_waiting_for_pods_winds_nothing_up(plant: Plant) -> None:
+def test_the_integral_does_not_wind_up_while_pods_start(plant: Plant) -> None:
     pid = Pid(plant.inventory, plant.pools)
-    plant.shows(100, 100, 1.0)
-    state = pid.start(plant.seen)
-    plant.shows(120, 100, 1.0)
-    first, state = pid.step(plant.seen, None, state)
+    plant.show(100, 100, 1.0)
+    state = pid.start(plant.observation)
+    plant.show(120, 100, 1.0)
+    first, state = pid.step(plant.observation, None, state)
     integral = state.integral.copy()
     for _ in range(200):
-        last, state = pid.step(plant.seen, None, state)
+        last, state = pid.step(plant.observation, None, state)
     assert (state.integral == integral).all()
     assert (last.replicas <= first.replicas).all()
 
 
 def test_a_loop_at_its_bound_leaves_it_at_once(plant: Plant) -> None:
     pid = Pid(plant.inventory, plant.pools)
-    plant.shows(1000, 1000, 1.0)
-    state = pid.start(plant.seen)
+    plant.show(1000, 1000, 1.0)
+    state = pid.start(plant.observation)
     for _ in range(500):
-        plan, state = pid.step(plant.seen, None, state)
+        plan, state = pid.step(plant.observation, None, state)
         assert (plan.replicas == 1000).all()
-    plant.shows(1000, 1000, 0.3)
-    plan, _ = pid.step(plant.seen, None, state)
+    plant.show(1000, 1000, 0.3)
+    plan, _ = pid.step(plant.observation, None, state)
     assert (plan.replicas < 1000).all()
 
 
@@ -114,19 +114,19 @@ def test_replicas_stay_within_the_declared_bounds(
     plant: Plant, utilisation: float, bound: int
 ) -> None:
     pid = Pid(plant.inventory, plant.pools)
-    plant.shows(bound, bound, utilisation)
-    state: PidState = pid.start(plant.seen)
+    plant.show(bound, bound, utilisation)
+    state: PidState = pid.start(plant.observation)
     for _ in range(50):
-        plan, state = pid.step(plant.seen, None, state)
+        plan, state = pid.step(plant.observation, None, state)
         assert (plan.replicas == bound).all()
 
 
-def test_without_a_sample_the_loop_holds_and_remembers_nothing(plant: Plant) -> None:
+def test_without_a_sample_the_loop_holds_and_keeps_its_state(plant: Plant) -> None:
     pid = Pid(plant.inventory, plant.pools)
-    plant.shows(100, 100, 0.95)
-    state = pid.start(plant.seen)
-    plant.seen.missing[:] = 1
-    plan, after = pid.step(plant.seen, None, state)
+    plant.show(100, 100, 0.95)
+    state = pid.start(plant.observation)
+    plant.observation.missing[:] = 1
+    plan, after = pid.step(plant.observation, None, state)
     assert (plan.replicas == 100).all()
     assert (plan.reason == int(Reason.HOLD_NO_METRICS)).all()
     assert (after.integral == state.integral).all()

@@ -1,4 +1,4 @@
-"""The team that provisions once: enough for yesterday's peak, and then nothing."""
+"""The static baseline: replicas for yesterday's peak, set once, within the bounds."""
 
 import numpy as np
 import pytest
@@ -22,23 +22,23 @@ def make_world(minutes: int = 10) -> World:
 
 def test_static_never_acts_after_its_first_plan() -> None:
     world = make_world()
-    seen = []
+    by_tick = []
     decisions = run(
         world,
         static_of(world),
-        on_tick=lambda now: seen.append(now.state.status[:, REPLICAS].copy()),
+        on_tick=lambda now: by_tick.append(now.state.status[:, REPLICAS].copy()),
     )
-    assert all((replicas == seen[0]).all() for replicas in seen)
+    assert all((replicas == by_tick[0]).all() for replicas in by_tick)
     assert [row.scaling_actions for row in summarise(world, "static", decisions)] == [0, 0]
 
 
-def test_static_holds_what_the_peak_needed_times_the_factor() -> None:
+def test_static_replicas_are_the_peak_times_the_factor() -> None:
     world = make_world()
     inventory = declare(world.population, world.cluster)
     peak = np.full((2, 40), 10.0, np.float32)
     controller = Static(inventory, world.layout.pools, peak, Parameters(peak_factor=1.25))
-    seen = world.observe()
-    plan, _ = controller.step(seen, None, controller.start(seen))
+    observation = world.observe()
+    plan, _ = controller.step(observation, None, controller.start(observation))
     wanted = np.clip(13, inventory.min_replicas, inventory.max_replicas)
     assert (plan.replicas == wanted).all()
 
@@ -48,13 +48,13 @@ def test_static_stays_within_the_declared_bounds(factor: float) -> None:
     world = make_world()
     inventory = declare(world.population, world.cluster)
     controller = static_of(world, Parameters(peak_factor=factor))
-    seen = world.observe()
-    plan, _ = controller.step(seen, None, controller.start(seen))
+    observation = world.observe()
+    plan, _ = controller.step(observation, None, controller.start(observation))
     assert (plan.replicas >= inventory.min_replicas).all()
     assert (plan.replicas <= inventory.max_replicas).all()
 
 
-def test_the_peak_of_a_day_is_no_less_than_the_need_of_its_mean() -> None:
+def test_the_daily_peak_needs_at_least_the_replicas_of_the_mean() -> None:
     world = make_world()
     apps = world.population.apps
     peak = daily_peak_replicas(world)

@@ -1,4 +1,4 @@
-"""VPA's recommender by hand, and its updater's rules."""
+"""VPA's recommender against figures computed by hand, and the rules of its updater."""
 
 import numpy as np
 import pytest
@@ -49,28 +49,28 @@ def vpa_on(world: World, past: Past | None = None, **values: float) -> Vpa:
     return Vpa(all_busy, world.layout.pools, Parameters(**at_once), past=past)
 
 
-def showing(world: World, cores: float, pods: int = 10) -> Observation:
-    """Every app: `pods` pods of one core and one GiB, that use so many cores and half the GiB."""
-    seen = empty_observation(world.state)
-    seen = seen._replace(status=world.state.status.copy())
+def observation_of(world: World, cores: float, pods: int = 10) -> Observation:
+    """Every app has `pods` pods of one core and one GiB; each uses `cores` and half a GiB."""
+    observation = empty_observation(world.state)
+    observation = observation._replace(status=world.state.status.copy())
     for row in (REPLICAS, READY):
-        seen.status[:, row] = pods
-    seen.status[:, (STARTING, PENDING)] = 0
-    seen.status[:, CPU_REQUEST], seen.status[:, MEMORY_REQUEST] = 1000, 1024
-    seen.measured[:, PODS] = pods
-    seen.measured[:, CPU] = cores * pods
-    seen.measured[:, MEMORY] = 0.5 * pods
-    return seen
+        observation.status[:, row] = pods
+    observation.status[:, (STARTING, PENDING)] = 0
+    observation.status[:, CPU_REQUEST], observation.status[:, MEMORY_REQUEST] = 1000, 1024
+    observation.measured[:, PODS] = pods
+    observation.measured[:, CPU] = cores * pods
+    observation.measured[:, MEMORY] = 0.5 * pods
+    return observation
 
 
-def started(vpa: Vpa, seen: Observation) -> VpaState:
-    seen.tick[:] = 0
-    state = vpa.start(seen)
-    seen.tick[:] = MINUTE
+def started(vpa: Vpa, observation: Observation) -> VpaState:
+    observation.tick[:] = 0
+    state = vpa.start(observation)
+    observation.tick[:] = MINUTE
     return state
 
 
-def test_buckets_begin_where_the_geometric_series_says() -> None:
+def test_bucket_starts_follow_the_geometric_series() -> None:
     assert [bucket_start(n, 0.01) for n in (0, 1, 2)] == pytest.approx([0.0, 0.01, 0.0205])
     assert [bucket_of(value, 0.01) for value in (0.0, 0.0099, 0.0101, 0.0206)] == [0, 0, 1, 2]
     # ln(0.5 x 0.05 / 0.01 + 1) / ln 1.05 = 25.68
@@ -88,39 +88,46 @@ def test_a_percentile_is_the_end_of_its_bucket() -> None:
 
 
 def test_steady_use_is_recommended_with_margin_and_confidence(world: World) -> None:
-    vpa, seen = vpa_on(world), showing(world, cores=0.5)
-    state = started(vpa, seen)
-    vpa.step(seen, None, state)
-    found = vpa.recommend(seen, state).cpu[:, 0, 0]
+    vpa, observation = vpa_on(world), observation_of(world, cores=0.5)
+    state = started(vpa, observation)
+    vpa.step(observation, None, state)
+    found = vpa.recommend(observation, state).cpu[:, 0, 0]
     end, days = 511.1345, 8 + 60 / 86400
     by_hand = [end * 1.15 * (1 + 0.001 / days) ** -2, end * 1.15, end * 1.15 * (1 + 1 / days)]
     assert found == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_an_oversized_app_is_resized_to_the_target_and_then_left_alone(world: World) -> None:
-    vpa, seen = vpa_on(world), showing(world, cores=0.5)
-    state = started(vpa, seen)
-    plan, state = vpa.step(seen, None, state)
+    vpa, observation = vpa_on(world), observation_of(world, cores=0.5)
+    state = started(vpa, observation)
+    plan, state = vpa.step(observation, None, state)
     assert (plan.cpu == 588).all()
     # The end of the bucket of half a GiB is 536.9 MB or less than 1.05 above; times 1.15.
     assert ((plan.memory >= 588) & (plan.memory <= 620)).all()
-    seen.status[:, CPU_REQUEST], seen.status[:, MEMORY_REQUEST] = plan.cpu, plan.memory
-    seen.tick[:] = 2 * MINUTE
-    again, _ = vpa.step(seen, None, state)
-    assert (again.cpu == plan.cpu).all()
-    assert (again.memory == plan.memory).all()
+    observation.status[:, CPU_REQUEST], observation.status[:, MEMORY_REQUEST] = (
+        plan.cpu,
+        plan.memory,
+    )
+    observation.tick[:] = 2 * MINUTE
+    repeated, _ = vpa.step(observation, None, state)
+    assert (repeated.cpu == plan.cpu).all()
+    assert (repeated.memory == plan.memory).all()
 
 
 def test_requests_never_go_below_25_millicores_and_250_megabytes(world: World) -> None:
-    vpa, seen = vpa_on(world), showing(world, cores=0.001)
-    seen.measured[:, MEMORY] = 0.01
-    plan, _ = vpa.step(seen, None, started(vpa, seen))
+    vpa, observation = vpa_on(world), observation_of(world, cores=0.001)
+    observation.measured[:, MEMORY] = 0.01
+    plan, _ = vpa.step(observation, None, started(vpa, observation))
     assert (plan.cpu == 25).all()
     assert (plan.memory == 239).all()  # 250 MB in MiB, rounded up
 
 
 def test_an_hour_of_spike_does_not_move_the_90th_percentile_of_days(world: World) -> None:
-    vpa, calm, spike = vpa_on(world), showing(world, cores=0.5), showing(world, cores=0.95)
+    vpa, calm, spike = (
+        vpa_on(world),
+        observation_of(world, cores=0.5),
+        observation_of(world, cores=0.95),
+    )
     state = started(vpa, calm)
     vpa.step(calm, None, state)
     before = vpa.recommend(calm, state).cpu[1].copy()
@@ -130,61 +137,64 @@ def test_an_hour_of_spike_does_not_move_the_90th_percentile_of_days(world: World
     assert (vpa.recommend(spike, state).cpu[1] == before).all()
 
 
-def test_the_past_is_the_present_times_relative_traffic(world: World) -> None:
+def test_past_use_is_present_use_times_relative_traffic(world: World) -> None:
     relative = np.ones((1, 10, APPS), np.float32)
     relative[:, :3] = 2.0
     past = Past(relative, np.full(10, 3600.0))
-    vpa, seen = vpa_on(world, past, margin=0.0), showing(world, cores=0.25)
-    state = started(vpa, seen)
-    vpa.step(seen, None, state)
-    assert vpa.recommend(seen, state).cpu[1, 0, 0] == pytest.approx(511.13, rel=1e-4)
+    vpa, observation = vpa_on(world, past, margin=0.0), observation_of(world, cores=0.25)
+    state = started(vpa, observation)
+    vpa.step(observation, None, state)
+    assert vpa.recommend(observation, state).cpu[1, 0, 0] == pytest.approx(511.13, rel=1e-4)
 
 
-def test_a_higher_memory_peak_replaces_the_days_own(world: World) -> None:
-    vpa, seen = vpa_on(world), showing(world, cores=0.5)
-    state = started(vpa, seen)
-    _, state = vpa.step(seen, None, state)
+def test_a_higher_memory_peak_replaces_the_earlier_one_of_the_day(world: World) -> None:
+    vpa, observation = vpa_on(world), observation_of(world, cores=0.5)
+    state = started(vpa, observation)
+    _, state = vpa.step(observation, None, state)
     total = state.memory.total.copy()
-    seen.measured[:, MEMORY] *= 1.8
-    seen.tick[:] = 2 * MINUTE
-    plan, state = vpa.step(seen, None, state)
+    observation.measured[:, MEMORY] *= 1.8
+    observation.tick[:] = 2 * MINUTE
+    plan, state = vpa.step(observation, None, state)
     assert state.memory.total == pytest.approx(total, rel=1e-3)
     assert (plan.memory > 0.9 * 1024 * 1.15).all()
 
 
-def test_single_pods_and_missing_samples_are_left_alone(world: World) -> None:
-    vpa, seen = vpa_on(world), showing(world, cores=0.1, pods=1)
-    plan, _ = vpa.step(seen, None, started(vpa, seen))
+def test_single_pods_and_apps_without_samples_are_not_resized(world: World) -> None:
+    vpa, observation = vpa_on(world), observation_of(world, cores=0.1, pods=1)
+    plan, _ = vpa.step(observation, None, started(vpa, observation))
     assert (plan.cpu == 1000).all()
-    blind = showing(world, cores=0.1)
+    blind = observation_of(world, cores=0.1)
     blind.missing[:] = 1
     plan, state = vpa.step(blind, None, started(vpa, blind))
     assert (plan.cpu == 1000).all()
     assert state.cpu.total.sum() == 0
 
 
-def test_apps_that_saturate_early_keep_their_cpu(world: World) -> None:
+def test_apps_that_saturate_early_keep_their_cpu_request(world: World) -> None:
     inventory = declare(world.population, world.cluster)
     early = inventory._replace(saturation=np.full(APPS, 0.5, np.float32))
     vpa = Vpa(early, world.layout.pools, Parameters(updated_share=1.0))
-    seen = showing(world, cores=0.3)
-    plan, _ = vpa.step(seen, None, started(vpa, seen))
+    observation = observation_of(world, cores=0.3)
+    plan, _ = vpa.step(observation, None, started(vpa, observation))
     assert (plan.cpu == 1000).all()
     assert (plan.memory < 1024).all()
 
 
-def test_a_minute_resizes_a_share_of_the_apps_the_furthest_off_first(world: World) -> None:
-    vpa, seen = vpa_on(world, updated_share=0.1), showing(world, cores=0.5)
-    seen.measured[:, CPU, 7] = 9.0
-    seen.measured[:, CPU, :3] = 0.3
-    plan, state = vpa.step(seen, None, started(vpa, seen))
+def test_each_minute_resizes_a_share_of_the_apps_largest_difference_first(world: World) -> None:
+    vpa, observation = vpa_on(world, updated_share=0.1), observation_of(world, cores=0.5)
+    observation.measured[:, CPU, 7] = 9.0
+    observation.measured[:, CPU, :3] = 0.3
+    plan, state = vpa.step(observation, None, started(vpa, observation))
     resized = plan.reason[0] == int(Reason.RESIZE)
     assert resized.sum() == 4
     assert resized[:3].all()
-    seen.status[:, CPU_REQUEST], seen.status[:, MEMORY_REQUEST] = plan.cpu, plan.memory
-    seen.tick[:] = 2 * MINUTE
-    again, _ = vpa.step(seen, None, state)
-    assert ((again.reason[0] == int(Reason.RESIZE)) & ~resized).sum() == 4
+    observation.status[:, CPU_REQUEST], observation.status[:, MEMORY_REQUEST] = (
+        plan.cpu,
+        plan.memory,
+    )
+    observation.tick[:] = 2 * MINUTE
+    repeated, _ = vpa.step(observation, None, state)
+    assert ((repeated.reason[0] == int(Reason.RESIZE)) & ~resized).sum() == 4
 
 
 def test_vpa_changes_no_replicas_and_acts_once_a_minute() -> None:

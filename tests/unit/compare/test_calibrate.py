@@ -1,4 +1,4 @@
-"""Calibration: the same for all, repeatable, resumable, and apart from what is judged."""
+"""Calibration: repeatable, resumable, and on scenarios that the comparison does not use."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ def setting(cluster: SimCluster) -> Setting:
 
 
 class Bowl:
-    """Stands in for the world: J grows with the distance from a known best."""
+    """A runner without a world: J grows with the distance from a known minimum."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -60,7 +60,7 @@ def test_a_search_improves_on_the_defaults_and_stays_in_its_ranges(setting: Sett
             assert low <= job.point[name] <= high
 
 
-def test_the_same_search_finds_the_same(setting: Setting) -> None:
+def test_equal_search_seeds_give_equal_results(setting: Setting) -> None:
     first, second = (calibrate(PID, setting, 12, Bowl(), Journal()) for _ in range(2))
     other = calibrate(PID, setting, 12, Bowl(), Journal(), search_seed=1)
     assert first == second
@@ -73,7 +73,9 @@ def test_the_result_is_never_worse_than_the_defaults(setting: Setting) -> None:
     assert found.objective == found.default_objective
 
 
-def test_a_journal_spares_what_was_evaluated(setting: Setting, tmp_path: Path) -> None:
+def test_a_resumed_search_skips_evaluations_in_the_journal(
+    setting: Setting, tmp_path: Path
+) -> None:
     file, first, second, done = tmp_path / "journal.jsonl", Bowl(), Bowl(), []
     before = calibrate(PID, setting, 12, first, Journal(file))
     text = file.read_bytes()
@@ -84,21 +86,23 @@ def test_a_journal_spares_what_was_evaluated(setting: Setting, tmp_path: Path) -
     assert len(done) == 24
 
 
-def test_other_seeds_are_other_evaluations(setting: Setting, tmp_path: Path) -> None:
-    file, again = tmp_path / "journal.jsonl", Bowl()
+def test_the_journal_does_not_mix_up_seeds(setting: Setting, tmp_path: Path) -> None:
+    file, second = tmp_path / "journal.jsonl", Bowl()
     calibrate(PID, setting, 3, Bowl(), Journal(file))
-    calibrate(PID, setting._replace(seeds=(8,)), 3, again, Journal(file))
-    assert len(again.jobs) == 6
+    calibrate(PID, setting._replace(seeds=(8,)), 3, second, Journal(file))
+    assert len(second.jobs) == 6
 
 
-def test_the_aggregate_is_the_callers_and_is_written_down(setting: Setting) -> None:
+def test_the_aggregate_is_configurable_and_stored(setting: Setting) -> None:
     worst = Aggregate("worst scenario", max)
     found = calibrate(PID, setting._replace(aggregate=worst), 3, Bowl(), Journal())
     assert found.aggregate == "worst scenario"
     assert found.objective == max(found.by_scenario.values())
 
 
-def test_results_say_where_they_come_from(setting: Setting, tmp_path: Path) -> None:
+def test_results_store_their_worlds_and_survive_a_round_trip(
+    setting: Setting, tmp_path: Path
+) -> None:
     found = calibrate(PID, setting, 3, Bowl(), Journal())
     assert set(found.worlds) == set(found.by_scenario) == {one.name for one in setting.scenarios}
     file = tmp_path / "tuned.json"
@@ -109,7 +113,7 @@ def test_results_say_where_they_come_from(setting: Setting, tmp_path: Path) -> N
     assert tuned("vpa", file) == {}
 
 
-def test_a_broken_file_of_results_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_file_of_tuned_parameters_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     file.write_text('{"pid": 3}')
     with pytest.raises(InputError, match=r"tuned\.json"):
@@ -139,7 +143,7 @@ def test_every_family_declares_ranges_around_its_defaults(name: str) -> None:
         assert low < high
 
 
-def test_a_world_is_evaluated_alike_here_and_in_other_processes(cluster: SimCluster) -> None:
+def test_worker_processes_compute_the_same_objectives(cluster: SimCluster) -> None:
     scenario = Scenario(
         name="tiny", shows="Nothing.", start="Mon 10:00", length_minutes=2, warmup_minutes=1
     )
@@ -147,14 +151,14 @@ def test_a_world_is_evaluated_alike_here_and_in_other_processes(cluster: SimClus
         Job(FAMILIES[name], FAMILIES[name].defaults(), cluster, scenario, (0, 1))
         for name in ("static", "hpa-calibrated")
     ]
-    here = {job.family.name: value for job, value in in_process(jobs)}
+    local = {job.family.name: value for job, value in in_process(jobs)}
     with in_processes(2) as runner:
-        there = {job.family.name: value for job, value in runner(jobs)}
-    assert here == there
-    assert all(value > 0 for value in here.values())
+        remote = {job.family.name: value for job, value in runner(jobs)}
+    assert local == remote
+    assert all(value > 0 for value in local.values())
 
 
-def test_tuning_scenarios_are_not_those_of_the_comparisons(cluster: SimCluster) -> None:
+def test_tuning_and_comparison_scenarios_are_disjoint(cluster: SimCluster) -> None:
     shipped = [load_scenario(name, cluster) for name in scenario_names()]
     for mine in tuning_scenarios(cluster):
         for theirs in shipped:
@@ -168,7 +172,7 @@ def _events(scenario: Scenario) -> set[bytes]:
     return {encode(msgspec.structs.replace(event, name="")) for event in scenario.events}
 
 
-def test_points_survive_the_unit_cube() -> None:
+def test_points_survive_conversion_to_the_unit_cube() -> None:
     point = PID.defaults()
     assert from_unit(to_unit(point, PID.ranges), PID.ranges) == pytest.approx(point, rel=1e-3)
 
@@ -179,19 +183,19 @@ def test_a_hypercube_has_one_point_in_every_slice() -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 20])
-def test_a_budget_is_used_to_the_point(budget: int) -> None:
+def test_a_search_uses_exactly_its_budget(budget: int) -> None:
     tried: list[Tried] = []
     for points in batches(PID.defaults(), PID.ranges, budget, 0, tried):
         tried.extend(Tried(point, 1.0) for point in points)
     assert len(tried) == budget
 
 
-def test_a_changed_controller_has_another_fingerprint() -> None:
+def test_code_digests_differ_between_controllers() -> None:
     assert code_digest("models.baselines.pid") != code_digest("models.baselines.static")
     assert code_digest("models.baselines.pid") == code_digest("models.baselines.pid")
 
 
-def test_what_is_above_a_bound_is_worse_than_any_gain() -> None:
+def test_exceeding_a_bound_outweighs_gains_elsewhere() -> None:
     cluster = with_apps(load_sim_cluster(), 20)
     setting = Setting(cluster, (), (7,), bounds={"calm": 100.0})
     within = setting.value({"calm": 100.0, "storm": 900.0})

@@ -1,4 +1,4 @@
-"""`hirl world failures` compares the right runs."""
+"""Figures of the failure modes: which apps spike, and what the baseline run leaves out."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from models.sim.world import World
 CLUSTER = with_apps(load_sim_cluster(), 60)
 
 
-def test_the_same_day_without_its_spike_keeps_every_other_event() -> None:
+def test_without_spikes_drops_only_traffic_events() -> None:
     scenario = load_scenario("cascade", CLUSTER)
     kept = without_spikes(scenario)
     dropped = [event for event in scenario.events if event not in kept.events]
@@ -20,7 +20,7 @@ def test_the_same_day_without_its_spike_keeps_every_other_event() -> None:
     assert len(kept.events) + len(dropped) == len(scenario.events)
 
 
-def test_only_the_apps_of_the_spike_spike() -> None:
+def test_spiking_apps_are_those_targeted_by_the_spike() -> None:
     world = World(CLUSTER, load_scenario("cascade", CLUSTER), [0])
     payments = world.population.apps.domain == CLUSTER.domain_names.index("payments")
     np.testing.assert_array_equal(spiking_apps(world), payments)

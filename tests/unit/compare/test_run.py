@@ -1,4 +1,4 @@
-"""A run drives the world to its end; who watches it changes nothing."""
+"""A run ends with its scenario, records without side effects and counts blind decreases."""
 
 import numpy as np
 import pytest
@@ -57,20 +57,20 @@ def test_the_recording_agrees_with_the_accounts(recorded: tuple[World, Recorder]
     assert nodes == world.accounts.totals[0, NODE_TICKS]
 
 
-def test_recording_changes_nothing(recorded: tuple[World, Recorder]) -> None:
+def test_recording_does_not_change_the_run(recorded: tuple[World, Recorder]) -> None:
     alone = make_world()
     run(alone, hpa_of(alone))
     assert (alone.accounts.totals == recorded[0].accounts.totals).all()
 
 
-def test_events_are_shown_when_they_happen(recorded: tuple[World, Recorder]) -> None:
+def test_event_spans_match_the_times_of_the_events(recorded: tuple[World, Recorder]) -> None:
     spike, release, blind = event_spans(recorded[0])
     assert (spike.name, spike.start, spike.end) == ("spike", 24, 44)
     assert 18 <= release.start <= release.end <= 30
     assert (blind.start, blind.end) == (30, 54)
 
 
-def test_a_zero_that_stands_for_an_error_is_no_sample() -> None:
+def test_a_zero_sent_on_error_counts_as_missing() -> None:
     world = make_world((0, 1))
     data = world.population.apps.domain == 3
     observation = world.observe()

@@ -1,4 +1,4 @@
-"""A small cluster and a short scenario to act in."""
+"""A small cluster, a short scenario and constant policies for the tests of environments."""
 
 from functools import cache
 from pathlib import Path
@@ -38,45 +38,45 @@ def spike(name: str = "spike") -> Scenario:
 
 
 def make(kind: str, scenarios: tuple[Scenario | str | Path, ...] | None = None) -> Env:
-    there = (spike(),) if scenarios is None else scenarios
+    chosen = (spike(),) if scenarios is None else scenarios
     match kind:
         case "commander":
-            return CommanderEnv(there, cluster())
+            return CommanderEnv(chosen, cluster())
         case "paired commander":
-            return CommanderEnv(there, cluster(), paired=True)
+            return CommanderEnv(chosen, cluster(), paired=True)
         case "soldier":
-            return SoldierEnv("payments", there, cluster())
+            return SoldierEnv("payments", chosen, cluster())
         case _:
-            return AppEnv(0, there, cluster())
+            return AppEnv(0, chosen, cluster())
 
 
-class Always:
-    """A policy that has made up its mind."""
+class ConstantPolicy:
+    """A policy with a constant action; records its observations."""
 
     def __init__(self, value: float, actions: int) -> None:
         self.action: F32 = np.full(actions, value, np.float32)
-        self.seen: list[F32] = []
+        self.observations: list[F32] = []
 
     def predict(self, observation: F32, *, deterministic: bool) -> tuple[F32, None]:
         assert deterministic
-        self.seen.append(observation)
+        self.observations.append(observation)
         return self.action, None
 
 
 class Played:
-    """An episode from beginning to end."""
+    """A whole episode: its observations, rewards and last `info`."""
 
-    def __init__(self, env: Env, policy: Always, **reset: Any) -> None:
-        seen, self.begun = env.reset(**reset)
-        self.seen, self.rewards, self.info = [seen], list[float](), dict[str, Any]()
+    def __init__(self, env: Env, policy: ConstantPolicy, **reset: Any) -> None:
+        observation, self.start_info = env.reset(**reset)
+        self.observations, self.rewards, self.info = [observation], list[float](), dict[str, Any]()
         self.over = False
         while not self.over:
-            action, _ = policy.predict(seen, deterministic=True)
-            seen, reward, _, self.over, self.info = env.step(action)
-            self.seen.append(seen)
+            action, _ = policy.predict(observation, deterministic=True)
+            observation, reward, _, self.over, self.info = env.step(action)
+            self.observations.append(observation)
             self.rewards.append(reward)
 
 
 def play(env: Env, value: float = 0.0, **reset: Any) -> Played:
     assert env.action_space.shape is not None
-    return Played(env, Always(value, env.action_space.shape[0]), **reset)
+    return Played(env, ConstantPolicy(value, env.action_space.shape[0]), **reset)

@@ -1,4 +1,4 @@
-"""Any policy enters the benchmark with one line, and is measured as it was trained."""
+"""Policies as entrants: decisions in the benchmark equal those in training, bit for bit."""
 
 import json
 import sys
@@ -24,12 +24,12 @@ from models.environments.policy import bounded, factors
 from models.sim.accounting import ACTIONS
 from models.sim.results.summary import Result, summarise
 from services.cli import main
-from tests.unit.environments.environments_helpers import Always, cluster, make, play, spike
+from tests.unit.environments.environments_helpers import ConstantPolicy, cluster, make, play, spike
 
 ACTIONS_OF = {"commander": 10, "soldier": 4, "app": 2}
 
 
-def entrant(kind: str, policy: Always) -> Entrant:
+def entrant(kind: str, policy: ConstantPolicy) -> Entrant:
     match kind:
         case "commander":
             return commander_entrant(policy)
@@ -41,7 +41,7 @@ def entrant(kind: str, policy: Always) -> Entrant:
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of the user's own."""
+    """An importable module for the test's entrant."""
     mine = ModuleType("module_of_mine")
     monkeypatch.setitem(sys.modules, mine.__name__, mine)
     return mine
@@ -53,14 +53,12 @@ def contest(name: str, seeds: list[int]) -> tuple[Contest, list[Result]]:
 
 
 @pytest.mark.parametrize("kind", ["commander", "soldier"])
-def test_a_policy_that_says_nothing_is_the_heuristic_bit_for_bit(
-    kind: str, module: ModuleType
-) -> None:
-    policy = Always(0.0, ACTIONS_OF[kind])
+def test_zero_actions_equal_the_heuristic_bit_for_bit(kind: str, module: ModuleType) -> None:
+    policy = ConstantPolicy(0.0, ACTIONS_OF[kind])
     module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
     mine, _ = contest("module_of_mine:mine", [0, 1])
     plain, _ = contest("heuristic:calendar", [0, 1])
-    assert policy.seen
+    assert policy.observations
     ours, theirs = mine.world.save(), plain.world.save()
     for name in ours.state._fields:
         np.testing.assert_array_equal(getattr(ours.state, name), getattr(theirs.state, name))
@@ -69,41 +67,41 @@ def test_a_policy_that_says_nothing_is_the_heuristic_bit_for_bit(
 
 
 @pytest.mark.parametrize("kind", ["commander", "soldier", "app"])
-def test_the_benchmark_measures_what_the_environment_reported(
+def test_the_benchmark_reports_the_figures_of_the_environment(
     kind: str, module: ModuleType
 ) -> None:
-    policy = Always(0.7, ACTIONS_OF[kind])
+    policy = ConstantPolicy(0.7, ACTIONS_OF[kind])
     module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
     _, results = contest("module_of_mine:mine", [4, 7])
     played = play(make(kind), 0.7, options={"world_seed": 7})
     assert results[1].objective == played.info["objective"]
     assert results[1].scaling_actions == played.info["scaling_actions"]
-    # The policy sees in the benchmark what it saw in training, to the last bit.
-    np.testing.assert_array_equal(policy.seen[1::2], played.seen[:-1])
+    # Observations in the benchmark equal those in training, to the last bit.
+    np.testing.assert_array_equal(policy.observations[1::2], played.observations[:-1])
 
 
-def test_policies_on_the_heuristic_keep_its_budgets(module: ModuleType) -> None:
-    module.mine = commander_entrant(Always(1.0, 10))  # type: ignore[attr-defined]
+def test_policies_on_the_heuristic_never_overrun_budgets(module: ModuleType) -> None:
+    module.mine = commander_entrant(ConstantPolicy(1.0, 10))  # type: ignore[attr-defined]
     _, results = contest("module_of_mine:mine", [0])
     assert results[0].budget_overruns == 0
-    module.mine = app_entrant(Always(0.0, 2), 0)  # type: ignore[attr-defined]
+    module.mine = app_entrant(ConstantPolicy(0.0, 2), 0)  # type: ignore[attr-defined]
     _, results = contest("module_of_mine:mine", [0])
     assert results[0].budget_overruns is None
 
 
-def test_a_broken_policy_changes_nothing() -> None:
+def test_nan_actions_are_neutral_and_large_ones_are_clipped() -> None:
     odd = np.array([np.nan, 7.0, -7.0, 0.0], np.float32)
     np.testing.assert_array_equal(bounded(odd), [0.0, 1.0, -1.0, 0.0])
     np.testing.assert_array_equal(factors(odd, 2.0), [1.0, 2.0, 0.5, 1.0])
 
 
 def test_an_action_of_the_wrong_size_is_refused(module: ModuleType) -> None:
-    module.mine = commander_entrant(Always(0.0, 3))  # type: ignore[attr-defined]
+    module.mine = commander_entrant(ConstantPolicy(0.0, 3))  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="cannot reshape"):
         contest("module_of_mine:mine", [0])
 
 
-def test_a_soldier_moves_the_apps_of_its_domain_only() -> None:
+def test_a_soldier_policy_changes_only_apps_of_its_domain() -> None:
     world = enter("heuristic:none", cluster(), spike(), [0]).world
     adapter = SoldierAdapter(world, "fraud")
     residual = adapter._residual(np.ones((1, adapter.actions), np.float32), world.observe())
@@ -111,7 +109,7 @@ def test_a_soldier_moves_the_apps_of_its_domain_only() -> None:
     np.testing.assert_array_equal(moved, world.population.apps.domain == 1)
 
 
-def test_a_commander_moves_the_domain_it_means() -> None:
+def test_a_commander_action_changes_only_the_chosen_domains() -> None:
     world = enter("heuristic:none", cluster(), spike(), [0]).world
     adapter = CommanderAdapter(world)
     action = np.zeros((1, adapter.actions), np.float32)
@@ -122,10 +120,10 @@ def test_a_commander_moves_the_domain_it_means() -> None:
     assert residual.need.shape == neutral(1).need.shape == (1, 0)
 
 
-def test_all_other_apps_have_the_hpa_that_they_always_had() -> None:
+def test_an_app_policy_leaves_the_hpas_of_other_apps_unchanged() -> None:
     world = enter("hpa", cluster(), spike(), [0]).world
     plain = enter("hpa", cluster(), spike(), [0])
-    adapter = PolicyController(AppAdapter(world, 3), Always(0.9, 2), 0)
+    adapter = PolicyController(AppAdapter(world, 3), ConstantPolicy(0.9, 2), 0)
     mine, theirs = adapter.start(world.observe()), plain.controller.start(world.observe())
     for _ in range(13):
         ours, mine = adapter.step(world.observe(), None, mine)
@@ -137,9 +135,9 @@ def test_all_other_apps_have_the_hpa_that_they_always_had() -> None:
     assert world.state.status[0, REPLICAS, 3] > 1
 
 
-def test_an_app_that_is_not_moved_holds_replicas_and_size() -> None:
+def test_a_zero_app_action_holds_replicas_and_cpu_request() -> None:
     world = enter("hpa", cluster(), spike(), [0]).world
-    controller = app_entrant(Always(0.0, 2), 0).controller(world)
+    controller = app_entrant(ConstantPolicy(0.0, 2), 0).controller(world)
     state = controller.start(world.observe(controller.pipeline))
     rows = [REPLICAS, CPU_REQUEST]
     while world.tick < world.timeline.total_ticks:
@@ -163,7 +161,7 @@ mine = commander_entrant(Calm(), forecast="persistence")
 """
 
 
-def test_the_command_line_takes_a_policy_by_its_name(
+def test_the_command_line_accepts_a_policy_by_module_and_attribute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The environments keep Gymnasium's promises and ours."""
+"""Environments: Gymnasium's checks, determinism, spaces, rewards and refused arguments."""
 
 from pathlib import Path
 
@@ -17,23 +17,23 @@ from tests.unit.environments.environments_helpers import KINDS, cluster, make, p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gymnasium_accepts_them(kind: str) -> None:
+def test_environments_pass_the_gymnasium_checks(kind: str) -> None:
     check_env(make(kind), skip_render_check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_seed_decides_everything(kind: str) -> None:
+def test_equal_seeds_give_equal_episodes(kind: str) -> None:
     env = make(kind, (spike(), spike("another")))
-    first, again = (
+    first, repeated = (
         play(env, 0.3, seed=5),
         play(make(kind, (spike(), spike("another"))), 0.3, seed=5),
     )
-    assert first.begun == again.begun
-    assert first.rewards == again.rewards
-    np.testing.assert_array_equal(first.seen, again.seen)
+    assert first.start_info == repeated.start_info
+    assert first.rewards == repeated.rewards
+    np.testing.assert_array_equal(first.observations, repeated.observations)
     other = play(env, 0.3)
-    assert other.begun["world_seed"] != first.begun["world_seed"]
-    assert not np.array_equal(first.seen, other.seen)
+    assert other.start_info["world_seed"] != first.start_info["world_seed"]
+    assert not np.array_equal(first.observations, other.observations)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_an_episode_is_the_accounted_part_of_the_scenario(kind: str, decisions: 
     env = make(kind)
     played = play(env, seed=1)
     assert len(played.rewards) == decisions
-    assert all(env.observation_space.contains(seen) for seen in played.seen)
+    assert all(env.observation_space.contains(row) for row in played.observations)
     with pytest.raises(ResetNeeded):
         env.step(env.action_space.sample())
 
 
-def test_the_spaces_are_those_of_the_features() -> None:
+def test_spaces_have_the_sizes_of_the_declared_features() -> None:
     domains, pools = len(cluster().domains), len(cluster().pools)
     tiers = len(cluster().domains[0].tiers)
     sizes = {
@@ -84,12 +84,12 @@ def test_the_paired_reward_is_the_difference_to_the_plain_heuristic() -> None:
 
 
 @pytest.mark.parametrize("kind", ["commander", "soldier", "app"])
-def test_what_a_policy_does_makes_a_difference(kind: str) -> None:
+def test_different_actions_give_different_results(kind: str) -> None:
     env = make(kind)
     assert play(env, 1.0, seed=2).info != play(env, -1.0, seed=2).info
 
 
-def test_a_soldier_pays_for_violations_pods_and_changes() -> None:
+def test_the_soldier_reward_falls_during_a_spike() -> None:
     env = make("soldier")
     assert isinstance(env, SoldierEnv)
     quiet, *_ = rewards = play(env, seed=3).rewards
@@ -97,22 +97,22 @@ def test_a_soldier_pays_for_violations_pods_and_changes() -> None:
     assert min(rewards[12:]) < 5 * quiet < 0
 
 
-def test_the_benchmarks_seeds_are_never_drawn() -> None:
+def test_training_never_draws_seeds_of_the_benchmark() -> None:
     env = make("app")
     seeds = [env.reset(seed=seed)[1]["world_seed"] for seed in range(5)]
     assert all(SEEDS[0] <= seed < SEEDS[1] for seed in seeds)
 
 
-def test_a_scenario_and_a_seed_can_be_asked_for() -> None:
+def test_options_select_scenario_and_seed() -> None:
     env = make("app", (spike(), spike("another")))
     for name, seed in (("another", 3), ("spike", 4)):
-        asked = {"scenario": name, "world_seed": seed}
-        assert env.reset(options=asked)[1] == asked
+        options = {"scenario": name, "world_seed": seed}
+        assert env.reset(options=options)[1] == options
     with pytest.raises(InputError, match="scenario: clam: expected one of spike, another"):
         env.reset(options={"scenario": "clam"})
 
 
-def test_scenarios_are_given_by_name_or_path_and_are_the_tuning_ones_by_default() -> None:
+def test_scenarios_default_to_the_tuning_ones_and_load_by_name_or_path() -> None:
     named = AppEnv(0, ("calm",), cluster())
     assert [one.name for one in named._scenarios] == ["calm"]
     default = AppEnv(0, None, cluster())
@@ -138,9 +138,9 @@ def test_an_unknown_domain_or_app_is_an_error() -> None:
         (0.5, 0.2, 0.6, 0.4, 0.5 * 0.8 * 2 + 0.5 * 1.0),
         (1.0, 0.0, 3.0, 2.0, 0.5 * 2 + 0.5 * 2.0),
     ],
-    ids=["kept", "twice as slow as promised", "failing", "use counts up to the request"],
+    ids=["kept", "twice the latency target", "failing", "use counts up to the request"],
 )
-def test_the_apps_reward_is_the_papers(
+def test_the_app_reward_equals_the_formula_of_the_paper(
     headroom: float, errors: float, cpu: float, memory: float, expected: float
 ) -> None:
     row = np.zeros(APP.width, np.float32)

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 trains on the environments as they are; `make test-train` installs it."""
+"""Stable-Baselines3 trains in the environments without wrappers; `make test-train` installs it."""
 
 import sys
 from importlib import import_module
@@ -29,7 +29,7 @@ def entrant(kind: str, policy: Policy) -> Entrant:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ppo_trains_and_what_it_saved_enters_the_benchmark(
+def test_ppo_trains_and_a_saved_policy_runs_in_the_benchmark(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = make(kind)

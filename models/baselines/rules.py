@@ -101,7 +101,7 @@ class RulesState(NamedTuple):
     pressed: I32
     """[E, 4] last tick in which more than `pressing_share` of a priority's pods waited too long."""
     before: I32
-    """[E, A] replicas at the last tick without P0 pressure: what the floor is a share of."""
+    """[E, A] replicas at the last tick without P0 pressure, the base of `shed_floor`."""
 
 
 class Rules:

@@ -29,6 +29,7 @@ from models.sim.results.summary import summarise
 from models.sim.world import World
 
 FOLDER: Final = Path(__file__).with_name("tuning")
+"""Scenarios to tune on, one YAML file each."""
 _STEEP: Final = 20.0
 """Penalty on the objective per unit of relative excess over a bound: 1 % too much costs 20 %."""
 

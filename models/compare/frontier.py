@@ -1,8 +1,8 @@
-"""What an HPA would have violated for the same money: a line through its targets.
+"""Violations of HPA at equal cost, interpolated between its targets.
 
 One controller with more nodes and fewer violations than another is neither better nor worse.
-An HPA trades one for the other by its target, so every controller is held against the point of
-that trade-off at its own node-hours.
+An HPA trades one for the other by its target, so every controller is compared with the point
+of that trade-off at its own node-hours.
 """
 
 from collections.abc import Sequence

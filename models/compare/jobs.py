@@ -51,7 +51,7 @@ class Job(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name for people and for the file of the result."""
+        """Name in messages; also identifies the file of the result."""
         seeds = ",".join(map(str, self.seeds))
         return f"{self.controller}, {self.scenario.name}, {self.cluster.apps} apps, seeds {seeds}"
 

@@ -47,7 +47,7 @@ class Request(NamedTuple):
     seeds: tuple[int, ...]
     reference: str
     reduced: tuple[str, ...]
-    """What a quick run leaves out, for people."""
+    """What a quick run leaves out, as printed."""
 
     @property
     def entrants(self) -> tuple[str, ...]:

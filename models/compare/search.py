@@ -20,11 +20,13 @@ BATCH: Final = 4
 """Points that are refined together. Fixed, so that the number of processes does not change the
 result."""
 _FIRST_STEP: Final = 0.2
+"""Standard deviation of the first refining steps, as a share of a range."""
 _LAST_STEP: Final = 0.03
-"""Standard deviation of refining steps, as a share of a range."""
+"""The same for the last ones; steps shrink geometrically in between."""
 _WIDE: Final = 10.0
 """Ranges wider than this factor are searched on a logarithmic scale."""
 _DIGITS: Final = 4
+"""Significant digits of tuned values."""
 
 
 class Tried(NamedTuple):

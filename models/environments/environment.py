@@ -41,7 +41,7 @@ SEEDS: Final = (1 << 20, 1 << 31)
 
 
 class Episode(Generic[S]):
-    """Drives a world as `models.compare.run` does, one tick per call, after the warm-up."""
+    """Runs a world as `models.compare.run` does, one tick per call, after the warm-up."""
 
     observed: F32
     """[E, numbers] the policy's observation now."""

@@ -35,18 +35,20 @@ _SPARE: Final = 1.02
 """Factor on pods, for containers that crash and nodes that are drained."""
 _RETRY_SHARE: Final = 0.002
 """Share of retries in the traffic from which on retries may grow by themselves."""
-_MORE: Final = 1.15
+_EXCESS_TRAFFIC: Final = 1.15
 """Traffic over expected traffic from which on callers must be retrying."""
 _POD_TICKS: Final = 9
 """From the plan to ready, for nearly all pods that find a node."""
 _BOOT_TICKS: Final = 5
+"""From the launch of a node to ready."""
 _KEEP_TICKS: Final = 66
 """A node is released after ten minutes of little use: scaling in for less saves nothing."""
 _AHEAD_MIN: Final = 25
 """How far ahead the largest need has to be requested."""
 _UNEVEN: Final = 1.2
 """Factor on the lost share: pods are not spread quite evenly over nodes."""
-_MOST: Final = 0.6
+_MOST_LOST: Final = 0.6
+"""Cap on the lost share, so that a loss at most multiplies the pods by 2.5."""
 
 
 class Loss(NamedTuple):
@@ -73,10 +75,10 @@ def lost_share(world: World, e: int, loss: Loss, own_pool: I32) -> F32:
     """[A] share of each app's pods that a loss removes, by the present nodes."""
     apps = world.given.apps.size
     if loss.zone:
-        return np.full(apps, min(_MOST, loss.share * _UNEVEN), np.float32)
+        return np.full(apps, min(_MOST_LOST, loss.share * _UNEVEN), np.float32)
     market = world.state.pool_market[e]
     spot = market[:, SPOT] / np.maximum(1, market.sum(axis=1))
-    share = np.minimum(_MOST, spot * loss.share * _UNEVEN)
+    share = np.minimum(_MOST_LOST, spot * loss.share * _UNEVEN)
     return np.asarray(share[own_pool[world.state.status[e, DOMAIN]]], np.float32)
 
 
@@ -144,7 +146,9 @@ class Clairvoyant:
         minute = tick // self._per_minute
         arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, RPS]
         retries = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
-        behind = (retries > _RETRY_SHARE * arriving) | (arriving > _MORE * self._rps[e, minute])
+        behind = (retries > _RETRY_SHARE * arriving) | (
+            arriving > _EXCESS_TRAFFIC * self._rps[e, minute]
+        )
         pods = pods_for(self._prices, arriving, self._payload[e, minute])
         rescue: I32 = np.where(behind, np.ceil(pods), 0).astype(np.int32)
         return rescue

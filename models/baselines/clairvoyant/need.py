@@ -27,6 +27,7 @@ _BUSIEST: Final = np.float32(0.86)
 _CATCHING_UP: Final = np.float32(0.7)
 """Load at which a backlog gets shorter."""
 _FIRST_LOAD: Final = np.float32(0.6)
+"""Load at which the search of the first step starts."""
 _NOISE: Final = np.float32(2.0)
 """Standard deviations of shot noise that the pods have to carry."""
 _DEPLOYING: Final = np.float32(0.75)

@@ -1,7 +1,7 @@
 """The circuit breaker's rules: stop changes when reality disagrees with the plan.
 
 A domain's breaker is closed (changes pass) until a condition has held for long enough. Bad inputs,
-stale or missing samples and changes without effect, open it: nothing passes. Bad outcomes, errors
+stale or missing samples and changes without effect, open it: no plan passes. Bad outcomes, errors
 and SLO burn, make it half-open: only increases pass, because holding those would make things worse.
 An open breaker becomes half-open after its inputs were calm (at most half of their thresholds) for
 a quiet period, and closes after a calm probation. Each further trip doubles the quiet period. E

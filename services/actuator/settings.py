@@ -43,7 +43,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Time for all retries, after which the changes of a tick are held. Keep it below the kit's
     session timeout, so that a slow target is not mistaken for a dead process."""
     breaker_stale_ticks: Annotated[int, Meta(ge=1)] = STALE_TICKS
-    """Event time without a heartbeat of the breaker after which nothing is changed."""
+    """Event time without a heartbeat of the breaker after which no plan is applied."""
     breaker_stale_seconds: Annotated[float, Meta(gt=0)] = 60.0
     """The same in wall time, divided by the speed; not used in lock-step."""
 

@@ -1,4 +1,4 @@
-"""Announced events: believed until they show or do not come, and never counted twice."""
+"""Announced events are expected until they show or are overdue, and never counted twice."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_an_event_under_way_is_not_counted_twice() -> None:
     assert _median(_told({START: 200}, START + 5))[:2] == pytest.approx([200, 200])
 
 
-def test_what_is_observed_replaces_what_was_announced() -> None:
+def test_observed_traffic_replaces_the_announced_factor() -> None:
     assert _median(_told({START: 150}, START + 8))[:2] == pytest.approx([150, 150])
 
 
@@ -74,7 +74,7 @@ def test_an_event_that_does_not_come_is_dropped() -> None:
     assert _median(dropped) == pytest.approx([100, 100, 100])
 
 
-def test_one_that_comes_after_all_is_seen() -> None:
+def test_a_late_event_is_detected() -> None:
     late = START + BELIEVED_MIN + 3
     assert _median(_told({late: 200}, late + 5))[0] == pytest.approx(200)
 

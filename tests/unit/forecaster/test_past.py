@@ -1,4 +1,4 @@
-"""What is recorded of the days before is what happened, and nothing of what is to come."""
+"""The past contains the recorded days, and nothing of the scenario."""
 
 import msgspec
 import numpy as np
@@ -74,7 +74,7 @@ def test_a_zero_of_pods_that_answer_is_believed() -> None:
     assert _watched([[50.0, 1.0]] * 6 + [[0.0, 1.0]] * 6) == 0.0
 
 
-def test_a_tick_seen_again_changes_nothing() -> None:
+def test_a_repeated_tick_changes_nothing() -> None:
     minutes = start_minutes(observed(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick in (1, 2, 3, 3, 3, 4, 5, 6, 6):
         rps = 90.0 if tick == 3 else 30.0

@@ -1,4 +1,4 @@
-"""Promises that every forecaster keeps, and those of the rules from the past."""
+"""Properties of every forecaster, and of the rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ def test_the_same_seed_gets_the_same_forecast_alone_and_among_others(name: str) 
 
 
 @pytest.mark.parametrize("name", BLIND)
-def test_what_is_going_to_happen_does_not_change_what_is_said(name: str) -> None:
+def test_the_future_does_not_change_a_forecast(name: str) -> None:
     sale = world_of("flash-sale-on-time").scenario
     quiet = msgspec.structs.replace(sale, events=())
     there, not_there = _after(sale, name, 100, (3, 4)), _after(quiet, name, 100, (3, 4))

@@ -55,7 +55,7 @@ def test_values_of_five_minutes_are_repeated_and_gaps_are_missing(tmp_path: Path
     np.testing.assert_array_equal(series.rps, np.repeat([4, 5, 6, np.nan, 7], 5))
 
 
-def test_several_series_are_told_apart_by_a_column_and_the_label_is_ignored(tmp_path: Path) -> None:
+def test_a_column_separates_several_series_and_the_label_is_ignored(tmp_path: Path) -> None:
     rows = [f"{name},2024-05-01 10:0{i},{i},1" for i in range(3) for name in ("b", "a")]
     found = load(written(tmp_path, "series,timestamp,value,anomaly\n" + "\n".join(rows)))
     assert [series.name for series in found] == ["a", "b"]

@@ -1,4 +1,4 @@
-"""The shipped network: what it says of a row is a matter of that row alone."""
+"""The shipped network: the forecast of a row depends on that row alone."""
 
 import numpy as np
 import pytest
@@ -24,6 +24,6 @@ def test_an_answer_is_the_same_bits_alone_and_among_others(rows: int, first: int
     np.testing.assert_array_equal(some.hidden, together.hidden[asked])
 
 
-def test_nothing_asked_is_nothing_said() -> None:
+def test_no_origins_give_no_forecasts() -> None:
     inputs = encode(series(days(2)), np.arange(0))
     assert load_artefact().session.predict(inputs).values.shape == (0, 3, 3)

@@ -1,4 +1,4 @@
-"""Intervals hold what they promise, through jumps, unrest, gaps, constants and zeros."""
+"""Intervals cover 80 %, through jumps, unrest, gaps, constants and zeros."""
 
 from typing import Final
 
@@ -110,7 +110,7 @@ def test_the_peak_holds_for_90_percent() -> None:
         assert abs((highest <= predicted[: highest.size, at, HIGH])[1440:].mean() - 0.9) > 0.04
 
 
-def test_what_is_missing_teaches_nothing() -> None:
+def test_missing_minutes_do_not_change_the_calibration() -> None:
     actual, state = series(2), start(1)
     predicted = forecast_of(actual)
     for t in range(200):
@@ -135,14 +135,14 @@ def test_gaps_leave_the_promise_as_it_is() -> None:
     assert np.abs(shares - 0.8).max() < 0.05
 
 
-def test_minutes_that_were_not_seen_are_not_scored() -> None:
+def test_skipped_minutes_are_not_scored() -> None:
     predicted, state = np.full((1, 3, 3), 100.0), start(1)
     for minute in (0, 1, 2, 100, 101, 102):
         _, state = step(state, predicted, predicted[..., HIGH], np.full(1, 500.0), minute)
     assert state.outcomes.sum() == 0
 
 
-def test_a_minute_seen_again_changes_nothing() -> None:
+def test_a_repeated_minute_changes_nothing() -> None:
     actual, state = series(4), start(1)
     predicted = forecast_of(actual)
     for t in range(300):
@@ -158,7 +158,7 @@ def test_a_minute_seen_again_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("level", [0.0, 250.0, 1 / 3])
-def test_a_constant_is_foreseen_exactly_and_unrest_after_it_is_not_a_surprise_for_long(
+def test_a_constant_is_forecast_exactly_and_intervals_adapt_to_unrest_after_it(
     level: float,
 ) -> None:
     actual = np.full(MINUTES, level)

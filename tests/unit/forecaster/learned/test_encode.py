@@ -1,4 +1,4 @@
-"""What the inputs of the learned forecaster promise."""
+"""Inputs of the learned forecaster."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_inputs_are_finite_whatever_the_traffic(rps: NDArray[np.float64]) -> Non
     assert np.isfinite(flat(at_end(series(rps)))).all()
 
 
-def test_nothing_seen_for_a_day_says_so() -> None:
+def test_a_day_without_values_has_no_scale() -> None:
     rps = np.concatenate([days(1), np.full(DAY_MINUTES + 1, np.nan)])
     assert np.isnan(at_end(series(rps)).scale).all()
 
@@ -141,7 +141,7 @@ def with_sale(comes: int, minutes: int) -> Series:
     return series(rps[:minutes], Announced(2000, 2040, 2.0, "sale"))
 
 
-def test_an_announced_change_is_expected_until_it_is_seen() -> None:
+def test_an_announced_change_is_expected_until_it_is_observed() -> None:
     before = future(at_end(with_sale(2000, 1986)), "promised_change")
     np.testing.assert_allclose(before, np.log([1, 1, 2, 2, 2, 2]), atol=0.02)
     under_way = future(at_end(with_sale(2000, 2005)), "promised_change")
@@ -150,7 +150,7 @@ def test_an_announced_change_is_expected_until_it_is_seen() -> None:
     np.testing.assert_allclose(late, np.log(2), atol=0.02)
 
 
-def test_an_event_that_came_early_is_not_expected_once_more() -> None:
+def test_an_event_that_was_early_is_not_expected_again() -> None:
     early = future(at_end(with_sale(1980, 1995)), "promised_change")
     np.testing.assert_allclose(early, 0.0, atol=0.02)
 
@@ -201,7 +201,7 @@ def test_the_course_of_earlier_days_is_that_of_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e9])
-def test_what_nobody_can_promise_is_a_number_all_the_same(factor: float) -> None:
+def test_an_impossible_announced_factor_gives_a_finite_input(factor: float) -> None:
     inputs = at_end(series(days(2), Announced(2900, 2940, factor, "sale")))
     assert np.isfinite(flat(inputs)).all()
     assert np.abs(future(inputs, "promised_change")).max() <= 5.0

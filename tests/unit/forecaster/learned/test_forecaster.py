@@ -1,4 +1,4 @@
-"""The learned model serves where it can, says so where it cannot, and never fails the others."""
+"""The learned model serves where it is usable, else the calendar does, with a reason."""
 
 from typing import Final
 
@@ -62,7 +62,7 @@ def test_all_rows_are_asked_in_one_call_a_minute() -> None:
     assert network.rows == [6] * 4
 
 
-def test_between_minutes_nobody_is_asked_and_the_forecast_stays() -> None:
+def test_between_minutes_the_network_is_not_queried_and_the_forecast_stays() -> None:
     network = FakeNetwork()
     forecaster = served_by(network)
     first, state = forecaster.step(observed(1, constant(USUAL)), begin(forecaster))
@@ -109,7 +109,7 @@ def test_a_short_history_is_served_by_the_calendar_which_says_why() -> None:
     assert reasons(later[0]) == ["", ""], "three hours are enough"
 
 
-def test_a_row_of_which_nothing_was_seen_for_a_day_is_left_to_the_calendar() -> None:
+def test_the_calendar_serves_a_row_without_values_for_a_day() -> None:
     history = level_history(minutes=3000)
     history[0, 1, -1500:] = np.nan
     forecaster = served_by(FakeNetwork(), history)
@@ -133,7 +133,7 @@ def test_a_session_that_breaks_is_a_fallback_and_it_is_asked_again() -> None:
     assert reasons(well[0]) == ["", ""]
 
 
-def test_a_session_that_is_broken_from_the_start_stops_nobody() -> None:
+def test_with_a_broken_session_the_calendar_serves() -> None:
     network = FakeNetwork()
     network.fails = True
     forecaster = served_by(network)
@@ -141,7 +141,7 @@ def test_a_session_that_is_broken_from_the_start_stops_nobody() -> None:
     assert reasons(predicted[0]) == [FAILED, FAILED]
 
 
-def test_an_answer_that_is_no_number_is_replaced_in_its_row_only() -> None:
+def test_a_forecast_that_is_not_a_number_is_replaced_in_its_row_only() -> None:
     network = FakeNetwork()
     forecaster = served_by(network)
     _, state = play(forecaster, begin(forecaster), level(2))
@@ -151,7 +151,7 @@ def test_an_answer_that_is_no_number_is_replaced_in_its_row_only() -> None:
     assert np.isfinite(predicted[0].domain).all()
 
 
-def test_a_model_that_errs_is_replaced_by_the_calendar_and_comes_back_when_it_has_mended() -> None:
+def test_the_calendar_replaces_a_bad_model_until_it_recovers() -> None:
     network = FakeNetwork(factor=1.5)
     forecaster = served_by(network, level_history(minutes=181), settings=QUICK)
     traffic = USUAL * np.random.default_rng(0).uniform(0.95, 1.05, (110, 1, 2)).astype(np.float32)
@@ -179,7 +179,7 @@ def test_minutes_without_a_sample_of_a_domain_are_unknown_and_not_the_last_value
     assert np.isfinite(predicted[-1].domain).all()
 
 
-def test_minutes_that_nobody_told_of_leave_a_gap() -> None:
+def test_skipped_minutes_leave_a_gap() -> None:
     forecaster = served_by(FakeNetwork())
     _, state = play(forecaster, begin(forecaster), level(2))
     _, state = play(forecaster, state, level(1), first=6)
@@ -244,14 +244,14 @@ def first_with(by: Corrector, settings: Settings = DEFAULTS) -> Forecast:
     return play(forecaster, begin(forecaster), level(1))[0][0]
 
 
-def test_a_correction_shifts_the_median_and_is_told() -> None:
+def test_a_correction_shifts_the_median_and_is_reported() -> None:
     predicted = first_with(corrector(np.log(1.1)))
     np.testing.assert_allclose(predicted.domain[..., MEDIAN], 1.1 * USUAL, rtol=1e-5)
     np.testing.assert_allclose(how(predicted).shift, 0.1, rtol=1e-5)
     assert how(predicted).review.tolist() == [["", ""]]
 
 
-def test_a_correction_that_is_too_large_is_refused_and_somebody_is_asked_to_look() -> None:
+def test_a_correction_that_is_too_large_is_refused_and_reported_for_review() -> None:
     predicted = first_with(corrector(np.log(1.3)))
     np.testing.assert_allclose(predicted.domain[..., MEDIAN], USUAL, rtol=1e-5)
     assert "30% for 15 min" in how(predicted).review[0, 1]

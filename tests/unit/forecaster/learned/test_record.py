@@ -1,4 +1,4 @@
-"""What a served model looks back on is what was recorded, at the right time, and enough of it."""
+"""The record of a served model has the right minutes, and all that its inputs need."""
 
 import msgspec
 import numpy as np

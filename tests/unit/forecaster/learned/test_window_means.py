@@ -1,4 +1,4 @@
-"""How well simple rules did lately, as an input."""
+"""The skill of simple rules, as an input."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_a_rule_that_was_right_where_the_mean_was_not_has_skill() -> None:
     assert found["last"] < 1.0
 
 
-def test_little_is_said_of_a_rule_that_could_say_little() -> None:
+def test_the_skill_of_a_rule_with_few_comparisons_is_small() -> None:
     shortly_after_a_day = np.tile(HOURLY, 25)[: DAY_MINUTES + 12]
     found = skills(shortly_after_a_day)
     assert found["hour"] > 1.0

@@ -1,4 +1,4 @@
-"""Who serves is decided by the past alone, and the learned peer knows nothing else either."""
+"""The served model is chosen by the past alone, and the learned peer uses nothing else."""
 
 from typing import cast
 
@@ -90,7 +90,7 @@ def test_a_model_that_is_worse_at_one_horizon_only_does_not_serve() -> None:
     assert choose(series, 3000, (always(10.0), *FLOORS)).model != "tft"
 
 
-def test_who_serves_does_not_depend_on_the_test() -> None:
+def test_the_served_model_does_not_depend_on_the_test() -> None:
     series = series_of()
     chaos = np.random.default_rng(1).uniform(0, 1e4, MINUTES)
     other = series._replace(rps=np.where(np.arange(MINUTES) >= 3000, chaos, series.rps))
@@ -98,7 +98,7 @@ def test_who_serves_does_not_depend_on_the_test() -> None:
     assert choose(series, 3000, peers) == choose(other, 3000, peers)
 
 
-def test_a_contest_chooses_by_what_the_model_said_before_the_test_and_by_nothing_else() -> None:
+def test_a_contest_chooses_by_forecasts_before_the_test_only() -> None:
     series, peers = series_of(), (learned(1.005), *FLOORS)
     chaos = np.random.default_rng(1).uniform(0, 1e4, MINUTES)
     other = series._replace(rps=np.where(np.arange(MINUTES) >= 3000, chaos, series.rps))

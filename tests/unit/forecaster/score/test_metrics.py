@@ -121,7 +121,7 @@ def test_only_zeros_give_null_with_a_reason_and_no_division() -> None:
     assert "all values are zero" in found.notes[0]
 
 
-def test_zeros_are_said_of_the_series_or_of_the_model_that_met_no_other_value() -> None:
+def test_a_note_about_zeros_names_the_series_or_the_model_that_met_only_zeros() -> None:
     some = predicted(np.array([1.0, np.nan]))
     zeros = scored(np.zeros(2), m=some, other=some).scores().notes
     assert len(zeros) == len(HORIZONS_MIN)

@@ -123,7 +123,7 @@ def test_a_forecast_spike_that_nothing_follows_is_a_false_alarm_once_an_hour() -
     assert median.false_alarms_per_day == pytest.approx(2 / days)
 
 
-def test_a_forecast_of_a_slow_rise_is_a_false_alarm_that_came_true() -> None:
+def test_a_forecast_of_a_slow_rise_counts_as_a_slow_rise() -> None:
     rps = np.full(1440, 10.0)
     rps[1200:1240] = np.geomspace(10, 25, 40)
     rps[1240:] = 25.0
@@ -135,7 +135,7 @@ def test_a_forecast_of_a_slow_rise_is_a_false_alarm_that_came_true() -> None:
     assert (median.false_alarms, median.slow_rises) == (1, 1)
 
 
-def test_who_says_nothing_finds_nothing_and_alarms_nobody() -> None:
+def test_a_flat_forecast_finds_nothing_and_raises_no_alarm() -> None:
     series = jump()
     for found in scores(series, quiet(series, at_windows(series))):
         assert (found.unannounced, found.unannounced_found, found.false_alarms) == (1, 0, 0)

@@ -1,4 +1,4 @@
-"""Made-up traffic around events of which only the hour is known."""
+"""Synthetic traffic around events of which only the hour is announced."""
 
 import numpy as np
 

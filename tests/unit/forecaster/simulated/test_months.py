@@ -1,4 +1,4 @@
-"""Simulated months are the world's own traffic, and their calendars tell only what was said."""
+"""Simulated months are the world's traffic; their calendars contain announcements only."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -155,7 +155,7 @@ def test_most_days_are_quiet_and_every_kind_comes() -> None:
     assert {plan.kind for plan in MANY} == set(KINDS)
 
 
-def test_events_come_as_much_too_early_or_late_as_said() -> None:
+def test_events_are_early_or_late_by_the_drawn_shift() -> None:
     low, high = SHIFT_MIN
     signs = {Outcome.EARLY: -1, Outcome.LATE: 1}
     moved = [plan for plan in PLANNABLE if plan.outcome in signs and plan.start_min > high]

@@ -1,4 +1,4 @@
-"""The future that is computed is the one that comes, and the oracles say it."""
+"""The computed future is what the world plays, and the oracles forecast it."""
 
 import numpy as np
 import pytest

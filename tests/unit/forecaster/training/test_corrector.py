@@ -1,4 +1,4 @@
-"""A correction helps, is small, and is declared; else the raw forecast is served."""
+"""A correction helps, is small and is reported; else the raw forecast is served."""
 
 from pathlib import Path
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""No input of the learned forecaster knows more than its origin; those that do are found out."""
+"""No input of the learned forecaster uses the future; the gate finds those that would."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which windows the forecaster learns from."""
+"""The windows that the forecaster is trained on."""
 
 import numpy as np
 import pytest

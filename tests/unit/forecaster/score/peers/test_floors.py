@@ -58,13 +58,13 @@ def test_each_rule_says_what_its_name_says() -> None:
     assert median("week", series, until, at).tolist() == (at + ahead - 7 * DAY).tolist()
 
 
-def test_missing_minutes_are_left_out_of_means_and_do_not_end_what_was_seen() -> None:
+def test_missing_minutes_are_left_out_of_means_and_do_not_end_a_doubling() -> None:
     values = np.array([np.nan, 4.0, np.nan, 8.0, np.nan, np.nan])
     np.testing.assert_array_equal(forward_filled(values), [np.nan, 4, 4, 8, 8, 8])
     np.testing.assert_array_equal(mean_of_last(values, np.array([0, 3, 5]), 3), [np.nan, 6, 8])
 
 
-def test_a_mean_of_missing_minutes_is_the_last_value_seen() -> None:
+def test_a_mean_of_missing_minutes_is_the_last_value() -> None:
     series = Series("x", 0, 1, np.full(1000, 7.0))
     series.rps[880:901] = np.nan
     assert median("mean15", series, 800, 900).tolist() == [7.0] * 3
@@ -77,7 +77,7 @@ def test_a_minute_that_was_missing_yesterday_is_taken_from_the_day_before() -> N
     assert median("day", series, 3 * DAY, at)[0] == at + 5 - 2 * DAY
 
 
-def test_outer_quantiles_are_the_rule_times_how_values_came_out_before() -> None:
+def test_outer_quantiles_are_the_rule_times_past_ratios() -> None:
     # In blocks of an hour traffic is 1 or 3, so half an hour later it is x3, x1 or /3.
     values = np.repeat(np.random.default_rng(0).choice([1.0, 3.0], 24 * 10), 60)
     series = Series("x", 0, 1, values)
@@ -85,7 +85,7 @@ def test_outer_quantiles_are_the_rule_times_how_values_came_out_before() -> None
     np.testing.assert_allclose(forecast[0, 2] / forecast[0, 2, 1], [1 / 3, 1, 3])
 
 
-def test_after_a_zero_the_upper_quantile_is_what_came_after_zeros() -> None:
+def test_after_a_zero_the_upper_quantile_is_that_of_values_after_zeros() -> None:
     series = Series("x", 0, 1, np.tile([0.0, 0.0, 0.0, 6.0], 500))
     forecast = fitted("last", series, 1600).predict(series, np.array([1700, 1703]))
     # Five minutes after a zero comes 0, 0 or 6.

@@ -51,8 +51,8 @@ class Run(Generic[S]):
             self._overruns_before = _overruns(controller, self._state)
         plan, self._state = controller.step(observation, forecast, self._state)
         if world.tick >= warmup:
-            blind = without_sample(world, observation)
-            self._decreases += blind_decreases(observation, plan, blind)
+            missing = without_sample(world, observation)
+            self._decreases += missing_data_decreases(observation, plan, missing)
         world.step(plan)
 
     def decisions(self) -> Decisions:
@@ -106,11 +106,13 @@ def without_sample(world: World, observation: Observation) -> Mask:
     return missing
 
 
-def blind_decreases(observation: Observation, plan: Plan, blind: Mask) -> NDArray[np.int64]:
-    """[E] planned decreases, per app and dimension, of the declared apps in `blind`."""
+def missing_data_decreases(
+    observation: Observation, plan: Plan, missing: Mask
+) -> NDArray[np.int64]:
+    """[E] planned decreases, per app and dimension, of declared apps without a sample."""
     status = observation.status
     fewer = plan.replicas < status[:, REPLICAS]
     smaller = (plan.cpu < status[:, CPU_REQUEST]) | (plan.memory < status[:, MEMORY_REQUEST])
     dimensions = fewer.astype(np.int64) + smaller
-    counted: NDArray[np.int64] = (dimensions * (blind & (status[:, ACTIVE] == 1))).sum(axis=1)
+    counted: NDArray[np.int64] = (dimensions * (missing & (status[:, ACTIVE] == 1))).sum(axis=1)
     return counted

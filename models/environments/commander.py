@@ -48,8 +48,8 @@ class CommanderEnv(Environment[HeuristicAdapterState]):
 
     def _reward(self, results: list[Result]) -> float:
         """The second environment, if any, is the plain heuristic."""
-        mine, *plain = (result.objective for result in results)
-        cost = mine - sum(plain)
+        own, *plain = (result.objective for result in results)
+        cost = own - sum(plain)
         reward = (self._before - cost) * self.reward_scale
         self._before = cost
         return reward

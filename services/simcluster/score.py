@@ -8,7 +8,7 @@ import numpy as np
 from models.cluster.arrays import F64
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
-from models.compare.run import blind_decreases, without_sample
+from models.compare.run import missing_data_decreases, without_sample
 from models.sim.accounting import RESERVED
 from models.sim.results.failures import FailureWatch, setting_of
 from models.sim.results.findings import Finding
@@ -44,7 +44,7 @@ class Score:
         """Count decreases of apps without a sample; the warm-up does not count."""
         if self._world.tick >= self._world.timeline.warmup_ticks:
             blind = without_sample(self._world, observed)
-            self._decreases += blind_decreases(observed, plan, blind)
+            self._decreases += missing_data_decreases(observed, plan, blind)
 
     def after_step(self) -> None:
         """Record the tick that has just ended."""

@@ -1,11 +1,11 @@
-"""A run ends with its scenario, records without side effects and counts blind decreases."""
+"""A run ends with its scenario, records without side effects and counts unfounded decreases."""
 
 import numpy as np
 import pytest
 
 from models.baselines.hpa.simulated import hpa_of
 from models.cluster.observation import REPLICAS
-from models.compare.run import blind_decreases, run, without_sample
+from models.compare.run import missing_data_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
 from models.sim.config.events import Deploy, MetricsOutage, Target, Traffic
 from models.sim.config.physics import load_sim_cluster, with_apps
@@ -86,10 +86,10 @@ def test_decreases_without_a_sample_are_counted_per_app_and_dimension() -> None:
     observation, plan = world.observe(), world.hold()
     blind = np.zeros(plan.replicas.shape, np.bool_)
     blind[1, :2] = True
-    assert blind_decreases(observation, plan, blind).tolist() == [0, 0]
+    assert missing_data_decreases(observation, plan, blind).tolist() == [0, 0]
     plan.replicas[:, :3] -= 1
     plan.cpu[:, 1] -= 1
     plan.memory[:, 1] -= 1
-    assert blind_decreases(observation, plan, blind).tolist() == [0, 3]
+    assert missing_data_decreases(observation, plan, blind).tolist() == [0, 3]
     plan.replicas[:] = observation.status[:, REPLICAS] + 1
-    assert blind_decreases(observation, plan, blind).tolist() == [0, 1]
+    assert missing_data_decreases(observation, plan, blind).tolist() == [0, 1]

@@ -11,7 +11,6 @@ removed when a new one is created.
 import ast
 import hashlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_IMPORT: Final = re.compile(r"^from ((?:models|schemas)[\w.]*) import ([^(\n]+)?", re.MULTILINE)
+_PACKAGES: Final = ("models.", "schemas.")
 _ROOT: Final = Path(__file__).parents[1]
 _KEPT_DAYS: Final = 14
 
@@ -54,13 +53,23 @@ def _sources(file: Path) -> list[Path]:
     """A file and everything it imports from here: kernels call kernels and freeze constants."""
     found = [file, Path(__file__)]
     for source in found:
-        for module, names in _IMPORT.findall(source.read_text(encoding="utf-8")):
-            path = _ROOT.joinpath(*module.split("."))
-            inside = [path / f"{name}.py" for name in re.findall(r"\w+", names)]
-            for imported in (path.with_suffix(".py"), *inside):
-                if imported.exists() and imported not in found:
-                    found.append(imported)
+        for module in _imports(source):
+            path = _ROOT.joinpath(*module.split(".")).with_suffix(".py")
+            if path.exists() and path not in found:
+                found.append(path)
     return sorted(found, key=_name)
+
+
+@cache
+def _imports(file: Path) -> tuple[str, ...]:
+    """Dotted names that may be modules: `from a import b` names both `a` and `a.b`."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return tuple(name for name in names if name.startswith(_PACKAGES))
 
 
 def _name(file: Path) -> str:

@@ -16,6 +16,16 @@ def test_kernels_are_compiled_anew_when_a_module_imported_by_name_changes() -> N
     assert np.unique([str(source) for source in sources]).size == len(sources)
 
 
+def test_every_form_of_import_is_followed(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.py"
+    file.write_text(
+        "import models.cluster.plan\nfrom models.cluster import (\n    arrays,\n    calendar,\n)\n"
+        "from models.features.table import APP\n"
+    )
+    names = {source.name for source in jit._sources(file)}
+    assert {"plan.py", "arrays.py", "calendar.py", "table.py"} <= names
+
+
 def test_comments_docstrings_and_formatting_do_not_change_what_a_file_means(tmp_path: Path) -> None:
     plain, documented, changed = (tmp_path / f"{name}.py" for name in ("a", "b", "c"))
     plain.write_text("def f(x):\n    return x + 1\n")

@@ -10,6 +10,7 @@ removed when a new one is created.
 
 import ast
 import hashlib
+import logging
 import os
 import shutil
 import time
@@ -17,11 +18,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, TypeVar, cast
 
 import numba
 from numba.core.caching import _CacheLocator
 from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,12 +94,28 @@ def _cache_folder(file: Path) -> Path:
 
 def _mark_used(folder: Path) -> None:
     """Refresh the folder's time stamp; prune old folders when this one is new."""
-    # A read-only cache is still useful.
     with suppress(OSError):
         if folder.exists():
             os.utime(folder)
         else:
             _prune_once(folder.parent)
+
+
+@cache
+def _is_writable(folder: Path) -> bool:
+    """Without a cache numba compiles at every start: slow, but better than not to start."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        _warn_once(f"{folder.parent}: {error.strerror}")
+        return False
+    return True
+
+
+@cache
+def _warn_once(reason: str) -> None:
+    log.warning("kernels are compiled at every start, no cache can be written (%s)", reason)
 
 
 @cache
@@ -130,14 +150,9 @@ class KernelLocator(_CacheLocator):
         return "kernel"
 
     @classmethod
-    def from_function(cls, function: Any, file: str) -> "KernelLocator | None":  # noqa: ARG003
-        """None where the folder cannot be written, which numba reports as an error."""
-        locator = cls(Path(file))
-        try:
-            locator.ensure_cache_path()  # type: ignore[no-untyped-call]
-        except OSError:
-            return None
-        return locator
+    def from_function(cls, function: Any, file: str) -> "KernelLocator":  # noqa: ARG003
+        """Numba's way to create a locator."""
+        return cls(Path(file))
 
 
 # Untyped: numba's stubs know neither the settings nor the options used below.
@@ -151,7 +166,8 @@ def kernel(function: F) -> F:
     No reference counting either (`_nrt`): kernels allocate nothing, they work on arrays they
     are given, and counting references to those made small kernels several times slower.
     """
-    options = {"cache": True, "error_model": "numpy", "nogil": True, "_nrt": False}
+    folder = _cache_folder(Path(function.__code__.co_filename))
+    options = {"error_model": "numpy", "nogil": True, "_nrt": False, "cache": _is_writable(folder)}
     # numba asks for the locator while it decorates; other users of numba keep their own.
     others = _numba.config.CACHE_LOCATOR_CLASSES
     _numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
@@ -163,8 +179,8 @@ def kernel(function: F) -> F:
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether a kernel is in the cache, so that its first call will not take long."""
-    folder = Path(cast(Any, function)._cache.cache_path)  # noqa: SLF001
-    return any(folder.glob(f"*.{function.__name__}-*.nbc"))
+    folder = cast(Any, function)._cache.cache_path  # noqa: SLF001
+    return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbc"))
 
 
 @kernel

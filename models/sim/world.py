@@ -200,7 +200,7 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
 def _code_digest() -> str:
     """Of the code without comments, docstrings and formatting."""
     digest = hashlib.sha256()
-    for package in ("cluster", "sim"):
+    for package in ("cluster", "inputs", "sim"):
         for file in sorted((_MODELS / package).rglob("*.py")):
             digest.update(meaning(file).encode())
     return digest.hexdigest()

@@ -6,7 +6,7 @@ Fields annotated `Transient[...]` live in memory only and come back with their d
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -150,9 +150,12 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
         raise Refused("form", f"`{name}`: expected {origin.__name__}, got {type(value).__name__}")
     hints, parts = _hints(origin), {}
     for part in _saved_names(origin):
-        if part not in value:
+        if part in value:
+            parts[part] = _typed(hints[part], value[part], part)
+        elif part not in _defaults(origin):
             raise Refused("form", f"`{part}`: expected in {origin.__name__}, got nothing")
-        parts[part] = _typed(hints[part], value[part], part)
+        # A field with a default may be newer than the saved state. Refusing that would restart
+        # every key after an upgrade: an open breaker would close.
     return origin(**parts)
 
 
@@ -179,6 +182,18 @@ def _has_parts(value: Any) -> bool:
 def _is_composite(kind: Any) -> bool:
     named_tuple = isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
     return is_dataclass(kind) or named_tuple
+
+
+@cache
+def _defaults(kind: Any) -> frozenset[str]:
+    """Names of the fields that have a default."""
+    if not is_dataclass(kind):
+        return frozenset(kind._field_defaults)
+    return frozenset(
+        field.name
+        for field in fields(kind)
+        if field.default is not MISSING or field.default_factory is not MISSING
+    )
 
 
 def _saved_names(kind: Any) -> tuple[str, ...]:
@@ -227,7 +242,8 @@ def _decode_array(code: int, data: memoryview) -> Any:
     name, shape, body = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...], bytes])
     dtype = np.dtype(name)
     planes = np.frombuffer(body, np.uint8).reshape(dtype.itemsize, -1)
-    return np.ascontiguousarray(planes.T).view(dtype).reshape(shape)
+    # A copy: arrays of one byte would be views of the read-only record.
+    return planes.T.copy().view(dtype).reshape(shape)
 
 
 def _shuffled(array: NDArray[Any]) -> bytes:

@@ -131,7 +131,7 @@ def resumed(model: Forecaster[Any], progress: Progress, record: Record) -> Model
     """State of a new model that continues; the network also needs its record until then."""
     blank = blank_observation(len(progress.names))
     if isinstance(model, Learned):
-        assert progress.learned is not None  # noqa: S101  `is_of_model` made sure
+        assert progress.learned is not None  # noqa: S101  `accept` made sure
         learned = model.resume(blank, record, progress.learned)
         return learned._replace(simple=_with_progress(learned.simple, progress))
     started: CalendarState | RuleState = model.start(blank)

@@ -1,6 +1,8 @@
 """The kernel cache notices every change of source, and does not grow for ever."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,3 +65,17 @@ def test_a_folder_in_use_is_noted_and_a_new_one_cleans_up(tmp_path: Path) -> Non
 def test_a_cache_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
     jit._mark_used(tmp_path / "kernels" / "new")
     assert not any(tmp_path.iterdir()), "looking after a cache makes none"
+
+
+def test_without_a_writable_cache_kernels_are_compiled_at_every_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
+    code = (
+        "import logging; logging.basicConfig(); from models import jit; "
+        "print(jit.is_compiled(jit.copy_row))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+    assert done.stderr.count("no cache can be written") == 1

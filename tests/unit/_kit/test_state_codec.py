@@ -127,13 +127,23 @@ def test_arrays_of_another_form_are_refused(name: str, changed: dict[str, Any]) 
         check_form(decode(State, data), expected)
 
 
-def test_other_fields_than_declared_are_refused() -> None:
+def test_a_field_that_is_newer_than_the_saved_state_gets_its_default() -> None:
     @dataclass(frozen=True)
     class Older:
         arrays: Arrays
 
-    with pytest.raises(Refused, match="`nested`: expected in State, got nothing"):
-        decode(State, encode(Older(arrays(3, 0.5))))
+    loaded = decode(State, encode(Older(arrays(3, 0.5))))
+    assert loaded.nested == Nested()
+    np.testing.assert_array_equal(loaded.arrays.more, arrays(3, 0.5).more)
+
+
+def test_other_fields_than_declared_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Other:
+        nested: Nested = Nested()
+
+    with pytest.raises(Refused, match="`arrays`: expected in State, got nothing"):
+        decode(State, encode(Other()))
     with pytest.raises(Refused, match="Expected `int`"):
         decode(State, encode(state(nested=Nested("one"))))  # type: ignore[arg-type]
     with pytest.raises(Refused, match="form"):

@@ -14,7 +14,7 @@ from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.training import corrector as correcting
 from models.inputs.errors import InputError
 from services.cli.main import run
-from tests.unit.forecaster.learned.test_encode import days, series
+from tests.unit.forecaster.synthetic_series import days, series
 
 
 def test_simulated_months_are_read_back_as_they_were_written(tmp_path: Path) -> None:

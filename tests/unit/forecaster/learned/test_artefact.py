@@ -7,7 +7,7 @@ from models.forecaster.learned.artefact import NETWORK, SHIPPED, load_artefact
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import Inputs
 from models.forecaster.series import Announced
-from tests.unit.forecaster.learned.test_encode import days, series
+from tests.unit.forecaster.synthetic_series import days, series
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 

@@ -1,0 +1,28 @@
+"""The tree keeps its rooms: folders say what they hold, tests stand on their own."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = sorted(
+    file.parent.relative_to(ROOT).as_posix()
+    for name in ("models", "schemas", "services")
+    for file in (ROOT / name).rglob("__init__.py")
+)
+TESTS = sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_says_what_lives_there(package: str) -> None:
+    tree = ast.parse((ROOT / package / "__init__.py").read_text())
+    assert ast.get_docstring(tree), "expected a paragraph: contents, importers, limits"
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_no_test_module_imports_another(test: str) -> None:
+    tree = ast.parse((ROOT / test).read_text())
+    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [name for name in imported if name.startswith("tests.")]
+    assert not [name for name in ours if name.rpartition(".")[2].startswith("test_")]

@@ -1,8 +1,8 @@
 """The physics of a simulated cluster: what a real cluster does by itself.
 
-App sizes, pod starts, node boots, metrics and faults. Only the
-simulator reads the physics file; domains, pools and prices come from the same cluster description
-that every service reads. Every field has its unit in its name or its docstring.
+App sizes, pod starts, node boots, metrics and faults. Only the simulator reads the physics file;
+domains, pools and prices come from the same cluster description that every service reads. Every
+field has its unit in its name or its docstring.
 """
 
 from pathlib import Path

@@ -117,7 +117,7 @@ def test_the_highest_priorities_give_way_only_to_each_other() -> None:
     assert release_of(int(np.flatnonzero(INVENTORY.priority == 1)[0]))[first] == 0.0
 
 
-# --- The briefing
+# --- The directive
 
 
 def test_before_the_first_directive_nothing_grows() -> None:

@@ -93,10 +93,14 @@ def test_a_handler_never_changes_its_input_state(
 def test_the_trained_forecaster_never_changes_its_input_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with checked(ForecasterHandler, monkeypatch):
+    with checked(ForecasterHandler, monkeypatch) as made:
         world = contest(APPS, SEED, controller="heuristic:tft").world
-        for _ in islice(MemorySystem(world, forecast="tft").ticks(), TICKS):
-            pass
+        running = MemorySystem(world, forecast="tft")
+        for tick in islice(running.ticks(), TICKS):
+            if tick == TICKS // 2:  # loaded states too
+                running.bus.kill("forecaster", redeliver=3)
+                running.bus.start("forecaster")
+    assert made == HANDLERS[ForecasterHandler]
 
 
 def test_a_handler_that_updates_an_array_in_place_is_caught(

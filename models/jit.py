@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numba
 from numba.core.caching import _CacheLocator
@@ -34,15 +34,34 @@ _ROOT: Final = Path(__file__).parents[1]
 _KEPT_DAYS: Final = 14
 
 
+class Code(NamedTuple):
+    """What a Python file says, from one parse: every process reads dozens of files at its start."""
+
+    meaning: str
+    """The code without comments, docstrings and formatting."""
+    imports: tuple[str, ...]
+    """Dotted names that may be modules: `from a import b` names both `a` and `a.b`."""
+
+
 @cache
-def meaning(file: Path) -> str:
-    """The code of a Python file without comments, docstrings and formatting."""
+def _read(file: Path) -> Code:
     tree = ast.parse(file.read_text(encoding="utf-8"))
+    imports: list[str] = []
     for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names]
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [part for part in body if not _is_docstring(part)]  # type: ignore[attr-defined]
-    return ast.dump(tree)
+    ours = (name for name in imports if name.startswith(_PACKAGES))
+    return Code(ast.dump(tree), tuple(ours))
+
+
+def meaning(file: Path) -> str:
+    """The code of a Python file without comments, docstrings and formatting."""
+    return _read(file).meaning
 
 
 def _is_docstring(node: ast.AST) -> bool:
@@ -57,23 +76,11 @@ def _sources(file: Path) -> list[Path]:
     """A file and everything it imports from here: kernels call kernels and freeze constants."""
     found = [file, Path(__file__)]
     for source in found:
-        for module in _imports(source):
+        for module in _read(source).imports:
             path = _ROOT.joinpath(*module.split(".")).with_suffix(".py")
             if path.exists() and path not in found:
                 found.append(path)
     return sorted(found, key=_name)
-
-
-@cache
-def _imports(file: Path) -> tuple[str, ...]:
-    """Dotted names that may be modules: `from a import b` names both `a` and `a.b`."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-    return tuple(name for name in names if name.startswith(_PACKAGES))
 
 
 def _name(file: Path) -> str:

@@ -83,9 +83,9 @@ $(TRAIN)/.ready: $(READY) $(LOCKS)/training.txt
 train-env: $(TRAIN)/.ready ## create .venv-train, an environment with torch (several GiB)
 
 test-train: train-env ## run the tests that need torch, including Stable-Baselines3
-	@$(TRAIN)/bin/pytest -q tests/unit/environments/test_sb3.py \
-		tests/unit/forecaster/training/test_train.py tests/unit/cli/forecast/test_train.py \
-		tests/unit/cli/forecast/test_published.py
+	@$(TRAIN)/bin/pytest -q tests/unit/models/environments/test_sb3.py \
+		tests/unit/models/forecaster/training/test_train.py tests/unit/services/cli/forecast/test_train.py \
+		tests/unit/services/cli/forecast/test_published.py
 
 train-forecaster: train-env ## train the shipped forecaster again (TRACES=DIR, up to an hour)
 	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped

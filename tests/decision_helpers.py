@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from models.cluster.observation import ACTIVE, DOMAIN
+from models.cluster import rows
 from models.cluster.plan import Plan, Reason
 from models.compare.catalogue import Contest, enter
 from models.forecaster.port import Forecast
@@ -116,7 +116,7 @@ def first_difference(expected: dict[str, Values], found: dict[str, Values]) -> s
 def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, Values]:
     status, found = contest.world.state.status[0], {}
     for place, domain in enumerate(contest.world.cluster.domain_names):
-        apps = ((status[DOMAIN] == place) & (status[ACTIVE] == 1)).nonzero()[0]
+        apps = ((status[rows.DOMAIN] == place) & (status[rows.ACTIVE] == 1)).nonzero()[0]
         found[f"plan/{domain}"] = {
             "apps": [names[app] for app in apps],
             **{name: getattr(plan, name)[0, apps].tolist() for name in _PLAN},

@@ -15,18 +15,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
-from models.cluster.observation import (
-    CPU,
-    CPU_REQUEST,
-    PENDING,
-    PODS,
-    REPLICAS,
-    STARTING,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
@@ -97,7 +89,7 @@ class Pid:
 
     def start(self, observation: Observation) -> PidState:
         """Bumpless: the integral starts at the present replicas."""
-        replicas = np.maximum(1, observation.status[:, REPLICAS])
+        replicas = np.maximum(1, observation.status[:, rows.REPLICAS])
         return PidState(np.log(replicas), np.full(replicas.shape, np.nan))
 
     def step(
@@ -115,10 +107,10 @@ class Pid:
 
     def _level(self, observation: Observation) -> F64:
         """[E, A] log of CPU use over saturation, NaN without a sample."""
-        pods = observation.measured[:, PODS].astype(np.float64)
-        cores = pods * observation.status[:, CPU_REQUEST] * _MILLI * self._saturation
+        pods = observation.measured[:, rows.PODS].astype(np.float64)
+        cores = pods * observation.status[:, rows.CPU_REQUEST] * _MILLI * self._saturation
         valid = (observation.missing == 0) & (cores > 0)
-        used = observation.measured[:, CPU] / np.where(valid, cores, 1.0)
+        used = observation.measured[:, rows.CPU] / np.where(valid, cores, 1.0)
         level: F64 = np.log(np.maximum(used, _LEAST_UTILISATION))
         return np.where(valid, level, np.nan)
 
@@ -130,9 +122,9 @@ class Pid:
         weight = self._tick_s / (p.filter_s + self._tick_s)
         filtered = before + weight * (level - before)
         slope = (filtered - before) / self._tick_s
-        error = self._error(level, status[:, REPLICAS])
+        error = self._error(level, status[:, rows.REPLICAS])
         # Replicas that are not ready yet have no effect: integrating meanwhile would wind up.
-        waiting = (status[:, STARTING] + status[:, PENDING] > 0) & (error > 0)
+        waiting = (status[:, rows.STARTING] + status[:, rows.PENDING] > 0) & (error > 0)
         gain = np.where(waiting, 0.0, p.integral_per_s * self._tick_s)
         integral = state.integral + gain * error
         output = integral + p.proportional * error + p.derivative_s * slope
@@ -152,7 +144,7 @@ class Pid:
 
     def _round(self, observation: Observation, plan: Plan, output: F64, valid: Mask) -> Plan:
         """The nearest whole replicas, where the change is worth making."""
-        current = observation.status[:, REPLICAS]
+        current = observation.status[:, rows.REPLICAS]
         wanted = np.clip(np.ceil(np.exp(output) - 0.5), self._least, self._most).astype(np.int32)
         p, change = self._parameters, np.abs(np.exp(output) - current)
         moves = change > np.maximum(p.deadband * current, p.deadband_pods)

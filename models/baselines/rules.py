@@ -20,19 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.baselines.hpa.simulated import Hpa, HpaState
+from models.cluster import rows
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    DOMAIN,
-    PENDING,
-    READY,
-    REPLICAS,
-    STARTING,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
@@ -130,7 +121,7 @@ class Rules:
             hpa=self._hpa.start(observation),
             waiting=np.zeros((environments, self._inventory.priority.size), np.int32),
             pressed=np.full((environments, _PRIORITIES), _NEVER, np.int32),
-            before=observation.status[:, REPLICAS].copy(),
+            before=observation.status[:, rows.REPLICAS].copy(),
         )
 
     def step(
@@ -142,7 +133,7 @@ class Rules:
         """HPA's plan, corrected by the rules in the order of the table."""
         plan, hpa = self._hpa.step(observation, None, state.hpa)
         state = self._watch(observation, state._replace(hpa=hpa))
-        domain = observation.status[:, DOMAIN]
+        domain = observation.status[:, rows.DOMAIN]
         priority = self._inventory.priority[domain]
         replicas = self._boosted(observation, plan.replicas, priority, state)
         replicas = self._frozen(observation, replicas, priority, state)
@@ -154,16 +145,18 @@ class Rules:
     def _watch(self, observation: Observation, state: RulesState) -> RulesState:
         """Update which domains wait, for how long, and which priorities are under pressure."""
         status = observation.status
-        live = status[:, ACTIVE] * (status[:, READY] + status[:, STARTING] + status[:, PENDING])
+        live = status[:, rows.ACTIVE] * (
+            status[:, rows.READY] + status[:, rows.STARTING] + status[:, rows.PENDING]
+        )
         pods = self._by_domain(observation, live.astype(np.float64))
-        pending = self._by_domain(observation, status[:, PENDING].astype(np.float64))
+        pending = self._by_domain(observation, status[:, rows.PENDING].astype(np.float64))
         waiting = np.where(pending > 0, state.waiting + 1, 0).astype(np.int32)
         late = np.where(self._is_late(waiting), pending, 0.0)
         share = self._by_priority(late) / np.maximum(1.0, self._by_priority(pods))
         pressing = share > self._parameters.pressing_share
         pressed = np.where(pressing, observation.tick[:, None], state.pressed).astype(np.int32)
         calm = ~self._yields(observation, pressed, _P0)[:, None]
-        before = np.where(calm, status[:, REPLICAS], state.before).astype(np.int32)
+        before = np.where(calm, status[:, rows.REPLICAS], state.before).astype(np.int32)
         return state._replace(waiting=waiting, pressed=pressed, before=before)
 
     def _is_late(self, waiting: I32) -> Mask:
@@ -179,8 +172,8 @@ class Rules:
     def _by_domain(self, observation: Observation, values: F64) -> F64:
         """[E, D] sums of [E, A], by the apps' present domains."""
         domains = self._inventory.priority.size
-        rows = zip(observation.status[:, DOMAIN], values, strict=True)
-        return np.array([np.bincount(domain, row, domains) for domain, row in rows])
+        pairs = zip(observation.status[:, rows.DOMAIN], values, strict=True)
+        return np.array([np.bincount(domain, row, domains) for domain, row in pairs])
 
     def _by_priority(self, values: F64) -> F64:
         """[E, 4] sums of [E, D]."""
@@ -190,9 +183,11 @@ class Rules:
     def _boosted(
         self, observation: Observation, replicas: I32, priority: I32, state: RulesState
     ) -> I32:
-        current = observation.status[:, REPLICAS]
+        current = observation.status[:, rows.REPLICAS]
         late = np.take_along_axis(
-            self._is_late(state.waiting), observation.status[:, DOMAIN].astype(np.int64), axis=1
+            self._is_late(state.waiting),
+            observation.status[:, rows.DOMAIN].astype(np.int64),
+            axis=1,
         )
         step = np.ceil((replicas - current) * self._parameters.boost).astype(np.int32)
         applies = late & (priority == _P0) & (replicas > current)
@@ -202,7 +197,7 @@ class Rules:
         self, observation: Observation, replicas: I32, priority: I32, state: RulesState
     ) -> I32:
         """P2 yields to P0 and P1, P3 to all others."""
-        current = observation.status[:, REPLICAS]
+        current = observation.status[:, rows.REPLICAS]
         stopped = np.zeros(replicas.shape, np.bool_)
         for own in (_P2, _P3):
             yields = self._yields(observation, state.pressed, own - 1)
@@ -216,7 +211,7 @@ class Rules:
         p, tick = self._parameters, observation.tick
         minute = tick * self._inventory.tick_s % 60 < self._inventory.tick_s
         pressing = (tick == state.pressed[:, _P0]) & minute
-        current = observation.status[:, REPLICAS]
+        current = observation.status[:, rows.REPLICAS]
         floor = np.ceil(p.shed_floor * state.before)
         less = np.maximum(floor, np.floor((1 - p.shed_step) * current)).astype(np.int32)
         applies = pressing[:, None] & (priority == _P3)
@@ -225,7 +220,11 @@ class Rules:
     def _spare_nodes(self, observation: Observation) -> I32:
         """[E, P, 4] nodes that the headroom lacks, requested in each domain's last pool."""
         status, inventory = observation.status, self._inventory
-        cores = status[:, CPU_REQUEST] * _MILLI * (status[:, READY] + status[:, STARTING])
+        cores = (
+            status[:, rows.CPU_REQUEST]
+            * _MILLI
+            * (status[:, rows.READY] + status[:, rows.STARTING])
+        )
         spare = self._by_domain(observation, cores) * self._headroom
         pool = observation.pool
         free = pool["free_cpu"] + pool["coming"] * inventory.pool_cpu
@@ -241,7 +240,7 @@ class Rules:
 
 def _explained(observation: Observation, plan: Plan, replicas: I32) -> Plan:
     """Reasons after the rules: an app that gets less than HPA wanted yields."""
-    current = observation.status[:, REPLICAS]
+    current = observation.status[:, rows.REPLICAS]
     out = np.where(replicas > current, int(Reason.SCALE_OUT), plan.reason)
     reason = np.where(replicas < plan.replicas, int(Reason.YIELD), out).astype(np.int32)
     return plan._replace(replicas=replicas.astype(np.int32), reason=reason)

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I32
 from models.cluster.calendar import DAY_MINUTES
 from models.cluster.inventory import Inventory
-from models.cluster.observation import REPLICAS, Observation, Pipeline
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
@@ -68,7 +69,7 @@ class Static:
     ) -> tuple[Plan, StaticState]:
         """The same replicas again; only the first plan changes anything."""
         plan = hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE)
-        status = observation.status[:, REPLICAS]
+        status = observation.status[:, rows.REPLICAS]
         moved = np.where(state.replicas > status, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
         reason = np.where(state.replicas == status, plan.reason, moved).astype(np.int32)
         return plan._replace(replicas=state.replicas, reason=reason), state

@@ -30,22 +30,11 @@ from models.baselines.decaying import (
     empty_histograms,
     percentiles,
 )
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.inventory import Inventory
-from models.cluster.observation import (
-    CPU,
-    CPU_REQUEST,
-    MEMORY,
-    MEMORY_REQUEST,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    STARTING,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
 from models.sim.apps import declare
@@ -216,10 +205,10 @@ class Vpa:
 
     def _sample_cpu(self, observation: Observation, state: VpaState) -> None:
         """Each pod is a sample; load balancing gives all pods of an app the same load."""
-        pods = observation.measured[:, PODS].astype(np.float64)
+        pods = observation.measured[:, rows.PODS].astype(np.float64)
         valid = (observation.missing == 0) & (pods > 0) & self._controls_cpu
-        per_pod = observation.measured[:, CPU] / np.maximum(1.0, pods)
-        cores = np.maximum(_LEAST_WEIGHT, 0.001 * observation.status[:, CPU_REQUEST])
+        per_pod = observation.measured[:, rows.CPU] / np.maximum(1.0, pods)
+        cores = np.maximum(_LEAST_WEIGHT, 0.001 * observation.status[:, rows.CPU_REQUEST])
         weight = np.where(valid, pods * cores, 0.0)
         self._load_past(per_pod, np.where(state.cpu.total == 0, weight, 0.0), state)
         add_samples(state.cpu, per_pod, weight * self._growth(observation, state), CPU_FIRST)
@@ -242,11 +231,12 @@ class Vpa:
         # Restarting pods hold memory too, and the sample is some seconds old: take the largest
         # count, because too small a count would read as a peak.
         running = np.maximum(
-            status[:, REPLICAS] - status[:, PENDING], status[:, READY] + status[:, STARTING]
+            status[:, rows.REPLICAS] - status[:, rows.PENDING],
+            status[:, rows.READY] + status[:, rows.STARTING],
         )
-        pods = np.maximum(observation.measured[:, PODS], running).astype(np.float64)
-        per_pod = _GIB * observation.measured[:, MEMORY] / np.maximum(1.0, pods)
-        valid = (observation.missing == 0) & (observation.measured[:, MEMORY] > 0)
+        pods = np.maximum(observation.measured[:, rows.PODS], running).astype(np.float64)
+        per_pod = _GIB * observation.measured[:, rows.MEMORY] / np.maximum(1.0, pods)
+        valid = (observation.missing == 0) & (observation.measured[:, rows.MEMORY] > 0)
         fresh = self._new_day(observation, state)[:, None] & valid
         weight = np.broadcast_to(self._growth(observation, state), per_pod.shape)
         first = valid & (state.memory.total == 0)
@@ -269,13 +259,16 @@ class Vpa:
         self, observation: Observation, recommended: Recommendation, state: VpaState
     ) -> tuple[Plan, VpaState]:
         status = observation.status
-        cpu, memory = status[:, CPU_REQUEST], status[:, MEMORY_REQUEST]
+        cpu, memory = status[:, rows.CPU_REQUEST], status[:, rows.MEMORY_REQUEST]
         in_mib = recommended.memory / _MIB
         outside = _outside(cpu, recommended.cpu) | _outside(memory, in_mib)
         difference = _difference(cpu, recommended.cpu) + _difference(memory, in_mib)
         age_s = (observation.tick[:, None] - state.resized) * self._tick_s
         wanted = outside | ((age_s >= OLD_POD_S) & (difference >= WORTHWHILE))
-        alive = status[:, READY] + status[:, STARTING] + status[:, PENDING] >= MIN_REPLICAS
+        alive = (
+            status[:, rows.READY] + status[:, rows.STARTING] + status[:, rows.PENDING]
+            >= MIN_REPLICAS
+        )
         due = self._first(wanted & alive, difference)
         plan = hold_plan(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
         cpu_target, memory_target = recommended.cpu[_TARGET], in_mib[_TARGET]

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I8, I32
-from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation
+from models.cluster.observation import Observation
 
 
 class Reason(IntEnum):
@@ -67,9 +68,9 @@ def hold_plan(
     status = observation.status
     environments, apps = observation.missing.shape
     return Plan(
-        replicas=status[:, REPLICAS].copy(),
-        cpu=status[:, CPU_REQUEST].copy(),
-        memory=status[:, MEMORY_REQUEST].copy(),
+        replicas=status[:, rows.REPLICAS].copy(),
+        cpu=status[:, rows.CPU_REQUEST].copy(),
+        memory=status[:, rows.MEMORY_REQUEST].copy(),
         reason=np.full((environments, apps), int(reason), np.int32),
         nodes=np.zeros((environments, pools, 4), np.int32),
         coordinated=np.zeros((environments, pools), np.int8),

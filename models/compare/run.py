@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.observation import ACTIVE, CPU_REQUEST, MEMORY_REQUEST, REPLICAS, Observation
+from models.cluster import rows
+from models.cluster.observation import Observation
 from models.cluster.plan import Plan
 from models.control.controller import Controller, CountsOverruns
 from models.forecaster.port import Forecast, Forecaster
@@ -111,8 +112,12 @@ def missing_data_decreases(
 ) -> NDArray[np.int64]:
     """[E] planned decreases, per app and dimension, of declared apps without a sample."""
     status = observation.status
-    fewer = plan.replicas < status[:, REPLICAS]
-    smaller = (plan.cpu < status[:, CPU_REQUEST]) | (plan.memory < status[:, MEMORY_REQUEST])
+    fewer = plan.replicas < status[:, rows.REPLICAS]
+    smaller = (plan.cpu < status[:, rows.CPU_REQUEST]) | (
+        plan.memory < status[:, rows.MEMORY_REQUEST]
+    )
     dimensions = fewer.astype(np.int64) + smaller
-    counted: NDArray[np.int64] = (dimensions * (missing & (status[:, ACTIVE] == 1))).sum(axis=1)
+    counted: NDArray[np.int64] = (dimensions * (missing & (status[:, rows.ACTIVE] == 1))).sum(
+        axis=1
+    )
     return counted

@@ -8,17 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F64, I32
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    PENDING,
-    READY,
-    REPLICAS,
-    STARTING,
-)
 from models.control.projection import (
     MEBIBYTES,
     MILLICORES,
@@ -107,7 +98,7 @@ def measure(status: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace)
     """Fill sizes, limits and turns of the workspace for one environment."""
     held_sizes(status, sizing, work.size)
     subtract_surge(may_hold, status, work.size, work.limit)
-    assign_turns(status[ACTIVE], status[DOMAIN], tick, work)
+    assign_turns(status[rows.ACTIVE], status[rows.DOMAIN], tick, work)
 
 
 @kernel
@@ -117,9 +108,9 @@ def held_sizes(status: I32, sizing: I32, size: I32) -> None:
     An app that is not declared holds nothing.
     """
     for app in range(size.shape[1]):
-        active = status[ACTIVE, app] == 1
-        cpu = max(status[CPU_REQUEST, app], sizing[MILLICORES, app])
-        memory = max(status[MEMORY_REQUEST, app], sizing[MEBIBYTES, app])
+        active = status[rows.ACTIVE, app] == 1
+        cpu = max(status[rows.CPU_REQUEST, app], sizing[MILLICORES, app])
+        memory = max(status[rows.MEMORY_REQUEST, app], sizing[MEBIBYTES, app])
         size[MILLICORES, app] = cpu if active else 0
         size[MEBIBYTES, app] = memory if active else 0
 
@@ -131,10 +122,10 @@ def subtract_surge(may_hold: F64, status: I32, size: I32, limit: F64) -> None:
         for d in range(limit.shape[1]):
             limit[resource, d] = may_hold[resource, d]
         for app in range(size.shape[1]):
-            pods = status[READY, app] + status[STARTING, app] + status[PENDING, app]
-            extra = max(0, pods - status[REPLICAS, app])
+            pods = status[rows.READY, app] + status[rows.STARTING, app] + status[rows.PENDING, app]
+            extra = max(0, pods - status[rows.REPLICAS, app])
             amount = np.float64(extra) * np.float64(size[resource, app])
-            limit[resource, status[DOMAIN, app]] -= amount
+            limit[resource, status[rows.DOMAIN, app]] -= amount
 
 
 @kernel

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I32
 from models.cluster.inventory import Inventory
-from models.cluster.observation import CPU_REQUEST, READY, Observation
+from models.cluster.observation import Observation
 from models.control.parameters import Parameters, Parts
 from models.features.encode import Encoder
 from models.features.memory import FeatureState
@@ -119,7 +120,7 @@ class DemandEstimator:
 def start_demand(observation: Observation) -> Demand:
     """No load known yet."""
     nothing = np.zeros(observation.missing.shape, np.float32)
-    size = observation.status[:, CPU_REQUEST].copy()
+    size = observation.status[:, rows.CPU_REQUEST].copy()
     return Demand(nothing, nothing.copy(), nothing.copy(), size)
 
 
@@ -138,9 +139,13 @@ def update_demand(demand: Demand, features: F32, status: I32, gain: Gains) -> No
     """Take in the features [E, APP, A] and status [E, STATUS, A] of a tick."""
     for e in range(features.shape[0]):
         _rescale(
-            demand.load[e], demand.usual[e], demand.cost[e], status[e, CPU_REQUEST], demand.size[e]
+            demand.load[e],
+            demand.usual[e],
+            demand.cost[e],
+            status[e, rows.CPU_REQUEST],
+            demand.size[e],
         )
-        _estimate(features[e], status[e, READY], demand.cost[e], demand.load[e], gain)
+        _estimate(features[e], status[e, rows.READY], demand.cost[e], demand.load[e], gain)
         _follow(demand.load[e], demand.usual[e], gain)
 
 

@@ -4,17 +4,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    PENDING,
-    READY,
-    REPLICAS,
-    STARTING,
-)
 from models.control.safety import Apps
 from models.features.memory import UNSEEN
 from models.features.sums import is_at_risk
@@ -87,9 +78,9 @@ def sum_apps(
     """
     status = apps.status
     for app in range(apps.load.size):
-        if status[ACTIVE, app] == 0:
+        if status[rows.ACTIVE, app] == 0:
             continue
-        d = status[DOMAIN, app]
+        d = status[rows.DOMAIN, app]
         _sum_pods(apps, app, need[app], growth[d], sums)
         # Ones and zeros: an app that never had a sample counts nowhere.
         sampled = 1.0 if features[_AGE, app] < unseen_s else 0.0
@@ -102,14 +93,14 @@ def sum_apps(
 @kernel
 def _sum_pods(apps: Apps, app: int, need: np.float32, growth: np.float32, sums: F64) -> None:
     status, load = apps.status, apps.load[app]
-    d, cores = status[DOMAIN, app], status[CPU_REQUEST, app] * 0.001
-    bound = status[READY, app] + status[STARTING, app]
-    pods = max(status[REPLICAS, app], bound + status[PENDING, app])
+    d, cores = status[rows.DOMAIN, app], status[rows.CPU_REQUEST, app] * 0.001
+    bound = status[rows.READY, app] + status[rows.STARTING, app]
+    pods = max(status[rows.REPLICAS, app], bound + status[rows.PENDING, app])
     least = load * growth / BEARABLE
     sums[_WORK, d] += load * cores
     sums[_ESSENTIAL, d] += least * cores
     sums[_KEPT, d] += max(least, min(float(bound), need)) * cores
     sums[_HELD, d] += pods * cores
-    sums[_HELD_MEMORY, d] += pods * status[MEMORY_REQUEST, app] / 1024.0
-    sums[_PENDING, d] += status[PENDING, app] * cores
+    sums[_HELD_MEMORY, d] += pods * status[rows.MEMORY_REQUEST, app] / 1024.0
+    sums[_PENDING, d] += status[rows.PENDING, app] * cores
     sums[_DISTRESS, d] += max(0.0, least - bound) * cores

@@ -12,16 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import Inventory
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    PENDING,
-    REPLICAS,
-)
 from models.cluster.plan import Plan, Reason
 from models.control.budget import Budget, allowed
 from models.control.change_history import (
@@ -162,7 +155,7 @@ def enforce(
     status, decreased = apps.status, history.decreased[e]
     enforce_replicas(wishes, apps, bounds, history.rested[e], decreased, work)
     _left_of_budget(wishes.replicas, status, work)
-    left_of_blast(status[REPLICAS], work.size, status[DOMAIN], decreased, work.blast)
+    left_of_blast(status[rows.REPLICAS], work.size, status[rows.DOMAIN], decreased, work.blast)
     slot = decreased[apps.tick % decreased.shape[0]]
     enforce_sizes(wishes, apps, work.room, work.blast, slot)
     copy_row(wishes.cpu, history.sizing[e, MILLICORES])
@@ -182,7 +175,7 @@ def enforce_replicas(
     _keep_bounds(wishes, apps, bounds, rested)
     _keep_blast_radius(wishes, apps, decreased, work)
     _keep_budget(wishes, apps, work)
-    wanted, current = wishes.replicas, apps.status[REPLICAS]
+    wanted, current = wishes.replicas, apps.status[rows.REPLICAS]
     for app in range(wanted.size):
         if wanted[app] != current[app]:
             rested[app] = apps.tick + bounds.cool_down
@@ -197,7 +190,7 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
     scaled it to zero or its replicas are unknown, and then a minimum could be a cut.
     """
     wanted, reason, missing = wishes.replicas, wishes.reason, apps.missing
-    current, active = apps.status[REPLICAS], apps.status[ACTIVE]
+    current, active = apps.status[rows.REPLICAS], apps.status[rows.ACTIVE]
     for app in range(wanted.size):
         if active[app] != 1 or current[app] == 0:
             wanted[app] = current[app]
@@ -218,8 +211,8 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
 def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspace) -> None:
     """Decrease no more of a domain per window than its share, app by app in turn."""
     wanted, reason = wishes.replicas, wishes.reason
-    current, pending = apps.status[REPLICAS], apps.status[PENDING]
-    domain, left = apps.status[DOMAIN], work.blast
+    current, pending = apps.status[rows.REPLICAS], apps.status[rows.PENDING]
+    domain, left = apps.status[rows.DOMAIN], work.blast
     slot = decreased[apps.tick % decreased.shape[0]]
     for d in range(slot.size):
         slot[d] = 0.0
@@ -246,7 +239,7 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
 @kernel
 def _keep_budget(wishes: Wishes, apps: Apps, work: Workspace) -> None:
     wanted, reason = wishes.replicas, wishes.reason
-    current, domain = apps.status[REPLICAS], apps.status[DOMAIN]
+    current, domain = apps.status[rows.REPLICAS], apps.status[rows.DOMAIN]
     project(wanted, current, apps.load, work.size, domain, work.limit, work.bisection)
     for app in range(wanted.size):
         cut = work.bisection.high[domain[app]] > 0.0 and reason[app] == _OUT
@@ -261,7 +254,7 @@ def _keep_budget(wishes: Wishes, apps: Apps, work: Workspace) -> None:
 def _left_of_budget(replicas: I32, status: I32, work: Workspace) -> None:
     """Write to `work.room` [2, D] what the limits leave beside the replicas."""
     limit, room = work.limit, work.room
-    sum_held_resources(replicas, work.size, status[DOMAIN], room)
+    sum_held_resources(replicas, work.size, status[rows.DOMAIN], room)
     for resource in range(RESOURCES):
         for d in range(room.shape[1]):
             room[resource, d] = max(0.0, limit[resource, d] - room[resource, d])
@@ -275,9 +268,9 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
     window. Both shrink by what is used; `spent` [D] records it for the following ticks. A resize
     is the reason of a decision only where replicas stay: a change of replicas has its own.
     """
-    replicas, current = wishes.replicas, apps.status[REPLICAS]
-    cpu, memory = apps.status[CPU_REQUEST], apps.status[MEMORY_REQUEST]
-    domain, active = apps.status[DOMAIN], apps.status[ACTIVE]
+    replicas, current = wishes.replicas, apps.status[rows.REPLICAS]
+    cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
+    domain, active = apps.status[rows.DOMAIN], apps.status[rows.ACTIVE]
     for app in range(replicas.size):
         d, pods = domain[app], np.float64(replicas[app])
         amount = pods * cpu[app]
@@ -305,8 +298,8 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
 def count_overruns(status: I32, replicas: I32, work: Workspace) -> int:
     """How many domains grow beyond their limit of a resource, by sizes before and after."""
     limit, before, after = work.limit, work.bisection.held, work.room
-    sum_held_resources(status[REPLICAS], work.size, status[DOMAIN], before)
-    sum_held_resources(replicas, work.resized, status[DOMAIN], after)
+    sum_held_resources(status[rows.REPLICAS], work.size, status[rows.DOMAIN], before)
+    sum_held_resources(replicas, work.resized, status[rows.DOMAIN], after)
     count = 0
     for d in range(limit.shape[1]):
         overrun = False

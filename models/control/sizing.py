@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32
-from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING, REPLICAS
 from models.cluster.plan import Reason
 from models.control.change_history import NO_APP, Workspace
 from models.control.projection import MILLICORES
@@ -134,7 +134,7 @@ def compute_need(
     Either room for a surge beside the usual load, or a surge that fills this room. Each app is
     assumed to grow like its domain. A forecast may raise the need, never lower it.
     """
-    need, load, domain = memory.need[e], apps.load, apps.status[DOMAIN]
+    need, load, domain = memory.need[e], apps.load, apps.status[rows.DOMAIN]
     per_target, per_surge = levels.per_target[e], levels.per_surge[e]
     per_foreseen, growth = levels.per_foreseen[e], levels.growth[e]
     for app in range(load.size):
@@ -164,7 +164,7 @@ def wish_replicas(
 ) -> None:
     """Replicas and reason of each app of one environment, before any limit."""
     wanted, reason, load, tick = wishes.replicas, wishes.reason, apps.load, apps.tick
-    domain, current = apps.status[DOMAIN], apps.status[REPLICAS]
+    domain, current = apps.status[rows.DOMAIN], apps.status[rows.REPLICAS]
     need, highest, modest_until = memory.need[e], memory.highest[e], memory.modest_until[e]
     for app in range(need.size):
         d, now, top = domain[app], np.float32(current[app]), need[app]
@@ -224,7 +224,8 @@ def give_way(
     has rested, unless its domain is not `patient`. `work.order` says whose turn it is.
     """
     wanted, reason, load, tick = wishes.replicas, wishes.reason, apps.load, apps.tick
-    domain, current, pending = apps.status[DOMAIN], apps.status[REPLICAS], apps.status[PENDING]
+    domain, current = apps.status[rows.DOMAIN], apps.status[rows.REPLICAS]
+    pending = apps.status[rows.PENDING]
     size, order = work.size[MILLICORES], work.order
     for waiting in (True, False):
         for step in range(order.size):
@@ -257,8 +258,8 @@ def wish_sizes(
 
     `level` [D] is the utilisation that pods should carry, `most` [A] the maximum of replicas.
     """
-    domain, load = apps.status[DOMAIN], apps.load
-    cpu, memory = apps.status[CPU_REQUEST], apps.status[MEMORY_REQUEST]
+    domain, load = apps.status[rows.DOMAIN], apps.load
+    cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
     first_cpu, first_memory = first.cpu[e], first.memory[e]
     for app in range(load.size):
         wishes.cpu[app], wishes.memory[app] = cpu[app], memory[app]
@@ -274,7 +275,7 @@ def wish_sizes(
 @kernel
 def keep_sizes(apps: Apps, wishes: Wishes) -> None:
     """Leave every pod as large as it is."""
-    cpu, memory = apps.status[CPU_REQUEST], apps.status[MEMORY_REQUEST]
+    cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
     for app in range(wishes.cpu.size):
         wishes.cpu[app], wishes.memory[app] = cpu[app], memory[app]
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, MILLI
 from models.cluster.inventory import Inventory
-from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST
 from models.cluster.plan import Plan
 from models.control.budget import Directive, allowed
 from models.control.change_history import (
@@ -113,7 +113,9 @@ class Soldiers:
         return SoldiersState(
             memory=start_memory(environments, apps),
             history=start_history(environments, apps, domains, self._inventory.tick_s),
-            first=FirstSizes(status[:, CPU_REQUEST].copy(), status[:, MEMORY_REQUEST].copy()),
+            first=FirstSizes(
+                status[:, rows.CPU_REQUEST].copy(), status[:, rows.MEMORY_REQUEST].copy()
+            ),
             epoch=np.full(environments, -1, np.int32),
             release=np.zeros((environments, domains)),
             overruns=np.zeros(environments, np.int32),
@@ -230,7 +232,9 @@ def _wish(
         state.history.rested[e],
     )
     wish_replicas(apps, features, memory, e, rested, urgency, damping, wishes)
-    _sum_wanted(wishes.replicas, most, work.size[MILLICORES], apps.status[DOMAIN], sums[WANTED])
+    _sum_wanted(
+        wishes.replicas, most, work.size[MILLICORES], apps.status[rows.DOMAIN], sums[WANTED]
+    )
     modest_until = memory.modest_until[e]
     give_way(apps, features, rested, damping, work, state.release[e], modest_until, wishes)
     if constants.vertical:

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.baselines.hpa.simulated import HpaState, hpa_of
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
-from models.cluster.observation import ACTIVE, CPU_REQUEST, REPLICAS, Observation, Pipeline
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.environments.heuristic_adapters import limits_of
 from models.environments.policy import Limits, bounded, factors, is_due
@@ -79,8 +80,8 @@ class AppAdapter:
         return AppAdapterState(
             hpa=self._hpa.start(observation),
             features=self._encoder.start(observation),
-            first=observation.status[:, CPU_REQUEST, self._app].astype(np.float64),
-            decision=observation.status[:, (REPLICAS, CPU_REQUEST), self._app].copy(),
+            first=observation.status[:, rows.CPU_REQUEST, self._app].astype(np.float64),
+            decision=observation.status[:, (rows.REPLICAS, rows.CPU_REQUEST), self._app].copy(),
         )
 
     def observe(
@@ -91,10 +92,10 @@ class AppAdapter:
             features, memory = self._encoder.encode(observation, state.features)
             row = normalise(features).app[:, self._app]
             self._observed = np.concatenate((row, self._size(state)), axis=1)
-            rows = features.app
+            table = features.app
         else:
-            rows, memory = self._encoder.encode_apps(observation, state.features)
-        self.row = rows[:, self._app].copy()
+            table, memory = self._encoder.encode_apps(observation, state.features)
+        self.row = table[:, self._app].copy()
         return self._observed, state._replace(features=memory)
 
     def act(
@@ -113,7 +114,8 @@ class AppAdapter:
         decision = state.decision
         if is_due(int(observation.tick[0]), self.every):
             # Without a sample, hold: the policy would act on stale data.
-            valid = (observation.missing[:, app] == 0) & (observation.status[:, ACTIVE, app] == 1)
+            active = observation.status[:, rows.ACTIVE, app] == 1
+            valid = active & (observation.missing[:, app] == 0)
             decision = np.where(valid[:, None], self._moved(state, action), decision).astype(
                 np.int32
             )
@@ -137,8 +139,9 @@ class AppAdapter:
 
 
 def _reasons(status: I32, decision: I32) -> I32:
-    more, fewer = decision[:, 0] > status[:, REPLICAS], decision[:, 0] < status[:, REPLICAS]
-    resized = decision[:, 1] != status[:, CPU_REQUEST]
+    current = status[:, rows.REPLICAS]
+    more, fewer = decision[:, 0] > current, decision[:, 0] < current
+    resized = decision[:, 1] != status[:, rows.CPU_REQUEST]
     reasons = (int(Reason.SCALE_OUT), int(Reason.SCALE_IN), int(Reason.RESIZE))
     held = int(Reason.HOLD_IN_TOLERANCE)
     return np.select((more, fewer, resized), reasons, held).astype(np.int32)

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I32
-from models.cluster.observation import DOMAIN, Observation, Pipeline
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.ablation import heuristic_of
 from models.control.hierarchy import HeuristicState
@@ -124,8 +125,11 @@ class CommanderAdapter(HeuristicAdapter):
         )
 
     def _select(self, features: Features) -> F32:
-        rows = features.cluster.shape[0]
-        parts = (features.domain.reshape(rows, -1), features.pool.reshape(rows, -1))
+        environments = features.cluster.shape[0]
+        parts = (
+            features.domain.reshape(environments, -1),
+            features.pool.reshape(environments, -1),
+        )
         return np.concatenate((*parts, features.cluster), axis=1)
 
     def _residual(self, action: F32, observation: Observation) -> Residual:
@@ -164,7 +168,7 @@ class SoldierAdapter(HeuristicAdapter):
     def _residual(self, action: F32, observation: Observation) -> Residual:
         # Apps keep their tier when they move between domains; clip it to the tiers of this domain.
         group = np.minimum(self.inventory.tier, self.actions - 1)
-        in_domain = observation.status[:, DOMAIN] == self.domain
+        in_domain = observation.status[:, rows.DOMAIN] == self.domain
         need = np.where(in_domain, factors(action, NEED_SPAN)[:, group], 1.0).astype(np.float32)
         return neutral(observation.tick.size)._replace(need=need)
 

@@ -6,16 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I32
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    DOMAIN,
-    PENDING,
-    READY,
-    REPLICAS,
-    STARTING,
-)
 from models.compare.families import HEURISTIC, family_of
 from models.environments.environment import Environment, Episode
 from models.environments.heuristic_adapters import (
@@ -81,7 +73,7 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
         world = episode.world
         minutes = world.cluster.tick_seconds / 60.0
         status = world.state.status[0]
-        in_domain = (status[DOMAIN] == self._index) & (status[ACTIVE] == 1)
+        in_domain = (status[rows.DOMAIN] == self._index) & (status[rows.ACTIVE] == 1)
         violations = self._weight * in_domain.sum() * self._violating_share(world) * minutes
         nodes = held_cores(status[:, in_domain]) / self._node_cores * minutes / 60.0
         changes = (world.accounts.last["tick"][0, in_domain] == world.tick - 1).sum()
@@ -104,7 +96,7 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
 def requests_of(world: World, domain: int) -> Requests:
     """Requests of the closed minutes and the open one."""
     accounts = world.accounts
-    in_domain = world.state.status[0, DOMAIN] == domain
+    in_domain = world.state.status[0, rows.DOMAIN] == domain
     closed, opened = (
         accounts.domains[0, domain],
         accounts.minute_requests[0][:, in_domain].sum(axis=1),
@@ -116,5 +108,7 @@ def requests_of(world: World, domain: int) -> Requests:
 
 def held_cores(status: I32) -> float:
     """CPU requests of bound and pending pods, surge included."""
-    pods = np.maximum(status[REPLICAS], status[READY] + status[STARTING] + status[PENDING])
-    return float((pods * status[CPU_REQUEST].astype(np.float64)).sum()) / 1000.0
+    pods = np.maximum(
+        status[rows.REPLICAS], status[rows.READY] + status[rows.STARTING] + status[rows.PENDING]
+    )
+    return float((pods * status[rows.CPU_REQUEST].astype(np.float64)).sum()) / 1000.0

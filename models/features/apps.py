@@ -5,24 +5,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I8, I32
-from models.cluster.observation import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    DOMAIN,
-    ERRORS,
-    MEMORY,
-    MEMORY_REQUEST,
-    P99,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    RESTARTS,
-    RPS,
-    STARTING,
-)
 from models.features.memory import UNSEEN, FeatureState
 from models.features.table import APP
 from models.jit import kernel
@@ -89,21 +73,23 @@ class Declared(NamedTuple):
 
 
 @kernel
-def encode_apps(state: FeatureState, e: int, status: I32, declared: Declared, rows: F32) -> None:
+def encode_apps(
+    state: FeatureState, e: int, status: I32, declared: Declared, features: F32
+) -> None:
     """Fill `rows` [APP, A] of one environment; its memory has taken in this tick already."""
-    sample, age, live = state.sample[e], state.age[e], rows[_LIVE]
-    _find_live(status[ACTIVE], status[DOMAIN], np.int32(declared.tiers.size), live)
-    _traffic(sample, state.mean_rps[e], rows)
-    _load(sample, age, status[CPU_REQUEST], declared.per_saturation, rows)
-    _memory(sample, age, status, rows)
-    _latency(live, age, sample[P99], declared.per_target, rows[_HEADROOM])
-    _pods(status, declared.per_most, rows)
+    sample, age, live = state.sample[e], state.age[e], features[_LIVE]
+    _find_live(status[rows.ACTIVE], status[rows.DOMAIN], np.int32(declared.tiers.size), live)
+    _traffic(sample, state.mean_rps[e], features)
+    _load(sample, age, status[rows.CPU_REQUEST], declared.per_saturation, features)
+    _memory(sample, age, status, features)
+    _latency(live, age, sample[rows.P99], declared.per_target, features[_HEADROOM])
+    _pods(status, declared.per_most, features)
     oldest = state.restarts[e, (state.tick[e] + 1) % state.restarts.shape[1]]
-    _restarts(live, status[RESTARTS], oldest, status[READY], rows[_RESTARTS])
+    _restarts(live, status[rows.RESTARTS], oldest, status[rows.READY], features[_RESTARTS])
     tick_s = np.float32(declared.tick_s)
-    _staleness(live, state.fresh[e], age, tick_s, rows[_MISSING], rows[_AGE])
-    _where_live(live, declared.interactive, rows[_INTERACTIVE])
-    _where_live(live, declared.batch, rows[_BATCH])
+    _staleness(live, state.fresh[e], age, tick_s, features[_MISSING], features[_AGE])
+    _where_live(live, declared.interactive, features[_INTERACTIVE])
+    _where_live(live, declared.batch, features[_BATCH])
 
 
 @kernel
@@ -125,9 +111,9 @@ def _find_live(active: I32, domain: I32, domains: np.int32, live: F32) -> None:
 
 
 @kernel
-def _traffic(sample: F32, mean: F32, rows: F32) -> None:
-    live, rps, errors = rows[_LIVE], sample[RPS], sample[ERRORS]
-    out, trend, failing = rows[_RPS], rows[_TREND], rows[_ERRORS]
+def _traffic(sample: F32, mean: F32, features: F32) -> None:
+    live, rps, errors = features[_LIVE], sample[rows.RPS], sample[rows.ERRORS]
+    out, trend, failing = features[_RPS], features[_TREND], features[_ERRORS]
     for app in range(live.size):
         out[app] = live[app] * rps[app]
         change = (rps[app] - mean[app]) / max(mean[app], _SLOW_RPS)
@@ -136,10 +122,10 @@ def _traffic(sample: F32, mean: F32, rows: F32) -> None:
 
 
 @kernel
-def _load(sample: F32, age: I32, request: I32, per_saturation: F32, rows: F32) -> None:
+def _load(sample: F32, age: I32, request: I32, per_saturation: F32, features: F32) -> None:
     """CPU use over the pods that were measured: an old sample knows nothing of today's pods."""
-    live, cpu, pods = rows[_LIVE], sample[CPU], sample[PODS]
-    out, over = rows[_UTILISATION], rows[_SATURATION]
+    live, cpu, pods = features[_LIVE], sample[rows.CPU], sample[rows.PODS]
+    out, over = features[_UTILISATION], features[_SATURATION]
     for app in range(live.size):
         cores = max(np.float32(request[app]), _ONE) * _CORES * max(pods[app], _ONE)
         use = _ONE if age[app] >= UNSEEN else cpu[app] / cores
@@ -148,10 +134,11 @@ def _load(sample: F32, age: I32, request: I32, per_saturation: F32, rows: F32) -
 
 
 @kernel
-def _memory(sample: F32, age: I32, status: I32, rows: F32) -> None:
+def _memory(sample: F32, age: I32, status: I32, features: F32) -> None:
     """Starting pods hold memory too but are not among the measured ones."""
-    live, used, pods, out = rows[_LIVE], sample[MEMORY], sample[PODS], rows[_MEMORY_USE]
-    ready, starting, request = status[READY], status[STARTING], status[MEMORY_REQUEST]
+    live, out = features[_LIVE], features[_MEMORY_USE]
+    used, pods, request = sample[rows.MEMORY], sample[rows.PODS], status[rows.MEMORY_REQUEST]
+    ready, starting = status[rows.READY], status[rows.STARTING]
     for app in range(live.size):
         bound = _pods_of(ready[app]) + _pods_of(starting[app])
         holding = max(pods[app], bound, _ONE)
@@ -168,11 +155,11 @@ def _latency(live: F32, age: I32, p99: F32, per_target: F32, out: F32) -> None:
 
 
 @kernel
-def _pods(status: I32, per_most: F32, rows: F32) -> None:
-    live, replicas = rows[_LIVE], status[REPLICAS]
-    ready, starting, pending = status[READY], status[STARTING], status[PENDING]
-    wanted, room, up = rows[_WANTED], rows[_ROOM], rows[_READY]
-    in_flight, waiting = rows[_IN_FLIGHT], rows[_PENDING]
+def _pods(status: I32, per_most: F32, features: F32) -> None:
+    live, replicas = features[_LIVE], status[rows.REPLICAS]
+    ready, starting, pending = status[rows.READY], status[rows.STARTING], status[rows.PENDING]
+    wanted, room, up = features[_WANTED], features[_ROOM], features[_READY]
+    in_flight, waiting = features[_IN_FLIGHT], features[_PENDING]
     for app in range(live.size):
         want = _pods_of(replicas[app])
         of = live[app] / max(want, _ONE)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import REQUEST_TYPES, Inventory, RequestType
-from models.cluster.observation import DOMAIN, Observation
+from models.cluster.observation import Observation
 from models.features.apps import U32, Declared, encode_apps
 from models.features.memory import (
     FeatureState,
@@ -92,14 +93,14 @@ def _encode_unsorted(
     group, domain = work.group[0], work.group[1]
     for e in range(elapsed.size):
         _encode_apps_of(observation, elapsed, state, declared, apps, e)
-        status, rows, age = observation.status[e], apps[e], state.age[e]
-        find_groups(status[DOMAIN], rows[_LIVE], declared, group, domain)
-        sum_groups(state, e, status, rows, declared, group, work.groups[e])
+        status, features, age = observation.status[e], apps[e], state.age[e]
+        find_groups(status[rows.DOMAIN], features[_LIVE], declared, group, domain)
+        sum_groups(state, e, status, features, declared, group, work.groups[e])
         _add_groups(work.groups[e], declared.first, declared.tiers, work.domains[e])
-        write_keys(rows[_USE], age, group, work.keys[0, e])
-        write_keys(rows[_SLACK], age, group, work.keys[1, e])
-        write_keys(rows[_USE], age, domain, work.keys[2, e])
-        write_keys(rows[_SLACK], age, domain, work.keys[3, e])
+        write_keys(features[_USE], age, group, work.keys[0, e])
+        write_keys(features[_SLACK], age, group, work.keys[1, e])
+        write_keys(features[_USE], age, domain, work.keys[2, e])
+        write_keys(features[_SLACK], age, domain, work.keys[3, e])
 
 
 @kernel

@@ -14,25 +14,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32, I64
 from models.cluster.inventory import Inventory
-from models.cluster.observation import (
-    ACTIVE,
-    CPU,
-    ERRORS,
-    MEMORY,
-    P50,
-    P99,
-    PENDING,
-    PODS,
-    READY,
-    RESTARTS,
-    RPS,
-    SAMPLES,
-    STARTING,
-    THROUGHPUT,
-    Observation,
-)
+from models.cluster.observation import Observation
 from models.features.table import AGES
 from models.jit import kernel
 
@@ -81,10 +66,10 @@ def start_memory(observation: Observation, inventory: Inventory) -> FeatureState
     """The memory before the first observation; earlier restarts do not count."""
     environments, apps = observation.missing.shape
     slots = window_ticks(inventory.tick_s) + 1
-    counters = np.maximum(observation.status[:, None, RESTARTS], 0)
+    counters = np.maximum(observation.status[:, None, rows.RESTARTS], 0)
     return FeatureState(
         tick=observation.tick.copy(),
-        sample=np.zeros((environments, SAMPLES, apps), np.float32),
+        sample=np.zeros((environments, rows.SAMPLES, apps), np.float32),
         age=np.full((environments, apps), UNSEEN, np.int32),
         fresh=np.zeros((environments, apps), np.int8),
         mean_rps=np.zeros((environments, apps), np.float32),
@@ -138,31 +123,32 @@ def remember(
     """Take one environment's measurements `new` and pod counts `status` into its memory."""
     old, fresh, age = state.sample[e], state.fresh[e], state.age[e]
     _validate(new, missing, fresh)
-    _reject_zeros(new, old[RPS], status, age, fresh)
-    _follow(new[RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), state.mean_rps[e])
-    for kind in range(SAMPLES):
+    _reject_zeros(new, old[rows.RPS], status, age, fresh)
+    _follow(new[rows.RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), state.mean_rps[e])
+    for kind in range(rows.SAMPLES):
         _update_row(new[kind], fresh, old[kind])
-    _grow_old(fresh, status[ACTIVE], np.int32(elapsed), age)
+    _grow_old(fresh, status[rows.ACTIVE], np.int32(elapsed), age)
     last, tick = state.tick[e], state.tick[e] + elapsed
     advance_flight(state.cohort[e], state.flight[e], edges, last, elapsed)
     count_flight(
-        status[STARTING],
-        status[PENDING],
+        status[rows.STARTING],
+        status[rows.PENDING],
         state.cohort[e],
         state.flight[e],
         state.in_flight[e],
         edges,
         tick,
     )
-    _store_restarts(status[RESTARTS], state.restarts[e], last, elapsed)
+    _store_restarts(status[rows.RESTARTS], state.restarts[e], last, elapsed)
     state.tick[e] = tick
 
 
 @kernel
 def _validate(new: F32, missing: I8, fresh: I8) -> None:
     """Mark valid samples: the sum shows NaN and infinity, the minimum negative numbers."""
-    rps, throughput, errors, p50 = new[RPS], new[THROUGHPUT], new[ERRORS], new[P50]
-    p99, cpu, memory, pods = new[P99], new[CPU], new[MEMORY], new[PODS]
+    rps, throughput, errors = new[rows.RPS], new[rows.THROUGHPUT], new[rows.ERRORS]
+    p50 = new[rows.P50]
+    p99, cpu, memory, pods = new[rows.P99], new[rows.CPU], new[rows.MEMORY], new[rows.PODS]
     for app in range(fresh.size):
         least = min(rps[app], throughput[app], errors[app], p50[app])
         least = min(least, p99[app], cpu[app], memory[app], pods[app])
@@ -178,8 +164,9 @@ def _reject_zeros(new: F32, last_rps: F32, status: I32, age: I32, fresh: I8) -> 
     All zeros are valid only where there are no pods, or where the sample itself counts none and
     the app had no traffic before: it is being scaled from zero.
     """
-    rps, p99, cpu, memory, pods = new[RPS], new[P99], new[CPU], new[MEMORY], new[PODS]
-    ready, starting, pending = status[READY], status[STARTING], status[PENDING]
+    rps, p99, cpu, memory = new[rows.RPS], new[rows.P99], new[rows.CPU], new[rows.MEMORY]
+    pods = new[rows.PODS]
+    ready, starting, pending = status[rows.READY], status[rows.STARTING], status[rows.PENDING]
     for app in range(fresh.size):
         hollow = rps[app] + p99[app] + cpu[app] + memory[app] == _ZERO
         there = (ready[app] > 0) | (starting[app] > 0) | (pending[app] > 0)

@@ -7,18 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
-from models.cluster.observation import (
-    CPU,
-    CPU_REQUEST,
-    MEMORY,
-    MEMORY_REQUEST,
-    P99,
-    PENDING,
-    PODS,
-    READY,
-    STARTING,
-)
 from models.features.apps import U32, Declared
 from models.features.memory import UNSEEN, FeatureState
 from models.features.table import AGES, APP
@@ -99,7 +89,7 @@ def sum_groups(
     state: FeatureState,
     e: int,
     status: I32,
-    rows: F32,
+    features: F32,
     declared: Declared,
     group: I32,
     total: F64,
@@ -111,10 +101,12 @@ def sum_groups(
     """
     sample, members = state.sample[e], Members(declared.order, group, state.age[e])
     total[:] = 0.0
-    _sum_traffic(members, rows, state.mean_rps[e], sample[P99], declared.latency_target, total)
-    _sum_use(members, rows, sample, status[CPU_REQUEST], total)
-    _sum_health(members, rows, total)
-    _sum_pods(members, rows[_RESTARTS], status, total)
+    _sum_traffic(
+        members, features, state.mean_rps[e], sample[rows.P99], declared.latency_target, total
+    )
+    _sum_use(members, features, sample, status[rows.CPU_REQUEST], total)
+    _sum_health(members, features, total)
+    _sum_pods(members, features[_RESTARTS], status, total)
     _sum_in_flight(group, state.in_flight[e], state.flight[e], total)
 
 
@@ -128,9 +120,11 @@ def _end_of_run(order: U32, group: I32, start: int) -> int:
 
 
 @kernel
-def _sum_traffic(members: Members, rows: F32, mean: F32, p99: F32, target: F32, total: F64) -> None:
+def _sum_traffic(
+    members: Members, features: F32, mean: F32, p99: F32, target: F32, total: F64
+) -> None:
     order, group, age = members.order, members.group, members.age
-    rps, errors, headroom = rows[_RPS], rows[_ERRORS], rows[_HEADROOM]
+    rps, errors, headroom = features[_RPS], features[_ERRORS], features[_HEADROOM]
     end = 0
     while end < order.size:
         start, end = end, _end_of_run(order, group, end)
@@ -158,11 +152,11 @@ def _sum_traffic(members: Members, rows: F32, mean: F32, p99: F32, target: F32, 
 
 
 @kernel
-def _sum_use(members: Members, rows: F32, sample: F32, request: I32, total: F64) -> None:
+def _sum_use(members: Members, features: F32, sample: F32, request: I32, total: F64) -> None:
     """Requests are those of the measured pods, as in the apps' own features."""
     order, group, age = members.order, members.group, members.age
-    utilisation, memory_use = rows[_UTILISATION], rows[_MEMORY_USE]
-    cpu, memory, pods = sample[CPU], sample[MEMORY], sample[PODS]
+    utilisation, memory_use = features[_UTILISATION], features[_MEMORY_USE]
+    cpu, memory, pods = sample[rows.CPU], sample[rows.MEMORY], sample[rows.PODS]
     end = 0
     while end < order.size:
         start, end = end, _end_of_run(order, group, end)
@@ -188,10 +182,10 @@ def _sum_use(members: Members, rows: F32, sample: F32, request: I32, total: F64)
 
 
 @kernel
-def _sum_health(members: Members, rows: F32, total: F64) -> None:
+def _sum_health(members: Members, features: F32, total: F64) -> None:
     order, group, age = members.order, members.group, members.age
-    headroom, errors, saturation = rows[_HEADROOM], rows[_ERRORS], rows[_SATURATION]
-    missing, seconds, wanted = rows[_MISSING], rows[_AGE], rows[_WANTED]
+    headroom, errors, saturation = features[_HEADROOM], features[_ERRORS], features[_SATURATION]
+    missing, seconds, wanted = features[_MISSING], features[_AGE], features[_WANTED]
     end = 0
     while end < order.size:
         start, end = end, _end_of_run(order, group, end)
@@ -223,8 +217,8 @@ def _sum_health(members: Members, rows: F32, total: F64) -> None:
 def _sum_pods(members: Members, restarts: F32, status: I32, total: F64) -> None:
     """What a domain holds: the requests of its bound and pending pods, surge included."""
     order, group = members.order, members.group
-    ready, starting, pending = status[READY], status[STARTING], status[PENDING]
-    cpu, memory = status[CPU_REQUEST], status[MEMORY_REQUEST]
+    ready, starting, pending = status[rows.READY], status[rows.STARTING], status[rows.PENDING]
+    cpu, memory = status[rows.CPU_REQUEST], status[rows.MEMORY_REQUEST]
     end = 0
     while end < order.size:
         start, end = end, _end_of_run(order, group, end)

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I8, I32
-from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, PODS, RPS, Observation
+from models.cluster.observation import Observation
 from models.jit import kernel
 
 _LARGEST: Final = np.float32(1e12)
@@ -70,8 +71,8 @@ def add_tick(observation: Observation, minutes: MinuteMeans, ticks_per_minute: i
 @kernel
 def _add(measured: F32, missing: I8, minutes: MinuteMeans) -> None:
     for e in range(missing.shape[0]):
-        rows, total, count = measured[e], minutes.total[e], minutes.samples[e]
-        rps, memory, pods = rows[RPS], rows[MEMORY], rows[PODS]
+        readings, total, count = measured[e], minutes.total[e], minutes.samples[e]
+        rps, memory, pods = readings[rows.RPS], readings[rows.MEMORY], readings[rows.PODS]
         for app in range(rps.size):
             in_range = (missing[e, app] == 0) & (rps[app] >= _ZERO) & (rps[app] <= _LARGEST)
             # A running pod uses some memory, so all zeros means a broken exporter. HPA's
@@ -88,7 +89,7 @@ def _close(status: I32, minutes: MinuteMeans) -> None:
     last = minutes.domain.shape[2] - 1
     for e in range(status.shape[0]):
         total, count, mean = minutes.total[e], minutes.samples[e], minutes.app[e]
-        domain, active = status[e, DOMAIN], status[e, ACTIVE]
+        domain, active = status[e, rows.DOMAIN], status[e, rows.ACTIVE]
         minutes.domain[e, :, last] = 0.0
         for app in range(mean.size):
             if (count[app] > _ZERO) & (active[app] == 1):

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32, I64, INT, Records, record_type
 from models.cluster.description import MARKETS
-from models.cluster.observation import ACTIVE, CPU, CPU_REQUEST, DOMAIN, MEMORY, P99, RPS
 from models.jit import kernel
 from models.sim.rules import Layout, Rules
 from models.sim.state import BOUND, NONE, SAMPLE_RING, State
@@ -181,7 +181,7 @@ def _count_waiting(st: State, e: int, rules: Rules, waited_for: I8, totals: F64)
     for entry in range(st.env[e].queue_length):
         count = st.queue[e, entry].count
         pending += count
-        domain = st.status[e, DOMAIN, st.queue[e, entry].app]
+        domain = st.status[e, rows.DOMAIN, st.queue[e, entry].app]
         # A pod that is needed since this tick does not wait yet.
         waits = count > 0 and st.queue[e, entry].since < st.env[e].tick
         if waits and rules.domains[domain].priority == 0:
@@ -206,7 +206,8 @@ def _mark_pools(choices: I32, marked: I8) -> None:
 def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     """Add the minute's requests to the domains' sums and the violation minutes."""
     requests, minute, sums = acc.minute_requests[e], acc.last_minute[e], acc.domains[e]
-    domain, active, minutes = st.status[e, DOMAIN], st.status[e, ACTIVE], acc.violation_minutes[e]
+    domain, active = st.status[e, rows.DOMAIN], st.status[e, rows.ACTIVE]
+    minutes = acc.violation_minutes[e]
     minute[:] = 0.0
     for app in range(domain.size):
         index = domain[app]
@@ -227,15 +228,15 @@ def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
 @kernel
 def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     """Add what the cluster used in the last tick of the minute, and the domains' latency."""
-    sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.status[e, DOMAIN]
+    sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.status[e, rows.DOMAIN]
     totals, latency = acc.totals[e], acc.latency[e]
     cpu = 0.0
     memory = 0.0
     for app in range(domain.size):
-        latency[domain[app], 0] += sample[RPS, app] * sample[P99, app]
-        latency[domain[app], 1] += sample[RPS, app]
-        cpu += sample[CPU, app]
-        memory += sample[MEMORY, app]
+        latency[domain[app], 0] += sample[rows.RPS, app] * sample[rows.P99, app]
+        latency[domain[app], 1] += sample[rows.RPS, app]
+        cpu += sample[rows.CPU, app]
+        memory += sample[rows.MEMORY, app]
     ready_cpu, ready_memory = ready_capacity(st, e, rules)
     totals[MINUTES] += 1
     totals[CPU_USED] += cpu
@@ -249,8 +250,8 @@ def held_share(st: State, e: int, rules: Rules, priority: int) -> float:
     """Share of the ready allocatable CPU that pods of a priority occupy."""
     held = 0.0
     for app in range(st.status.shape[2]):
-        if rules.domains[st.status[e, DOMAIN, app]].priority == priority:
-            held += st.hidden[e, BOUND, app] * st.status[e, CPU_REQUEST, app]
+        if rules.domains[st.status[e, rows.DOMAIN, app]].priority == priority:
+            held += st.hidden[e, BOUND, app] * st.status[e, rows.CPU_REQUEST, app]
     return held / max(1.0, ready_capacity(st, e, rules)[0])
 
 
@@ -264,8 +265,8 @@ def held_share_of_pools(st: State, e: int, rules: Rules, priority: int, pools: I
             continue
         ready += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
         for app in range(st.status.shape[2]):
-            if rules.domains[st.status[e, DOMAIN, app]].priority == priority:
-                held += float(st.placed[e, pool, app]) * st.status[e, CPU_REQUEST, app]
+            if rules.domains[st.status[e, rows.DOMAIN, app]].priority == priority:
+                held += float(st.placed[e, pool, app]) * st.status[e, rows.CPU_REQUEST, app]
     return held / max(1.0, ready)
 
 

@@ -1,7 +1,7 @@
 """Apply a plan: replica counts change at once, resizes take effect after a tick or two."""
 
+from models.cluster import rows
 from models.cluster.arrays import I32, Records
-from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS
 from models.cluster.plan import Plan
 from models.jit import kernel
 from models.sim.accounting import (
@@ -35,18 +35,18 @@ def apply_plan(
     window = REVERSAL_MINUTES * physics.ticks_per_minute
     _find_changes(
         plan.replicas[e], plan.cpu[e], plan.memory[e],
-        status[REPLICAS], status[CPU_REQUEST], status[MEMORY_REQUEST], st.hidden[e, RESIZE_TICK],
-        changed,
+        status[rows.REPLICAS], status[rows.CPU_REQUEST], status[rows.MEMORY_REQUEST],
+        st.hidden[e, RESIZE_TICK], changed,
     )  # fmt: skip
     for app in range(changed.size):
         if changed[app] == 0:
             continue
         wanted = min(max(plan.replicas[e, app], apps[app].min_replicas), apps[app].max_replicas)
         # A negative count means that the plan has nothing to say about the app.
-        if wanted != status[REPLICAS, app] and plan.replicas[e, app] >= 0:
-            direction = 1 if wanted > status[REPLICAS, app] else -1
+        if wanted != status[rows.REPLICAS, app] and plan.replicas[e, app] >= 0:
+            direction = 1 if wanted > status[rows.REPLICAS, app] else -1
             count_change(acc, e, app, HORIZONTAL, direction, tick, window)
-            status[REPLICAS, app] = wanted
+            status[rows.REPLICAS, app] = wanted
         # One resize at a time: a new request waits until the last one has taken effect.
         if st.hidden[e, RESIZE_TICK, app] != NONE:
             if st.hidden[e, RESIZE_TICK, app] <= tick:
@@ -54,7 +54,7 @@ def apply_plan(
             continue
         cpu = min(max(plan.cpu[e, app], _LEAST_CPU), physics.largest_cpu)
         memory = min(max(plan.memory[e, app], _LEAST_MEMORY), physics.largest_memory)
-        differs = cpu != status[CPU_REQUEST, app] or memory != status[MEMORY_REQUEST, app]
+        differs = cpu != status[rows.CPU_REQUEST, app] or memory != status[rows.MEMORY_REQUEST, app]
         if differs and plan.cpu[e, app] > 0 and plan.memory[e, app] > 0:
             _begin_resize(st, acc, e, app, cpu, memory, window)
 
@@ -81,11 +81,11 @@ def _begin_resize(
     st: State, acc: Accounts, e: int, app: int, cpu: int, memory: int, window: int
 ) -> None:
     tick = st.env[e].tick
-    if cpu != st.status[e, CPU_REQUEST, app]:
-        direction = 1 if cpu > st.status[e, CPU_REQUEST, app] else -1
+    if cpu != st.status[e, rows.CPU_REQUEST, app]:
+        direction = 1 if cpu > st.status[e, rows.CPU_REQUEST, app] else -1
         count_change(acc, e, app, CPU_SIZE, direction, tick, window)
-    if memory != st.status[e, MEMORY_REQUEST, app]:
-        direction = 1 if memory > st.status[e, MEMORY_REQUEST, app] else -1
+    if memory != st.status[e, rows.MEMORY_REQUEST, app]:
+        direction = 1 if memory > st.status[e, rows.MEMORY_REQUEST, app] else -1
         count_change(acc, e, app, MEMORY_SIZE, direction, tick, window)
     # The kubelet applies a resize on its next sync, after one or two ticks.
     slow = as_uniform(draw(stream(st.env[e].seed, _RESIZE), app, 0, st.env[e].tick)) < 0.5

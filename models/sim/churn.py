@@ -13,8 +13,8 @@ mean number of deaths per container: one crash among a thousand pods is no crash
 import math
 from typing import Final
 
+from models.cluster import rows
 from models.cluster.arrays import MIB_PER_GIB, Record, Records
-from models.cluster.observation import ACTIVE, DOMAIN, MEMORY, MEMORY_REQUEST, RESTARTS, STARTING
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
 from models.sim.config.physics import LONGEST_BACK_OFF_TICKS
@@ -53,9 +53,9 @@ def _change_inventory(st: State, e: int, script: Script) -> None:
         if script.inventory[e, k].tick == st.env[e].tick:
             app = script.inventory[e, k].app
             if script.inventory[e, k].kind == MOVE:
-                st.status[e, DOMAIN, app] = script.inventory[e, k].domain
+                st.status[e, rows.DOMAIN, app] = script.inventory[e, k].domain
             else:
-                st.status[e, ACTIVE, app] = 1 if script.inventory[e, k].kind == APPEAR else 0
+                st.status[e, rows.ACTIVE, app] = 1 if script.inventory[e, k].kind == APPEAR else 0
 
 
 @kernel
@@ -76,14 +76,16 @@ def _touch_apps(
     for app in range(first, end):
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
         # First, because a deploy changes the number of pods that the last measurement belongs to.
-        limit = st.status[e, MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
+        limit = st.status[e, rows.MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
         too_much = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
         # An app's turn comes once a minute, so the scenario's deploy starts at the next one.
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
         if forced or as_uniform(draw(deploys, app, 0, tick)) < physics.deploy_chance:
             begin_deploy(st, acc, e, app, rules)
-        ready = st.hidden[e, BOUND, app] - st.status[e, STARTING, app] - st.hidden[e, DOWN, app]
+        ready = (
+            st.hidden[e, BOUND, app] - st.status[e, rows.STARTING, app] - st.hidden[e, DOWN, app]
+        )
         if ready <= 0:
             continue
         # At most one crash per minute and app: more would be a fault, and faults come from
@@ -100,7 +102,7 @@ def _touch_apps(
 @kernel
 def _memory_per_pod(st: State, e: int, app: int) -> float:
     """MiB that a pod of the app used in the last tick."""
-    used = st.samples[e, (st.env[e].tick - 1) % SAMPLE_RING, MEMORY, app]
+    used = st.samples[e, (st.env[e].tick - 1) % SAMPLE_RING, rows.MEMORY, app]
     return used * MIB_PER_GIB / max(1, st.hidden[e, BOUND, app])
 
 
@@ -113,7 +115,7 @@ def _restart(
     wait = back_off_ticks(st.crash_loop[e, app], share, tick, physics.tick_s)
     back = tick + physics.restart_ticks + wait
     st.hidden[e, DOWN, app] += count
-    st.status[e, RESTARTS, app] += count
+    st.status[e, rows.RESTARTS, app] += count
     st.restart_ring[e, back % RESTART_RING, app] += count
     st.flow[e, LEAK_HOURS, app] *= 1.0 - share
     acc.totals[e, total] += count

@@ -6,7 +6,7 @@ one list less has to be kept consistent. Only this module changes the counts of 
 pods and the free capacity of nodes, so they cannot disagree.
 """
 
-from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, STARTING
+from models.cluster import rows
 from models.jit import kernel
 from models.sim.state import (
     BOUND,
@@ -42,7 +42,7 @@ def add_group(
     _occupy(st, e, app, node, pool, count)
     # At tick 0 pods are bound as ready ones.
     if ready_tick > st.env[e].tick:
-        st.status[e, STARTING, app] += count
+        st.status[e, rows.STARTING, app] += count
         st.ready_ring[e, ready_tick % READY_RING, app] += count
 
 
@@ -53,7 +53,7 @@ def take_from_group(st: State, e: int, group: int, count: int) -> None:
     _occupy(st, e, app, st.group[e, group].node, st.group[e, group].pool, -count)
     ready_tick = st.group[e, group].ready
     if ready_tick > st.env[e].tick:
-        st.status[e, STARTING, app] -= count
+        st.status[e, rows.STARTING, app] -= count
         st.ready_ring[e, ready_tick % READY_RING, app] -= count
     st.group[e, group].count -= count
     if st.group[e, group].count == 0:
@@ -100,8 +100,8 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
 
     Returns the number of pods resized in place and of pods that have to restart elsewhere.
     """
-    more_cpu = cpu - st.status[e, CPU_REQUEST, app]
-    more_memory = memory - st.status[e, MEMORY_REQUEST, app]
+    more_cpu = cpu - st.status[e, rows.CPU_REQUEST, app]
+    more_memory = memory - st.status[e, rows.MEMORY_REQUEST, app]
     in_place = 0
     refused = 0
     group = st.hidden[e, OLDEST, app]
@@ -121,8 +121,8 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
         in_place += fits
         refused += count - fits
         group = following
-    st.status[e, CPU_REQUEST, app] = cpu
-    st.status[e, MEMORY_REQUEST, app] = memory
+    st.status[e, rows.CPU_REQUEST, app] = cpu
+    st.status[e, rows.MEMORY_REQUEST, app] = memory
     return in_place, refused
 
 
@@ -131,8 +131,8 @@ def _occupy(st: State, e: int, app: int, node: int, pool: int, count: int) -> No
     st.hidden[e, BOUND, app] += count
     st.placed[e, pool, app] += count
     st.room[e, ROOM_PODS, node] -= count
-    st.room[e, ROOM_CPU, node] -= count * st.status[e, CPU_REQUEST, app]
-    st.room[e, ROOM_MEMORY, node] -= count * st.status[e, MEMORY_REQUEST, app]
+    st.room[e, ROOM_CPU, node] -= count * st.status[e, rows.CPU_REQUEST, app]
+    st.room[e, ROOM_MEMORY, node] -= count * st.status[e, rows.MEMORY_REQUEST, app]
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI
-from models.cluster.observation import ACTIVE, CPU_REQUEST, DOMAIN, MEMORY_REQUEST, READY, REPLICAS
 from models.jit import kernel
 from models.sim.apps import Apps, Population, app_records
 from models.sim.config.physics import SimCluster
@@ -33,16 +33,16 @@ def fill(
     st: State, cluster: SimCluster, apps: Apps, rules: Rules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod; all are ready at tick 0."""
-    st.status[:, CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
-    st.status[:, MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
-    st.status[:, REPLICAS] = replicas
+    st.status[:, rows.CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
+    st.status[:, rows.MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
+    st.status[:, rows.REPLICAS] = replicas
     spill = np.array([spill_share(cluster, domain) for domain in cluster.domains], np.float32)
     # Bind large pods first, while nodes are empty.
     order = np.argsort(-apps.cpu_request, kind="stable").astype(np.int32)
     for e in range(st.env.size):
         _start_nodes(st, e, rules, script)
         _bind_all(st, e, rules, spill, order)
-    st.status[:, READY] = st.hidden[:, BOUND]
+    st.status[:, rows.READY] = st.hidden[:, BOUND]
     st.flow[:, LEAK_HOURS] = [_container_ages(apps, int(seed), cluster) for seed in st.env["seed"]]
 
 
@@ -58,7 +58,7 @@ def _container_ages(apps: Apps, seed: int, cluster: SimCluster) -> F32:
 def hide_late_apps(st: State, script: Script) -> None:
     """Deactivate the apps that appear later in the scenario."""
     late = script.inventory["app"][script.inventory["kind"] == APPEAR]
-    st.status[:, ACTIVE, late] = 0
+    st.status[:, rows.ACTIVE, late] = 0
 
 
 @kernel
@@ -78,12 +78,12 @@ def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
     """
     choices = rules.domain_pools.shape[1]
     for app in order:
-        domain = st.status[e, DOMAIN, app]
-        left = st.status[e, REPLICAS, app]
+        domain = st.status[e, rows.DOMAIN, app]
+        left = st.status[e, rows.REPLICAS, app]
         shared = int(left * spill[domain] + 0.5)
         for choice in range(1, choices):
             shared -= _bind_in(st, e, app, shared, rules.domain_pools[domain, choice], rules)
-        left = st.status[e, REPLICAS, app] - st.hidden[e, BOUND, app]
+        left = st.status[e, rows.REPLICAS, app] - st.hidden[e, BOUND, app]
         for choice in range(choices):
             left -= _bind_in(st, e, app, left, rules.domain_pools[domain, choice], rules)
         if left > 0:
@@ -106,8 +106,8 @@ def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) 
         node = first + offset
         offset = (offset + 1) % size
         room = min(
-            st.room[e, ROOM_CPU, node] // st.status[e, CPU_REQUEST, app],
-            st.room[e, ROOM_MEMORY, node] // st.status[e, MEMORY_REQUEST, app],
+            st.room[e, ROOM_CPU, node] // st.status[e, rows.CPU_REQUEST, app],
+            st.room[e, ROOM_MEMORY, node] // st.status[e, rows.MEMORY_REQUEST, app],
         )
         fits = min(left, chunk, room, st.room[e, ROOM_PODS, node])
         if fits > 0 and st.env[e].free_group != NONE:

@@ -8,16 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I8, I32
-from models.cluster.observation import (
-    CPU,
-    ERRORS,
-    PODS,
-    POOL_STATUS,
-    SAMPLES,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import POOL_STATUS, Observation, Pipeline
 from models.jit import copy_row, kernel
 from models.sim.config.script import OUTAGE_ZERO, Script
 from models.sim.draws import Purpose, as_uniform_32, draw_in_row, row_key, stream, uniform
@@ -41,7 +34,7 @@ def empty_observation(state: State) -> Observation:
     status.flags.writeable = False
     return Observation(
         tick=np.zeros(environments, np.int32),
-        measured=np.zeros((environments, SAMPLES, apps), np.float32),
+        measured=np.zeros((environments, rows.SAMPLES, apps), np.float32),
         missing=np.zeros((environments, apps), np.int8),
         status=status,
         pool=np.zeros(state.pool.shape, POOL_STATUS),
@@ -74,19 +67,19 @@ def observe(
         if pipeline == Pipeline.HPA:
             lag = ages.shape[0]
             age = ages[tick % ages.shape[0]]
-            _look_back(ring, CPU, age, tick, measured[CPU])
-            _look_back(ring, PODS, age, tick, measured[PODS])
+            _look_back(ring, rows.CPU, age, tick, measured[rows.CPU])
+            _look_back(ring, rows.PODS, age, tick, measured[rows.PODS])
         else:
-            for kind in range(SAMPLES):
+            for kind in range(rows.SAMPLES):
                 copy_row(ring[(tick - 1 - lag) % SAMPLE_RING, kind], measured[kind])
         noises = stream(st.env[e].seed, _NOISE)
         spread = np.float32(physics.metric_noise * _UNIFORM_TO_STD)
         # Before the first sample could arrive, everything is missing.
         share = physics.missing_share if tick > lag else np.float32(1.0)
         _lose_samples(noises, tick, share, obs.missing[e])
-        for kind in range(PODS):
+        for kind in range(rows.PODS):
             # HPA reads only CPU from the metrics API. Errors are counted, so they have no noise.
-            if kind == CPU or (pipeline == Pipeline.OURS and kind != ERRORS):
+            if kind == rows.CPU or (pipeline == Pipeline.OURS and kind != rows.ERRORS):
                 add_noise(noises, tick, kind, spread, measured[kind])
         _break_metrics(st, obs, e, script)
         _count_pools(st, obs, e, rules)
@@ -103,7 +96,7 @@ def _look_back(ring: F32, kind: int, ages: I32, tick: int, out: F32) -> None:
 
 @kernel
 def _lose_samples(noises: np.uint64, tick: int, share: np.float32, missing: I8) -> None:
-    key = row_key(noises, SAMPLES, tick)
+    key = row_key(noises, rows.SAMPLES, tick)
     for app in range(missing.size):
         missing[app] = 1 if as_uniform_32(draw_in_row(key, app)) < share else 0
 
@@ -130,7 +123,7 @@ def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
             if outage.mode == OUTAGE_ZERO:
                 # A broken exporter reports zeros as if they were samples.
                 obs.missing[e, app] = 0
-                obs.measured[e, :PODS, app] = 0.0
+                obs.measured[e, : rows.PODS, app] = 0.0
             else:
                 obs.missing[e, app] = 1
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I32
-from models.cluster.observation import ACTIVE, PENDING, REPLICAS, STARTING
 from models.jit import kernel
 from models.sim.accounting import STOPPED, Accounts
 from models.sim.groups import remove_newest, remove_oldest
@@ -29,10 +29,15 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
     """Make started pods ready, advance deploys, and queue or stop pods until counts agree."""
     tick = st.env[e].tick
     status, hidden = st.status[e], st.hidden[e]
-    _finish_starts(status[STARTING], st.ready_ring[e, tick % READY_RING])
+    _finish_starts(status[rows.STARTING], st.ready_ring[e, tick % READY_RING])
     _finish_restarts(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
     _compare(
-        status[REPLICAS], hidden[SURGE], status[ACTIVE], hidden[BOUND], status[PENDING], missing
+        status[rows.REPLICAS],
+        hidden[SURGE],
+        status[rows.ACTIVE],
+        hidden[BOUND],
+        status[rows.PENDING],
+        missing,
     )
     _add_deploys(hidden[DEPLOY_LEFT], missing)
     for app in range(missing.size):
@@ -44,7 +49,7 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
 def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     if st.hidden[e, DEPLOY_LEFT, app] > 0:
         _advance_deploy(st, acc, e, app, rules)
-    missing = _missing_pods(st, e, app) - st.status[e, PENDING, app]
+    missing = _missing_pods(st, e, app) - st.status[e, rows.PENDING, app]
     if missing > 0:
         enqueue(st, e, app, missing)
     elif missing < 0:
@@ -54,8 +59,8 @@ def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
 @kernel
 def _missing_pods(st: State, e: int, app: int) -> int:
     """Wanted pods that are not on nodes."""
-    wanted = st.status[e, REPLICAS, app] + st.hidden[e, SURGE, app]
-    return int(wanted * st.status[e, ACTIVE, app] - st.hidden[e, BOUND, app])
+    wanted = st.status[e, rows.REPLICAS, app] + st.hidden[e, SURGE, app]
+    return int(wanted * st.status[e, rows.ACTIVE, app] - st.hidden[e, BOUND, app])
 
 
 @kernel
@@ -97,9 +102,15 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
     if st.hidden[e, DEPLOY_LEFT, app] > 0 or st.hidden[e, BOUND, app] == 0:
         return
     st.hidden[e, DEPLOY_LEFT, app] = st.hidden[e, BOUND, app]
-    st.hidden[e, SURGE, app] = math.ceil(st.status[e, REPLICAS, app] * rules.physics[0].max_surge)
+    st.hidden[e, SURGE, app] = math.ceil(
+        st.status[e, rows.REPLICAS, app] * rules.physics[0].max_surge
+    )
     _replace(
-        st, acc, e, app, math.floor(st.status[e, REPLICAS, app] * rules.physics[0].max_unavailable)
+        st,
+        acc,
+        e,
+        app,
+        math.floor(st.status[e, rows.REPLICAS, app] * rules.physics[0].max_unavailable),
     )
 
 
@@ -107,9 +118,9 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
 def _advance_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
     """Replace the next batch when all pods of the last one are ready."""
     # Replacements of this tick are not queued yet, so they count as missing.
-    if _missing_pods(st, e, app) > 0 or st.status[e, STARTING, app] > 0:
+    if _missing_pods(st, e, app) > 0 or st.status[e, rows.STARTING, app] > 0:
         return
-    unavailable = math.floor(st.status[e, REPLICAS, app] * rules.physics[0].max_unavailable)
+    unavailable = math.floor(st.status[e, rows.REPLICAS, app] * rules.physics[0].max_unavailable)
     _replace(st, acc, e, app, max(1, st.hidden[e, SURGE, app] + unavailable))
     if st.hidden[e, DEPLOY_LEFT, app] == 0:
         st.hidden[e, SURGE, app] = 0
@@ -132,8 +143,8 @@ def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 @kernel
 def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
     """Stop pods without a node first, then the youngest."""
-    waiting = min(count, st.status[e, PENDING, app])
-    st.status[e, PENDING, app] -= waiting
+    waiting = min(count, st.status[e, rows.PENDING, app])
+    st.status[e, rows.PENDING, app] -= waiting
     st.hidden[e, CANCELLED, app] += waiting
     remove_newest(st, e, app, count - waiting)
     acc.totals[e, STOPPED] += count - waiting
@@ -142,7 +153,7 @@ def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
 @kernel
 def enqueue(st: State, e: int, app: int, count: int) -> None:
     """Append pods to the pending queue, or to the app's last entry when the queue is full."""
-    st.status[e, PENDING, app] += count
+    st.status[e, rows.PENDING, app] += count
     last = st.env[e].queue_length
     if last == st.queue.shape[1]:
         _join(st, e, app, count)
@@ -164,4 +175,4 @@ def _join(st: State, e: int, app: int, count: int) -> None:
         if st.queue[e, entry].app == app:
             st.queue[e, entry].count += count
             return
-    st.status[e, PENDING, app] -= count
+    st.status[e, rows.PENDING, app] -= count

@@ -8,8 +8,8 @@ boots slow each other down. An accepted request cannot be cancelled.
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I32, Record
-from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST
 from models.cluster.plan import Plan
 from models.jit import kernel
 from models.sim.accounting import Accounts
@@ -71,7 +71,7 @@ def _accept_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
     budget = rules.physics[0].requests_per_tick
     for entry in range(st.env[e].queue_length):
         app = st.queue[e, entry].app
-        pool = _pool_with_room(st, e, st.status[e, DOMAIN, app], rules)
+        pool = _pool_with_room(st, e, st.status[e, rows.DOMAIN, app], rules)
         if pool != NONE and plan.coordinated[e, pool] == 1:
             st.queue[e, entry].node_request = COORDINATED
         elif st.queue[e, entry].node_request != REQUESTED:
@@ -83,8 +83,8 @@ def _accept_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
             budget -= 1
         if pool != NONE:
             count = st.queue[e, entry].count
-            st.pool[e, pool].pending_cpu += count * st.status[e, CPU_REQUEST, app]
-            st.pool[e, pool].pending_memory += count * st.status[e, MEMORY_REQUEST, app]
+            st.pool[e, pool].pending_cpu += count * st.status[e, rows.CPU_REQUEST, app]
+            st.pool[e, pool].pending_memory += count * st.status[e, rows.MEMORY_REQUEST, app]
 
 
 @kernel

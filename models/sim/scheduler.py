@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I32, Records
-from models.cluster.observation import CPU_REQUEST, DOMAIN, MEMORY_REQUEST, PENDING
 from models.jit import kernel
 from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream
@@ -108,7 +108,7 @@ def _place_entry(
     """Bind as many of the entry's pods as fit, preferred pools first; returns how many."""
     wanted = min(st.queue[e, entry].count, budget)
     since = st.queue[e, entry].since
-    domain = st.status[e, DOMAIN, app]
+    domain = st.status[e, rows.DOMAIN, app]
     left = wanted
     for choice in range(rules.domain_pools.shape[1]):
         pool = rules.domain_pools[domain, choice]
@@ -121,7 +121,7 @@ def _place_entry(
         left -= placed
         failed.evicting[importance] = 1 if placed == 0 else 0
     st.queue[e, entry].count -= wanted - left
-    st.status[e, PENDING, app] -= wanted - left
+    st.status[e, rows.PENDING, app] -= wanted - left
     return wanted - left
 
 
@@ -143,7 +143,7 @@ def place_in_pool(
     Like the kube-scheduler, which also starts at a rotating node and stops early. Neighbouring
     slots are in different zones, so a batch is spread over zones.
     """
-    cpu, memory = st.status[e, CPU_REQUEST, app], st.status[e, MEMORY_REQUEST, app]
+    cpu, memory = st.status[e, rows.CPU_REQUEST, app], st.status[e, rows.MEMORY_REQUEST, app]
     # Many apps wait for the same full pool; don't search it again for each of them.
     if _fits_nowhere(failed, pool, cpu, memory):
         return 0
@@ -195,7 +195,7 @@ def _fill(
         st.room[e, ROOM_MEMORY],
         st.room[e, ROOM_PODS],
     )
-    cpu, memory = st.status[e, CPU_REQUEST, app], st.status[e, MEMORY_REQUEST, app]
+    cpu, memory = st.status[e, rows.CPU_REQUEST, app], st.status[e, rows.MEMORY_REQUEST, app]
     left = wanted
     node = begin
     while node < stop and left > 0:
@@ -252,7 +252,7 @@ def bind(
     add_group(st, e, app, node, rules.node_pool[node], count, st.env[e].tick + ticks)
     # Need-to-ready is known now, because the start time is drawn when the pods are bound.
     waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
-    acc.waits[e, st.status[e, DOMAIN, app], waited] += count
+    acc.waits[e, st.status[e, rows.DOMAIN, app], waited] += count
     acc.totals[e, STARTED] += count
 
 
@@ -301,12 +301,12 @@ def _preempt_group(
     node, victim = st.group[e, group].node, st.group[e, group].app
     if not _may_use(st, e, app, rules.node_pool[node], rules) or st.env[e].free_group == NONE:
         return 0
-    lacking_cpu = max(0, st.status[e, CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
-    lacking_memory = max(0, st.status[e, MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])
+    lacking_cpu = max(0, st.status[e, rows.CPU_REQUEST, app] - st.room[e, ROOM_CPU, node])
+    lacking_memory = max(0, st.status[e, rows.MEMORY_REQUEST, app] - st.room[e, ROOM_MEMORY, node])
     # Enough pods of this one group to make room for one pod; groups are not combined.
     evicted = max(
-        math.ceil(lacking_cpu / st.status[e, CPU_REQUEST, victim]),
-        math.ceil(lacking_memory / st.status[e, MEMORY_REQUEST, victim]),
+        math.ceil(lacking_cpu / st.status[e, rows.CPU_REQUEST, victim]),
+        math.ceil(lacking_memory / st.status[e, rows.MEMORY_REQUEST, victim]),
     )
     if evicted == 0 or evicted > st.group[e, group].count:
         return 0
@@ -320,7 +320,7 @@ def _preempt_group(
 @kernel
 def _may_use(st: State, e: int, app: int, pool: int, rules: Rules) -> bool:
     for choice in range(rules.domain_pools.shape[1]):
-        if rules.domain_pools[st.status[e, DOMAIN, app], choice] == pool:
+        if rules.domain_pools[st.status[e, rows.DOMAIN, app], choice] == pool:
             return True
     return False
 

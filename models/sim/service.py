@@ -10,22 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I32
-from models.cluster.observation import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    DOMAIN,
-    ERRORS,
-    MEMORY,
-    P50,
-    P99,
-    PODS,
-    READY,
-    RPS,
-    STARTING,
-    THROUGHPUT,
-)
 from models.jit import kernel
 from models.sim.accounting import ARRIVED, FAILED, SERVED, UNSCORED, VIOLATED, Accounts
 from models.sim.apps import Traits
@@ -128,7 +114,7 @@ def serve(
     tick, seconds = st.env[e].tick, physics.tick_s
     sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
     status, hidden, minute = st.status[e], st.hidden[e], acc.minute_requests[e]
-    p50, spread, throughput = sample[P50], scratch[_SPREAD], sample[THROUGHPUT]
+    p50, spread, throughput = sample[rows.P50], scratch[_SPREAD], sample[rows.THROUGHPUT]
     queues = Queues(
         demand=scratch[_DEMAND],
         servers=scratch[_SERVERS],
@@ -138,7 +124,7 @@ def serve(
         done=scratch[_DONE],
         waited=scratch[_WAITED],
         late=scratch[_LATE],
-        fail=sample[ERRORS],
+        fail=sample[rows.ERRORS],
     )
     demand, servers, service = queues.demand, queues.servers, queues.service
     answers = Answers(
@@ -152,15 +138,17 @@ def serve(
 
     within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
     arrive(
-        flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], status[ACTIVE],
+        flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], status[rows.ACTIVE],
         within, seconds, row_key(stream(st.env[e].seed, _SHOT), 0, tick), demand,
     )  # fmt: skip
-    limit_to_active(status[ACTIVE], flow[PASSED])
+    limit_to_active(status[rows.ACTIVE], flow[PASSED])
     call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
-    limit_to_active(status[ACTIVE], demand)
+    limit_to_active(status[rows.ACTIVE], demand)
 
-    _count_ready(hidden[BOUND], status[STARTING], hidden[DOWN], status[READY])
-    _find_capacity(status[READY], status[CPU_REQUEST], flow[PAYLOAD], traits, servers, service)
+    _count_ready(hidden[BOUND], status[rows.STARTING], hidden[DOWN], status[rows.READY])
+    _find_capacity(
+        status[rows.READY], status[rows.CPU_REQUEST], flow[PAYLOAD], traits, servers, service
+    )
     add_idle_cores(st, e, traits, rules, demand, service, servers, scratch[_BURST:])
     _work(queues, traits.timeout, seconds)
     locate(servers, queues.load, cells, scratch[_DOWN], scratch[_RIGHT])
@@ -172,12 +160,12 @@ def serve(
     # In most ticks nothing fails, which saves the slowest walk.
     if failing > 0:
         held = scratch[_HELD]
-        failures = FailureRows(status[DOMAIN], traits.timeout, throughput, queues.fail, held)
+        failures = FailureRows(status[rows.DOMAIN], traits.timeout, throughput, queues.fail, held)
         propagate_failures(calls, failures, acc.domains[e, :, UNSCORED])
         _add(held, p50)
-    _judge(queues, traits.target, p50, spread, sample[P99], minute[VIOLATED])
+    _judge(queues, traits.target, p50, spread, sample[rows.P99], minute[VIOLATED])
     _measure(
-        queues, traits, status[READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
+        queues, traits, status[rows.READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
         _ONE / seconds, sample,
     )  # fmt: skip
 
@@ -320,11 +308,11 @@ def _measure(
     sample: F32,
 ) -> None:
     """Rates per second, and the resources that the tick used."""
-    _scale(queues.demand, per_second, sample[RPS])
-    _scale(sample[THROUGHPUT], per_second, sample[THROUGHPUT])
-    _use_cpu(queues.done, payload, traits.cpu_seconds, per_second, sample[CPU])
-    _use_memory(queues, traits, bound, leak_hours, per_second, sample[MEMORY])
-    _as_float(ready, sample[PODS])
+    _scale(queues.demand, per_second, sample[rows.RPS])
+    _scale(sample[rows.THROUGHPUT], per_second, sample[rows.THROUGHPUT])
+    _use_cpu(queues.done, payload, traits.cpu_seconds, per_second, sample[rows.CPU])
+    _use_memory(queues, traits, bound, leak_hours, per_second, sample[rows.MEMORY])
+    _as_float(ready, sample[rows.PODS])
 
 
 @kernel

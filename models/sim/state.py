@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, FLOAT, I32, INT, LONG, Records, record_type
 from models.cluster.description import MARKETS
-from models.cluster.observation import ACTIVE, DOMAIN, SAMPLES, STATUS
 from models.sim.apps import Apps
 from models.sim.config.physics import (
     LONGEST_BACK_OFF_TICKS,
@@ -186,7 +186,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
     e, a = len(seeds), apps.domain.size
     state = State(
         env=np.zeros(e, ENVIRONMENT),
-        status=np.zeros((e, STATUS, a), np.int32),
+        status=np.zeros((e, rows.STATUS, a), np.int32),
         hidden=np.zeros((e, HIDDEN, a), np.int32),
         placed=np.zeros((e, layout.pools, a), np.int32),
         flow=np.zeros((e, FLOWS, a), np.float32),
@@ -201,14 +201,14 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         ready_ring=np.zeros((e, READY_RING, a), np.int32),
         restart_ring=np.zeros((e, RESTART_RING, a), np.int32),
         crash_loop=np.zeros((e, a), CRASH_LOOP),
-        samples=np.zeros((e, SAMPLE_RING, SAMPLES, a), np.float32),
+        samples=np.zeros((e, SAMPLE_RING, rows.SAMPLES, a), np.float32),
     )
     state.env["seed"] = seeds
     # Factors and shares, which are 1 while nothing happens.
     state.flow[:, (BOOST, PAYLOAD, PASSED)] = 1
     state.hidden[:, (RESIZE_TICK, OLDEST, NEWEST)] = NONE
-    state.status[:, ACTIVE] = 1
-    state.status[:, DOMAIN] = apps.domain
+    state.status[:, rows.ACTIVE] = 1
+    state.status[:, rows.DOMAIN] = apps.domain
     # All groups are free: a linked list from the first to the last.
     state.group["newer"] = np.arange(1, layout.groups + 1)
     state.group["newer"][:, -1] = NONE

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, Record, Records
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES, WEEK_MINUTES
-from models.cluster.observation import DOMAIN
 from models.jit import copy_row, kernel
 from models.sim.call_graph import CallRows, call_forward
 from models.sim.config.script import TRAFFIC, Script
@@ -226,7 +226,7 @@ def begin_minute(
 ) -> None:
     """Set each app's rate at the beginning and the end of the minute that begins now."""
     minute = st.env[e].tick // ticks_per_minute
-    seed, domains, flow = st.env[e].seed, st.status[e, DOMAIN], st.flow[e]
+    seed, domains, flow = st.env[e].seed, st.status[e, rows.DOMAIN], st.flow[e]
     # Later minutes take over what was computed as the end of the minute before.
     if minute == 0:
         base_rates(apps, domains, shape, script, seed, 0, flow[RATE_NEXT])

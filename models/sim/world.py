@@ -14,16 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES
-from models.cluster.observation import (
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    REPLICAS,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
 from models.inputs.errors import InputError
 from models.jit import meaning
@@ -124,9 +118,9 @@ class World:
     def hold(self) -> Plan:
         """A plan that changes nothing, for a controller to fill."""
         plan = empty_plan(self.environments, self.given.apps.size, self.layout.pools)
-        plan.replicas[:] = self.state.status[:, REPLICAS]
-        plan.cpu[:] = self.state.status[:, CPU_REQUEST]
-        plan.memory[:] = self.state.status[:, MEMORY_REQUEST]
+        plan.replicas[:] = self.state.status[:, rows.REPLICAS]
+        plan.cpu[:] = self.state.status[:, rows.CPU_REQUEST]
+        plan.memory[:] = self.state.status[:, rows.MEMORY_REQUEST]
         return plan
 
     def step(self, plan: Plan) -> None:
@@ -211,7 +205,7 @@ def domain_history(world: World, minutes: int = HISTORY_MINUTES) -> F32:
     history = np.zeros((world.environments, world.layout.domains, minutes), np.float32)
     for e in range(world.environments):
         by_app = app_history(world, e, minutes)
-        domain = world.state.status[e, DOMAIN]
+        domain = world.state.status[e, rows.DOMAIN]
         for d in range(world.layout.domains):
             history[e, d] = by_app[:, domain == d].sum(axis=1)
     return history

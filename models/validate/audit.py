@@ -9,15 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F64, I64
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    MEMORY_REQUEST,
-    PENDING,
-    REPLICAS,
-    STARTING,
-)
 from models.sim.accounting import ARRIVED, FAILED, SERVED
 from models.sim.state import (
     BACKLOG,
@@ -79,15 +72,15 @@ def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
     if (np.bincount(group["app"], group["count"], apps) != hidden[BOUND]).any():
         yield "bound pods differ from the pods of the groups"
     young = group[group["ready"] >= state.env["tick"][e]]
-    if (np.bincount(young["app"], young["count"], apps) != status[STARTING]).any():
+    if (np.bincount(young["app"], young["count"], apps) != status[rows.STARTING]).any():
         yield "starting pods differ from the groups that are not ready"
-    if (state.ready_ring[e].sum(axis=0) != status[STARTING]).any():
+    if (state.ready_ring[e].sum(axis=0) != status[rows.STARTING]).any():
         yield "starting pods differ from the ready ring"
     # The ring may have more: containers whose pods were removed meanwhile.
     if (state.restart_ring[e].sum(axis=0) < hidden[DOWN]).any():
         yield "more containers are down than the restart ring has"
-    wanted = (status[REPLICAS] + hidden[SURGE]) * status[ACTIVE]
-    if (hidden[BOUND] + status[PENDING] > wanted).any():
+    wanted = (status[rows.REPLICAS] + hidden[SURGE]) * status[rows.ACTIVE]
+    if (hidden[BOUND] + status[rows.PENDING] > wanted).any():
         yield "an app has more pods than are wanted"
 
 
@@ -106,9 +99,9 @@ def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:
     state = world.state
     queue = state.queue[e][: state.env["queue_length"][e]]
     waiting = np.bincount(queue["app"], queue["count"], state.status.shape[2])
-    if (waiting - state.hidden[e, CANCELLED] != state.status[e, PENDING]).any():
+    if (waiting - state.hidden[e, CANCELLED] != state.status[e, rows.PENDING]).any():
         yield "pending pods differ from the queue without cancelled pods"
-    if (state.status[e, PENDING] < 0).any() or (queue["count"] <= 0).any():
+    if (state.status[e, rows.PENDING] < 0).any() or (queue["count"] <= 0).any():
         yield "the queue has an entry without pods"
 
 
@@ -141,7 +134,7 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
         yield "a node that is not ready has pods"
     if (pods > pool["max_pods"]).any():
         yield "a node has more pods than it may have"
-    for row, request, size in ((0, CPU_REQUEST, "cpu"), (1, MEMORY_REQUEST, "memory")):
+    for row, request, size in ((0, rows.CPU_REQUEST, "cpu"), (1, rows.MEMORY_REQUEST, "memory")):
         held = np.bincount(
             used["node"], used["count"] * state.status[e, request][used["app"]], node.size
         )

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F64
-from models.cluster.observation import P50, P99
 from models.sim.queueing import response_quantile
 from models.sim.state import SAMPLE_RING
 from models.sim.world import World
@@ -41,7 +41,7 @@ def examine(_effort: Effort) -> Section:
         Check("more CPU is never slower", f"{falls} of {cores.size - 1} steps up", "0",
               falls == 0),
     ]  # fmt: skip
-    rows = [(q.servers, q.utilisation, q.p50, q.exact_p50, q.p99, q.exact_p99, f"{q.error:.1%}")
+    lines = [(q.servers, q.utilisation, q.p50, q.exact_p50, q.p99, q.exact_p99, f"{q.error:.1%}")
             for q in queues]  # fmt: skip
     columns = ("servers", "utilisation", "p50", "exact p50", "p99", "exact p99", "error")
     return Section(
@@ -53,7 +53,7 @@ def examine(_effort: Effort) -> Section:
             Plot("p99 in mean service times by load (8 servers)", _curve(loads, by_load, "load")),
             Plot("p99 in ms by CPU of a pod", _curve(cores, 1000 * by_cpu, "cores")),
         ],
-        Listing(columns, list(rows)),
+        Listing(columns, list(lines)),
     )
 
 
@@ -88,8 +88,8 @@ def erlang_table() -> list[Latency]:
     p50, p99 = _quantiles(servers, rho)
     exact = [response_quantile(servers, rho, q) for q in (0.5, 0.99)]
     columns = (servers, rho, p50, p99, *exact)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Latency(*row) for row in rows]
+    lines = zip(*(column.tolist() for column in columns), strict=True)
+    return [Latency(*row) for row in lines]
 
 
 def latency_by_load(loads: F64, servers: int = 8) -> F64:
@@ -109,7 +109,7 @@ def latency_by_cpu(millicores: F64) -> F64:
     plan.cpu[0] = millicores
     for _ in range(_TICKS):
         world.step(plan)
-    return _median(world, P99)
+    return _median(world, rows.P99)
 
 
 def _quantiles(servers: F64, rho: F64) -> tuple[F64, F64]:
@@ -122,7 +122,7 @@ def _quantiles(servers: F64, rho: F64) -> tuple[F64, F64]:
     samples = []
     for tick in range(_TICKS):
         world.step(world.hold())
-        samples.append(world.state.samples[0, tick % SAMPLE_RING][[P50, P99]].copy())
+        samples.append(world.state.samples[0, tick % SAMPLE_RING][[rows.P50, rows.P99]].copy())
     p50, p99 = np.median(samples, axis=0) / _SECONDS
     return p50, p99
 

@@ -6,16 +6,9 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32, Records
-from models.cluster.observation import (
-    ACTIVE,
-    DOMAIN,
-    POOL_STATUS,
-    SAMPLES,
-    STATUS,
-    STATUS_COLUMNS,
-    Observation,
-)
+from models.cluster.observation import POOL_STATUS, Observation
 from models.cluster.plan import Reason
 from models.control.budget import Directive, no_directive
 from models.features.table import APP
@@ -34,34 +27,34 @@ REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason 
 
 def status_rows(pods: Pods, domain: int) -> I32:
     """[1, STATUS, A] pods of the apps of a domain; all of them are declared."""
-    rows = np.empty((1, STATUS, len(pods.replicas)), np.int32)
-    rows[0, ACTIVE], rows[0, DOMAIN] = 1, domain
-    for row, name in STATUS_COLUMNS:
-        rows[0, row] = getattr(pods, name)
-    return rows
+    table = np.empty((1, rows.STATUS, len(pods.replicas)), np.int32)
+    table[0, rows.ACTIVE], table[0, rows.DOMAIN] = 1, domain
+    for row, name in rows.STATUS_COLUMNS:
+        table[0, row] = getattr(pods, name)
+    return table
 
 
 def pods_of(status: I32) -> Pods:
     """The reverse of `status_rows`."""
-    columns = {name: status[0, row].tolist() for row, name in STATUS_COLUMNS}
+    columns = {name: status[0, row].tolist() for row, name in rows.STATUS_COLUMNS}
     return Pods(**columns)
 
 
 def measured_rows(columns: Mapping[str, Sequence[float | None]], apps: int) -> F32:
     """[1, SAMPLES, A] samples; NaN where none arrived."""
-    rows = np.full((1, SAMPLES, apps), np.nan, np.float32)
+    table = np.full((1, rows.SAMPLES, apps), np.nan, np.float32)
     for row, name in enumerate(MEASURED):
         if columns.get(name):
-            rows[0, row] = np.array(columns[name], np.float32)
-    return rows
+            table[0, row] = np.array(columns[name], np.float32)
+    return table
 
 
-def measured_columns(rows: F32, missing: I8) -> dict[str, list[float | None]]:
+def measured_columns(table: F32, missing: I8) -> dict[str, list[float | None]]:
     """The reverse of `measured_rows`; a missing app has no samples at all."""
     absent = missing[0] == 1
     columns: dict[str, list[float | None]] = {}
     for row, name in enumerate(MEASURED):
-        values = rows[0, row]
+        values = table[0, row]
         gaps = absent | ~np.isfinite(values)
         column: list[float | None] = values.tolist()
         for index in np.flatnonzero(gaps).tolist():
@@ -70,32 +63,32 @@ def measured_columns(rows: F32, missing: I8) -> dict[str, list[float | None]]:
     return columns
 
 
-def without_samples(rows: F32) -> I8:
+def without_samples(table: F32) -> I8:
     """[1, A] 1 where one of the samples did not arrive."""
-    missing: I8 = np.asarray(np.isnan(rows).any(axis=1), np.int8)
+    missing: I8 = np.asarray(np.isnan(table).any(axis=1), np.int8)
     return missing
 
 
-def observation_of(tick: int, status: I32, rows: F32, missing: I8, pool: Records) -> Observation:
+def observation_of(tick: int, status: I32, table: F32, missing: I8, pool: Records) -> Observation:
     """Model input of one tick; samples of missing apps are zeros."""
-    samples = np.where(missing[:, None] == 1, np.float32(0), np.nan_to_num(rows))
+    samples = np.where(missing[:, None] == 1, np.float32(0), np.nan_to_num(table))
     return Observation(np.array([tick], np.int32), samples, missing, status, pool)
 
 
 def blank_observation(apps: int) -> Observation:
     """Tick 0 with every app missing and without pools, for start states."""
-    status = np.zeros((1, STATUS, apps), np.int32)
-    rows = np.zeros((1, SAMPLES, apps), np.float32)
+    status = np.zeros((1, rows.STATUS, apps), np.int32)
+    table = np.zeros((1, rows.SAMPLES, apps), np.float32)
     missing = np.ones((1, apps), np.int8)
-    return observation_of(0, status, rows, missing, np.zeros((1, 0), POOL_STATUS))
+    return observation_of(0, status, table, missing, np.zeros((1, 0), POOL_STATUS))
 
 
 def feature_rows(frame: DomainObserved) -> F32:
     """[1, APP, A] features of the apps, in the order of the table."""
-    rows = np.empty((1, APP.width, len(frame.apps)), np.float32)
+    table = np.empty((1, APP.width, len(frame.apps)), np.float32)
     for row, name in enumerate(APP.names):
-        rows[0, row] = _feature(frame, name)
-    return rows
+        table[0, row] = _feature(frame, name)
+    return table
 
 
 def abridged(frame: DomainObserved, features: Sequence[str]) -> DomainObserved:

@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.description import Cluster
-from models.cluster.observation import STATUS
 from models.cluster.plan import empty_plan
 from models.control.change_history import ChangeHistory
 from models.control.safety import SafetyRules
@@ -134,7 +134,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         rules, row = self._rules.without_apps(), np.zeros((1, 0), np.float32)
         budget = directive_of(None, self._apps).budget
         plan = empty_plan(1, 0, len(self._apps.pools))
-        status, tick = np.zeros((1, STATUS, 0), np.int32), np.zeros(1, np.int32)
+        status, tick = np.zeros((1, rows.STATUS, 0), np.int32), np.zeros(1, np.int32)
         rules.step(tick, status, row, row, budget, rules.start(1), plan)
 
     def start(self, key: str) -> ActuatorState:

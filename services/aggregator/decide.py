@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I8, I32
 from models.cluster.description import Cluster
-from models.cluster.observation import ACTIVE, DOMAIN, STATUS
 from models.control.demand import AppSignals, DemandEstimator, EstimatorState
 from models.control.parameters import Parameters, Parts
 from models.features.normalise import Features
@@ -60,7 +60,7 @@ class AggregatorState:
     """The last tick that closed."""
     names: tuple[str, ...] = ()
     """[A] app names, in the order of every axis of apps."""
-    pods: I32 = field(default_factory=lambda: np.zeros((1, STATUS, 0), np.int32))
+    pods: I32 = field(default_factory=lambda: np.zeros((1, rows.STATUS, 0), np.int32))
     """[1, STATUS, A] pods as the API server last reported them."""
     pods_tick: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """[A] tick of that report; -1: never."""
@@ -158,8 +158,9 @@ class AggregatorHandler(Handler[AggregatorState]):
         names = self._apps.names(state.domain)
         if names == state.names or state.open_ticks:
             return state
-        fresh_pods = np.zeros((1, STATUS, len(names)), np.int32)
-        fresh_pods[0, ACTIVE], fresh_pods[0, DOMAIN] = 1, self._apps.domain_index(state.domain)
+        fresh_pods = np.zeros((1, rows.STATUS, len(names)), np.int32)
+        fresh_pods[0, rows.ACTIVE] = 1
+        fresh_pods[0, rows.DOMAIN] = self._apps.domain_index(state.domain)
         never = np.full(len(names), -1, np.int32)
         fresh = self._estimators.of(state.domain, names).start(blank_observation(len(names)))
         form = self.start(state.domain).estimator
@@ -175,10 +176,10 @@ class AggregatorHandler(Handler[AggregatorState]):
         self, tick: int, closed_by: str, state: AggregatorState, now: float
     ) -> tuple[AggregatorState, DomainObserved]:
         samples = state.open_ticks[tick]
-        rows, pods = samples.measured(), samples.pods_after(state.pods)
+        table, pods = samples.measured(), samples.pods_after(state.pods)
         pods_tick = np.where(samples.all_pods_reported(), np.int32(tick), state.pods_tick)
-        missing = without_samples(rows) | _pods_outdated(pods_tick, tick)
-        seen = observation_of(tick, pods, rows, missing, self._pools.records())
+        missing = without_samples(table) | _pods_outdated(pods_tick, tick)
+        seen = observation_of(tick, pods, table, missing, self._pools.records())
         estimator = self._estimators.of(state.domain, state.names)
         # The first tick starts from the sizes that it reports, not from those of no pods.
         before = estimator.start(seen) if state.closed < 0 else copied(state.estimator)
@@ -192,14 +193,14 @@ class AggregatorHandler(Handler[AggregatorState]):
             open_ticks={other: s for other, s in state.open_ticks.items() if other != tick},
             closed_at=now,
         )
-        return state, self._frame(closed_by, samples.time, state, rows, missing, signals, features)
+        return state, self._frame(closed_by, samples.time, state, table, missing, signals, features)
 
     def _frame(
         self,
         closed_by: str,
         time: str,
         state: AggregatorState,
-        rows: F32,
+        table: F32,
         missing: I8,
         signals: AppSignals,
         features: Features,
@@ -213,7 +214,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             domain=state.domain,
             apps=list(state.names),
             pods=pods_of(state.pods),
-            measured=measured_columns(rows, missing),
+            measured=measured_columns(table, missing),
             features={
                 name: signals.features[0, row].tolist() for row, name in enumerate(APP.names)
             },

@@ -7,35 +7,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
-from models.cluster.observation import (
-    CPU,
-    ERRORS,
-    MEMORY,
-    P50,
-    P99,
-    PODS,
-    READY,
-    RPS,
-    SAMPLES,
-    STATUS,
-    STATUS_COLUMNS,
-    THROUGHPUT,
-)
 from schemas.metrics_sampled import MEASURED, MetricsSampled
 
 Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
-_WEIGHTED: Final = (ERRORS, P50)
+_WEIGHTED: Final = (rows.ERRORS, rows.P50)
 """Averaged over the pods of an app, weighted by their requests."""
-_ADDED: Final = (RPS, THROUGHPUT, CPU, MEMORY, PODS, *_WEIGHTED)
-_PER_REQUEST: Final = (ERRORS, P50, P99)
+_ADDED: Final = (rows.RPS, rows.THROUGHPUT, rows.CPU, rows.MEMORY, rows.PODS, *_WEIGHTED)
+_PER_REQUEST: Final = (rows.ERRORS, rows.P50, rows.P99)
 """Undefined without requests: Prometheus divides by zero there."""
-_LIVE_ROWS: Final = [RPS, P99, CPU, MEMORY]
+_LIVE_ROWS: Final = [rows.RPS, rows.P99, rows.CPU, rows.MEMORY]
 """A running pod has some of these. All zeros means the exporter is broken."""
 _LEAST_WEIGHT: Final = 1e-9
-_REPORTED_ROWS: Final = [row for row, _ in STATUS_COLUMNS]
+_REPORTED_ROWS: Final = [row for row, _ in rows.STATUS_COLUMNS]
 
 
 @dataclass(frozen=True)
@@ -65,7 +52,7 @@ class TickSamples:
 
     def complete(self, pods: I32) -> bool:
         """Whether every app has reported, by itself or through all of its ready `pods`."""
-        by_pods = self.pod_sums[PODS] >= np.maximum(1, pods[0, READY])
+        by_pods = self.pod_sums[rows.PODS] >= np.maximum(1, pods[0, rows.READY])
         return bool((self.received | by_pods).all())
 
     def all_pods_reported(self) -> Mask:
@@ -78,10 +65,10 @@ class TickSamples:
 
     def measured(self) -> F32:
         """[1, SAMPLES, A] samples by app; NaN where nothing arrived."""
-        rows = self.rows.copy()
-        by_pods = ~self.received & (self.pod_sums[PODS] > 0)
-        rows[:, by_pods] = _average_pods(self.pod_sums[:, by_pods])
-        return rows[None]
+        table = self.rows.copy()
+        by_pods = ~self.received & (self.pod_sums[rows.PODS] > 0)
+        table[:, by_pods] = _average_pods(self.pod_sums[:, by_pods])
+        return table[None]
 
 
 def no_samples(names: tuple[str, ...], since: float) -> TickSamples:
@@ -90,12 +77,12 @@ def no_samples(names: tuple[str, ...], since: float) -> TickSamples:
     return TickSamples(
         index={name: index for index, name in enumerate(names)},
         since=since,
-        rows=np.full((SAMPLES, count), np.nan, np.float32),
+        rows=np.full((rows.SAMPLES, count), np.nan, np.float32),
         received=np.zeros(count, np.bool_),
-        pod_sums=np.zeros((SAMPLES + 1, count)),
+        pod_sums=np.zeros((rows.SAMPLES + 1, count)),
         counted={},
-        pods=np.zeros((STATUS, count), np.int32),
-        pods_reported=np.zeros((STATUS, count), np.bool_),
+        pods=np.zeros((rows.STATUS, count), np.int32),
+        pods_reported=np.zeros((rows.STATUS, count), np.bool_),
     )
 
 
@@ -106,10 +93,10 @@ def with_batch(samples: TickSamples, batch: MetricsSampled) -> TickSamples:
     columns = np.array([samples.index[batch.apps[one]] for one in declared], np.intp)
     samples = replace(samples, time=batch.time, final=samples.final or batch.final)
     if batch.pods:
-        rows = _rows_of(batch)
-        valid = _valid_pods(rows, np.array([not getattr(batch, name) for name in MEASURED]))
+        table = _rows_of(batch)
+        valid = _valid_pods(table, np.array([not getattr(batch, name) for name in MEASURED]))
         names = [batch.pods[one] for one in declared]
-        samples = _with_pods(samples, rows[:, at], valid[at], columns, names)
+        samples = _with_pods(samples, table[:, at], valid[at], columns, names)
     elif any(getattr(batch, name) for name in MEASURED):
         app_rows, received = samples.rows.copy(), samples.received.copy()
         app_rows[:, columns] = _rows_of(batch)[:, at]
@@ -119,21 +106,21 @@ def with_batch(samples: TickSamples, batch: MetricsSampled) -> TickSamples:
 
 
 def _with_pods(
-    samples: TickSamples, rows: F32, valid: Mask, columns: Indices, pods: list[str]
+    samples: TickSamples, table: F32, valid: Mask, columns: Indices, pods: list[str]
 ) -> TickSamples:
     """Sum up valid pods by app; what a source does not measure stays NaN."""
     fresh, counted = _fresh_pods(samples.counted, columns.tolist(), pods, valid.tolist())
-    values, columns = rows[:, fresh].astype(np.float64), columns[fresh]
+    values, columns = table[:, fresh].astype(np.float64), columns[fresh]
     sums = samples.pod_sums.copy()
-    weight = np.maximum(values[RPS], _LEAST_WEIGHT)
+    weight = np.maximum(values[rows.RPS], _LEAST_WEIGHT)
     # The 99th percentile of an app is not far below that of its slowest pod.
     with np.errstate(invalid="ignore"):
-        np.maximum.at(sums[P99], columns, values[P99])
+        np.maximum.at(sums[rows.P99], columns, values[rows.P99])
     values[list(_WEIGHTED)] *= weight
-    values[PODS] = 1.0
+    values[rows.PODS] = 1.0
     for row in _ADDED:
         np.add.at(sums[row], columns, values[row])
-    np.add.at(sums[SAMPLES], columns, weight)
+    np.add.at(sums[rows.SAMPLES], columns, weight)
     return replace(samples, pod_sums=sums, counted=counted)
 
 
@@ -159,7 +146,7 @@ def _with_reports(
     samples: TickSamples, batch: MetricsSampled, at: Indices, columns: Indices
 ) -> TickSamples:
     """Note what the API server reported of pods."""
-    reported = [(row, name) for row, name in STATUS_COLUMNS if getattr(batch, name)]
+    reported = [(row, name) for row, name in rows.STATUS_COLUMNS if getattr(batch, name)]
     if not reported:
         return samples
     pods, noted = samples.pods.copy(), samples.pods_reported.copy()
@@ -169,7 +156,7 @@ def _with_reports(
     return replace(samples, pods=pods, pods_reported=noted)
 
 
-def _valid_pods(rows: F32, absent: Mask) -> Mask:
+def _valid_pods(table: F32, absent: Mask) -> Mask:
     """[batch] pods whose samples are valid, by the rules of `models/features/memory.py`.
 
     In a sum the gap of a single pod is invisible, and as a zero it would lower what the app uses.
@@ -177,9 +164,9 @@ def _valid_pods(rows: F32, absent: Mask) -> Mask:
     not have at all (`absent`) does not invalidate a pod: the pod counts, the app has a gap there,
     so it is missing and held. Without requests or CPU there is nothing to decide on.
     """
-    valid = np.isfinite(rows) & (rows >= 0)
-    whole = (valid | absent[:, None]).all(axis=0) & valid[RPS] & valid[CPU]
-    return np.asarray(whole & (np.nansum(rows[_LIVE_ROWS], axis=0) > 0))
+    valid = np.isfinite(table) & (table >= 0)
+    whole = (valid | absent[:, None]).all(axis=0) & valid[rows.RPS] & valid[rows.CPU]
+    return np.asarray(whole & (np.nansum(table[_LIVE_ROWS], axis=0) > 0))
 
 
 def _rows_of(batch: MetricsSampled) -> F32:
@@ -189,24 +176,28 @@ def _rows_of(batch: MetricsSampled) -> F32:
     equal to requests, a median as slow as p99. Errors and latency have no substitute: a zero would
     claim that the app is fine, and allow lowering it.
     """
-    rows = np.full((SAMPLES, len(batch.apps)), np.nan, np.float32)
+    table = np.full((rows.SAMPLES, len(batch.apps)), np.nan, np.float32)
     for row, name in enumerate(MEASURED):
         column = getattr(batch, name)
         if column:
-            rows[row] = np.array(column, np.float32)
-    substitutes = ((THROUGHPUT, rows[RPS]), (P50, rows[P99]), (PODS, 1.0))
+            table[row] = np.array(column, np.float32)
+    substitutes = (
+        (rows.THROUGHPUT, table[rows.RPS]),
+        (rows.P50, table[rows.P99]),
+        (rows.PODS, 1.0),
+    )
     for row, value in substitutes:
         if not getattr(batch, MEASURED[row]):
-            rows[row] = value
+            table[row] = value
     # Without requests there are no errors and no latency: that is no gap.
-    idle = rows[RPS] == 0
+    idle = table[rows.RPS] == 0
     for row in _PER_REQUEST:
-        rows[row, idle & np.isnan(rows[row])] = 0.0
-    return rows
+        table[row, idle & np.isnan(table[row])] = 0.0
+    return table
 
 
 def _average_pods(sums: F64) -> F64:
     """[SAMPLES, A] samples of apps from the sums over their pods."""
-    rows = sums[:SAMPLES].copy()
-    rows[list(_WEIGHTED)] /= np.maximum(sums[SAMPLES], _LEAST_WEIGHT)
-    return rows
+    table = sums[: rows.SAMPLES].copy()
+    table[list(_WEIGHTED)] /= np.maximum(sums[rows.SAMPLES], _LEAST_WEIGHT)
+    return table

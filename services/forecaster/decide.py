@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.description import Cluster
-from models.cluster.observation import ACTIVE, DOMAIN, POOL_STATUS, SAMPLES, STATUS, Observation
+from models.cluster.observation import POOL_STATUS, Observation
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
@@ -257,15 +258,15 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def _build(self, origin: int, axis: Axis, recent: RecentMinutes) -> Forecaster[Any]:
         """From the recorded history, and from what was observed between its end and `origin`."""
-        rows = self._rows(origin // self._per_minute, recent)
+        table = self._rows(origin // self._per_minute, recent)
         events, domains = self._events.values(), self._apps.domains
-        history = filled_history(rows)
+        history = filled_history(table)
         rule = build_rule(self._model, history, self._minutes, axis, origin, events, domains)
         if self._network is None or not isinstance(rule, Calendar):
             return rule
         calendar = announced(events, axis, origin, domains)
         given = Given(
-            history=history_with_gaps(rows)[None],
+            history=history_with_gaps(table)[None],
             first_minute=origin // self._per_minute,
             start_minute_of_week=axis.minute_of_week(origin),
             rows=rows_of(self._cluster, calendar, self._per_minute),
@@ -275,13 +276,13 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def _rows(self, last: int, recent: RecentMinutes) -> list[list[float | None]]:
         """Recorded and observed minutes of each domain up to minute `last`, the newest last."""
-        rows = []
+        table = []
         for index, domain in enumerate(self._apps.domains):
             rps, until = self._history[domain].rps, self._recorded_min(domain)
             # A history that arrived later extends beyond that minute: leave out its future.
             before = rps[: max(0, len(rps) - max(0, until - last))]
-            rows.append([*before, *recent.between(index, until, last).tolist()])
-        return rows
+            table.append([*before, *recent.between(index, until, last).tolist()])
+        return table
 
     def _recorded_min(self, domain: str) -> int:
         """The last minute of a domain's recorded history."""
@@ -297,18 +298,18 @@ class ForecasterHandler(Handler[ForecasterState]):
         """
         apps = self._apps.all_apps()
         index = {app.app: column for column, app in enumerate(apps)}
-        status = np.zeros((1, STATUS, len(apps)), np.int32)
-        rows = np.full((1, SAMPLES, len(apps)), np.nan, np.float32)
-        status[0, ACTIVE] = 1
-        status[0, DOMAIN] = [self._apps.domain_index(app.domain) for app in apps]
+        status = np.zeros((1, rows.STATUS, len(apps)), np.int32)
+        table = np.full((1, rows.SAMPLES, len(apps)), np.nan, np.float32)
+        status[0, rows.ACTIVE] = 1
+        status[0, rows.DOMAIN] = [self._apps.domain_index(app.domain) for app in apps]
         for domain, frame in frames.items():
             declared = [(at, index[name]) for at, name in enumerate(frame.apps) if name in index]
             source, target = ([pair[side] for pair in declared] for side in (0, 1))
             pods = status_rows(frame.pods, self._apps.domain_index(domain))
             status[:, :, target] = pods[:, :, source]
-            rows[:, :, target] = measured_rows(frame.measured, len(frame.apps))[:, :, source]
+            table[:, :, target] = measured_rows(frame.measured, len(frame.apps))[:, :, source]
         return observation_of(
-            tick, status, rows, without_samples(rows), np.zeros((1, 0), POOL_STATUS)
+            tick, status, table, without_samples(table), np.zeros((1, 0), POOL_STATUS)
         )
 
     def _forecast(

@@ -9,15 +9,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I32
-from models.cluster.observation import (
-    ACTIVE,
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    REPLICAS,
-    Observation,
-)
+from models.cluster.observation import Observation
 from models.cluster.plan import Plan
 from models.sim.apps import declare
 from models.sim.world import World
@@ -75,7 +69,7 @@ class SimulatedCluster:
         self._index = {name: index for index, name in enumerate(self.names)}
         self._at_start = world.state.status.copy()
         self._declared = self._declared_now()
-        self._ever_active = self._at_start[0, ACTIVE] == 1
+        self._ever_active = self._at_start[0, rows.ACTIVE] == 1
         self._target = Target()
         self._provisioner = Provisioner(world.cluster.pool_names)
         self._score, self._bill = Score(world), Bill(world)
@@ -204,18 +198,21 @@ class SimulatedCluster:
 
     def _changed_declarations(self, trace_id: str) -> list[AppDeclared]:
         before, self._declared = self._declared, self._declared_now()
-        self._ever_active |= self._declared[ACTIVE] == 1
+        self._ever_active |= self._declared[rows.ACTIVE] == 1
         changed = np.flatnonzero((before != self._declared).any(axis=0)).tolist()
         return events.declarations(self.world, self._inventory, self.names, changed, trace_id)
 
     def _declared_now(self) -> I32:
         """[2, A] whether each app is declared, and its domain."""
-        return self.world.state.status[0, [ACTIVE, DOMAIN]].copy()
+        return self.world.state.status[0, [rows.ACTIVE, rows.DOMAIN]].copy()
 
     def _present(self, domain: str) -> dict[str, Numbers]:
         status = self.world.state.status
         apps = events.active_apps(status, self.world.cluster.domain_names.index(domain))
-        columns = (status[0, row, apps].tolist() for row in (REPLICAS, CPU_REQUEST, MEMORY_REQUEST))
+        columns = (
+            status[0, row, apps].tolist()
+            for row in (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
+        )
         return {
             self.names[app]: Numbers(*numbers)
             for app, *numbers in zip(apps.tolist(), *columns, strict=True)

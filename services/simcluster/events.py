@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.inventory import REQUEST_TYPES, Inventory
-from models.cluster.observation import ACTIVE, DOMAIN, Observation
+from models.cluster.observation import Observation
 from models.forecaster.simulated.history import past_of
 from models.sim.config.timeline import announcements
 from models.sim.world import World
@@ -64,7 +65,7 @@ def app_names(world: World) -> tuple[str, ...]:
 
 def active_apps(status: I32, domain: int) -> I32:
     """Indices of the apps declared in a domain now, ascending."""
-    declared = (status[0, ACTIVE] == 1) & (status[0, DOMAIN] == domain)
+    declared = (status[0, rows.ACTIVE] == 1) & (status[0, rows.DOMAIN] == domain)
     indices: I32 = np.flatnonzero(declared).astype(np.int32)
     return indices
 
@@ -82,7 +83,7 @@ def declarations(
         AppDeclared(
             trace_id=trace_id,
             app=names[app],
-            domain=world.cluster.domain_names[int(status[DOMAIN, app])],
+            domain=world.cluster.domain_names[int(status[rows.DOMAIN, app])],
             ordinal=app,
             tier=int(inventory.tier[app]),
             min_replicas=int(inventory.min_replicas[app]),
@@ -90,7 +91,7 @@ def declarations(
             latency_target_s=_finite(float(inventory.latency_target[app])),
             saturation=float(inventory.saturation[app]),
             request_mix=_mix(inventory.request_mix[app]),
-            removed=bool(status[ACTIVE, app] == 0),
+            removed=bool(status[rows.ACTIVE, app] == 0),
         )
         for app in apps
     ]
@@ -164,7 +165,7 @@ def _batch(
 ) -> MetricsSampled:
     columns: dict[str, Any] = {}
     columns |= measured_columns(observed.measured[:, :, apps], observed.missing[:, apps])
-    for row, name in enumerate(PODS, DOMAIN + 1):
+    for row, name in enumerate(PODS, rows.DOMAIN + 1):
         columns[name] = observed.status[0, row, apps].tolist()
     return MetricsSampled(
         **stamp._asdict(),

@@ -11,25 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster import rows
 from models.cluster.arrays import F64, I32
-from models.cluster.observation import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    DOMAIN,
-    ERRORS,
-    MEMORY,
-    MEMORY_REQUEST,
-    P50,
-    P99,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    RESTARTS,
-    RPS,
-    STARTING,
-)
 from models.sim.state import SAMPLE_RING
 from services.simcluster.cluster import SimulatedCluster
 
@@ -66,10 +49,10 @@ class Exporter:
         seconds = float(self._cluster.world.cluster.tick_seconds)
         sample, zeroed = self._last_sample(), self._zeroed()
         counted = np.where(zeroed, 0.0, seconds)
-        failed = sample[RPS] * np.clip(sample[ERRORS], 0, 1)
+        failed = sample[rows.RPS] * np.clip(sample[rows.ERRORS], 0, 1)
         self._failed += failed * counted
-        self._succeeded += (sample[RPS] - failed) * counted
-        self._cpu_seconds += sample[CPU] * counted
+        self._succeeded += (sample[rows.RPS] - failed) * counted
+        self._cpu_seconds += sample[rows.CPU] * counted
 
     def text(self) -> str:
         """The page that Prometheus scrapes."""
@@ -77,7 +60,7 @@ class Exporter:
 
     def _lines(self) -> Iterator[str]:
         status = self._cluster.world.state.status[0]
-        active = status[ACTIVE] == 1
+        active = status[rows.ACTIVE] == 1
         reporting = active & (self._cluster.observed_arrays().missing[0] == 0)
         namespaces = self._namespaces(status)
         described = ""
@@ -93,7 +76,7 @@ class Exporter:
 
     def _namespaces(self, status: I32) -> list[str]:
         domains = self._cluster.world.cluster.domain_names
-        return [f'namespace="{domains[domain]}"' for domain in status[DOMAIN].tolist()]
+        return [f'namespace="{domains[domain]}"' for domain in status[rows.DOMAIN].tolist()]
 
     def _series(self, status: I32) -> Iterator[_Series]:
         yield from self._traffic()
@@ -106,15 +89,15 @@ class Exporter:
         yield _Series(name, "counter", about, self._failed, labels=',code="500"')
         name, about = "http_request_duration_seconds", "Time to an answer in the last tick"
         sample = self._last_sample() * ~self._zeroed()
-        yield _Series(name, "gauge", about, sample[P50], labels=',quantile="0.5"')
-        yield _Series(name, "gauge", about, sample[P99], labels=',quantile="0.99"')
+        yield _Series(name, "gauge", about, sample[rows.P50], labels=',quantile="0.5"')
+        yield _Series(name, "gauge", about, sample[rows.P99], labels=',quantile="0.99"')
 
     def _use(self) -> Iterator[_Series]:
         sample, zeroed = self._last_sample(), self._zeroed()
         name, about = "container_cpu_usage_seconds_total", "CPU time used"
         yield _Series(name, "counter", about, self._cpu_seconds)
         name, about = "container_memory_working_set_bytes", "Memory in use"
-        yield _Series(name, "gauge", about, np.where(zeroed, 0.0, sample[MEMORY] * GIB))
+        yield _Series(name, "gauge", about, np.where(zeroed, 0.0, sample[rows.MEMORY] * GIB))
 
     def _last_sample(self) -> F64:
         """[SAMPLES, A] of the tick that has just ended: scraping adds its own delay."""
@@ -125,7 +108,7 @@ class Exporter:
     def _zeroed(self) -> Mask:
         """[A] apps whose exporter reports zeros instead of failing: an outage of the scenario."""
         observed = self._cluster.observed_arrays()
-        all_zero = (observed.measured[0, :PODS] == 0).all(axis=0)
+        all_zero = (observed.measured[0, : rows.PODS] == 0).all(axis=0)
         zeroed: Mask = (observed.missing[0] == 0) & all_zero
         return zeroed
 
@@ -146,21 +129,21 @@ class Exporter:
 def _pods(status: F64) -> Iterator[_Series]:
     """Pods as the API server reports them."""
     gauges = (
-        ("kube_deployment_spec_replicas", "Pods wanted", status[REPLICAS]),
-        ("kube_deployment_status_replicas_ready", "Ready pods", status[READY]),
+        ("kube_deployment_spec_replicas", "Pods wanted", status[rows.REPLICAS]),
+        ("kube_deployment_status_replicas_ready", "Ready pods", status[rows.READY]),
         (
             "kube_deployment_status_replicas_unavailable",
             "Pods that are not ready",
-            status[STARTING] + status[PENDING],
+            status[rows.STARTING] + status[rows.PENDING],
         ),
     )
     for name, about, values in gauges:
         yield _Series(name, "gauge", about, values, measured=False, app_label="deployment")
     name, about = "kube_pod_status_unschedulable", "Pods without a node"
-    yield _Series(name, "gauge", about, status[PENDING], measured=False)
+    yield _Series(name, "gauge", about, status[rows.PENDING], measured=False)
     name, about = "kube_pod_container_resource_requests", "Requested by one pod"
-    cpu, memory = status[CPU_REQUEST] / 1000.0, status[MEMORY_REQUEST] * MIB
+    cpu, memory = status[rows.CPU_REQUEST] / 1000.0, status[rows.MEMORY_REQUEST] * MIB
     yield _Series(name, "gauge", about, cpu, False, ',resource="cpu",unit="core"')
     yield _Series(name, "gauge", about, memory, False, ',resource="memory",unit="byte"')
     name, about = "kube_pod_container_status_restarts_total", "Container restarts"
-    yield _Series(name, "counter", about, status[RESTARTS], False)
+    yield _Series(name, "counter", about, status[rows.RESTARTS], False)

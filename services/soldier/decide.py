@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import I32
 from models.cluster.description import Cluster
-from models.cluster.observation import CPU_REQUEST, MEMORY_REQUEST, REPLICAS, STATUS
 from models.cluster.plan import Plan, empty_plan
 from models.control.demand import AppSignals
 from models.control.parameters import Parameters, Parts
@@ -44,9 +44,9 @@ from services._kit.state_codec import Transient, copied, refit
 from services._kit.ticks import POLICY, decision_id
 
 _PLANNED: Final = {
-    "replicas": REPLICAS,
-    "cpu_request": CPU_REQUEST,
-    "memory_request": MEMORY_REQUEST,
+    "replicas": rows.REPLICAS,
+    "cpu_request": rows.CPU_REQUEST,
+    "memory_request": rows.MEMORY_REQUEST,
 }
 """Columns of a plan, with their rows in the status."""
 _RECORDED: Final = ("work", "essential", "wanted", "held", "pending", "distress", "rps", "at_risk")
@@ -106,7 +106,7 @@ class SoldierHandler(Handler[SoldierState]):
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
         soldiers, tick = self._soldiers.without_apps(), np.zeros(1, np.int32)
-        status, row = np.zeros((1, STATUS, 0), np.int32), np.zeros((1, 0), np.float32)
+        status, row = np.zeros((1, rows.STATUS, 0), np.int32), np.zeros((1, 0), np.float32)
         signals = AppSignals(np.zeros((1, APP.width, 0), np.float32), row, row)
         plan = empty_plan(1, 0, len(self._apps.pools))
         directive = directive_of(None, self._apps)
@@ -114,7 +114,7 @@ class SoldierHandler(Handler[SoldierState]):
 
     def start(self, key: str) -> SoldierState:
         """No apps, no budget yet."""
-        no_apps = np.zeros((1, STATUS, 0), np.int32)
+        no_apps = np.zeros((1, rows.STATUS, 0), np.int32)
         return SoldierState(key, self._soldiers.without_apps().start(no_apps))
 
     def handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 
-from models.cluster.observation import CPU, REPLICAS, RPS
+from models.cluster import rows
 from models.sim.config.events import MetricsOutage, Target
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
@@ -130,7 +130,7 @@ def test_a_real_prometheus_says_what_the_world_says_and_silence_is_null(
     before, truth, during, errors = asyncio.run(scrape(live, start_prometheus))
     names = live.cluster.names
     assert errors == []
-    for name, row in (("rps", RPS), ("cpu_cores", CPU)):
+    for name, row in (("rps", rows.RPS), ("cpu_cores", rows.CPU)):
         lowest, highest = np.min(truth, axis=0)[row], np.max(truth, axis=0)[row]
         found = column(before, name)
         assert len(found) == len(names)
@@ -141,7 +141,7 @@ def test_a_real_prometheus_says_what_the_world_says_and_silence_is_null(
             assert 0.75 * low - 0.01 <= value <= 1.3 * high + 0.01, (name, app, low, value, high)
     assert all(None not in column(before, name).values() for name in MEASURED if name != "errors")
     replicas = column(before, "replicas")
-    assert [replicas[app] for app in names] == world.state.status[0, REPLICAS].tolist()
+    assert [replicas[app] for app in names] == world.state.status[0, rows.REPLICAS].tolist()
     blind = {app for app in names if app.startswith(BLIND)}
     for name in ("rps", "cpu_cores", "memory_gib", "latency_p99_s"):
         silent = {app for app, value in column(during, name).items() if value is None}

@@ -11,16 +11,9 @@ import numpy as np
 
 from models.baselines.clairvoyant.need import deploying, needed_pods, pods_for, prices_of
 from models.baselines.clairvoyant.nodes import due_nodes, short_nodes, supply_of
+from models.cluster import rows
 from models.cluster.arrays import F32, I32
-from models.cluster.observation import (
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    REPLICAS,
-    RPS,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.forecaster.port import Forecast
 from models.forecaster.simulated.future import future_of
@@ -79,7 +72,7 @@ def lost_share(world: World, e: int, loss: Loss, own_pool: I32) -> F32:
     market = world.state.pool_market[e]
     spot = market[:, SPOT] / np.maximum(1, market.sum(axis=1))
     share = np.minimum(_MOST_LOST, spot * loss.share * _UNEVEN)
-    return np.asarray(share[own_pool[world.state.status[e, DOMAIN]]], np.float32)
+    return np.asarray(share[own_pool[world.state.status[e, rows.DOMAIN]]], np.float32)
 
 
 class Clairvoyant:
@@ -118,20 +111,20 @@ class Clairvoyant:
         environments, apps = observation.missing.shape
         plan = empty_plan(environments, apps, self._supply.cpu.size)
         plan.coordinated[:] = 1
-        plan.cpu[:] = observation.status[:, CPU_REQUEST]
-        plan.memory[:] = observation.status[:, MEMORY_REQUEST]
+        plan.cpu[:] = observation.status[:, rows.CPU_REQUEST]
+        plan.memory[:] = observation.status[:, rows.MEMORY_REQUEST]
         for e in range(environments):
             plan.replicas[e] = self._replicas(observation, e)
             if int(observation.tick[e]) % self._per_minute == 0:
                 plan.nodes[e, :, 0] = self._nodes(observation, e)
-        change = plan.replicas - observation.status[:, REPLICAS]
+        change = plan.replicas - observation.status[:, rows.REPLICAS]
         plan.reason[change > 0] = Reason.SCALE_OUT
         plan.reason[change < 0] = Reason.SCALE_IN
         return plan, state
 
     def _replicas(self, observation: Observation, e: int) -> I32:
         """[A] scale out for the next minutes, scale in only to what later minutes need."""
-        tick, current = int(observation.tick[e]), observation.status[e, REPLICAS]
+        tick, current = int(observation.tick[e]), observation.status[e, rows.REPLICAS]
         soon = self._highest(e, tick, tick + _POD_TICKS)
         rush = self._highest(e, tick, tick + 3 * _POD_TICKS)
         wait = math.ceil(np.maximum(0, rush - current).sum() / self._placed)
@@ -144,7 +137,7 @@ class Clairvoyant:
     def _rescue(self, e: int, tick: int) -> I32:
         """[A] pods for apps that have fallen behind: retries add to the expected traffic."""
         minute = tick // self._per_minute
-        arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, RPS]
+        arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, rows.RPS]
         retries = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
         behind = (retries > _RETRY_SHARE * arriving) | (
             arriving > _EXCESS_TRAFFIC * self._rps[e, minute]

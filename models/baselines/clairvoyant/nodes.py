@@ -8,15 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, MIB_PER_GIB, MILLI
-from models.cluster.observation import (
-    CPU_REQUEST,
-    DOMAIN,
-    MEMORY_REQUEST,
-    READY,
-    STARTING,
-    Observation,
-)
+from models.cluster.observation import Observation
 from models.sim.rules import Rules
 
 _PACKED: Final = 0.94
@@ -58,9 +52,9 @@ def supply_of(rules: Rules) -> Supply:
 
 def holdings(pods: I32, status: I32, domains: int) -> tuple[F64, F64]:
     """[D] cores and GiB of `pods` [A] of one environment, by the apps' present domains."""
-    cpu = pods * status[CPU_REQUEST] / MILLI
-    memory = pods * status[MEMORY_REQUEST] / MIB_PER_GIB
-    by = status[DOMAIN]
+    cpu = pods * status[rows.CPU_REQUEST] / MILLI
+    memory = pods * status[rows.MEMORY_REQUEST] / MIB_PER_GIB
+    by = status[rows.DOMAIN]
     by_domain: tuple[F64, F64] = (
         np.bincount(by, cpu, domains).astype(np.float64),
         np.bincount(by, memory, domains).astype(np.float64),
@@ -72,7 +66,7 @@ def short_nodes(supply: Supply, observation: Observation, e: int, pods: I32) -> 
     """[P] nodes that `pods` [A] of an environment need beyond those ready and coming."""
     status, pools = observation.status[e], observation.pool[e]
     domains = supply.own.size
-    bound = status[READY] + status[STARTING]
+    bound = status[rows.READY] + status[rows.STARTING]
     wanted, held = holdings(pods, status, domains), holdings(bound, status, domains)
     left = (supply.quota - pools["ready"] - pools["coming"]).astype(float)
     nodes = np.zeros(left.size)

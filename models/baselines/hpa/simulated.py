@@ -37,21 +37,10 @@ from models.baselines.hpa.window import (
     open_step,
     stabilise,
 )
+from models.cluster import rows
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
-from models.cluster.observation import (
-    ACTIVE,
-    CPU,
-    CPU_REQUEST,
-    MEMORY_REQUEST,
-    PENDING,
-    PODS,
-    READY,
-    REPLICAS,
-    STARTING,
-    Observation,
-    Pipeline,
-)
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.forecaster.port import Forecast
 from models.jit import copy_row, kernel
@@ -204,7 +193,7 @@ def _sync(
     """All rules over all apps; until the end, the row of reasons holds what is wanted."""
     for e in range(obs.tick.size):
         status, measured, tick = obs.status[e], obs.measured[e], obs.tick[e]
-        current, wanted, replicas = status[REPLICAS], plan.reason[e], plan.replicas[e]
+        current, wanted, replicas = status[rows.REPLICAS], plan.reason[e], plan.replicas[e]
         cycle = tick // clock.schedule.shape[0]
         due = clock.schedule[tick - cycle * clock.schedule.shape[0]]
         window = Window(
@@ -212,11 +201,12 @@ def _sync(
             state.marks[e],
         )  # fmt: skip
         inputs = HpaInputs(
-            obs.missing[e], measured[CPU], measured[PODS], status[ACTIVE], current, status[READY],
-            status[STARTING], status[PENDING], status[CPU_REQUEST],
+            obs.missing[e], measured[rows.CPU], measured[rows.PODS], status[rows.ACTIVE], current,
+            status[rows.READY], status[rows.STARTING], status[rows.PENDING],
+            status[rows.CPU_REQUEST],
         )  # fmt: skip
-        copy_row(status[CPU_REQUEST], plan.cpu[e])
-        copy_row(status[MEMORY_REQUEST], plan.memory[e])
+        copy_row(status[rows.CPU_REQUEST], plan.cpu[e])
+        copy_row(status[rows.MEMORY_REQUEST], plan.memory[e])
         recommend_all(inputs, bounds, due, window.highest, wanted, replicas)
         _finish(inputs, bounds, window, replicas, wanted)
         open_step(window, tick * clock.tick_millis, clock.window_millis)

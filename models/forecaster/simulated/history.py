@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, I32
-from models.cluster.observation import ACTIVE, DOMAIN
 from models.forecaster.past import LEAD_MIN, Past, day_width, minutes_of_days, past_of_days
 from models.jit import kernel
 from models.sim.call_graph import call_forward, limit_to_active
@@ -34,7 +34,8 @@ def recorded_minutes(world: World, minutes: I32) -> F32:
     history = np.zeros(shape, np.float32)
 
     def fill(e: int) -> None:
-        domain, active = world.state.status[e, DOMAIN].copy(), world.state.status[e, ACTIVE].copy()
+        domain = world.state.status[e, rows.DOMAIN].copy()
+        active = world.state.status[e, rows.ACTIVE].copy()
         scratch = np.ones((2, domain.size), np.float32)
         seed = int(world.state.env["seed"][e])
         _fill(world.given, domain, active, seed, minutes, scratch, history[e])

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, Records
-from models.cluster.observation import RPS
 from models.jit import copy_row, kernel
 from models.sim.apps import Population, app_records
 from models.sim.call_graph import CallRows, call_forward, call_rows
@@ -132,7 +132,7 @@ def _measure(source: Source, tick: int, within: float, scratch: F32) -> None:
     call_forward(calls.caller, calls.callee, calls.per_request, passed, demand)
     spread = np.float32(source.metric_noise * _UNIFORM_TO_STD)
     observed_at = tick + 1 + source.lag_ticks
-    add_noise(stream(source.seed, _NOISE), observed_at, RPS, spread, demand)
+    add_noise(stream(source.seed, _NOISE), observed_at, rows.RPS, spread, demand)
     for app in range(total.size):
         total[app] += demand[app]
 

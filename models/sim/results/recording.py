@@ -8,19 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.cluster import rows
 from models.cluster.arrays import F64, I32, MILLI
-from models.cluster.observation import (
-    CPU,
-    CPU_REQUEST,
-    DOMAIN,
-    ERRORS,
-    P99,
-    PENDING,
-    READY,
-    RPS,
-    STARTING,
-    THROUGHPUT,
-)
 from models.sim.accounting import VIOLATED, WAIT_BINS
 from models.sim.state import BOOST, BOUND, COORDINATED, RATE, RETRY, SAMPLE_RING
 from models.sim.world import World
@@ -100,9 +89,9 @@ class Recorder:
 
     def _record_service(self, world: World, tick: int) -> None:
         sample = world.state.samples[self._e, tick % SAMPLE_RING].astype(np.float64)
-        domain, record = world.state.status[self._e, DOMAIN], self.recording
+        domain, record = world.state.status[self._e, rows.DOMAIN], self.recording
         domains = self._violated.size
-        rps = np.bincount(domain, sample[RPS], domains)
+        rps = np.bincount(domain, sample[rows.RPS], domains)
         traffic = np.maximum(rps, 1e-9)
         record.rps[tick] = rps
         flow = world.state.flow[self._e]
@@ -110,13 +99,15 @@ class Recorder:
         # What a tick leaves to be sent again arrives in the next.
         record.retries[tick] = self._retries / world.cluster.tick_seconds
         self._retries[:] = np.bincount(domain, flow[RETRY], domains)
-        record.served[tick] = np.bincount(domain, sample[THROUGHPUT], domains)
-        record.errors[tick] = np.bincount(domain, sample[RPS] * sample[ERRORS], domains) / traffic
-        record.p99_ms[tick] = (
-            1000 * np.bincount(domain, sample[RPS] * sample[P99], domains) / traffic
+        record.served[tick] = np.bincount(domain, sample[rows.THROUGHPUT], domains)
+        record.errors[tick] = (
+            np.bincount(domain, sample[rows.RPS] * sample[rows.ERRORS], domains) / traffic
         )
-        with_target = np.where(np.isfinite(self._targets), sample[RPS], 0)
-        over = np.bincount(domain, with_target * sample[P99] / self._targets, domains)
+        record.p99_ms[tick] = (
+            1000 * np.bincount(domain, sample[rows.RPS] * sample[rows.P99], domains) / traffic
+        )
+        with_target = np.where(np.isfinite(self._targets), sample[rows.RPS], 0)
+        over = np.bincount(domain, with_target * sample[rows.P99] / self._targets, domains)
         record.p99_over_target[tick] = over / np.maximum(
             np.bincount(domain, with_target, domains), 1e-9
         )
@@ -126,15 +117,15 @@ class Recorder:
         arrived = traffic * world.cluster.tick_seconds
         record.violating[tick] = np.clip((violated - self._violated) / arrived, 0, 1)
         self._violated = violated
-        record.cpu_use[tick] = sample[CPU].sum() * MILLI / _ready_cpu(world, self._e)
+        record.cpu_use[tick] = sample[rows.CPU].sum() * MILLI / _ready_cpu(world, self._e)
 
     def _record_pods(self, world: World, tick: int) -> None:
         status, record = world.state.status[self._e], self.recording
-        domain, domains = status[DOMAIN], self._violated.size
-        record.ready[tick] = np.bincount(domain, status[READY], domains)
-        record.starting[tick] = np.bincount(domain, status[STARTING], domains)
-        record.pending[tick] = np.bincount(domain, status[PENDING], domains)
-        bound = world.state.hidden[self._e, BOUND].astype(np.float64) * status[CPU_REQUEST]
+        domain, domains = status[rows.DOMAIN], self._violated.size
+        record.ready[tick] = np.bincount(domain, status[rows.READY], domains)
+        record.starting[tick] = np.bincount(domain, status[rows.STARTING], domains)
+        record.pending[tick] = np.bincount(domain, status[rows.PENDING], domains)
+        bound = world.state.hidden[self._e, BOUND].astype(np.float64) * status[rows.CPU_REQUEST]
         record.held[tick] = np.bincount(domain, bound, domains) / _ready_cpu(world, self._e)
         waits = world.accounts.waits[self._e]
         # The accounts sum since the warm-up; a recording has single ticks.
@@ -144,7 +135,7 @@ class Recorder:
     def _record_queue(self, world: World, tick: int) -> None:
         state, record = world.state, self.recording
         queue = state.queue[self._e, : state.env["queue_length"][self._e]]
-        domain = state.status[self._e, DOMAIN]
+        domain = state.status[self._e, rows.DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
         # Pods of coordinated pools don't request nodes themselves.

@@ -1,0 +1,200 @@
+"""Who may be changed: modes, breakers and orders are obeyed."""
+
+from typing import Any
+
+import pytest
+
+from models.control.tuned import tuned_parameters
+from schemas.breaker_changed import BreakerChanged
+from schemas.override_issued import OverrideIssued
+from schemas.scale_applied import ScaleApplied
+from schemas.topics import topic_of
+from services._kit.handler import Service
+from services._kit.memory import MemoryBus
+from services.actuator.decide import ActuatorHandler
+from services.actuator.ruling import Permissions
+from services.actuator.settings import Modes
+from services.aggregator.decide import AggregatorHandler
+from services.soldier.decide import SoldierHandler
+from tests.service_helpers import (
+    APPS,
+    CLUSTER,
+    DOMAIN,
+    declared,
+    granted,
+    heartbeat,
+    inventory,
+    sampled,
+)
+from tests.unit.services.actuator.actuator_helpers import GRACE_S, HOT, STALE_S, System
+
+
+def test_preview_holds_everything_and_writes_nothing() -> None:
+    system = System(Modes("preview"))
+    done = system.apply()
+    assert set(done.outcomes) == {"held"}
+    assert set(done.reasons) == {"preview"}
+    assert system.target.journal == []
+
+
+def test_a_canary_changes_its_share_and_holds_the_rest() -> None:
+    system = System(Modes("canary", canary_share=0.5))
+    done = system.apply()
+    assert set(done.reasons) <= {"not-in-canary", "scale-out"}
+    applied = [app for app, out in zip(done.apps, done.outcomes, strict=True) if out == "applied"]
+    assert [entry[0] for entry in system.target.journal] == applied
+
+
+def test_an_app_can_be_in_preview_by_itself() -> None:
+    system = System()
+    system.bus.publish(declared(APPS[1], mode="preview"))
+    done = system.apply()
+    held = dict(zip(done.apps, done.reasons, strict=True))
+    assert held[APPS[1]] == "preview"
+    assert APPS[1] not in {entry[0] for entry in system.target.journal}
+
+
+@pytest.mark.parametrize("state", ["open", "half-open"])
+def test_an_open_breaker_holds_and_a_half_open_one_lets_increases_pass(state: str) -> None:
+    system = System()
+    system.bus.publish(heartbeat(0, state))
+    done = system.apply()
+    outcome = "held" if state == "open" else "applied"
+    assert set(done.outcomes) == {outcome}
+    assert done.breaker == state
+
+
+def test_a_breaker_that_fell_silent_is_as_good_as_open() -> None:
+    system = System()
+    system.bus.run()
+    system.clock.advance(STALE_S + 1)
+    done = system.apply()
+    assert set(done.reasons) == {"breaker-stale"}
+
+
+def test_without_any_heartbeat_of_a_breaker_nothing_is_changed() -> None:
+    system = System()
+    system.bus = MemoryBus(system.clock)
+    target = system.target
+    for build in (
+        lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)),
+        lambda: Service(SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S)),
+        lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S), target),
+    ):
+        system.bus.add(build)
+    system.bus.publish(*inventory(), sampled(0, use=HOT), granted(0), sampled(1, use=HOT))
+    system.bus.advance(3 * GRACE_S)
+    reasons = {reason for e in system.bus.events(ScaleApplied) for reason in e.reasons}
+    assert reasons == {"breaker-stale"}
+    assert target.journal == []
+
+
+@pytest.mark.parametrize(("tick", "breaker"), [(6, "closed"), (7, "stale")])
+def test_a_dead_breaker_is_stale_by_event_time_after_a_restart(tick: int, breaker: str) -> None:
+    system = System(stale_s=None)
+    system.bus.run()
+    system.bus.kill("actuator")
+    system.bus.start("actuator")
+    system.bus.publish(granted(tick - 1, epoch=1))
+    done = system.apply(tick)
+    assert done.breaker == breaker
+    assert set(done.outcomes) == {"applied" if breaker == "closed" else "held"}
+
+
+def test_a_restart_while_no_tick_passes_holds_nothing() -> None:
+    system = System()
+    system.bus.run()
+    system.bus.kill("actuator")
+    system.clock.advance(10 * STALE_S)
+    system.bus.start("actuator")
+    # Nothing has happened since the last heartbeat that the breaker could have looked at.
+    done = system.apply(1)
+    assert (done.breaker, set(done.outcomes)) == ("closed", {"applied"})
+
+
+def test_a_restart_gives_a_dead_breaker_no_more_time_than_a_living_one() -> None:
+    system = System()
+    system.bus.run()
+    system.bus.kill("actuator")
+    system.bus.start("actuator")
+    system.bus.run()
+    system.clock.advance(STALE_S + 1)
+    done = system.apply(1)
+    assert (done.breaker, set(done.outcomes)) == ("stale", {"held"})
+
+
+def test_an_operators_order_wins_over_the_plan_and_the_breaker() -> None:
+    system = System()
+    order = OverrideIssued(scope=APPS[0], kind="app", replicas=3, reason="incident")
+    system.bus.publish(order, heartbeat(0, "open"))
+    done = system.apply()
+    found = dict(zip(done.apps, zip(done.outcomes, done.replicas, strict=True), strict=True))
+    assert found[APPS[0]] == ("applied", 3)
+    assert found[APPS[1]][0] == "held"
+
+
+def test_a_paused_domain_is_left_alone_until_the_order_is_lifted() -> None:
+    system = System()
+    order = OverrideIssued(scope=DOMAIN, kind="domain", pause="scale-out")
+    system.bus.publish(order)
+    assert set(system.apply().reasons) == {"paused"}
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", lifted=True))
+    assert set(system.apply(2).outcomes) == {"applied"}
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("breaker", "pause", "step", "why"),
+    [
+        ("half-open", "none", -1, "breaker-half-open"),
+        ("half-open", "none", 1, ""),
+        ("closed", "scale-in", -1, "paused"),
+        ("closed", "scale-in", 1, ""),
+        ("closed", "scale-out", 1, "paused"),
+        ("closed", "scale-out", -1, ""),
+    ],
+)
+def test_smaller_pods_are_a_decrease_as_fewer_are(
+    column: int, breaker: str, pause: Any, step: int, why: str
+) -> None:
+    steps = [0, 0, 0]
+    steps[column] = step
+    app = declared(pause=pause)
+    assert Permissions(Modes(), None).hold_reason(app, steps, [], breaker) == why
+
+
+def test_an_order_changes_nothing_in_preview() -> None:
+    system = System(Modes("preview"))
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", replicas=3))
+    assert set(system.apply().outcomes) == {"held"}
+    assert system.target.journal == []
+
+
+def test_an_order_stays_within_the_declared_bounds() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", replicas=5000))
+    system.bus.publish(OverrideIssued(scope=APPS[1], kind="app", replicas=0))
+    assert system.apply().replicas[:2] == [50, 2]
+
+
+def test_an_override_of_the_cluster_wins_over_those_of_domains_and_apps() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", mode="auto", replicas=3))
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", mode="canary"))
+    system.bus.publish(OverrideIssued(scope="cluster", kind="cluster", mode="off"))
+    done = system.apply()
+    assert set(done.reasons) == {"off"}
+    assert done.mode == "off"
+    assert system.target.journal == []
+
+
+def test_what_is_removed_from_the_topics_no_longer_counts() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", pause="all"))
+    assert set(system.apply(1).reasons) == {"paused"}
+    system.bus.put(topic_of(OverrideIssued).name, DOMAIN.encode(), None)
+    assert set(system.apply(2).outcomes) == {"applied"}
+    system.bus.put(topic_of(BreakerChanged).name, DOMAIN.encode(), None)
+    system.bus.publish(sampled(3, use=HOT))
+    system.bus.advance(2 * GRACE_S)
+    assert set(system.bus.events(ScaleApplied)[-1].reasons) == {"breaker-stale"}

@@ -1,0 +1,95 @@
+"""`hirl explain` explains a decision from its records, and names records that are gone."""
+
+import pytest
+from msgspec.structs import replace
+
+from models.cluster.plan import Reason
+from schemas.app_declared import AppDeclared
+from schemas.breaker_changed import BreakerChanged
+from schemas.budget_granted import BudgetGranted
+from schemas.demand_forecast import DemandForecast
+from schemas.domain_observed import DomainObserved
+from schemas.override_issued import OverrideIssued
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from services.admin.evidence import Evidence
+from services.cli.bus.explain import Explanation, explain_decision, meaning_of
+from tests.unit.services.system_helpers import example
+
+CHANGED, HELD, MISSING = (
+    "payments/card-authorise",
+    "payments/ledger-write",
+    "payments/receipt-mail",
+)
+
+
+def evidence(app: str) -> Evidence:
+    return Evidence(
+        app=AppDeclared(app=app, domain="payments", ordinal=0, max_replicas=60),
+        plan=example(ScalePlanned),
+        frame=example(DomainObserved),
+        budget=example(BudgetGranted),
+        forecast=example(DemandForecast),
+        applied=example(ScaleApplied),
+        breaker=example(BreakerChanged),
+        overrides=(),
+    )
+
+
+def section(explanation: Explanation, name: str) -> str:
+    return "\n".join(
+        line for part in explanation.sections if part.name == name for line in part.lines
+    )
+
+
+def test_a_change_is_explained_from_sample_to_outcome() -> None:
+    explanation = explain_decision(evidence(CHANGED))
+    assert explanation.outcome == "applied"
+    assert "36 of 36 pods ready" in section(explanation, "observed")
+    assert "25.40 pods, usually 24.80" in section(explanation, "demand")
+    assert "epoch 1440" in section(explanation, "budget")
+    assert "38.60 pods" in section(explanation, "need")
+    assert "36 -> 39 replicas" in section(explanation, "planned")
+    assert "applied: 36 -> 39 replicas" in section(explanation, "done")
+    assert "closed" in section(explanation, "breaker")
+
+
+def test_an_unchanged_app_is_explained() -> None:
+    explanation = explain_decision(evidence(HELD))
+    assert explanation.outcome == "no-change"
+    assert "stays at 18 replicas" in section(explanation, "planned")
+
+
+def test_a_missing_sample_is_named() -> None:
+    assert "no valid sample" in section(explain_decision(evidence(MISSING)), "observed")
+
+
+def test_a_hold_is_explained() -> None:
+    found = evidence(CHANGED)
+    held = replace(
+        example(ScaleApplied), outcomes=["held"], reasons=["breaker-open"], replicas=[36]
+    )
+    explanation = explain_decision(found._replace(applied=held))
+    assert explanation.outcome == "held"
+    assert "the breaker is open: nothing is changed" in section(explanation, "done")
+
+
+def test_missing_records_are_named() -> None:
+    bare = evidence(CHANGED)._replace(
+        frame=None, budget=None, forecast=None, applied=None, breaker=None
+    )
+    explanation = explain_decision(bare)
+    assert explanation.outcome == "unknown"
+    for name in ("observed", "demand", "budget", "risk"):
+        assert "no longer kept" in section(explanation, name)
+
+
+def test_overrides_are_part_of_the_explanation() -> None:
+    explanation = explain_decision(evidence(CHANGED)._replace(overrides=(example(OverrideIssued),)))
+    assert section(explanation, "override")
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_of_a_plan_has_a_meaning(reason: Reason) -> None:
+    name = reason.name.lower().replace("_", "-")
+    assert meaning_of(name) != name

@@ -1,0 +1,150 @@
+"""The live view shows the events of the topics."""
+
+from io import StringIO
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from models.inputs.errors import InputError
+from schemas.breaker_changed import BreakerChanged
+from schemas.budget_granted import BudgetGranted
+from schemas.domain_observed import DomainObserved
+from schemas.pool_observed import PoolObserved
+from schemas.rejected import Rejected
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from services.cli.system.follow import check_decided, new_state
+from services.cli.system.state import DomainState, SystemState, change_line
+from services.cli.system.view import Health, LiveView, PlainView, render, when
+from services.devcluster.lifecycle import has_ended
+from services.devcluster.probe import ServiceMetrics, parse_metrics
+from services.devcluster.record import ServiceStatus
+from tests.unit.services.system_helpers import SIMULATION, example, run_of, spec
+
+
+def full_state() -> SystemState:
+    state = new_state(SIMULATION)
+    for kind in (DomainObserved, BudgetGranted, ScalePlanned, ScaleApplied, PoolObserved):
+        state.update(example(kind))
+    state.update(replace(example(BreakerChanged, ".open"), scope="payments"))
+    return state
+
+
+def text_of(state: SystemState, health: Health) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(render(state, health, SIMULATION, ""))
+    file = console.file
+    assert isinstance(file, StringIO)
+    return file.getvalue()
+
+
+def test_the_state_keeps_the_newest_figures_of_each_domain() -> None:
+    state = full_state()
+    domain = state.domains["payments"]
+    assert (domain.replicas, domain.ready, domain.pending, domain.missing) == (60, 59, 0, 1)
+    assert domain.budget is not None
+    assert domain.held == 55.5
+    assert state.outcomes["applied"] == 1
+    assert state.tick == 8640
+
+
+def test_a_tick_is_closed_when_the_last_domain_has_closed_it() -> None:
+    state = full_state()
+    assert state.closed == -1
+    state.update(replace(example(ScaleApplied, ".nothing-to-do"), domain="data", tick=8639))
+    assert state.closed == 8639
+
+
+def test_the_view_names_every_domain_its_budget_and_its_open_breaker() -> None:
+    text = text_of(full_state(), Health())
+    for words in ("payments", "data", "34.0%", "56/4,412", "open", "36 -> 39"):
+        assert words in text
+
+
+def test_the_view_shows_services_and_failed_ones() -> None:
+    run = run_of(spec("soldier"), spec("breaker"))
+    failed = ServiceStatus(state="failed", detail="died quickly 5 times, see soldier.log")
+    health = Health(replace(run, statuses={"soldier": failed, "breaker": ServiceStatus()}))
+    health.metrics["breaker"] = ServiceMetrics(ready=True, lag=7, age_s=0.25)
+    text = text_of(new_state(SIMULATION), health)
+    assert "given up: soldier: died quickly 5 times, see soldier.log" in text
+    assert "250 ms" in text
+
+
+def test_an_open_breaker_of_the_whole_cluster_is_shown() -> None:
+    state = new_state(SIMULATION)
+    state.update(replace(example(BreakerChanged, ".open"), scope="cluster"))
+    assert set(state.domains) == {"payments", "data"}
+    assert "breaker of the cluster: open" in text_of(state, Health())
+
+
+def test_dead_letters_are_counted_and_shown() -> None:
+    state = new_state(SIMULATION)
+    state.update(example(Rejected))
+    assert "1 dead letters" in text_of(state, Health())
+
+
+def test_a_log_file_gets_a_headline_and_lines() -> None:
+    console = Console(file=StringIO(), width=80)
+    view = PlainView(console, SIMULATION)
+    state = full_state()
+    state.domains["data"].closed = 8640
+    with view:
+        view.show(state, Health())
+        view.show(state, Health())
+    assert isinstance(console.file, StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert lines[0] == "cascade, 60 apps, seed 3, lock-step"
+    assert len(lines) == 2
+
+
+def test_a_terminal_gets_a_live_view() -> None:
+    console = Console(file=StringIO(), width=160, force_terminal=True)
+    view = LiveView(console, SIMULATION)
+    with view:
+        view.show(full_state(), Health())
+    assert isinstance(console.file, StringIO)
+    assert "payments" in console.file.getvalue()
+
+
+def test_a_line_of_changes_has_the_largest_step() -> None:
+    assert change_line(example(ScaleApplied)) == (
+        "08:00:00 payments: 1 applied; payments/card-authorise 36 -> 39 (scale-out)"
+    )
+
+
+def test_the_age_of_events_is_the_mean_since_the_last_reading() -> None:
+    text = (
+        "# TYPE hirl_event_age_seconds histogram\n"
+        'hirl_event_age_seconds_count{topic="a"} {0}\n'
+        'hirl_event_age_seconds_sum{topic="a"} {1}\n'
+    )
+    first = parse_metrics(text.replace("{0}", "10").replace("{1}", "10"), None)
+    second = parse_metrics(text.replace("{0}", "20").replace("{1}", "12"), first)
+    assert (first.age_s, second.age_s) == (1.0, 0.2)
+
+
+def test_a_run_has_ended_when_its_collector_has() -> None:
+    run = run_of(spec("simcluster"), spec("collector"))
+    assert not has_ended(run)
+    assert has_ended(replace(run, statuses={"collector": ServiceStatus(state="done")}))
+
+
+def test_a_run_in_which_nothing_was_decided_has_no_figures() -> None:
+    state = SystemState({"payments": DomainState()})
+    with pytest.raises(InputError, match="--lock-step"):
+        check_decided(state)
+    state.domains["payments"].closed = 0
+    check_decided(state)
+
+
+def test_waiting_for_the_first_tick_is_explained_once() -> None:
+    console = Console(file=StringIO(), width=200)
+    view, nothing = PlainView(console, SIMULATION), new_state(SIMULATION)
+    for _ in range(3):
+        view.show(nothing, Health())
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().count("compiles kernels: 2 to 4 minutes") == 1
+    assert "compiles kernels" in when(nothing, SIMULATION)
+    assert "compiles kernels" not in when(full_state(), SIMULATION)

@@ -1,0 +1,94 @@
+"""The collector reads a simulated cluster over its real HTTP API."""
+
+import asyncio
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from schemas.app_declared import AppDeclared
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.fields import Event
+from schemas.metrics_sampled import MetricsSampled
+from services.collector.collect import Collector, SourceDown, SourceRestarted
+from services.collector.simulated import SimulatedSource
+from services.simcluster.http import Api
+from services.simcluster.live import LiveCluster, lock_step
+from tests.unit.services.collector.collector_helpers import MemoryOutlet, metrics
+from tests.unit.services.simcluster.simcluster_helpers import DOMAINS, close_all, simulated
+
+
+class ClosingOutlet(MemoryOutlet):
+    """Decides to do nothing as soon as a tick is published."""
+
+    def __init__(self, live: LiveCluster) -> None:
+        super().__init__()
+        self._live = live
+
+    async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
+        await super().save(key, data, partition)
+        close_all(self._live.cluster)
+        self._live._notify()
+
+
+def test_a_run_in_lock_step_is_collected_whole() -> None:
+    live = LiveCluster(simulated(minutes=2))
+    outlet = ClosingOutlet(live)
+    expected: list[Event] = [*live.cluster.observation().events]
+
+    async def run() -> None:
+        async with (
+            TestServer(Api(live, lambda: True).application()) as server,
+            aiohttp.ClientSession() as session,
+        ):
+            source = SimulatedSource(session, str(server.make_url("/")))
+            await asyncio.gather(Collector(source, outlet, metrics()[0]).run(), lock_step(live))
+
+    asyncio.run(run())
+    kinds = [type(event) for event in outlet.published]
+    assert kinds.count(AppDeclared) == len(live.cluster.names)
+    assert kinds.count(DemandBackfilled) == len(DOMAINS)
+    assert kinds.count(MetricsSampled) == 12 * len(DOMAINS)
+    first = kinds.index(MetricsSampled)
+    assert outlet.published[first : first + len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (500, b"oops", SourceDown),
+        (200, b"{", SourceDown),
+        (200, b'{"tick": "x"}', SourceDown),
+        (409, b"", SourceRestarted),
+    ],
+)
+def test_a_bad_answer_is_no_observation(status: int, body: bytes, error: type[Exception]) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, body=body)
+
+    app = web.Application()
+    app.router.add_get("/v1/observation", answer)
+
+    async def run() -> None:
+        async with TestServer(app) as server, aiohttp.ClientSession() as session:
+            await SimulatedSource(session, str(server.make_url("/"))).observe(3)
+
+    with pytest.raises(error):
+        asyncio.run(run())
+
+
+def test_a_cluster_that_is_not_there_is_down() -> None:
+    async def run() -> None:
+        async with aiohttp.ClientSession() as session:
+            await SimulatedSource(session, "http://127.0.0.1:9").inventory()
+
+    with pytest.raises(SourceDown, match=r"127\.0\.0\.1:9/v1/inventory"):
+        asyncio.run(run())
+
+
+def test_what_is_published_is_what_the_schemas_allow() -> None:
+    for event in simulated().observation().events:
+        again = msgspec.json.decode(msgspec.json.encode(event), type=type(event))
+        assert again == event

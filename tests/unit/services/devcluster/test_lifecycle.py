@@ -1,0 +1,85 @@
+"""One system at a time, and nothing is stopped that was not started."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from models.inputs.errors import InputError
+from services.cli import main
+from services.devcluster import launch, lifecycle, processes, record
+from services.devcluster.lifecycle import wait
+from services.devcluster.probe import Progress, ServiceMetrics
+from services.devcluster.record import ServiceStatus
+from services.devcluster.request import Request
+from services.devcluster.status import status_of
+from tests.unit.services.system_helpers import run_of, spec
+
+
+def test_a_second_system_is_refused_while_one_runs(tmp_path: Path) -> None:
+    me = processes.of_pid(os.getpid())
+    record.write(tmp_path, replace(run_of(spec("soldier")), supervisor=me))
+    with pytest.raises(InputError, match=r"already running.*hirl down"):
+        launch.start(Request(apps=60), tmp_path)
+
+
+def test_a_start_is_refused_until_a_killed_system_is_cleaned_up(tmp_path: Path) -> None:
+    record.write(tmp_path, run_of(spec("soldier")))
+    with pytest.raises(InputError, match="hirl down"):
+        launch.start(Request(apps=60), tmp_path)
+
+
+def test_stopping_nothing_ends_nothing(tmp_path: Path) -> None:
+    assert lifecycle.stop(tmp_path) is None
+
+
+def test_down_without_a_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["down"]) == 0
+    assert capsys.readouterr().out == "no system runs here, so nothing was stopped\n"
+
+
+def test_stopping_leaves_a_stranger_with_a_recorded_pid_alone(tmp_path: Path) -> None:
+    me = processes.of_pid(os.getpid())
+    assert me is not None
+    stranger = ServiceStatus(state="running", process=replace(me, started=0.0))
+    run = replace(run_of(spec("soldier")), kafka_home=str(tmp_path / "kafka"))
+    record.write(tmp_path, replace(run, statuses={"soldier": stranger}))
+    assert lifecycle.stop(tmp_path) == 0
+    assert record.read(tmp_path) is None
+
+
+def test_an_unreadable_run_file_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(InputError, match="remove it if nothing"):
+        record.read(tmp_path)
+
+
+def test_waiting_ends_when_a_service_has_failed(tmp_path: Path) -> None:
+    failed = ServiceStatus(state="failed", detail="died quickly 5 times, see soldier.log")
+    run = replace(run_of(spec("soldier")), supervisor=processes.of_pid(os.getpid()))
+    record.write(tmp_path, replace(run, statuses={"soldier": failed}))
+    with pytest.raises(InputError, match=r"soldier\.log"):
+        wait(tmp_path, ticks=1)
+
+
+def test_waiting_without_a_system_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="hirl up"):
+        wait(tmp_path)
+
+
+@pytest.mark.parametrize(("ready", "supervised"), [(True, True), (False, True), (True, False)])
+def test_a_system_is_healthy_when_all_of_it_is(ready: bool, supervised: bool) -> None:
+    run = replace(run_of(spec("soldier")), statuses={"soldier": ServiceStatus(state="running")})
+    found = status_of(
+        run,
+        {"soldier": ServiceMetrics(ready)},
+        Progress(3, 2),
+        supervised=supervised,
+        broker_up=True,
+    )
+    assert found.healthy == (ready and supervised)
+    assert (found.tick, found.closed_tick) == (3, 2)

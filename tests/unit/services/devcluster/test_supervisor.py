@@ -1,0 +1,168 @@
+"""Services start in stages, restart when they die, and are given up after quick deaths."""
+
+import os
+
+import pytest
+
+from services.devcluster import supervisor
+from services.devcluster.record import Run, ServiceSpec
+from services.devcluster.supervisor import LONGEST_PAUSE_S, MOST_QUICK_DEATHS, QUICK_S, Supervisor
+from tests.unit.services.system_helpers import run_of, spec
+
+
+class FakeChild:
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.status: int | None = None
+
+    def poll(self) -> int | None:
+        return self.status
+
+
+class FakeClock:
+    """The clock of a fixture; its date can be set."""
+
+    def __init__(self, fixture: "SupervisorFixture") -> None:
+        self._fixture = fixture
+
+    def now(self) -> float:
+        return self._fixture.now
+
+    def date(self) -> float:
+        return self._fixture.date
+
+
+class SupervisorFixture:
+    """A supervisor whose services, clock and probes the test controls."""
+
+    def __init__(self, *specs: ServiceSpec) -> None:
+        self.now = self.date = 1000.0
+        self.children: dict[str, list[FakeChild]] = {one.name: [] for one in specs}
+        self.ready: set[str] = set()
+        self.published: list[Run] = []
+        self.supervisor = Supervisor(
+            run_of(*specs),
+            self._start,
+            self.ready.__contains__,
+            FakeClock(self),
+            self.published.append,
+        )
+
+    def _start(self, one: ServiceSpec) -> FakeChild:
+        self.children[one.name].append(FakeChild())
+        return self.children[one.name][-1]
+
+    def check(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        self.date += seconds
+        self.supervisor.check()
+
+    def die(self, name: str, status: int = 1, after_s: float = 1.0) -> None:
+        self.children[name][-1].status = status
+        self.check(after_s)
+
+    def state(self, name: str) -> str:
+        return self.published[-1].statuses[name].state
+
+
+def test_a_stage_waits_until_the_stages_before_are_ready() -> None:
+    fixture = SupervisorFixture(spec("soldier"), spec("simcluster", stage=1))
+    fixture.check()
+    fixture.check()
+    assert fixture.state("simcluster") == "waiting"
+    fixture.ready.add("http://soldier")
+    fixture.check()
+    fixture.check()
+    assert fixture.state("simcluster") == "running"
+
+
+def test_a_dead_service_restarts_after_a_pause() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    fixture.die("soldier")
+    assert fixture.state("soldier") == "resting"
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
+    assert fixture.published[-1].statuses["soldier"].restarts == 1
+
+
+def test_pauses_grow_and_are_bounded() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    pauses = []
+    for _ in range(MOST_QUICK_DEATHS - 1):
+        fixture.die("soldier")
+        pauses.append(fixture.supervisor.services[0].start_at - fixture.now)
+        fixture.check(LONGEST_PAUSE_S)
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[-1] <= LONGEST_PAUSE_S
+
+
+def test_a_service_is_given_up_after_quick_deaths_with_its_log_named() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    for _ in range(MOST_QUICK_DEATHS):
+        fixture.die("soldier")
+        fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "failed"
+    (line,) = fixture.published[-1].failed
+    assert "soldier.log" in line
+    assert len(fixture.children["soldier"]) == MOST_QUICK_DEATHS
+
+
+def test_a_service_that_lives_long_always_restarts() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    for _ in range(3 * MOST_QUICK_DEATHS):
+        fixture.die("soldier", after_s=QUICK_S + 1)
+        fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
+
+
+def test_a_date_that_is_set_back_does_not_prevent_a_restart() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    assert fixture.published[-1].statuses["soldier"].since == fixture.date
+    fixture.die("soldier")
+    fixture.date -= 86400.0
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
+    fixture.die("soldier")
+    assert " after 1 s" in fixture.published[-1].statuses["soldier"].detail
+
+
+def test_a_service_with_invalid_settings_does_not_restart() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    fixture.die("soldier", supervisor.BAD_SETTINGS)
+    assert fixture.state("soldier") == "failed"
+
+
+def test_a_service_that_ends_by_itself_is_done() -> None:
+    fixture = SupervisorFixture(spec("collector"))
+    fixture.check()
+    fixture.die("collector", status=0)
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("collector") == "done"
+    assert len(fixture.children["collector"]) == 1
+
+
+def test_a_dead_world_does_not_restart() -> None:
+    fixture = SupervisorFixture(spec("simcluster", restartable=False))
+    fixture.check()
+    fixture.die("simcluster")
+    assert fixture.state("simcluster") == "failed"
+
+
+def test_a_service_does_not_inherit_the_settings_of_the_shell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("HIRL_REQUIRE_REAL", "1")
+    log = f"{tmp_path}/logs/one.log"
+    one = spec("one", command=("env",), environment={"HIRL_INSTANCE": "1"}, log=log)
+    child = supervisor.start_service(one)
+    assert child.wait(timeout=10) == 0
+    with open(log) as file:  # noqa: PTH123
+        text = file.read()
+    assert "HIRL_INSTANCE=1" in text
+    assert "HIRL_REQUIRE_REAL" not in text

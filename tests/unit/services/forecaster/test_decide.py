@@ -1,0 +1,253 @@
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from models.cluster.arrays import F32
+from models.cluster.calendar import HISTORY_MINUTES
+from models.forecaster.port import Forecaster
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.demand_forecast import DemandForecast
+from schemas.event_scheduled import EventScheduled
+from schemas.topics import topic_of
+from services._kit.clock import ManualClock
+from services._kit.handler import Service
+from services._kit.memory import MemoryBus
+from services._kit.records import LARGEST_STATE_BYTES
+from services.forecaster import model
+from services.forecaster.decide import ForecasterHandler, ForecasterState
+from services.forecaster.progress import RecentMinutes, no_minutes, with_minute
+from tests.service_helpers import CLUSTER, declared, time_of
+from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, frame
+
+PAST_MIN = 20_160
+
+
+def build(name: str = "calendar") -> MemoryBus:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, name, 120, GRACE_S)))
+    for place, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    return bus
+
+
+def backfill(bus: MemoryBus, rps: float = 100.0, until_tick: int = 0) -> None:
+    until = time_of(until_tick)
+    for domain in CLUSTER.domain_names:
+        minutes: list[float | None] = [rps] * PAST_MIN
+        bus.publish(
+            DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=minutes)
+        )
+
+
+def play(bus: MemoryBus, first: int, last: int, rps: float | None = 100.0) -> None:
+    for tick in range(first, last + 1):
+        bus.publish(*(frame(domain, tick, rps) for domain in CLUSTER.domain_names))
+    bus.run()
+
+
+def said(bus: MemoryBus, domain: str = "payments") -> list[DemandForecast]:
+    return [event for event in bus.events(DemandForecast) if event.domain == domain]
+
+
+@pytest.mark.parametrize("name", ["calendar", "seasonal", "persistence"])
+def test_each_minute_has_a_forecast_of_each_domain(name: str) -> None:
+    bus = build(name)
+    backfill(bus)
+    play(bus, 0, 12)
+    assert [event.tick for event in said(bus)] == [0, 6, 12]
+    newest = said(bus)[-1]
+    assert newest.model == f"{name}/1"
+    assert newest.rps[0][1] == pytest.approx(100, rel=0.05)
+    assert newest.valid_until_tick > newest.tick
+
+
+def test_without_a_recorded_history_there_is_no_forecast() -> None:
+    bus = build()
+    play(bus, 0, 12)
+    assert said(bus) == []
+
+
+def test_an_announced_event_raises_the_forecast() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(
+        EventScheduled(
+            name="sale",
+            domains=["payments"],
+            starts_at=time_of(6 * 12),
+            ends_at=time_of(6 * 60),
+            expected_factor=3.0,
+        )
+    )
+    play(bus, 0, 12)
+    assert said(bus)[-1].rps[1][1] == pytest.approx(300, rel=0.1)
+    assert said(bus, "internal")[-1].rps[1][1] == pytest.approx(100, rel=0.1)
+
+
+def test_an_event_announced_later_counts_from_the_next_minute() -> None:
+    bus = build()
+    backfill(bus)
+    play(bus, 0, 6)
+    bus.publish(
+        EventScheduled(
+            name="sale",
+            domains=["payments"],
+            starts_at=time_of(6 * 14),
+            ends_at=time_of(6 * 60),
+            expected_factor=3.0,
+        )
+    )
+    play(bus, 7, 12)
+    assert said(bus)[-1].rps[1][1] == pytest.approx(300, rel=0.1)
+
+
+def test_a_domain_without_a_frame_keeps_its_last_minute() -> None:
+    bus = build()
+    backfill(bus)
+    play(bus, 0, 6)
+    for tick in range(7, 13):
+        bus.publish(*(frame(d, tick) for d in CLUSTER.domain_names if d != "payments"))
+        bus.advance(GRACE_S + 0.1)
+    assert said(bus)[-1].tick == 12
+    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def test_a_restart_continues_as_if_nothing_had_happened() -> None:
+    undisturbed, restarted = build(), build()
+    for bus in (undisturbed, restarted):
+        backfill(bus)
+        play(bus, 0, 15, 100.0)
+    restarted.kill("forecaster", redeliver=5)
+    restarted.start("forecaster")
+    for bus in (undisturbed, restarted):
+        play(bus, 16, 36, 180.0)
+    expected = {event.tick: event for event in said(undisturbed)}
+    assert {event.tick: event for event in said(restarted)} == expected
+
+
+def test_a_rule_is_built_again_when_its_stretch_is_over() -> None:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 3, GRACE_S)))
+    for place, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    backfill(bus)
+    play(bus, 0, 48)
+    assert [event.tick for event in said(bus)] == list(range(0, 49, 6))
+    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def sale(first: int, last: int) -> EventScheduled:
+    return EventScheduled(
+        name="sale",
+        domains=["payments"],
+        starts_at=time_of(first),
+        ends_at=time_of(last),
+        expected_factor=3.0,
+    )
+
+
+def test_an_event_removed_by_a_tombstone_has_no_effect() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(sale(6 * 12, 6 * 60))
+    play(bus, 0, 6)
+    bus.put(topic_of(EventScheduled).name, b"sale", None)
+    play(bus, 7, 12)
+    assert said(bus)[-1].rps[1][1] == pytest.approx(100, rel=0.1)
+
+
+def test_an_event_centuries_away_has_no_effect() -> None:
+    bus = build()
+    backfill(bus)
+    far = {"starts_at": "9999-12-30T00:00:00Z", "ends_at": "9999-12-31T00:00:00Z"}
+    bus.publish(msgspec.structs.replace(sale(0, 1), **far))
+    play(bus, 0, 6)
+    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def test_an_app_of_an_unknown_domain_is_dead_lettered_and_the_service_goes_on() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(declared("typo-0001", domain="paymnets"), frame("nowhere", 0))
+    play(bus, 0, 6)
+    assert [event.tick for event in said(bus)] == [0, 6]
+    assert [letter.error for letter in bus.dead_letters] == ["unknown-domain"] * 2
+
+
+def test_an_app_whose_frame_comes_before_its_declaration_counts_when_it_is_declared() -> None:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "persistence", 120, GRACE_S)))
+    backfill(bus)
+    play(bus, 0, 6)
+    for place, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    play(bus, 7, 36, 150.0)
+    assert said(bus)[-1].rps[0][1] == pytest.approx(150, rel=0.05)
+
+
+def observed(first: int, last: int, recorded: int) -> RecentMinutes:
+    """Of each minute its number."""
+    recent = no_minutes(1)
+    for minute in range(first, last + 1):
+        recent = with_minute(recent, minute, [float(minute)], recorded)
+    return recent
+
+
+def test_minutes_are_found_by_their_number_after_a_newer_record_came() -> None:
+    recent = observed(0, 719, recorded=0)
+    assert recent.between(0, 600, 719).tolist() == list(range(601, 720))
+    later = with_minute(recent, 720, [720.0], 600)
+    assert (later.first, later.end) == (601, 721), "what is recorded is not kept"
+    assert later.between(0, 600, 720).tolist() == list(range(601, 721))
+
+
+def test_minutes_that_were_not_observed_are_gaps() -> None:
+    recent = with_minute(observed(1, 2, recorded=0), 5, [5.0], 0)
+    np.testing.assert_array_equal(
+        recent.between(0, 0, 6), np.array([1, 2, np.nan, np.nan, 5, np.nan], np.float32)
+    )
+
+
+def test_a_record_that_reaches_beyond_the_present_leaves_no_minute_to_keep() -> None:
+    recent = with_minute(observed(0, 5, recorded=-1), 6, [6.0], 10)
+    assert recent.rps.shape == (1, 0)
+    assert with_minute(recent, 11, [11.0], 10).rps.tolist() == [[11.0]]
+
+
+def test_minutes_are_kept_as_long_as_a_rule_looks_back_and_a_pause_takes_no_room() -> None:
+    recent = with_minute(observed(0, 5, recorded=-1), 10**8, [7.0], -1)
+    assert recent.rps.shape == (1, HISTORY_MINUTES)
+    assert np.isfinite(recent.rps).sum() == 1
+
+
+def test_a_newer_recorded_history_replaces_observed_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    histories: list[F32] = []
+
+    def building(name: str, history: F32, *others: Any) -> Forecaster[Any]:
+        histories.append(history)
+        return model.build_rule(name, history, *others)
+
+    monkeypatch.setattr("services.forecaster.decide.build_rule", building)
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 12, GRACE_S)))
+    for place, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    backfill(bus)
+    play(bus, 0, 60, 100.0)
+    backfill(bus, 300.0, until_tick=60)
+    play(bus, 61, 72, 400.0)
+    assert len(histories) == 2, "made at the start, and anew when its time is over"
+    # The record ends with minute 10; minute 11 was seen, minute 12 is under way.
+    assert histories[-1][0, 0, -4:].tolist() == [300.0, 300.0, 400.0, 400.0]
+
+
+def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> None:
+    noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
+    recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
+    data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(ForecasterState(recent))
+    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES

@@ -1,0 +1,269 @@
+"""The service with a trained network: it goes on after a restart, and says what it is."""
+
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import generate_latest
+
+from models.cluster.calendar import HISTORY_MINUTES
+from models.forecaster.learned import memory
+from models.forecaster.learned.artefact import CARD
+from models.forecaster.learned.serving import SHORT
+from models.forecaster.minutes import start_minutes
+from models.forecaster.past import LEAD_MIN
+from models.inputs.errors import InputError
+from schemas.demand_backfilled import DemandBackfilled
+from schemas.demand_forecast import DemandForecast
+from schemas.event_scheduled import EventScheduled
+from services._kit.arrays import blank_observation
+from services._kit.clock import ManualClock
+from services._kit.errors import Refused
+from services._kit.handler import Service
+from services._kit.memory import MemoryBus
+from services._kit.records import LARGEST_STATE_BYTES
+from services._kit.settings import KitSettings
+from services._kit.telemetry import Telemetry
+from services.forecaster.app import build as build_app
+from services.forecaster.decide import ForecasterHandler, ForecasterState
+from services.forecaster.metrics import Metrics
+from services.forecaster.progress import Progress, RecentMinutes, check_progress, compact, expanded
+from services.forecaster.settings import Settings
+from tests.service_helpers import CLUSTER, declared, time_of
+from tests.unit.models.forecaster.fake_network import FakeNetwork, model_of
+from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, frame
+
+DOMAINS = CLUSTER.domain_names
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
+    fake = FakeNetwork()
+    monkeypatch.setattr("services.forecaster.decide.open_network", lambda _: model_of(fake))
+    return fake
+
+
+def system(rule_minutes: int = 120, model: str = "tft") -> MemoryBus:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, model, rule_minutes, GRACE_S)))
+    for place, domain in enumerate(DOMAINS):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    return bus
+
+
+def backfill(bus: MemoryBus, minutes: int = 250, until_tick: int = 0) -> None:
+    rps = np.random.default_rng(0).uniform(90, 110, (len(DOMAINS), minutes)).tolist()
+    for domain, row in zip(DOMAINS, rps, strict=True):
+        until = time_of(until_tick)
+        bus.publish(DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=row))
+
+
+def play(bus: MemoryBus, first: int, last: int, *silent: str) -> None:
+    for tick in range(first, last + 1):
+        rps = float(100.0 + 10.0 * np.sin(tick))
+        heard = [d for d in DOMAINS if d not in silent]
+        bus.publish(*(frame(domain, tick, rps) for domain in heard))
+        bus.publish(*(frame(domain, tick, None) for domain in silent))
+    bus.run()
+
+
+def said(bus: MemoryBus) -> dict[tuple[int, str], DemandForecast]:
+    return {(event.tick, event.domain): event for event in bus.events(DemandForecast)}
+
+
+def test_a_forecast_names_its_model_and_calibration(network: FakeNetwork) -> None:
+    bus = system()
+    backfill(bus)
+    play(bus, 0, 12)
+    event = said(bus)[12, "payments"]
+    assert (event.model, event.trained_until) == ("tft/fake", "2026-01-01T00:00:00Z")
+    assert (event.fallback_reason, event.review_reason) == ("", "")
+    assert {"width_5", "shift_30", "coverage_15"} <= event.calibration.keys()
+    assert all(np.isfinite(list(event.calibration.values())))
+    assert network.rows[-1] == len(DOMAINS), "one call for all domains"
+
+
+def test_too_short_a_history_is_a_fallback_with_its_reason(network: FakeNetwork) -> None:
+    bus = system()
+    backfill(bus, minutes=60)
+    play(bus, 0, 6)
+    event = said(bus)[6, "payments"]
+    assert (event.model, event.fallback_reason) == ("calendar/1", SHORT)
+    assert network.rows, "it was asked, and not believed"
+
+
+@pytest.mark.parametrize("rule_minutes", [120, 3])
+@pytest.mark.parametrize("at", [14, 18])
+def test_a_restart_goes_on_bit_for_bit(network: FakeNetwork, at: int, rule_minutes: int) -> None:
+    undisturbed, restarted = system(rule_minutes), system(rule_minutes)
+    for bus in (undisturbed, restarted):
+        backfill(bus)
+        play(bus, 0, 9)
+        play(bus, 10, at, "fraud")
+    restarted.kill("forecaster", redeliver=5)
+    restarted.start("forecaster")
+    asked = len(network.rows)
+    for bus in (restarted, undisturbed):
+        play(bus, at + 1, 42)
+    assert said(restarted) == said(undisturbed)
+    assert max(network.rows[asked:]) == len(DOMAINS), "the record is not replayed again"
+
+
+def test_a_rebuilt_rule_lets_the_network_continue(network: FakeNetwork) -> None:
+    renewed, lasting = system(rule_minutes=2), system()
+    for bus in (renewed, lasting):
+        backfill(bus)
+        play(bus, 0, 48)
+    assert said(renewed)[48, "data"].rps == said(lasting)[48, "data"].rps
+    assert network.rows.count(len(DOMAINS)) > 16
+
+
+def test_an_announcement_that_comes_while_it_runs_keeps_what_was_learned(
+    network: FakeNetwork,
+) -> None:
+    told, untold = system(), system()
+    for bus in (told, untold):
+        backfill(bus)
+        play(bus, 0, 7)
+    sale = EventScheduled(
+        name="sale",
+        domains=["data"],
+        starts_at=time_of(6 * 600),
+        ends_at=time_of(6 * 660),
+        expected_factor=3.0,
+    )
+    told.publish(sale)
+    asked = len(network.rows)
+    for bus in (told, untold):
+        play(bus, 8, 12)
+    assert max(network.rows[asked:]) == len(DOMAINS), "the record is not replayed again"
+    # This network knows no calendar, so all else must be as it was.
+    assert said(told)[12, "data"].calibration == said(untold)[12, "data"].calibration
+
+
+@pytest.mark.parametrize("models", [("calendar", "tft"), ("tft", "calendar")])
+def test_another_model_takes_over_from_the_record(
+    network: FakeNetwork, models: tuple[str, str]
+) -> None:
+    first, then = models
+    now = [first]
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, now[0], 120, GRACE_S)))
+    for place, domain in enumerate(DOMAINS):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    backfill(bus)
+    play(bus, 0, 9)
+    bus.kill("forecaster")
+    now[0] = then
+    bus.start("forecaster")
+    play(bus, 10, 24)
+    served = [said(bus)[tick, "data"].model.split("/")[0] for tick in (6, 24)]
+    assert served == [first, then]
+    assert network.rows, "to whom the record was enough"
+
+
+def remembered(rows: int) -> memory.Memory:
+    """As full as it gets."""
+    draw = np.random.default_rng(0)
+    found = memory.start(rows)
+    state = found.calibration
+    state.stored[:] = 400
+    for array in (found.pending, found.errors, state.median, state.half, state.scale, state.actual):
+        array[:] = draw.standard_normal(array.shape)
+    state.recent[:] = draw.standard_normal(state.recent.shape)
+    state.ordered[:] = np.sort(state.recent, axis=-1)
+    return found
+
+
+def progress(learned: memory.Memory) -> Progress:
+    """Of a forecaster without apps."""
+    recorded = np.zeros((1, len(learned.covered), LEAD_MIN), np.float32)
+    return Progress(0, (), start_minutes(blank_observation(0), recorded), newest=0, learned=learned)
+
+
+def test_what_is_remembered_comes_back_bit_for_bit() -> None:
+    before = remembered(3)
+    before.calibration.stored[0, 0, 0] = 10
+    before.calibration.ordered[0, 0, 0, 10:] = 0.0
+    before.calibration.ordered[0, 0, 0, :10] = np.sort(before.calibration.recent[0, 0, 0, :10])
+    after = expanded(compact(progress(before))).learned
+    assert after is not None
+    np.testing.assert_equal(after.calibration._asdict(), before.calibration._asdict())
+    np.testing.assert_equal(after._asdict(), before._asdict())
+
+
+def test_what_was_remembered_of_other_domains_is_not_taken_up() -> None:
+    saved = compact(progress(remembered(3)))
+    check_progress(saved, 3)
+    with pytest.raises(Refused, match="`domain`"):
+        check_progress(saved, 4)
+    other = remembered(3)._replace(pending=np.zeros(1))
+    with pytest.raises(Refused, match="`pending`"):
+        check_progress(compact(progress(other)), 3)
+
+
+def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> None:
+    noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
+    recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
+    state = ForecasterState(recent, progress=progress(remembered(12)))
+    data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(state)
+    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES
+
+
+def test_a_missing_model_is_an_error_that_says_what_to_do(tmp_path: Any) -> None:
+    own = Settings(model="tft", model_folder=str(tmp_path))
+    with pytest.raises(InputError, match=f"{CARD}; train a model"):
+        build_app(KitSettings(), own)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"model": "lstm"}, "model: expected one of"),
+        ({"choice_margin_share": 0.02}, "at most the margin"),
+        ({"choice_window_minutes": 1}, "choice_window_minutes"),
+        ({"most_width_factor": 1.0}, "most_width_factor"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=complaint):
+        msgspec.convert(given, Settings)
+
+
+def test_settings_reach_the_model() -> None:
+    own = Settings(choice_window_minutes=60, choice_margin_share=0.2, most_width_factor=3)
+    learning = own.learning
+    assert learning.settings.choosing.window_min == 60
+    assert learning.settings.choosing.margin == 0.2
+    assert learning.settings.calibration.most_factor == 3
+    assert learning.settings.corrects
+
+
+def test_metrics_show_which_model_serves_and_how_well() -> None:
+    telemetry = Telemetry("forecaster", ManualClock())
+    event = DemandForecast(
+        tick=6,
+        time=time_of(6),
+        domain="data",
+        model="calendar/1",
+        valid_until_tick=36,
+        horizons_minutes=[5, 15, 30],
+        quantiles=[0.1, 0.5, 0.9],
+        rps=[[50.0, 100.0, 150.0]] * 3,
+        peak_rps=[150.0] * 3,
+        calibration={"coverage_15": 0.75, "skill": -0.1},
+        fallback_reason="simple-better",
+        review_reason="look at it",
+    )
+    Metrics(telemetry)(event)
+    shown = generate_latest(telemetry.registry).decode()
+    for line in (
+        'hirl_forecasts_total{domain="data",fallback="simple-better",model="calendar/1"} 1.0',
+        'hirl_forecast_width_ratio{domain="data",horizon_min="30"} 1.0',
+        'hirl_forecast_coverage_ratio{domain="data",horizon_min="15"} 0.75',
+        'hirl_forecast_skill_ratio{domain="data"} -0.1',
+        'hirl_forecast_reviews_total{domain="data"} 1.0',
+    ):
+        assert line in shown

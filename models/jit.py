@@ -64,6 +64,15 @@ def meaning(file: Path) -> str:
     return _read(file).meaning
 
 
+@cache
+def code_digest(file: Path) -> str:
+    """Hash of what a file means, with everything it imports from this package."""
+    digest = hashlib.sha256(_name(file).encode())
+    for source in _sources(file):
+        digest.update(meaning(source).encode())
+    return digest.hexdigest()[:16]
+
+
 def _is_docstring(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.Expr)
@@ -90,11 +99,8 @@ def _name(file: Path) -> str:
 
 @cache
 def _cache_folder(file: Path) -> Path:
-    digest = hashlib.sha256(_name(file).encode())
-    for source in _sources(file):
-        digest.update(meaning(source).encode())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = root / "hirl" / "kernels" / digest.hexdigest()[:16]
+    folder = root / "hirl" / "kernels" / code_digest(file)
     _mark_used(folder)
     return folder
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from models.compare.families import Family
-from models.compare.journal import Entry, Journal, code_digest, key_of
+from models.compare.journal import Entry, Journal, controller_digest, key_of
 from models.compare.run import run
 from models.compare.search import Point, Tried, batches, best
 from models.control.tuned import Tuned
@@ -92,7 +92,7 @@ def calibrate(
     worlds = {
         scenario.name: _world_hash(family, setting, scenario) for scenario in setting.scenarios
     }
-    code = code_digest(family.factory.__module__)
+    code = controller_digest(family.factory.__module__)
     found: list[dict[str, float]] = []
     tried: list[Tried] = []
     for points in batches(family.defaults(), family.ranges, budget, search_seed, tried):

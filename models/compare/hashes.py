@@ -10,16 +10,15 @@ import models
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.jobs import population_of
 from models.compare.request import Request
+from models.jit import meaning
 from models.sim.config.compile import compile_scenario
 from models.sim.config.physics import Scheduling, SimCluster, with_scheduling
 from models.sim.config.scenario import Scenario
 from models.sim.config.script import script_of
 from models.sim.world import world_hash
 
-_CONTROLLING: Final = (
-    "baselines", "cluster", "compare", "control", "environments", "features", "forecaster",
-)  # fmt: skip
-"""Packages of models that decide or tune. The simulator is part of the world hashes."""
+_WORLD: Final = ("sim", "validate")
+"""Packages of models that decide nothing; the simulator is part of the world hashes."""
 
 
 def world_hashes(request: Request) -> dict[str, dict[str, str]]:
@@ -40,14 +39,15 @@ def world_hashes(request: Request) -> dict[str, dict[str, str]]:
 def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
     """By entrant: of all our deciding code, and of the module of a user's own entrant.
 
-    All files count, including tuned parameters and weights.
+    All files count, including tuned parameters and weights; of Python files, what they mean.
     """
     root = Path(models.__file__).parent
     files = [
         file
-        for package in _CONTROLLING
-        for file in sorted((root / package).rglob("*"))
-        if file.is_file() and "__pycache__" not in file.parts
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+        and file.relative_to(root).parts[0] not in _WORLD
+        and "__pycache__" not in file.parts
     ]
     common = _digest(files)
     return {name: _digest(_modules(name), common) for name in entrants}
@@ -78,5 +78,6 @@ def _digest(files: Iterable[Path], before: str = "") -> str:
     digest = hashlib.sha256(before.encode())
     for file in files:
         digest.update(file.name.encode())
-        digest.update(file.read_bytes())
+        content = meaning(file).encode() if file.suffix == ".py" else file.read_bytes()
+        digest.update(content)
     return digest.hexdigest()[:16]

@@ -1,17 +1,15 @@
 """A journal of evaluations, one JSON line each, so that a stopped search can resume."""
 
-import ast
 import hashlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from models.inputs.errors import InputError
-
-_CONTROLLERS: Final = ("models.baselines", "models.control")
+from models.jit import code_digest
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -64,29 +62,12 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:24]
 
 
-def code_digest(module: str) -> str:
-    """Hash of a module and of the controllers that it imports.
+def controller_digest(module: str) -> str:
+    """Hash of a controller and of all it imports from here.
 
     A controller that changed has to be evaluated again. The world has its own hash.
     """
-    found = [module]
-    digest = hashlib.sha256()
-    for name in found:
-        tree = ast.parse(_source(name))
-        digest.update(ast.dump(tree).encode())
-        fresh = [one for one in _imports(tree) if one.startswith(_CONTROLLERS) and one not in found]
-        found.extend(dict.fromkeys(fresh))
-    return digest.hexdigest()[:16]
-
-
-def _source(module: str) -> str:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise InputError(f"{module}: cannot be imported")
-    return Path(spec.origin).read_text(encoding="utf-8")
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
+    return code_digest(Path(spec.origin))

@@ -6,7 +6,6 @@ the history functions return the traffic before its first tick.
 
 import hashlib
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +19,7 @@ from models.cluster.calendar import HISTORY_MINUTES
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
 from models.inputs.errors import InputError
-from models.jit import meaning
+from models.jit import code_digest
 from models.sim.accounting import Accounts, copy_accounts, empty_accounts, reset_accounts
 from models.sim.apps import Apps, Population, app_records, service_traits
 from models.sim.call_graph import call_rows
@@ -41,7 +40,6 @@ from models.sim.tick import Given, Scratch, advance
 from models.sim.traffic import TrafficShape, fill_history
 
 _SEEDS: Final = 1 << 63
-_MODELS: Final = Path(__file__).parents[1]
 
 
 class Snapshot(NamedTuple):
@@ -177,7 +175,7 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
     that results of two different worlds are not compared by accident. Of a replayed trace the
     values count, not the location of its file.
     """
-    digest = hashlib.sha256(_code_digest().encode())
+    digest = hashlib.sha256(code_digest(Path(__file__)).encode())
     digest.update(FITTED.read_bytes())
     digest.update(msgspec.json.encode(cluster))
     nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]
@@ -188,16 +186,6 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
         digest.update(name.encode())
         digest.update(column.tobytes())
     return digest.hexdigest()[:16]
-
-
-@cache
-def _code_digest() -> str:
-    """Of the code without comments, docstrings and formatting."""
-    digest = hashlib.sha256()
-    for package in ("cluster", "inputs", "sim"):
-        for file in sorted((_MODELS / package).rglob("*.py")):
-            digest.update(meaning(file).encode())
-    return digest.hexdigest()
 
 
 def domain_history(world: World, minutes: int = HISTORY_MINUTES) -> F32:

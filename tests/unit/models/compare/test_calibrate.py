@@ -16,7 +16,7 @@ from models.compare.calibrate import (
     tuning_scenarios,
 )
 from models.compare.families import FAMILIES, calibrated, family_of
-from models.compare.journal import Journal, code_digest
+from models.compare.journal import Journal, controller_digest
 from models.compare.search import Tried, batches, from_unit, latin_hypercube, to_unit
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
@@ -191,8 +191,8 @@ def test_a_search_uses_exactly_its_budget(budget: int) -> None:
 
 
 def test_code_digests_differ_between_controllers() -> None:
-    assert code_digest("models.baselines.pid") != code_digest("models.baselines.static")
-    assert code_digest("models.baselines.pid") == code_digest("models.baselines.pid")
+    assert controller_digest("models.baselines.pid") != controller_digest("models.baselines.static")
+    assert controller_digest("models.baselines.pid") == controller_digest("models.baselines.pid")
 
 
 def test_exceeding_a_bound_outweighs_gains_elsewhere() -> None:

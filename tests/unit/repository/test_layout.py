@@ -12,6 +12,17 @@ PACKAGES = sorted(
     for file in (ROOT / name).rglob("__init__.py")
 )
 TESTS = sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py"))
+MIRRORED = sorted(
+    folder.relative_to(ROOT / "tests" / "unit").as_posix()
+    for name in ("models", "services")
+    for folder in (ROOT / "tests" / "unit" / name).rglob("*")
+    if folder.is_dir() and any(folder.glob("test_*.py"))
+)
+
+
+@pytest.mark.parametrize("folder", MIRRORED)
+def test_unit_tests_stand_where_their_code_does(folder: str) -> None:
+    assert (ROOT / folder / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -27,6 +27,7 @@ class Axis(NamedTuple):
 
     def tick_at(self, time: str) -> int:
         """The tick nearest to a moment."""
+        # Announced times need not fall on the end of a tick.
         return self.tick + round((parse(time) - self.moment).total_seconds() / self.tick_s)
 
     def minute_of_week(self, tick: int) -> int:
@@ -72,12 +73,13 @@ class TickBuffer(Generic[T]):
 
     def with_event(self, tick: int, name: str, event: T, now: float) -> Self:
         """Add an event; self if its tick has closed or the event is a duplicate."""
-        there = self.events.get(tick, {})
-        if tick <= self.closed or name in there:
+        arrived = self.events.get(tick, {})
+        if tick <= self.closed or name in arrived:
             return self
         return replace(
             self,
-            events={**self.events, tick: {**there, name: event}},
+            events={**self.events, tick: {**arrived, name: event}},
+            # The first event starts the grace period: an existing entry overwrites `now`.
             since={tick: now, **self.since},
         )
 

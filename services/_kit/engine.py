@@ -56,9 +56,9 @@ class _Prepared(NamedTuple, Generic[S]):
     step: Step[S]
     records: Sequence[Record]
     data: bytes | None = None
-    """Of the state; None where nothing that is saved has changed."""
+    """Bytes of the new state; None where nothing that is saved has changed."""
     state_record: StateRecord | None = None
-    """The same as it is sent."""
+    """The record that carries these bytes."""
 
 
 class Engine(Generic[S]):

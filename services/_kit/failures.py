@@ -36,11 +36,11 @@ _PREFIX: Final = "!failures/"
 
 
 class Failures(NamedTuple):
-    """Of one culprit."""
+    """How often one culprit failed, and when it last did."""
 
     times: int = 0
     latest: float = 0.0
-    """Wall seconds of the last one."""
+    """Wall time of the last failure, in seconds since 1970."""
 
 
 class FailureCounts:
@@ -70,7 +70,7 @@ class FailureCounts:
         remembered = before.times if now - before.latest <= memory_s else 0
         times = min(remembered + 1, MOST_FAILURES)
         self._failures[culprit] = Failures(times, now)
-        # The saved count is at its limit: a broken key must not write a record per event.
+        # A saved count at its limit stays as it is: a broken key must not write a record per event.
         if remembered < MOST_FAILURES:
             count = StateRecord(b"%d %.3f" % (times, now))
             await self._writer.save(_PREFIX + culprit, count, partition)

@@ -180,7 +180,7 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
             return Transport(self.conf.broker_consumer, self)
 
         def _crash(self, reason: BaseException) -> None:
-            # Faust stops its services, but the process would stay alive without consuming.
+            # Faust logs the error, and the process would stay alive without consuming.
             worker.fail(reason)
             super()._crash(reason)
 

@@ -146,6 +146,7 @@ class MemoryBus:
         end = clock.now() + seconds
         await self.settle()
         while (due := self.next_due()) is not None and due <= end:
+            # A state may have been due earlier, and time does not go back.
             clock.move_to(max(due, clock.now()))
             await self.settle()
         clock.move_to(end)

@@ -67,7 +67,7 @@ class TickBuffer(Generic[T]):
     closed: int = -1
     """The last closed tick; -1 before the first."""
     events: Transient[Mapping[int, Mapping[str, T]]] = field(default_factory=dict)
-    """Of open ticks, by tick and name."""
+    """Events of open ticks, by tick and name."""
     since: Transient[Mapping[int, float]] = field(default_factory=dict)
     """When the first event of each open tick arrived, by `Clock.now`."""
 
@@ -95,6 +95,7 @@ class TickBuffer(Generic[T]):
         """
         if not self.events:
             return None
+        # The earliest first: later ticks wait for it, even if they are complete.
         tick = min(self.events)
         late = grace_s is not None and now >= self.since[tick] + grace_s
         return tick if late or names <= self.events[tick].keys() else None

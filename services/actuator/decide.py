@@ -69,11 +69,11 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ActuatorState:
-    """Of one domain."""
+    """What the actuator remembers of one domain."""
 
     domain: str
     history: ChangeHistory
-    """Of the rules, for the apps `names`."""
+    """Memory of the safety rules; its axis of apps has the `names`."""
     closed: int = -1
     """The last tick whose write was requested."""
     names: tuple[str, ...] = ()

@@ -51,9 +51,9 @@ class Permissions:
     stale_ticks: int = STALE_TICKS
     """The same in event time, which survives a restart."""
     overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
-    """By kind and scope."""
+    """Overrides by kind and scope."""
     breakers: dict[str, tuple[BreakerChanged, float]] = field(default_factory=dict)
-    """By scope, with the time of arrival by `Clock.now`."""
+    """The last event of each scope, with its time of arrival by `Clock.now`."""
 
     def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
         """Take in an override or a heartbeat."""
@@ -171,7 +171,7 @@ class Ruling:
     """Numbers after all rules, one per app of the plan."""
 
     after: Mapping[str, I32]
-    """By column."""
+    """New numbers, by column."""
     reasons: list[str]
     """The plan's reason, that of the rule that cut it, or that of the hold."""
     overridden: frozenset[int]
@@ -183,9 +183,9 @@ class Basis:
     """What the actuator decided on, besides the plan."""
 
     epoch: int
-    """Of the budget; -1 without one."""
+    """Epoch of the budget; -1 without one."""
     mode: Mode
-    """Of the domain."""
+    """Mode of the domain."""
     breaker: str
 
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
-"""Between attempts at an unreachable target."""
+"""Pause between attempts at an unreachable target."""
 
 Answer = Literal["applied", "repeat", "superseded", "unknown", "refused"]
 """applied: changed now. repeat: the same decision had changed it before. superseded: a newer
@@ -47,7 +47,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     tick: int
     answers: dict[str, Answer]
-    """By app."""
+    """Answers by app."""
     detail: str = ""
     """Why changes were refused."""
 

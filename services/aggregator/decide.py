@@ -51,7 +51,7 @@ _ALIVE_S: Final = 60.0
 
 @dataclass(frozen=True)
 class AggregatorState:
-    """Of one domain, with A apps."""
+    """What the aggregator remembers of one domain. A apps."""
 
     domain: str
     estimator: EstimatorState

@@ -48,14 +48,14 @@ _STATES: Final[dict[int, State]] = {
 
 @dataclass(frozen=True)
 class BreakerState:
-    """Of one domain."""
+    """What the breaker remembers of one domain."""
 
     domain: str
     memory: Memory
     tick: int = -1
-    """Of the last frame."""
+    """Tick of the last frame; -1 before the first."""
     time: str = ""
-    """Of the last frame."""
+    """Event time of the last frame."""
     reason: str = ""
     """Why it is not closed."""
     applied: Applied = field(default_factory=dict)

@@ -46,12 +46,12 @@ _NOTABLE: Final = 0.005
 
 @dataclass(frozen=True)
 class CommanderState:
-    """Of the whole cluster."""
+    """What the Commander remembers of the whole cluster."""
 
     minutes: TickBuffer[TickEvent] = field(default_factory=TickBuffer)
     """Events of minutes that are not decided yet, by their first tick."""
     epoch: int = -1
-    """Of the last budget; it only rises."""
+    """Epoch of the last budget; it only rises."""
     sums: Mapping[str, Sums] = field(default_factory=dict)
     """The last reported sums of each domain."""
     reported_tick: Mapping[str, int] = field(default_factory=dict)

@@ -67,12 +67,12 @@ from services.forecaster.progress import (
 )
 
 _RULE_VERSION: Final = "1"
-"""Of the rules; a trained model has its own version."""
+"""Version of the rules; a trained model has its own."""
 
 
 @dataclass(frozen=True)
 class ForecasterState:
-    """Of the whole cluster."""
+    """What the forecaster remembers of the whole cluster."""
 
     recent: RecentMinutes
     ticks: TickBuffer[DomainObserved] = field(default_factory=TickBuffer)

@@ -94,11 +94,11 @@ class Progress:
     """Apps on the model's app axis."""
     minutes: MinuteMeans
     events: EventProgress | None = None
-    """Of the calendar model."""
+    """Announced events as the calendar model observed them."""
     newest: int | None = None
     """Number of the last minute that the network's record has."""
     learned: Memory | None = None
-    """Of the trained network."""
+    """Memory of the trained network."""
 
 
 @dataclass(frozen=True)

@@ -63,11 +63,11 @@ class SoldierSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class SoldierState:
-    """Of one domain."""
+    """What a Soldier remembers of its domain."""
 
     domain: str
     memory: SoldiersState
-    """Of the models, for the apps `names`."""
+    """Memory of the models; its axis of apps has the `names`."""
     closed: int = -1
     """The last planned tick."""
     names: tuple[str, ...] = ()

@@ -137,7 +137,7 @@ def test_a_field_that_is_newer_than_the_saved_state_gets_its_default() -> None:
     np.testing.assert_array_equal(loaded.arrays.more, arrays(3, 0.5).more)
 
 
-def test_other_fields_than_declared_are_refused() -> None:
+def test_missing_fields_and_wrong_types_are_refused() -> None:
     @dataclass(frozen=True)
     class Other:
         nested: Nested = Nested()

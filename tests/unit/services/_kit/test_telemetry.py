@@ -32,7 +32,7 @@ def test_a_service_is_ready_when_it_has_read_everything_and_has_partitions() -> 
     assert health.ready()
 
 
-def test_a_service_that_polls_nothing_is_not_healthy() -> None:
+def test_a_service_that_stops_polling_is_unhealthy() -> None:
     clock = ManualClock()
     health = Telemetry("soldier", clock, silence_seconds=60.0).health
     clock.advance(61)

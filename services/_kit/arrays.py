@@ -45,6 +45,7 @@ def measured_rows(columns: Mapping[str, Sequence[float | None]], apps: int) -> F
     table = np.full((1, rows.SAMPLES, apps), np.nan, np.float32)
     for row, name in enumerate(MEASURED):
         if columns.get(name):
+            # numpy reads a null (None) as NaN, the mark of a gap.
             table[0, row] = np.array(columns[name], np.float32)
     return table
 
@@ -55,6 +56,7 @@ def measured_columns(table: F32, missing: I8) -> dict[str, list[float | None]]:
     columns: dict[str, list[float | None]] = {}
     for row, name in enumerate(MEASURED):
         values = table[0, row]
+        # JSON has no NaN: a gap is null on the wire.
         gaps = absent | ~np.isfinite(values)
         column: list[float | None] = values.tolist()
         for index in np.flatnonzero(gaps).tolist():
@@ -159,6 +161,7 @@ def directive_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive
 
 
 def _with_column(values: F64, domain: int, value: float) -> F64:
+    # The columns of `no_directive` are one shared array, so each needs its own copy.
     changed = values.copy()
     changed[0, domain] = value
     return changed

@@ -56,9 +56,9 @@ class _Prepared(NamedTuple, Generic[S]):
     step: Step[S]
     records: Sequence[Record]
     data: bytes | None = None
-    """Of the state; None where nothing that is saved has changed."""
+    """Bytes of the new state; None where nothing that is saved has changed."""
     state_record: StateRecord | None = None
-    """The same as it is sent."""
+    """The record that carries these bytes."""
 
 
 class Engine(Generic[S]):
@@ -89,6 +89,7 @@ class Engine(Generic[S]):
     async def take(self, delivery: Delivery) -> None:
         """Handle a record of an input and acknowledge what is done."""
         term, began = self.term, perf_counter()
+        # Clocks of two machines differ: a record may seem to come from the future.
         self._telemetry.event_age.labels(delivery.topic).observe(
             max(0.0, self._clock.date() - delivery.timestamp)
         )
@@ -107,8 +108,11 @@ class Engine(Generic[S]):
             self._writer.acknowledge(deliveries)
             return
         if received is None:
+            # Not acknowledged: a restart needs all parts again to assemble the event.
             self._publisher.count(delivery, "part")
             return
+        # Nothing is awaited before this lock, and asyncio's locks are first come, first served:
+        # events of a key are handled in the order in which they were delivered.
         async with self._turn(key):
             if term != self.term:
                 return  # the partition was revoked; its new owner gets the record
@@ -257,6 +261,7 @@ class Engine(Generic[S]):
             try:
                 settled = await self._carry_out(key, prepared)
             except _GivenUp:
+                # The state was dropped after a write: nothing of this input waits in it any more.
                 settled = True
             # It succeeded: earlier failures were temporary.
             await self._failures.forget(delivery.position, delivery.partition)
@@ -331,6 +336,7 @@ class Engine(Generic[S]):
         if self._executor is None:
             raise TypeError(f"{self.handler.name} requests writes but has no executor")
         result = await self._executor.carry_out(write)
+        # Read again: the step that requested the write has replaced the state.
         state = self._store.get_or_start(key)
         prepared = await self._decide(
             key, WRITTEN, lambda: self.handler.written(result, state, self._clock)
@@ -384,6 +390,7 @@ class Engine(Generic[S]):
 
     def _clear(self) -> None:
         self._store.clear()
+        # Events that still wait for one of the old locks see a newer term and are dropped.
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waking: set[str] = set()  # to be woken in their next turn
         # Keys whose state was dropped in `wake`. A state that fails each time would be woken and

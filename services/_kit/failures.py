@@ -36,11 +36,11 @@ _PREFIX: Final = "!failures/"
 
 
 class Failures(NamedTuple):
-    """Of one culprit."""
+    """How often one culprit failed, and when it last did."""
 
     times: int = 0
     latest: float = 0.0
-    """Wall seconds of the last one."""
+    """Wall time of the last failure, in seconds since 1970."""
 
 
 class FailureCounts:
@@ -70,6 +70,7 @@ class FailureCounts:
         remembered = before.times if now - before.latest <= memory_s else 0
         times = min(remembered + 1, MOST_FAILURES)
         self._failures[culprit] = Failures(times, now)
+        # A saved count at its limit stays as it is: a broken key must not write a record per event.
         if remembered < MOST_FAILURES:
             count = StateRecord(b"%d %.3f" % (times, now))
             await self._writer.save(_PREFIX + culprit, count, partition)
@@ -116,6 +117,7 @@ class FailurePolicy(Generic[S]):
         if key is not None:
             await self._reject_unsettled(key, error)
             self._resume(key)
+        # After the dead letters: a crash before them counts the record again and loses nothing.
         await self.counts.forget(position, delivery.partition)
 
     async def state_failed(self, key: str, cause: str, error: Exception) -> None:
@@ -132,6 +134,8 @@ class FailurePolicy(Generic[S]):
     async def drop_state(self, key: str, error: Exception) -> None:
         """Start a key anew. Inputs that wait in its state go too: they may be the cause."""
         log.error("%s drops the state of `%s` and starts it anew", self._handler.name, key)
+        # Dead letter before tombstone: after a crash in between, the state fails and is dropped
+        # again, so it is never lost without a dead letter.
         await self.dead_letter_state(key, error)
         await self._writer.save(key, None, self._store.partition(key))
         self._store.forget_saved(key)

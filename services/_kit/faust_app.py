@@ -35,6 +35,7 @@ class FaustGroup:
         self._in_flight: dict[tuple[str, int, int], Message] = {}
         """By position, without values: acknowledging needs none, and frames are large."""
         self._done: dict[TP, int] = {}
+        """Offset after the last acknowledged record, by partition; for the lag."""
         # Faust keeps only weak references to listeners.
         self._listeners = cast(tuple[Any, Any], (self._assigned, self._revoked))
         self._app.on_partitions_assigned.connect(self._listeners[0])
@@ -61,6 +62,7 @@ class FaustGroup:
     def acknowledge(self, delivery: Delivery) -> None:
         """Let Faust commit it, once all before it are acknowledged."""
         message = self._in_flight.pop(_position(delivery), None)
+        # None after a rebalance: the record belongs to the next owner of its partition.
         if message is not None:
             message.ack(self._app.consumer)
             self._done[message.tp] = delivery.offset + 1
@@ -84,6 +86,7 @@ class FaustGroup:
     async def _assigned(self, _: Any, assigned: set[TP], **__: Any) -> None:
         try:
             await self._worker.assigned({partition.partition for partition in assigned})
+        # Faust logs an error and keeps the process alive; ours has to end and be restarted.
         except Exception as error:  # noqa: BLE001  it ends the process, which logs it
             log.warning("failed to load the states of the assigned partitions: %r", error)
             self._worker.fail(error)
@@ -108,10 +111,14 @@ def make_app(worker: Worker[S]) -> faust.App:
         broker_commit_interval=settings.commit_seconds,
         consumer_group_instance_id=_instance(worker),
         consumer_auto_offset_reset="earliest",
+        # Faust would wait for its agent, which hands events on. `Worker.revoked` waits for the
+        # engine, where they are handled.
         stream_wait_empty=False,
         producer_acks=-1,
+        # `hirl topics apply` creates topics; services have no right to.
         topic_allow_declare=False,
         topic_disable_leader=True,
+        # Probes and metrics are served by `telemetry.py`.
         web_enabled=False,
         store="memory://",
         # Faust creates a folder for tables even without any, and the root may be read-only.
@@ -121,6 +128,8 @@ def make_app(worker: Worker[S]) -> faust.App:
 
 def _app_type(worker: Worker[S]) -> type[faust.App]:
     """Faust is configured by subclasses where other libraries take arguments."""
+    # A subclass gets the logger of its module, and `services` logs at info: Faust's own lines
+    # would drown ours. As logs of a library they begin with warnings.
     quiet = logging.getLogger("faust")
 
     class Thread(driver.AIOKafkaConsumerThread):
@@ -140,6 +149,7 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
             return Thread(self, loop=self.loop, beacon=self.beacon)
 
         async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109
+            # The liveness probe fails when the bus is no longer polled.
             worker.telemetry.health.polled()
             return await super()._wait_next_records(timeout)
 
@@ -170,6 +180,7 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
             return Transport(self.conf.broker_consumer, self)
 
         def _crash(self, reason: BaseException) -> None:
+            # Faust logs the error, and the process would stay alive without consuming.
             worker.fail(reason)
             super()._crash(reason)
 

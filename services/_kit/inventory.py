@@ -68,6 +68,7 @@ class DeclaredApps:
             self._remove(declared)
 
     def _remove(self, declared: AppDeclared) -> None:
+        # Pop first: a key that is set again keeps its old position, and the oldest one is dropped.
         self._removed.pop(declared.app, None)
         self._removed[declared.app] = declared
         if len(self._removed) > _REMOVED_KEPT:
@@ -84,8 +85,8 @@ class DeclaredApps:
     def check_domain(self, domain: str) -> None:
         """Refuse an event of a domain that the cluster file does not have."""
         if domain not in self.domains:
-            known = ", ".join(self.domains)
-            raise Refused("unknown-domain", f"expected one of {known}, got {domain}")
+            domains = ", ".join(self.domains)
+            raise Refused("unknown-domain", f"expected one of {domains}, got {domain}")
 
     def domain_index(self, domain: str) -> int:
         """Index of a domain on every domain axis."""
@@ -130,6 +131,7 @@ class DeclaredApps:
     def inventory(self, apps: Sequence[AppDeclared]) -> Inventory:
         """Model input for these apps."""
         mixes = [[getattr(app.request_mix, kind) for kind in REQUEST_TYPES] for app in apps]
+        # Without a target no latency is too high.
         limits = [np.inf if a.latency_target_s is None else a.latency_target_s for a in apps]
         return self._cluster._replace(
             domain=np.array([self.domain_index(app.domain) for app in apps], np.int16),
@@ -138,6 +140,7 @@ class DeclaredApps:
             max_replicas=np.array([app.max_replicas for app in apps], np.int32),
             latency_target=np.array(limits, np.float32),
             saturation=np.array([app.saturation for app in apps], np.float32),
+            # Without apps the array would have one axis, and kernels are compiled for two.
             request_mix=np.array(mixes, np.float32).reshape(len(apps), len(REQUEST_TYPES)),
         )
 

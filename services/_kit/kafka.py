@@ -23,7 +23,7 @@ _POLL_MS: Final = 500
 
 
 def connection(settings: KitSettings) -> dict[str, Any]:
-    """Arguments of every aiokafka client."""
+    """Arguments of every client, by aiokafka or kafka-python: they have the same names."""
     result: dict[str, Any] = {
         "bootstrap_servers": settings.kafka_bootstrap,
         "security_protocol": settings.kafka_security,
@@ -78,6 +78,7 @@ class KafkaWriter:
             enable_idempotence=True,
             # A decision waits for every acknowledgement: batching would only delay it.
             linger_ms=0,
+            # Above the largest state: `state_record` refuses first and names the key.
             max_request_size=2 * LARGEST_STATE_BYTES,
         )
 
@@ -138,6 +139,7 @@ class Reader:
         try:
             await self._consumer.start()
         except BaseException:
+            # A consumer that fails to start keeps its connections until it is stopped.
             await self._consumer.stop()
             raise
         return self
@@ -159,6 +161,7 @@ class Reader:
             return
         self._consumer.assign(partitions)
         await self._consumer.seek_to_beginning(*partitions)
+        # Read the ends once: on a busy topic a moving end might never be reached.
         ends = await self._consumer.end_offsets(partitions)
         while not await self._reached(ends):
             async for delivery in self.next():

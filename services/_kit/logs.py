@@ -15,6 +15,7 @@ from schemas.fields import Event
 from services._kit.clock import rfc3339
 
 _IDS: Final = ("trace_id", "decision_id", "domain", "tick")
+# A context variable: tasks handle events of several keys at once, in one thread.
 _ids: ContextVar[dict[str, Any]] = ContextVar("ids")
 
 

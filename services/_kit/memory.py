@@ -146,6 +146,7 @@ class MemoryBus:
         end = clock.now() + seconds
         await self.settle()
         while (due := self.next_due()) is not None and due <= end:
+            # A state may have been due earlier, and time does not go back.
             clock.move_to(max(due, clock.now()))
             await self.settle()
         clock.move_to(end)
@@ -201,13 +202,16 @@ class _Process:
         self.engine: Engine[object] | None = Engine(service, self, self._bus.clock, self.telemetry)
         for key, record in self.saved.items():
             self.engine.restore(key, state_bytes(*record), None)
+        # What was taken but not committed is delivered again, as on Kafka.
         self._read = dict(self.committed)
+        # Reference data is never saved: every start reads it from the beginning.
         self._studied = dict.fromkeys(self._reference, 0)
         self._in_flight: dict[str, set[int]] = {topic: set() for topic in self.committed}
         self._begun = False
 
     def die(self, redeliver: int) -> None:
         self.engine = None
+        # As if the process died before its last commits: go back to the earliest of these inputs.
         for delivery in list(self._handled)[len(self._handled) - redeliver :]:
             self.committed[delivery.topic] = min(self.committed[delivery.topic], delivery.offset)
 
@@ -222,6 +226,7 @@ class _Process:
             raise
 
     async def _act(self, engine: Engine[object]) -> bool:
+        # In the order of `Worker`: all reference data, then the saved states, then events.
         if learned := await self._study(engine):
             if self._begun:
                 await engine.wake(early=True)
@@ -317,6 +322,7 @@ class _Topic:
 
     def after(self, offset: int) -> tuple[int, Delivery] | None:
         """The first record from an offset on, with its order."""
+        # Compaction leaves gaps between the offsets.
         while offset < self.end:
             if offset in self._records:
                 return self._records[offset]

@@ -32,6 +32,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             group_id=f"hirl-{worker.name}",
             group_instance_id=instance,
             partition_assignment_strategy=[assignor(by_domain=worker.by_domain)],
+            # Only what is acknowledged may be committed, not what was fetched.
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             session_timeout_ms=int(settings.session_timeout_seconds * 1000),
@@ -71,6 +72,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """See `ConsumerRebalanceListener`."""
         await self._worker.revoked()
+        # Empty when the group is joined for the first time: there is nothing to commit yet.
         if revoked:
             await self._commit()
         for positions in (self._in_flight, self._read, self._committed):
@@ -80,6 +82,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         """See `ConsumerRebalanceListener`; records wait until it returns."""
         try:
             await self._worker.assigned({partition.partition for partition in assigned})
+        # aiokafka logs an error of a listener and goes on; this process has to end instead.
         except Exception as error:  # noqa: BLE001  it ends the process, which logs it
             log.warning("failed to load the states of the assigned partitions: %r", error)
             self._worker.fail(error)
@@ -88,6 +91,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         while True:
             found = await self._consumer.getmany(timeout_ms=500)
             self._worker.telemetry.health.polled()
+            # Partitions may be revoked while `dispatch` waits: then the rest is not ours any more.
             term = self._worker.term
             for record in (record for records in found.values() for record in records):
                 if term != self._worker.term:

@@ -21,10 +21,10 @@ from services._kit.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 DEAD_LETTER_VALUE_BYTES: Final = 64 * 1024
-"""Of a rejected value: enough to see what is wrong, and dead letters stay small."""
+"""Kept of a rejected value: enough to see what is wrong, and dead letters stay small."""
 DEAD_LETTER_DETAIL_CHARACTERS: Final = 2000
 LARGEST_STATE_BYTES: Final = 1_000_000
-"""Of a state record as sent; just below a broker's default limit."""
+"""Limit of a state record as sent; just below a broker's default limit."""
 DEFLATED_FROM_BYTES: Final = 64 * 1024
 """States are columns of numbers that change little: above this size, deflating pays."""
 _DEFLATED: Final = ("content-encoding", b"deflate")
@@ -163,6 +163,7 @@ class Publisher:
         """Publish the dead letter of a record."""
         log.warning("rejected %s: %s", delivery.position, error)
         letters = [dead_letter(self._name, delivery, error, kind, self._clock)]
+        # Acknowledged like any event, so the input is given up only after its dead letter is safe.
         await self.publish(letters, self.encode(letters))
         self.count(delivery, "rejected")
         self._telemetry.dead_letters.labels(delivery.topic, kind).inc()

@@ -77,9 +77,10 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def __post_init__(self) -> None:
         positive = ("session_timeout_seconds", "heartbeat_seconds", "commit_seconds", "in_flight")
         for name in (*positive, "drain_seconds", "silence_seconds", "speed"):
+            # `not x > 0` instead of `x <= 0`: it refuses NaN, too.
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected more than 0, got {getattr(self, name)}")
-        # 0 is valid: then a tick closes without what is not there at once.
+        # 0 is valid: then a tick does not wait for what is missing.
         if not self.grace_seconds >= 0:
             raise ValueError(f"grace_seconds: expected 0 or more, got {self.grace_seconds}")
         if self.heartbeat_seconds * 2 > self.session_timeout_seconds:
@@ -101,10 +102,10 @@ def load(
     """The kit's settings and the service's own; raises BadSettings."""
     name = file or environment.get(FILE)
     sections = _read(Path(name)) if name else {}
-    known = {KIT, service, *_services()}
-    if unknown := sorted(sections.keys() - known):
+    allowed = {KIT, service, *_services()}
+    if unknown := sorted(sections.keys() - allowed):
         raise BadSettings(f"{name}: unknown section `{unknown[0]}`")
-    kit, mine = _from_environment(service, environment, known - {KIT})
+    kit, mine = _from_environment(service, environment, allowed - {KIT})
     return (
         _convert(KIT, {**sections.get(KIT, {}), **kit}, KitSettings),
         _convert(service, {**sections.get(service, {}), **mine}, own),
@@ -124,8 +125,8 @@ def _explained(error: str, section: str, kind: type[msgspec.Struct]) -> str:
     what, _, path = error.partition(" - at `$.")
     field = path.removesuffix("`")
     if not field:
-        known = f", expected one of {', '.join(kind.__struct_fields__)}"
-        return error + known * ("unknown field" in what)
+        fields = f", expected one of {', '.join(kind.__struct_fields__)}"
+        return error + fields * ("unknown field" in what)
     owner = "" if section == KIT else f"{section.upper()}_"
     choices = get_args(get_type_hints(kind).get(field))
     allowed = f", expected {' or '.join(choices)}" if "enum" in what else ""
@@ -146,6 +147,8 @@ def _from_environment(
         if owner == service:
             mine[field.removeprefix(f"{service}_")] = value
         elif owner is None:
+            # Whatever is left goes to the kit, which refuses unknown fields: a misspelled
+            # variable must not be ignored.
             kit[field] = value
     return kit, mine
 

@@ -162,6 +162,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
 def _typed_optional(kind: Any, value: Any, name: str) -> Any:
     options = [option for option in get_args(kind) if option is not NoneType]
     if len(options) > 1:
+        # msgspec tells these types apart; only `X | None` may hold arrays.
         return msgspec.convert(value, kind)
     return None if value is None else _typed(options[0], value, name)
 
@@ -197,6 +198,7 @@ def _defaults(kind: Any) -> frozenset[str]:
 
 
 def _saved_names(kind: Any) -> tuple[str, ...]:
+    # Not `@cache` itself: mypy does not accept the type of a value as hashable.
     return _cached_names(kind)
 
 

@@ -77,7 +77,7 @@ class StateStore(Generic[S]):
         return self._saved.get(key)
 
     def load(self, key: str) -> None:
-        """Load the saved bytes; without a known form, the key starts anew when it is needed."""
+        """Load the saved bytes; if they have a wrong form, the key starts anew when needed."""
         try:
             self._states[key] = self._handler.load(key, self._saved[key])
         except _WRONG_FORM as error:

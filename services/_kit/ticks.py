@@ -27,6 +27,7 @@ class Axis(NamedTuple):
 
     def tick_at(self, time: str) -> int:
         """The tick nearest to a moment."""
+        # Announced times need not fall on the end of a tick.
         return self.tick + round((parse(time) - self.moment).total_seconds() / self.tick_s)
 
     def minute_of_week(self, tick: int) -> int:
@@ -66,18 +67,19 @@ class TickBuffer(Generic[T]):
     closed: int = -1
     """The last closed tick; -1 before the first."""
     events: Transient[Mapping[int, Mapping[str, T]]] = field(default_factory=dict)
-    """Of open ticks, by tick and name."""
+    """Events of open ticks, by tick and name."""
     since: Transient[Mapping[int, float]] = field(default_factory=dict)
     """When the first event of each open tick arrived, by `Clock.now`."""
 
     def with_event(self, tick: int, name: str, event: T, now: float) -> Self:
         """Add an event; self if its tick has closed or the event is a duplicate."""
-        there = self.events.get(tick, {})
-        if tick <= self.closed or name in there:
+        arrived = self.events.get(tick, {})
+        if tick <= self.closed or name in arrived:
             return self
         return replace(
             self,
-            events={**self.events, tick: {**there, name: event}},
+            events={**self.events, tick: {**arrived, name: event}},
+            # The first event starts the grace period: an existing entry overwrites `now`.
             since={tick: now, **self.since},
         )
 
@@ -93,6 +95,7 @@ class TickBuffer(Generic[T]):
         """
         if not self.events:
             return None
+        # The earliest first: later ticks wait for it, even if they are complete.
         tick = min(self.events)
         late = grace_s is not None and now >= self.since[tick] + grace_s
         return tick if late or names <= self.events[tick].keys() else None

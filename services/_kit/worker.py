@@ -119,6 +119,7 @@ class Worker(Generic[S]):
 
     async def assigned(self, partitions: Collection[int]) -> None:
         """Load the states of the assigned partitions, the same of all inputs; let events in."""
+        # In case no revocation was reported: old states must not stay beside restored ones.
         if self._open.is_set():
             await self.revoked()
         # A cluster state may be in any partition of its topic: read them all.
@@ -157,6 +158,7 @@ class Worker(Generic[S]):
                 await self._drain()
 
     async def _work(self, group: Group, reader: Reader, stop: asyncio.Event) -> None:
+        # Before joining: a missing topic would look like one without any states.
         await reader.require(state_topic(self.name), *self._reference)
         if self._reference:
             await self._learn_all(reader)
@@ -200,6 +202,7 @@ class Worker(Generic[S]):
             await asyncio.sleep(min(max(sleep, 0.0), _LONGEST_SLEEP_S))
             if self._open.is_set() and due is not None and due <= self._clock.now():
                 self._spawn(self._wake())  # a key that waits for its target delays no other key
+            # Without inputs no group polls, and the liveness probe would fail.
             if not self.inputs:
                 self.telemetry.health.polled()
             for topic, count in (self.group.lag() if self.group else {}).items():

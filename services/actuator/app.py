@@ -11,6 +11,7 @@ from services.actuator.target import SimulatedTarget
 
 def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
     """An actuator for every domain that Kafka assigns to this process."""
+    # In lock-step the cluster waits for the services, so wall time says nothing about a breaker.
     stale = None if kit.lock_step else own.breaker_stale_seconds / kit.speed
     handler = ActuatorHandler(
         cluster_of(own.cluster),

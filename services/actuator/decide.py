@@ -57,6 +57,7 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
     "unknown": "held",
     "refused": "held",
 }
+"""By answer of the target. A repeat was applied by the process before a restart."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +69,11 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ActuatorState:
-    """Of one domain."""
+    """What the actuator remembers of one domain."""
 
     domain: str
     history: ChangeHistory
-    """Of the rules, for the apps `names`."""
+    """Memory of the safety rules; its axis of apps has the `names`."""
     closed: int = -1
     """The last tick whose write was requested."""
     names: tuple[str, ...] = ()
@@ -148,6 +149,8 @@ class ActuatorHandler(Handler[ActuatorState]):
                 budgets = with_budget(state.budgets, event)
                 if budgets is state.budgets:
                     return Step(state)
+                # A settled step that saves acknowledges the frames that wait in memory, so they
+                # have to be in what it saves. The same holds wherever `with_frames` is called.
                 state = replace(state.with_frames(state.frames), budgets=budgets)
                 return self._proceed(state, clock)
             case DomainObserved() if event.tick > state.closed:
@@ -160,6 +163,7 @@ class ActuatorHandler(Handler[ActuatorState]):
     def written(self, result: Any, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
         """Publish the outcomes of a write, once; then continue with what waits."""
         pending = state.pending
+        # An answer to an earlier write: its outcomes are published already.
         if not isinstance(result, Written) or pending is None or pending.write.tick != result.tick:
             return Step(state)
         state = replace(state.with_frames(state.frames), pending=None)
@@ -204,6 +208,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         step = self._proceed(arrived, clock)
         if waiting is None:
             return step
+        # Each planned change has one outcome, those of a plan that is never applied too.
         ruling = hold_all(waiting, "newer-plan")
         superseded = self._applied(waiting, None, ruling, "unknown", state, "superseded")
         return step._replace(events=[superseded, *step.events])
@@ -247,6 +252,7 @@ class ActuatorHandler(Handler[ActuatorState]):
 
     def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
         """Whether the plan's budget, its apps' declarations and a heartbeat are there."""
+        # A plan made without a budget (epoch -1) has none to wait for.
         budgeted = plan.epoch < 0 or any(b.epoch >= plan.epoch for b in state.budgets)
         declared = self._apps.all_declared(plan.apps)
         return budgeted and declared and self._permissions.has_heartbeat(plan.domain)
@@ -264,6 +270,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         write = Write(domain=plan.domain, tick=plan.tick, changes=_changes(applied))
         ahead = {tick: frame for tick, frame in state.frames.items() if tick > plan.tick}
         pending = Pending(write=write, applied=applied)
+        # Closed by the request, not by its answer: a second plan of this tick is ignored meanwhile.
         state = replace(state.with_frames(ahead), closed=plan.tick, plan=None, pending=pending)
         return Step(state, writes=[write])
 
@@ -296,8 +303,8 @@ def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, Domain
     frames = {**state.frames, frame.tick: frame}
     if len(frames) <= _MOST_FRAMES:
         return frames
-    wanted = {max(frames), -1 if state.plan is None else state.plan.tick}
-    return {tick: kept for tick, kept in frames.items() if tick in wanted}
+    needed = {max(frames), -1 if state.plan is None else state.plan.tick}
+    return {tick: kept for tick, kept in frames.items() if tick in needed}
 
 
 def _before(plan: ScalePlanned, frame: DomainObserved | None) -> dict[str, list[int]]:
@@ -333,6 +340,7 @@ def _with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
             continue
         columns["outcomes"][index] = outcome
         columns["reasons"][index] = result.detail or f"target-{answer}"
+        # Not applied: the event names the numbers that stay in force.
         for name in COLUMNS:
             columns[name][index] = getattr(applied, f"{name}_before")[index]
     return msgspec.structs.replace(applied, **columns)

@@ -34,6 +34,7 @@ COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
 _CODES: Final = {name: code for code, name in REASONS.items()}
 _OVERRIDE: Final = "override"
 _BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
+"""The strictest mode first."""
 
 
 # Permissions.
@@ -50,9 +51,9 @@ class Permissions:
     stale_ticks: int = STALE_TICKS
     """The same in event time, which survives a restart."""
     overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
-    """By kind and scope."""
+    """Overrides by kind and scope."""
     breakers: dict[str, tuple[BreakerChanged, float]] = field(default_factory=dict)
-    """By scope, with the time of arrival by `Clock.now`."""
+    """The last event of each scope, with its time of arrival by `Clock.now`."""
 
     def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
         """Take in an override or a heartbeat."""
@@ -68,6 +69,7 @@ class Permissions:
         if kind is BreakerChanged:
             self.breakers.pop(scope, None)
         elif kind is OverrideIssued:
+            # The topic's key is the scope alone, so a tombstone stands for every kind.
             for found in [key for key in self.overrides if key[1] == scope]:
                 del self.overrides[found]
 
@@ -81,6 +83,7 @@ class Permissions:
         The worse of domain and cluster counts: a live one does not substitute for the other.
         """
         found = [self.breakers[scope] for scope in (domain, CLUSTER) if scope in self.breakers]
+        # A breaker that never reported gives no permission: silence must not look like calm.
         if not found:
             return "stale"
         if any(event.state == "open" for event, _ in found):
@@ -155,6 +158,7 @@ def in_canary(app: str, share: float) -> bool:
 
     Chosen by name: the same apps in every process and after a restart.
     """
+    # Not `hash`, which Python salts per process.
     number = int.from_bytes(blake2s(app.encode(), digest_size=8).digest(), "big")
     return number < share * 2**64
 
@@ -167,7 +171,7 @@ class Ruling:
     """Numbers after all rules, one per app of the plan."""
 
     after: Mapping[str, I32]
-    """By column."""
+    """New numbers, by column."""
     reasons: list[str]
     """The plan's reason, that of the rule that cut it, or that of the hold."""
     overridden: frozenset[int]
@@ -179,9 +183,9 @@ class Basis:
     """What the actuator decided on, besides the plan."""
 
     epoch: int
-    """Of the budget; -1 without one."""
+    """Epoch of the budget; -1 without one."""
     mode: Mode
-    """Of the domain."""
+    """Mode of the domain."""
     breaker: str
 
 
@@ -213,6 +217,7 @@ def rule(
         reasons[index] = reason
     columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
     after = dict(zip(COLUMNS, columns, strict=True))
+    # After the rules: neither budget nor blast radius cuts an operator's number.
     overridden = _apply_overrides(plan, apps, permissions, after, reasons)
     return Ruling(after, reasons, overridden)
 
@@ -277,6 +282,7 @@ def _holds(
 ) -> dict[int, str]:
     """Reasons of the changes that are not permitted, by index."""
     found: dict[int, str] = {}
+    # Against the frame, not against what the plan assumed: pods may have changed since.
     steps = [np.subtract(getattr(plan, name), getattr(frame.pods, name)) for name in COLUMNS]
     for index in np.flatnonzero(np.any(steps, axis=0)).tolist():
         name = plan.apps[index]
@@ -303,6 +309,7 @@ def _numbers(plan: ScalePlanned, frame: DomainObserved, holds: dict[int, str], p
     columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
     for name, column in zip(COLUMNS, columns, strict=True):
         column[:] = getattr(plan, name)
+        # Unchanged for the rules, so that a held change uses up no budget and no blast radius.
         for index in holds:
             column[index] = getattr(frame.pods, name)[index]
     numbers.reason[0] = [_CODES.get(name, 0) for name in plan.reasons]

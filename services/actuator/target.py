@@ -15,7 +15,7 @@ from msgspec import Meta
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
-"""Between attempts at an unreachable target."""
+"""Pause between attempts at an unreachable target."""
 
 Answer = Literal["applied", "repeat", "superseded", "unknown", "refused"]
 """applied: changed now. repeat: the same decision had changed it before. superseded: a newer
@@ -47,7 +47,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     tick: int
     answers: dict[str, Answer]
-    """By app."""
+    """Answers by app."""
     detail: str = ""
     """Why changes were refused."""
 
@@ -98,6 +98,7 @@ class SimulatedTarget:
             reason = str(error)
         except TimeoutError:
             pass  # `reason` is that of the last attempt
+        # A result, not an exception: an unreachable target must not stop the service.
         log.warning("tick %d of %s is held: %s", write.tick, write.domain, reason)
         return _refused(write, reason)
 
@@ -113,6 +114,7 @@ class SimulatedTarget:
         path = f"/v1/domains/{write.domain}/ticks/{write.tick}"
         body = msgspec.json.encode({"changes": left})
         answer = msgspec.json.decode(await self._request("PUT", path, body), type=Written)
+        # Not before the first answer: until then an earlier process may have written unnoticed.
         self._read_back.add(write.domain)
         return msgspec.structs.replace(answer, answers={**repeats, **answer.answers})
 
@@ -132,6 +134,7 @@ class SimulatedTarget:
                 text = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _Unreachable(f"{self._url} does not answer ({error})") from error
+        # The server failed, so a retry may help; a request that it rejects stays rejected.
         if response.status >= 500:
             raise _Unreachable(f"{self._url} answers {response.status}")
         if response.status >= 400:

@@ -51,7 +51,7 @@ _ALIVE_S: Final = 60.0
 
 @dataclass(frozen=True)
 class AggregatorState:
-    """Of one domain, with A apps."""
+    """What the aggregator remembers of one domain. A apps."""
 
     domain: str
     estimator: EstimatorState
@@ -158,6 +158,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         names = self._apps.names(state.domain)
         if names == state.names or state.open_ticks:
             return state
+        # New apps have no pods until the API server reports some, so they are missing until then.
         fresh_pods = np.zeros((1, rows.STATUS, len(names)), np.int32)
         fresh_pods[0, rows.ACTIVE] = 1
         fresh_pods[0, rows.DOMAIN] = self._apps.domain_index(state.domain)
@@ -182,6 +183,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         seen = observation_of(tick, pods, table, missing, self._pools.records())
         estimator = self._estimators.of(state.domain, state.names)
         # The first tick starts from the sizes that it reports, not from those of no pods.
+        # Later ones get a copy, because kernels update the memory in place.
         before = estimator.start(seen) if state.closed < 0 else copied(state.estimator)
         signals, features, after = estimator.step_with_features(seen, before)
         state = replace(
@@ -206,6 +208,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         features: Features,
     ) -> DomainObserved:
         """The frame of the tick that closed last."""
+        # From the features: they also reject samples that arrived but cannot be true.
         missing_apps = np.flatnonzero(signals.features[0, _MISSING] == 1).tolist()
         return DomainObserved(
             tick=state.closed,
@@ -231,6 +234,7 @@ class AggregatorHandler(Handler[AggregatorState]):
     def _aggregates(self, domain: str, features: Features) -> dict[str, float]:
         """Sums and quantiles of the domain."""
         row = features.domain[0, self._apps.domain_index(domain)]
+        # The row goes on with calls to other domains, which the frame has in `calls`.
         named = dict(zip(DOMAIN_LEVEL.names, row.tolist(), strict=False))
         # Callees are other domains. Another process may close their frames, earlier or later than
         # this one, so a replay of this tick could give another value.

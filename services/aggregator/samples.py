@@ -22,6 +22,7 @@ _PER_REQUEST: Final = (rows.ERRORS, rows.P50, rows.P99)
 _LIVE_ROWS: Final = [rows.RPS, rows.P99, rows.CPU, rows.MEMORY]
 """A running pod has some of these. All zeros means the exporter is broken."""
 _LEAST_WEIGHT: Final = 1e-9
+"""Weight of a pod without requests, so that an app without any has an average too."""
 _REPORTED_ROWS: Final = [row for row, _ in rows.STATUS_COLUMNS]
 
 
@@ -52,6 +53,7 @@ class TickSamples:
 
     def complete(self, pods: I32) -> bool:
         """Whether every app has reported, by itself or through all of its ready `pods`."""
+        # At least one pod: an app without ready or known pods is not complete from the start.
         by_pods = self.pod_sums[rows.PODS] >= np.maximum(1, pods[0, rows.READY])
         return bool((self.received | by_pods).all())
 
@@ -66,6 +68,7 @@ class TickSamples:
     def measured(self) -> F32:
         """[1, SAMPLES, A] samples by app; NaN where nothing arrived."""
         table = self.rows.copy()
+        # Samples of a whole app win over sums of its pods, of which some may be missing.
         by_pods = ~self.received & (self.pod_sums[rows.PODS] > 0)
         table[:, by_pods] = _average_pods(self.pod_sums[:, by_pods])
         return table[None]
@@ -97,6 +100,7 @@ def with_batch(samples: TickSamples, batch: MetricsSampled) -> TickSamples:
         valid = _valid_pods(table, np.array([not getattr(batch, name) for name in MEASURED]))
         names = [batch.pods[one] for one in declared]
         samples = _with_pods(samples, table[:, at], valid[at], columns, names)
+    # A batch without any samples only reports pods: its apps have yet to be measured.
     elif any(getattr(batch, name) for name in MEASURED):
         app_rows, received = samples.rows.copy(), samples.received.copy()
         app_rows[:, columns] = _rows_of(batch)[:, at]
@@ -114,10 +118,13 @@ def _with_pods(
     sums = samples.pod_sums.copy()
     weight = np.maximum(values[rows.RPS], _LEAST_WEIGHT)
     # The 99th percentile of an app is not far below that of its slowest pod.
+    # NaN, of a source that does not measure latency, passes through the maximum with a warning.
     with np.errstate(invalid="ignore"):
         np.maximum.at(sums[rows.P99], columns, values[rows.P99])
     values[list(_WEIGHTED)] *= weight
     values[rows.PODS] = 1.0
+    # `np.add.at`, because a batch has many pods of an app: with `sums[row, columns] += ...` only
+    # the last of them would count.
     for row in _ADDED:
         np.add.at(sums[row], columns, values[row])
     np.add.at(sums[rows.SAMPLES], columns, weight)
@@ -134,8 +141,8 @@ def _fresh_pods(
     added: dict[int, set[str]] = {}
     fresh = np.zeros(len(pods), np.bool_)
     for at, (column, pod, is_valid) in enumerate(zip(columns, pods, valid, strict=True)):
-        known = column in counted and pod in counted[column]
-        if is_valid and not known and pod not in added.get(column, ()):
+        is_counted = column in counted and pod in counted[column]
+        if is_valid and not is_counted and pod not in added.get(column, ()):
             added.setdefault(column, set()).add(pod)
             fresh[at] = True
     merged = {column: counted.get(column, frozenset()) | pods for column, pods in added.items()}

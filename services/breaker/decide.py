@@ -48,14 +48,14 @@ _STATES: Final[dict[int, State]] = {
 
 @dataclass(frozen=True)
 class BreakerState:
-    """Of one domain."""
+    """What the breaker remembers of one domain."""
 
     domain: str
     memory: Memory
     tick: int = -1
-    """Of the last frame."""
+    """Tick of the last frame; -1 before the first."""
     time: str = ""
-    """Of the last frame."""
+    """Event time of the last frame."""
     reason: str = ""
     """Why it is not closed."""
     applied: Applied = field(default_factory=dict)
@@ -104,6 +104,7 @@ class BreakerHandler(Handler[BreakerState]):
         if due is None or now < due:
             return Step(state)
         if state.received_at is None:
+            # `Clock.now` of the process before means nothing here: measure the silence anew.
             return Step(replace(state, received_at=now))
         reason = f"stale: no frame for {now - state.received_at:.0f} s"
         before = replace(state, frames_stopped=True)
@@ -121,13 +122,14 @@ class BreakerHandler(Handler[BreakerState]):
         first = state.tick < 0
         # Ticks that were skipped: frames can be lost or late.
         age = 0 if first else frame.tick - state.tick - 1
-        sight = sight_of(frame, state.applied)
-        readings = read(sight, np.full((1, 1), age, np.float64), self._limits)
+        samples = app_samples(frame, state.applied)
+        readings = read(samples, np.full((1, 1), age, np.float64), self._limits)
         before = replace(
             state,
             tick=frame.tick,
             time=frame.time,
             applied=without_expired(state.applied, frame.tick),
+            # From the first frame on: `since_tick` names it, and ticks may count from 1970.
             memory=start(frame.tick, 1, 1, self._limits) if first else state.memory,
         )
         state, named, changed = self._advance(readings, before)
@@ -149,7 +151,7 @@ class BreakerHandler(Handler[BreakerState]):
         return replace(state, memory=after, reason=reason), named, changed
 
 
-def sight_of(frame: DomainObserved, applied: Applied) -> AppSamples:
+def app_samples(frame: DomainObserved, applied: Applied) -> AppSamples:
     """A frame as input of the rules: one environment, one domain."""
     count = len(frame.apps)
     missing = set(frame.missing)
@@ -230,6 +232,7 @@ def _event(
 
 def with_applied(applied: Applied, event: ScaleApplied, newest_tick: int) -> Applied:
     """Add applied changes; the same mapping if there are none."""
+    # Delivered late or again: no frame to come is compared with it.
     if event.tick < newest_tick - SETTLE_TICKS - WATCH_TICKS:
         return applied
     added = {}

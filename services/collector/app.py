@@ -51,6 +51,7 @@ def source_of(
 
 async def last_tick(kit: KitSettings, source: str) -> int:
     """The last completely published tick of a source; NO_TICK before the first."""
+    # Compaction runs late, so an older record of the key may come first: the last one counts.
     found = NO_TICK
     async with Reader(kit) as reader:
         async for delivery in reader.to_end([state_topic(SERVICE)]):
@@ -67,6 +68,7 @@ def _tick_of(saved: bytes | None) -> int:
 async def run(settings: Settings, kit: KitSettings) -> None:
     """Run until the source has ended or a signal arrives."""
     collecting = asyncio.create_task(collect(settings, kit))
+    # A signal cancels the task. `Collector` still finishes the tick that it is publishing.
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(stop, collecting.cancel)
@@ -85,6 +87,7 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
             after = await last_tick(kit, source.name)
             log.info("collecting from %s after tick %d", settings.url, after)
             await producer.start()
+            # No reference data to read and no group to join: connected means ready.
             telemetry.health.reference_read = telemetry.health.assigned = True
             try:
                 await Collector(source, producer, metrics, telemetry.health.polled).run(after)

@@ -15,6 +15,7 @@ from services.collector.queries import POOL_EXTRAS, POOL_FIELDS, SAMPLES
 Values = Mapping[tuple[str, str], float | None]
 """Numbers by domain and app; the domain is empty where the series has no such label."""
 _LARGEST_COUNT: Final = 2**31 - 1
+"""The schemas and the arrays of the models have 32 bits for a count."""
 _COUNTS: Final = ("ready", "booting", "quota", "requested")
 
 
@@ -44,6 +45,7 @@ def numbers_of(
             continue
         key = (series.metric.get(domain_label, ""), app)
         age, text = time - series.value[0], series.value[1]
+        # Two series for one app contradict each other, and nothing says which is right.
         usable = key not in found and age <= ttl_s
         found[key] = number(text) if usable else None
     return found
@@ -72,6 +74,7 @@ def batches(
         pods = [value_for(app, answers.get(name, {})) for name in PODS]
         (with_pods if all(map(_is_count, pods)) else without_pods).append(app)
     parts = [(with_pods, (*SAMPLES, *PODS)), (without_pods, SAMPLES)]
+    # Without apps a batch is due too: the final one closes the tick.
     parts = [part for part in parts if part[0]] or [([], ())]
     return [
         MetricsSampled(
@@ -113,6 +116,7 @@ def pools_of(answers: Mapping[str, Values], stamp: Stamp) -> list[PoolObserved]:
 def _pool_fields(pool: str, answers: Mapping[str, Values]) -> dict[str, Any] | None:
     fields: dict[str, Any] = {}
     for name in (*POOL_FIELDS, *POOL_EXTRAS):
+        # Pools belong to no domain: their series were read without a domain label.
         value = answers.get(name, {}).get(("", pool))
         if value is None or (name in _COUNTS and not _is_count(value)):
             continue

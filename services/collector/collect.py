@@ -109,6 +109,7 @@ class Collector:
             except SourceRestarted as error:
                 log.warning("starting again with the first tick: %s", error)
                 after = NO_TICK
+                # Another run of the source may have other apps and other announced events.
                 await self._publish_reference()
                 continue
             if observed is None:
@@ -133,7 +134,7 @@ class Collector:
             return
         self._metrics.skipped.inc(skipped)
         log.warning("ticks %d to %d are lost: the source no longer has them", after + 1, tick - 1)
-        # Apps may have been added or removed in the gap.
+        # Apps may have been added or removed in the gap, and a tick declares only its own changes.
         await self._writer.publish(await self._retry("inventory", self._source.inventory))
 
     async def _publish(self, observed: Observed) -> None:
@@ -153,6 +154,7 @@ class Collector:
         self._metrics.last_tick.set(observed.tick)
         for event in observed.events:
             if isinstance(event, MetricsSampled):
+                # A column that is missing as a whole counts once per app.
                 values = [value for name in MEASURED for value in getattr(event, name)]
                 missing = len(MEASURED) * len(event.apps) - len(values) + values.count(None)
                 self._metrics.missing.labels(event.domain).inc(missing)
@@ -162,6 +164,7 @@ class Collector:
         """Repeat a request until it succeeds: the collector outlives outages of its source."""
         pause = _FIRST_PAUSE_S
         while True:
+            # Each attempt counts as a poll: the process is healthy while its source is down.
             self._on_request()
             try:
                 return await request()
@@ -175,6 +178,7 @@ class Collector:
 async def _finished(work: Coroutine[Any, Any, None]) -> None:
     """Finish even if cancelled in between: a half-published tick would be published again."""
     task = asyncio.ensure_future(work)
+    # `shield` keeps the task running, but the caller is cancelled: wait for the task once more.
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from schemas.codec import encode
 from schemas.fields import Event
 from schemas.topics import state_topic
-from services._kit.kafka import tls
+from services._kit.kafka import connection
 from services._kit.settings import KitSettings
 from services.collector.settings import SERVICE
 
@@ -45,8 +45,10 @@ class TickProducer:
 
     def _connect(self) -> Any:
         return KafkaProducer(
-            **client_options(self._settings),
+            **connection(self._settings),
             client_id=f"hirl-{SERVICE}-{self._settings.instance}",
+            # As in `KafkaWriter`: retries lose, repeat and reorder nothing. No batching, because
+            # every tick waits for its acknowledgements.
             acks="all",
             enable_idempotence=True,
             linger_ms=0,
@@ -60,26 +62,10 @@ class TickProducer:
             )
             for record in records
         ]
+        # Wait after sending: the records of a tick travel together.
         for one in sent:
             one.get(_TIMEOUT_S)
 
     def _save(self, key: str, data: bytes | None, partition: int | None) -> None:
         topic = state_topic(SERVICE)
         self._producer.send(topic, data, key=key.encode(), partition=partition).get(_TIMEOUT_S)
-
-
-def client_options(settings: KitSettings) -> dict[str, Any]:
-    """Connection options of kafka-python; those of aiokafka are in `services/_kit/kafka.py`."""
-    options: dict[str, Any] = {
-        "bootstrap_servers": settings.kafka_bootstrap.split(","),
-        "security_protocol": settings.kafka_security,
-    }
-    if settings.kafka_security.startswith("SASL"):
-        options |= {
-            "sasl_mechanism": settings.kafka_mechanism,
-            "sasl_plain_username": settings.kafka_user,
-            "sasl_plain_password": settings.kafka_password,
-        }
-    if context := tls(settings):
-        options["ssl_context"] = context
-    return options

@@ -89,11 +89,13 @@ class PrometheusSource:
         tick = self._next_tick(after)
         time = float(tick * self._timing.tick_s)
         await self._sleep(max(0.0, time + self._timing.settle_s - self._clock.date()))
+        # All queries are for one moment, so that the samples of a tick belong together.
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
         discovered = self._discover(answers.values()) if self._declared is None else []
         stamp = stamp_of(tick, self._timing.tick_s, self.name)
         events: list[Event] = [*discovered]
         for domain in sorted({app.domain for app in self._apps.values()}):
+            # In tie-break order, as every other service has them.
             apps = sorted(
                 (app for app in self._apps.values() if app.domain == domain),
                 key=lambda app: (app.ordinal, app.app),
@@ -103,6 +105,8 @@ class PrometheusSource:
         return Observed(tick, events)
 
     def _next_tick(self, after: int) -> int:
+        # After a longer pause only the newest ticks are queried. Without progress to continue from
+        # there is no past to catch up with: begin with the tick that ends next.
         ended = int((self._clock.date() - self._timing.settle_s) // self._timing.tick_s)
         oldest = ended - self._timing.catch_up_ticks
         return max(after + 1, oldest) if after >= 0 else ended + 1
@@ -146,6 +150,7 @@ class PrometheusSource:
 
         Their bounds are unknown, so they are in preview: nothing may be changed.
         """
+        # A series without a domain belongs to no app that could be declared.
         reported = {key for found in answers for key in found if key[0]}
         new = [
             AppDeclared(app=app, domain=domain, ordinal=0, mode="preview")

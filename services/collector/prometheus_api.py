@@ -55,14 +55,14 @@ class Prometheus:
 
     async def over(self, query: str, start: float, end: float, step_s: int) -> Sequence[Series]:
         """Series of a query over a range of at most 11,000 steps, the limit of Prometheus."""
-        wanted = {"query": query, "start": f"{start:.0f}", "end": f"{end:.0f}", "step": str(step_s)}
-        return await self._request("/api/v1/query_range", wanted)
+        times = {"start": f"{start:.0f}", "end": f"{end:.0f}", "step": str(step_s)}
+        return await self._request("/api/v1/query_range", {"query": query, **times})
 
-    async def _request(self, path: str, wanted: dict[str, str]) -> Sequence[Series]:
+    async def _request(self, path: str, form: dict[str, str]) -> Sequence[Series]:
         # POST a form: queries may be longer than a URL can be.
         try:
             async with self._session.post(
-                self._url + path, data=wanted, timeout=self._timeout
+                self._url + path, data=form, timeout=self._timeout
             ) as response:
                 status, body = response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:

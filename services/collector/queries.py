@@ -56,6 +56,7 @@ class Queries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def __post_init__(self) -> None:
         _check("queries", self.queries, (*SAMPLES, *PODS))
         _check("pools", self.pools, (*POOL_FIELDS, *POOL_EXTRAS))
+        # The aggregator counts an app as missing unless every column of its pods is reported.
         pods = [name for name in PODS if name in self.queries]
         if pods and len(pods) < len(PODS):
             missing = next(name for name in PODS if name not in self.queries)

@@ -18,6 +18,7 @@ T = TypeVar("T")
 _WAIT_S: Final = 30.0
 """Long-poll timeout: after this long without a newer tick the cluster answers 204."""
 _TIMEOUT_S: Final = 15.0
+"""For an answer that is ready; a long poll may take this much longer than its wait."""
 _NO_NEWER: Final = 204
 _CONFLICT: Final = 409
 
@@ -54,13 +55,14 @@ class SimulatedSource:
 
     async def observe(self, after: int) -> Observed | None:
         """The newest tick, as soon as it is newer than `after`."""
-        wanted = {"after": str(after), "wait": str(_WAIT_S)}
-        status, body = await self._request("/v1/observation", wanted, _WAIT_S + _TIMEOUT_S)
+        query = {"after": str(after), "wait": str(_WAIT_S)}
+        status, body = await self._request("/v1/observation", query, _WAIT_S + _TIMEOUT_S)
         if status == _NO_NEWER:
             return None
         if status == _CONFLICT:
             raise SourceRestarted(f"{self._url} has not reached tick {after}")
         answer = _decoded(status, body, _Answer)
+        # Declarations first: the collector publishes in this order.
         events = [*answer.declared, *answer.sampled, *answer.pools]
         return Observed(answer.tick, events, answer.finished)
 

@@ -1,7 +1,7 @@
 """The Commander: each minute plans, forecasts and pools in, budgets and node requests out.
 
 It sees aggregates of domains only. A minute is decided when all of its events are there or the
-grace period is over; then the last known events count, and a missing forecast predicts nothing.
+grace period is over; then the last reported events count, and a missing forecast predicts nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.ticks import POLICY, TickBuffer, decision_id
-from services.commander.transition import Snapshot, snapshot_of, transition
+from services.commander.transition import CommanderSnapshot, snapshot_of, transition
 
 _PER_DOMAIN: Final = {
     "share": "share",
@@ -46,19 +46,19 @@ _NOTABLE: Final = 0.005
 
 @dataclass(frozen=True)
 class CommanderState:
-    """Of the whole cluster."""
+    """What the Commander remembers of the whole cluster."""
 
     minutes: TickBuffer[TickEvent] = field(default_factory=TickBuffer)
     """Events of minutes that are not decided yet, by their first tick."""
     epoch: int = -1
-    """Of the last budget; it only rises."""
+    """Epoch of the last budget; it only rises."""
     sums: Mapping[str, Sums] = field(default_factory=dict)
     """The last reported sums of each domain."""
     reported_tick: Mapping[str, int] = field(default_factory=dict)
     """Tick of these sums."""
     pools: Mapping[str, PoolObserved] = field(default_factory=dict)
     forecasts: Mapping[str, DemandForecast] = field(default_factory=dict)
-    snapshot: Snapshot | None = None
+    snapshot: CommanderSnapshot | None = None
     """State and action of the last minute, for the next transition."""
 
 
@@ -77,6 +77,7 @@ class CommanderHandler(Handler[CommanderState]):
         await_forecasts: bool = True,
     ) -> None:
         self._domains, self._pools = cluster.domain_names, cluster.pool_names
+        # Without apps: the Commander works on sums of domains and needs only the cluster's part.
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
         self._grace = grace_s
@@ -114,6 +115,7 @@ class CommanderHandler(Handler[CommanderState]):
             arrived, minutes = state.minutes.close(tick)
             state = _with_newest(replace(state, minutes=minutes), arrived.values())
             if self._can_decide(state):
+                # Any event of the tick will do as the cause: all have the same time.
                 state, decided = self._decide(tick, next(iter(arrived.values())), state)
                 events += decided
 
@@ -137,6 +139,8 @@ class CommanderHandler(Handler[CommanderState]):
             self._forecast(tick, state),
             np.array([epoch], np.int32),
         )
+        # Every domain takes part in the decision, so that shares sum to 1. Only those that report
+        # get a budget; all pools get a request.
         events: list[Event] = [
             *(
                 self._granted(index, tick, cause, decision, report)
@@ -171,6 +175,7 @@ class CommanderHandler(Handler[CommanderState]):
         if not state.forecasts:
             return None
         domains = len(self._domains)
+        # One missing forecast must not take away those of the other domains.
         value = np.full((1, domains, len(HORIZONS_MIN), len(QUANTILES)), np.nan, np.float32)
         peak = np.full((1, domains, len(HORIZONS_MIN)), np.nan, np.float32)
         for index, domain in enumerate(self._domains):
@@ -193,6 +198,7 @@ class CommanderHandler(Handler[CommanderState]):
         return BudgetGranted(
             tick=tick,
             time=cause.time,
+            # The plans of all domains lead to a budget, so it has a trace of its own.
             trace_id=f"commander/{tick}",
             domain=domain,
             epoch=epoch,
@@ -247,6 +253,7 @@ def _with_newest(state: CommanderState, events: Iterable[TickEvent]) -> Commande
     forecasts, pools = dict(state.forecasts), dict(state.pools)
     for event in events:
         match event:
+            # Plans without sums, which the schema allows, leave the last ones in force.
             case ScalePlanned() if event.sums is not None:
                 sums[event.domain], reported_tick[event.domain] = event.sums, event.tick
             case DemandForecast():

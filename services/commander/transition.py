@@ -15,7 +15,7 @@ _ACTIONS: Final = ("share", "urgency", "headroom", "overdraft")
 _MINUTES_PER_HOUR: Final = 60.0
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class CommanderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """State and action of the Commander in one minute."""
 
     tick: int
@@ -33,7 +33,7 @@ def snapshot_of(
     report: Report,
     decision: CommanderDecision,
     pools: Mapping[str, PoolObserved],
-) -> Snapshot:
+) -> CommanderSnapshot:
     """State: reports of the domains, and pools. Action: what was granted."""
     budget = decision.directive.budget
     state, action = {}, {"reserve": float(budget.reserve[0])}
@@ -45,7 +45,7 @@ def snapshot_of(
     for name, pool in pools.items():
         state[f"pool.{name}.ready"] = pool.ready
         state[f"pool.{name}.coming"] = pool.booting + pool.requested
-    return Snapshot(
+    return CommanderSnapshot(
         tick=tick,
         state=state,
         action=action,
@@ -55,13 +55,18 @@ def snapshot_of(
 
 
 def transition(
-    before: Snapshot, after: Snapshot, weights: Sequence[float], cause: TickEvent, policy: str
+    before: CommanderSnapshot,
+    after: CommanderSnapshot,
+    weights: Sequence[float],
+    cause: TickEvent,
+    policy: str,
 ) -> TransitionRecorded:
     """From one minute to the next.
 
     The reward is the observable part of the objective: apps at risk weighted by priority, and
     node-hours.
     """
+    # Of the minute after the action: that is what the action led to.
     risk = sum(weight * count for weight, count in zip(weights, after.at_risk, strict=True))
     return TransitionRecorded(
         tick=before.tick,
@@ -72,6 +77,7 @@ def transition(
         next_tick=after.tick,
         state=before.state,
         action=before.action,
+        # A node in one minute costs 1/60 of a node-hour.
         reward=-(risk + after.nodes / _MINUTES_PER_HOUR),
         next_state=after.state,
         policy=policy,

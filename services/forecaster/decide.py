@@ -67,12 +67,12 @@ from services.forecaster.progress import (
 )
 
 _RULE_VERSION: Final = "1"
-"""Of the rules; a trained model has its own version."""
+"""Version of the rules; a trained model has its own."""
 
 
 @dataclass(frozen=True)
 class ForecasterState:
-    """Of the whole cluster."""
+    """What the forecaster remembers of the whole cluster."""
 
     recent: RecentMinutes
     ticks: TickBuffer[DomainObserved] = field(default_factory=TickBuffer)
@@ -176,6 +176,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         """Drop the progress of another model: the configured one starts from the history."""
         state = super().accept(key, state)
         progress = state.progress
+        # A rule leaves no memory of a network, and a network's is of no use to a rule.
         if progress is None or (progress.learned is None) != (self._network is None):
             return replace(state, progress=None)
         try:
@@ -210,7 +211,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         if tick % self._per_minute:
             return state, []
         minutes = after.minutes
+        # The model repeats the last minute of a silent domain; on record it is a gap.
         newest = np.where(minutes.observed[0] == 1, minutes.domain[0, :, -1], np.nan).tolist()
+        # What only some domains have on record has to be kept for the others.
         recorded_min = min(map(self._recorded_min, self._apps.domains))
         recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
         forecasts: list[Event] = [
@@ -223,6 +226,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         self, tick: int, time: str, state: ForecasterState
     ) -> tuple[Progress | None, Running | None]:
         """The model at work, built again where its stretch is over or the calendar changed."""
+        # One model serves all domains, so it needs the history of each.
         if any(domain not in self._history for domain in self._apps.domains):
             return None, None
         progress, running = state.progress, state.running
@@ -231,10 +235,12 @@ class ForecasterHandler(Handler[ForecasterState]):
         origin = tick - tick % self._per_minute
         if progress is None:
             return self._begin(origin, axis, state.recent)
+        # After a restart: the same stretch, continued by a newly built model.
         if running is None:
             return self._resume(progress, axis, state.recent)
         if tick - progress.origin >= self._minutes * self._per_minute:
             return self._resume(moved(progress, origin), axis, state.recent)
+        # Announcements are part of a model, so a changed calendar needs another one.
         if running.calendar != self._calendar:
             return self._resume(progress, axis, state.recent)
         return progress, running
@@ -251,6 +257,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         """A newly built model that continues from earlier progress."""
         model = self._build(progress.origin, axis, recent)
         newest = progress.newest
+        # Rules ignore the record; only the network has one.
         if newest is None:
             newest = progress.origin // self._per_minute
         record = record_of(history_with_gaps(self._rows(newest, recent)), newest)
@@ -261,6 +268,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         table = self._rows(origin // self._per_minute, recent)
         events, domains = self._events.values(), self._apps.domains
         history = filled_history(table)
+        # The network needs the rule too: it is its fallback.
         rule = build_rule(self._model, history, self._minutes, axis, origin, events, domains)
         if self._network is None or not isinstance(rule, Calendar):
             return rule
@@ -296,6 +304,7 @@ class ForecasterHandler(Handler[ForecasterState]):
 
         Apps whose frame overtook their declaration are left out until it arrives.
         """
+        # Declared order on the axis of apps, whichever frames are there: a model's state has it.
         apps = self._apps.all_apps()
         index = {app.app: column for column, app in enumerate(apps)}
         status = np.zeros((1, rows.STATUS, len(apps)), np.int32)
@@ -321,6 +330,7 @@ class ForecasterHandler(Handler[ForecasterState]):
             trace_id=frame.trace_id,
             domain=self._apps.domains[index],
             model=_versioned(forecast.model),
+            # The model counts ticks from its origin, events from the cluster's.
             valid_until_tick=int(forecast.valid_until_tick[0]) + origin,
             horizons_minutes=list(HORIZONS_MIN),
             quantiles=list(QUANTILES),

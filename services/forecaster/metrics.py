@@ -53,6 +53,7 @@ class Metrics:
         if "skill" in event.calibration:
             self._skill.labels(event.domain).set(event.calibration["skill"])
         for minutes, values in zip(event.horizons_minutes, event.rps, strict=True):
+            # Without traffic the ratio is undefined: the gauge keeps its last value.
             if values[MEDIAN] > 0:
                 width = (values[HIGH] - values[LOW]) / values[MEDIAN]
                 self._width.labels(event.domain, minutes).set(width)

@@ -31,6 +31,7 @@ MODELS: Final[dict[str, Build]] = {
 }
 """Rule by model name; the trained network runs on top of the rule that is its fallback."""
 _FAR_TICKS: Final = 2**30
+"""340 years of ticks of 10 s."""
 
 
 class Learning(NamedTuple):
@@ -101,13 +102,14 @@ def _bounded(tick: int) -> int:
 def filled_history(rows: Sequence[Sequence[float | None]]) -> F32:
     """[1, D, HISTORY_MINUTES] recorded minutes; a gap repeats the minute before it.
 
-    Minutes before the first recorded one repeat it.
+    Gaps at the beginning are zeros. A shorter history is extended by its first value.
     """
     history = np.empty((1, len(rows), HISTORY_MINUTES), np.float32)
     for domain, row in enumerate(rows):
         values = np.array(row[-HISTORY_MINUTES:] or [0.0], np.float32)
-        known = np.where(np.isfinite(values), np.arange(values.size), -1)
-        last = np.maximum.accumulate(known)
+        # Index of the newest recorded minute up to each minute; -1 before the first.
+        recorded = np.where(np.isfinite(values), np.arange(values.size), -1)
+        last = np.maximum.accumulate(recorded)
         filled = np.where(last >= 0, values[np.maximum(last, 0)], np.float32(0))
         history[0, domain] = np.pad(filled, (HISTORY_MINUTES - filled.size, 0), mode="edge")
     return history

@@ -66,10 +66,12 @@ def with_minute(
     recent: RecentMinutes, minute: int, rps: Sequence[float], recorded: int
 ) -> RecentMinutes:
     """Append a minute; drop what is recorded by now and what no model looks back to."""
+    # A tick that is decided again after a restart finds its minute here.
     if minute < recent.end:
         return recent
     before = max(recorded, minute - HISTORY_MINUTES)
     columns = np.stack([recent.between(domain, before, minute) for domain in range(len(rps))])
+    # `-1:` and not `-1`: where the record reaches beyond this minute, there is no column to set.
     columns[:, -1:] = np.array(rps, np.float32)[:, None]
     return RecentMinutes(before + 1, columns)
 
@@ -92,11 +94,11 @@ class Progress:
     """Apps on the model's app axis."""
     minutes: MinuteMeans
     events: EventProgress | None = None
-    """Of the calendar model."""
+    """Announced events as the calendar model observed them."""
     newest: int | None = None
     """Number of the last minute that the network's record has."""
     learned: Memory | None = None
-    """Of the trained network."""
+    """Memory of the trained network."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def progress_of(origin: int, names: tuple[str, ...], state: ModelState) -> Progr
 def moved(progress: Progress, origin: int) -> Progress:
     """Continue from a later origin: minutes go on, announced events have to show again."""
     minutes = progress.minutes
+    # The model's ticks count from the origin, so they shift with it.
     tick = minutes.tick + (progress.origin - origin)
     return replace(progress, origin=origin, minutes=minutes._replace(tick=tick), events=None)
 
@@ -153,6 +156,7 @@ def fitted(
 ) -> ModelState:
     """Follow a changed inventory: apps that stay keep their means."""
     minutes = state.minutes
+    # Only the means have an axis of apps; events and the network's memory are per domain.
     start = start_minutes(observed, minutes.domain)
     per_app: dict[str, Any] = {
         name: fit_apps(getattr(minutes, name), getattr(start, name), old, new) for name in _PER_APP
@@ -190,6 +194,7 @@ def expanded(progress: Progress) -> Progress:
         return progress
     calibration = progress.learned.calibration
     ordered = np.zeros_like(calibration.recent)
+    # Only the stored scores are sorted: the rest of each buffer is unused.
     for index in np.ndindex(calibration.stored.shape):
         count = min(int(calibration.stored[index]), scores.SCORES)
         ordered[index][:count] = np.sort(calibration.recent[index][:count])

@@ -53,7 +53,7 @@ _RECORDED: Final = ("work", "essential", "wanted", "held", "pending", "distress"
 """Sums of a domain that are part of a recorded transition's state."""
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class SoldierSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """State and action of a Soldier at a minute's first tick, for the next transition."""
 
     tick: int
@@ -63,20 +63,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class SoldierState:
-    """Of one domain."""
+    """What a Soldier remembers of its domain."""
 
     domain: str
     memory: SoldiersState
-    """Of the models, for the apps `names`."""
+    """Memory of the models; its axis of apps has the `names`."""
     closed: int = -1
     """The last planned tick."""
     names: tuple[str, ...] = ()
     budgets: Budgets = ()
     waiting: DomainObserved | None = None
-    """A frame that waits for its budget."""
+    """A frame that waits for its budget. Saved, so that waiting holds no offsets back."""
     since: Transient[float | None] = None
     """When the frame arrived, by `Clock.now`; None after a restart."""
-    snapshot: Snapshot | None = None
+    snapshot: SoldierSnapshot | None = None
 
 
 class SoldierHandler(Handler[SoldierState]):
@@ -144,6 +144,7 @@ class SoldierHandler(Handler[SoldierState]):
         self, frame: DomainObserved, state: SoldierState, clock: Clock
     ) -> Step[SoldierState]:
         self._apps.check_domain(frame.domain)
+        # Without samples, which no rule of a plan needs: a waiting frame is part of the state.
         frame, waiting, events = abridged(frame, APP.names), state.waiting, list[Event]()
         if waiting is not None and waiting.tick < frame.tick:
             # The next tick is here: plan the one before under the budget there is.
@@ -173,8 +174,11 @@ class SoldierHandler(Handler[SoldierState]):
         Without a budget for the minute before, the Commander is absent: it may itself wait for
         this plan, and both would wait for ever. In lock-step its budget always comes.
         """
+        # The first tick of minute n is planned under the budget of minute n-1: that of minute n is
+        # made from its plan.
         minute = (frame.tick - 1) // self._per_minute
         newest = max((budget.epoch for budget in state.budgets), default=-1)
+        # A budget's epoch is its minute or, after the cluster's clock was set back, more.
         absent = self._grace is not None and newest < minute - 1
         return frame.tick == 0 or newest >= minute or absent
 
@@ -182,7 +186,8 @@ class SoldierHandler(Handler[SoldierState]):
         """The plan of a frame and, once a minute, the transition from the minute before."""
         names = tuple(frame.apps)
         if not self._apps.all_declared(names):
-            # The declaration is late or missing: without bounds there is no plan.
+            # The declaration is late or missing: without bounds there is no plan. The tick is
+            # closed all the same, as the next frame is here or the grace period is over.
             return replace(state, closed=frame.tick, waiting=None, since=None), []
         domain = self._apps.domain_index(frame.domain)
         status = status_rows(frame.pods, domain)
@@ -234,6 +239,7 @@ def _planned(
     changed = np.any([after[name] != before[name] for name in _PLANNED], axis=0)
     epoch = -1 if budget is None else budget.epoch
     sums: dict[str, Any] = {name: float(v[0, domain]) for name, v in report._asdict().items()}
+    # The models sum in floats; the event counts apps in integers.
     counts = {name: int(sums[name]) for name in ("apps", "at_risk")}
     return ScalePlanned(
         tick=frame.tick,
@@ -258,12 +264,12 @@ def _planned(
 # Transitions, for retraining.
 
 
-def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> Snapshot:
+def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> SoldierSnapshot:
     """State: sums and aggregates of the domain. Action: pods planned more and less."""
     sums = planned.sums
     state = {} if sums is None else {name: float(getattr(sums, name)) for name in _RECORDED}
     change = [now - was for now, was in zip(planned.replicas, planned.replicas_before, strict=True)]
-    return Snapshot(
+    return SoldierSnapshot(
         tick=frame.tick,
         state=state | {f"domain.{name}": value for name, value in frame.aggregates.items()},
         action={
@@ -273,12 +279,15 @@ def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> Snapshot:
     )
 
 
-def _transition(before: Snapshot, after: Snapshot, planned: ScalePlanned) -> TransitionRecorded:
+def _transition(
+    before: SoldierSnapshot, after: SoldierSnapshot, planned: ScalePlanned
+) -> TransitionRecorded:
     """From one minute to the next.
 
     The reward is the observable part of the objective: apps at risk in the minute and core-hours
     held. The trainer applies the domain's weight.
     """
+    # Cores held for the minute, in core-hours.
     held_hours = after.state.get("held", 0.0) / 60.0
     return TransitionRecorded(
         tick=before.tick,

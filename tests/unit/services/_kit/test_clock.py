@@ -1,4 +1,4 @@
-"""Nobody who sets the machine's date moves a grace period."""
+"""Correcting the machine's date does not change a duration."""
 
 import time
 

@@ -14,7 +14,7 @@ from tests.kit_example_helpers import Example, ExampleSettings, build
 
 
 class InMemory:
-    """The memory bus with the example on it. Nothing moves until a test looks."""
+    """The memory bus with the example on it. It delivers only when a test reads from it."""
 
     prefix = ""
 
@@ -78,7 +78,7 @@ def bus(tmp_path: Path) -> InMemory:
 
 
 class TestMemory(Conformance):
-    """The fake that is shipped."""
+    """The memory bus, which delivers in the order of writing."""
 
 
 class TestShuffled(Conformance):

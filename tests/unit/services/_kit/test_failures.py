@@ -1,4 +1,4 @@
-"""What fails each time stops a service twice, and is then done without."""
+"""Whatever fails each time stops a service twice; then the service goes on without it."""
 
 import logging
 from collections.abc import Callable
@@ -29,8 +29,8 @@ from tests.kit_example_helpers import (
 WAIT_S = ExampleSettings().wait_seconds
 
 
-class FailsLate(Example):
-    """Cannot close a tick by grace."""
+class FailsInWake(Example):
+    """Fails when the grace period closes a tick."""
 
     def wake(self, state: ExampleState, clock: Clock) -> Step[ExampleState]:
         step = super().wake(state, clock)
@@ -39,8 +39,8 @@ class FailsLate(Example):
         return step
 
 
-class FailsWritten(Example):
-    """Cannot take the result of a write of its first tick."""
+class FailsInWritten(Example):
+    """Fails in `written` for the first tick."""
 
     def written(self, result: Any, state: ExampleState, clock: Clock) -> Step[ExampleState]:
         if result == "did a 1":
@@ -48,8 +48,8 @@ class FailsWritten(Example):
         return super().written(result, state, clock)
 
 
-class FailsToName(Example):
-    """Does not know to which state a sample belongs."""
+class FailsInKey(Example):
+    """Fails in `key` for one sample."""
 
     def key(self, event: Event) -> str:
         if event == sampled("a", 1):
@@ -58,7 +58,7 @@ class FailsToName(Example):
 
 
 class FailsToStart(Example):
-    """Has no beginning for one domain."""
+    """Fails in `start` for one domain."""
 
     def start(self, key: str) -> ExampleState:
         if key == "a":
@@ -67,7 +67,7 @@ class FailsToStart(Example):
 
 
 class FailsToSave(Example):
-    """Cannot put an answer into bytes."""
+    """Fails in `save` after the first answer of one domain."""
 
     def save(self, state: ExampleState) -> bytes:
         if state.domain == "a" and state.count:
@@ -75,8 +75,8 @@ class FailsToSave(Example):
         return super().save(state)
 
 
-class FailsToSay(Example):
-    """Says what is no event."""
+class FailsToEncode(Example):
+    """Publishes an invalid event for one domain."""
 
     def _answer(self, state: ExampleState, reason: str) -> BreakerChanged:
         answer = super()._answer(state, reason)
@@ -84,7 +84,7 @@ class FailsToSay(Example):
 
 
 class FailsToLoad(Example):
-    """Cannot read what it wrote of one domain, and not for its form."""
+    """Fails in `load` for one domain, with an error that is not about its form."""
 
     def load(self, key: str, data: bytes) -> ExampleState:
         if key == "a":
@@ -92,8 +92,8 @@ class FailsToLoad(Example):
         return super().load(key, data)
 
 
-class FailsInPlace(Example):
-    """Changes what waits before it fails."""
+class FailsAfterChange(Example):
+    """Changes the state that it was given, then fails."""
 
     def handle(self, event: Event, state: ExampleState, clock: Clock) -> Step[ExampleState]:
         if event == sampled("a", 3):
@@ -102,8 +102,8 @@ class FailsInPlace(Example):
         return super().handle(event, state, clock)
 
 
-class NeverWakes(Example):
-    """Does not know of any state of a domain how long to wait."""
+class AlwaysFailsInDue(Example):
+    """Fails in `due` for every state of one domain."""
 
     def due(self, state: ExampleState) -> float | None:
         if state.domain == "a":
@@ -111,8 +111,8 @@ class NeverWakes(Example):
         return super().due(state)
 
 
-class OfTheCluster(Example):
-    """Has no beginning at all."""
+class ClusterFailsToStart(Example):
+    """Fails in `start` for its only state."""
 
     scope = "cluster"
 
@@ -120,8 +120,8 @@ class OfTheCluster(Example):
         raise ZeroDivisionError(f"start of {key}")
 
 
-class FailsToWait(Example):
-    """Does not know how long to wait for a budget."""
+class FailsInDue(Example):
+    """Fails in `due` while a tick of one domain waits."""
 
     def due(self, state: ExampleState) -> float | None:
         if state.domain == "a" and state.waiting:
@@ -130,7 +130,7 @@ class FailsToWait(Example):
 
 
 class FailsToLearn(Example):
-    """Does not know one app."""
+    """Fails in `learn` for one app."""
 
     def learn(self, event: Event, clock: Clock) -> None:
         if event == declared("bad", "a"):
@@ -146,7 +146,7 @@ def bus_with(kind: type[Example], journal: Path | None = None) -> MemoryBus:
 
 
 def fail(bus: MemoryBus, act: Callable[[], None]) -> None:
-    """Stop as the example does, and start again as a supervisor does."""
+    """Expect the service to stop, and start it again as a supervisor does."""
     with pytest.raises(ZeroDivisionError):
         act()
     bus.start(Example.name)
@@ -162,7 +162,7 @@ DROPPED = [(Example.name, state_topic(Example.name), "a", "poison")]
 def test_a_state_that_cannot_be_woken_is_dropped_the_third_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bus = bus_with(FailsLate)
+    bus = bus_with(FailsInWake)
     bus.publish(granted("a", 1), sampled("a", 1), sampled("a", 2), sampled("b", 1), granted("b", 1))
     fail(bus, lambda: bus.advance(WAIT_S))
     fail(bus, lambda: bus.advance(WAIT_S))
@@ -172,7 +172,7 @@ def test_a_state_that_cannot_be_woken_is_dropped_the_third_time(
     assert any("drops the state of `a`" in line.message for line in caplog.records)
     assert bus.state(Example.name, "a") is None
     assert bus.state(Example.name, "b") is not None
-    # It starts anew, and what waited in it does not come again.
+    # The key starts anew, and inputs that waited in the dropped state are not redelivered.
     bus.kill(Example.name)
     bus.start(Example.name)
     bus.publish(granted("a", 3), sampled("a", 3))
@@ -181,9 +181,9 @@ def test_a_state_that_cannot_be_woken_is_dropped_the_third_time(
     assert (last.tick, last.since_tick) == (3, 1)
 
 
-def test_a_state_that_cannot_take_a_result_is_dropped_the_third_time(tmp_path: Path) -> None:
+def test_a_state_that_fails_in_written_is_dropped_the_third_time(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    bus = bus_with(FailsWritten, journal)
+    bus = bus_with(FailsInWritten, journal)
     bus.publish(sampled("a", 1, source="write"), sampled("a", 2, source="write"))
     fail(bus, bus.run)
     fail(bus, bus.run)
@@ -193,8 +193,8 @@ def test_a_state_that_cannot_take_a_result_is_dropped_the_third_time(tmp_path: P
     assert [answer.reason for answer in bus.events(BreakerChanged)] == ["did a 2"]
 
 
-def deaths(bus: MemoryBus) -> int:
-    """How often it has to be started again until it comes to rest."""
+def restarts(bus: MemoryBus) -> int:
+    """How often the service stops and is started again until all records are handled."""
     for count in range(100):
         try:
             bus.run()
@@ -202,54 +202,55 @@ def deaths(bus: MemoryBus) -> int:
             bus.start(Example.name)
         else:
             return count
-    raise AssertionError("it dies for ever")
+    raise AssertionError("the service never stops failing")
 
 
-def test_a_record_that_belongs_to_no_key_is_dead_lettered_the_third_time() -> None:
-    bus = bus_with(FailsToName)
+def test_a_record_whose_key_fails_is_dead_lettered_the_third_time() -> None:
+    bus = bus_with(FailsInKey)
     bus.publish(sampled("a", 1), granted("b", 1), sampled("b", 1))
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     assert [(one.key, one.error) for one in bus.dead_letters] == [("a", "poison")]
-    assert [said.scope for said in bus.events(BreakerChanged)] == ["b"]
+    assert [answer.scope for answer in bus.events(BreakerChanged)] == ["b"]
 
 
 TICKS = range(1, 11)
 
 
 @pytest.mark.parametrize(
-    ("kind", "lost"), [(FailsToStart, 20), (FailsToSave, 10), (FailsToSay, 10)]
+    ("kind", "lost"), [(FailsToStart, 20), (FailsToSave, 10), (FailsToEncode, 10)]
 )
-def test_a_key_that_fails_with_each_of_its_records_stops_the_service_twice_in_all(
+def test_a_key_that_fails_with_every_record_stops_the_service_only_twice(
     kind: type[Example], lost: int
 ) -> None:
     bus = bus_with(kind)
     for tick in TICKS:
         bus.publish(granted("a", tick), sampled("a", tick), granted("b", tick), sampled("b", tick))
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     records = [one for one in bus.dead_letters if one.offset >= 0]
     assert [(one.key, one.error) for one in records] == [("a", "poison")] * lost
-    # Nothing of it was said, and everybody else goes on.
-    assert [said.tick for said in bus.events(BreakerChanged) if said.scope == "b"] == list(TICKS)
-    assert {said.scope for said in bus.events(BreakerChanged)} == {"b"}
+    # Nothing of the broken key was published, and other keys go on.
+    answers = bus.events(BreakerChanged)
+    assert [answer.tick for answer in answers] == list(TICKS)
+    assert {answer.scope for answer in answers} == {"b"}
 
 
-def test_a_state_that_cannot_be_loaded_for_no_reason_of_form_is_dropped_the_third_time() -> None:
-    crew = iter([Example, *[FailsToLoad] * 4])
+def test_a_state_whose_load_fails_unexpectedly_is_dropped_the_third_time() -> None:
+    handlers = iter([Example, *[FailsToLoad] * 4])
     bus = MemoryBus()
-    bus.add(lambda: Service(next(crew)(ExampleSettings())))
+    bus.add(lambda: Service(next(handlers)(ExampleSettings())))
     bus.publish(granted("a", 1), sampled("a", 1))
     bus.run()
     bus.kill(Example.name)
     bus.start(Example.name)
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     assert letters(bus) == DROPPED
     assert bus.state(Example.name, "a") is None
 
 
 def test_a_cluster_state_that_cannot_start_stops_twice_and_dead_letters_its_records() -> None:
-    bus = bus_with(OfTheCluster)
+    bus = bus_with(ClusterFailsToStart)
     bus.publish(*(sampled("a", tick) for tick in TICKS))
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     state, *records = letters(bus)
     assert state == (Example.name, state_topic(Example.name), "cluster", "poison")
     assert len(records) == len(TICKS)
@@ -259,7 +260,7 @@ def test_a_failure_that_comes_back_after_an_hour_is_counted_from_one() -> None:
     bus = bus_with(FailsToStart)
     for tick in (1, 2):
         bus.publish(sampled("a", tick))
-        assert deaths(bus) == 2
+        assert restarts(bus) == 2
         bus.kill(Example.name)
         bus.start(Example.name)
         assert isinstance(bus.clock, ManualClock)
@@ -267,12 +268,10 @@ def test_a_failure_that_comes_back_after_an_hour_is_counted_from_one() -> None:
     assert len(bus.dead_letters) == 2
 
 
-def test_a_record_that_is_given_up_leaves_no_trace_in_the_state_and_names_what_went_with_it() -> (
-    None
-):
-    bus = bus_with(FailsInPlace)
+def test_giving_up_a_record_restores_the_saved_state_and_dead_letters_lost_inputs() -> None:
+    bus = bus_with(FailsAfterChange)
     bus.publish(granted("a", 1), sampled("a", 1), sampled("a", 2), sampled("a", 3))
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     # Tick 2 waited for its budget: it is in no state that was saved.
     assert [(one.offset, one.error) for one in bus.dead_letters] == [
         (2, "poison"),
@@ -280,8 +279,8 @@ def test_a_record_that_is_given_up_leaves_no_trace_in_the_state_and_names_what_w
     ]
     bus.publish(granted("a", 99), sampled("a", 4))
     bus.run()
-    said = [(one.tick, one.since_tick) for one in bus.events(BreakerChanged)]
-    assert said == [(1, 1), (4, 2)]
+    answers = [(one.tick, one.since_tick) for one in bus.events(BreakerChanged)]
+    assert answers == [(1, 1), (4, 2)]
     # All of them are acknowledged: a restart brings nothing back.
     bus.kill(Example.name)
     bus.start(Example.name)
@@ -289,8 +288,8 @@ def test_a_record_that_is_given_up_leaves_no_trace_in_the_state_and_names_what_w
     assert len(bus.dead_letters) == 2
 
 
-def test_what_waits_in_a_state_that_is_dropped_is_named() -> None:
-    bus = bus_with(FailsLate)
+def test_inputs_that_wait_in_a_dropped_state_are_dead_lettered() -> None:
+    bus = bus_with(FailsInWake)
     bus.publish(sampled("a", 1), sampled("a", 2))
     fail(bus, lambda: bus.advance(WAIT_S))
     fail(bus, lambda: bus.advance(WAIT_S))
@@ -302,26 +301,26 @@ def test_what_waits_in_a_state_that_is_dropped_is_named() -> None:
     ]
 
 
-def test_a_state_that_can_never_be_woken_is_dropped_once_per_event_and_not_for_ever() -> None:
-    bus = bus_with(NeverWakes)
+def test_a_state_that_can_never_be_woken_is_dropped_only_once_per_event() -> None:
+    bus = bus_with(AlwaysFailsInDue)
     bus.publish(sampled("a", 1))
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     first = [one for one in letters(bus) if one in DROPPED]
     bus.publish(sampled("a", 2))
     bus.run()
     assert [one for one in letters(bus) if one in DROPPED] == [*first, *DROPPED]
 
 
-def test_a_state_that_does_not_know_how_long_to_wait_is_dropped_the_third_time() -> None:
-    bus = bus_with(FailsToWait)
+def test_a_state_whose_due_fails_is_dropped_the_third_time() -> None:
+    bus = bus_with(FailsInDue)
     bus.publish(sampled("a", 1), sampled("b", 1), granted("b", 1))
-    assert deaths(bus) == 2
+    assert restarts(bus) == 2
     assert letters(bus)[:1] == DROPPED
-    assert [said.scope for said in bus.events(BreakerChanged)] == ["b"]
+    assert [answer.scope for answer in bus.events(BreakerChanged)] == ["b"]
 
 
-def test_failures_of_a_state_that_are_far_apart_do_not_add_up() -> None:
-    bus = bus_with(FailsLate)
+def test_failures_of_a_state_more_than_an_hour_apart_do_not_add_up() -> None:
+    bus = bus_with(FailsInWake)
     bus.publish(sampled("a", 1))
     for _ in range(5):
         fail(bus, lambda: bus.advance(WAIT_S))
@@ -345,10 +344,10 @@ def test_reference_data_that_cannot_be_learned_is_dead_lettered_the_third_time()
     assert len(bus.dead_letters) == 2
 
 
-def test_reference_data_is_forgiven_when_it_can_be_learned() -> None:
-    crew = iter([FailsToLearn, FailsToLearn, FailsToLearn, Example, FailsToLearn, FailsToLearn])
+def test_learning_reference_data_resets_its_failure_count() -> None:
+    handlers = iter([FailsToLearn, FailsToLearn, FailsToLearn, Example, FailsToLearn, FailsToLearn])
     bus = MemoryBus()
-    bus.add(lambda: Service(next(crew)(ExampleSettings())))
+    bus.add(lambda: Service(next(handlers)(ExampleSettings())))
     bus.publish(declared("bad", "a"))
     fail(bus, bus.run)
     fail(bus, bus.run)
@@ -363,7 +362,7 @@ def test_reference_data_is_forgiven_when_it_can_be_learned() -> None:
     "error",
     [KeyError("renamed"), ValueError("form"), TypeError("fields"), msgspec.ValidationError("type")],
 )
-def test_a_state_that_cannot_be_loaded_starts_anew(
+def test_a_state_of_a_wrong_form_starts_anew(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Newer(Example):

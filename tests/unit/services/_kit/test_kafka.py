@@ -43,42 +43,42 @@ class Sent:
 
 
 @pytest.fixture
-def outlet(monkeypatch: pytest.MonkeyPatch) -> kafka.KafkaWriter:
+def writer(monkeypatch: pytest.MonkeyPatch) -> kafka.KafkaWriter:
     monkeypatch.setattr(kafka, "AIOKafkaProducer", Sent)
     return kafka.KafkaWriter("soldier", KitSettings(), by_domain=True)
 
 
-def sent(outlet: kafka.KafkaWriter) -> Sent:
-    producer: object = outlet._producer
+def sent(writer: kafka.KafkaWriter) -> Sent:
+    producer: object = writer._producer
     assert isinstance(producer, Sent)
     return producer
 
 
-def test_the_producer_writes_once_and_waits_for_every_replica(outlet: kafka.KafkaWriter) -> None:
-    options = sent(outlet).options
+def test_the_producer_writes_once_and_waits_for_every_replica(writer: kafka.KafkaWriter) -> None:
+    options = sent(writer).options
     assert (options["acks"], options["enable_idempotence"]) == ("all", True)
 
 
-async def _saved(outlet: kafka.KafkaWriter, state: bytes | None) -> Delivery:
-    await outlet.save("a", None if state is None else state_record("a", state), 3)
-    value, partition, headers = sent(outlet).records[-1]
+async def _saved(writer: kafka.KafkaWriter, state: bytes | None) -> Delivery:
+    await writer.save("a", None if state is None else state_record("a", state), 3)
+    value, partition, headers = sent(writer).records[-1]
     assert partition == 3
     return Delivery("state", 3, 0, b"a", value, headers, 0.0)
 
 
 @pytest.mark.parametrize("state", [b"small", b"large" * 100_000, None])
-def test_a_state_is_read_as_it_was_saved(outlet: kafka.KafkaWriter, state: bytes | None) -> None:
-    delivery = asyncio.run(_saved(outlet, state))
+def test_a_state_is_read_as_it_was_saved(writer: kafka.KafkaWriter, state: bytes | None) -> None:
+    delivery = asyncio.run(_saved(writer, state))
     assert state_of(delivery) == state
     assert delivery.value is None or len(delivery.value) < 10_000
 
 
-def test_a_state_that_no_broker_takes_is_a_mistake_that_shows_before_anything_is_sent() -> None:
+def test_a_state_too_large_for_a_broker_is_refused_before_it_is_sent() -> None:
     with pytest.raises(TooLarge, match="state of `a` has 1,1"):
         state_record("a", os.urandom(1_100_000))
 
 
-def test_a_password_is_shown_only_where_it_is_wanted(tmp_path: Path) -> None:
+def test_credentials_and_certificates_are_used_only_where_configured(tmp_path: Path) -> None:
     plain = connection(KitSettings(kafka_user="soldier", kafka_password="x"))  # noqa: S106
     assert plain == {"bootstrap_servers": "127.0.0.1:9092", "security_protocol": "PLAINTEXT"}
     with pytest.raises(FileNotFoundError):
@@ -93,16 +93,16 @@ def worker(handler: Example, settings: KitSettings) -> Worker[ExampleState]:
     return Worker(Service(handler), settings, clock, Telemetry("example", clock))
 
 
-@pytest.mark.usefixtures("outlet")
-def test_inputs_that_would_not_meet_in_one_process_are_refused() -> None:
-    class Torn(Example):
+@pytest.mark.usefixtures("writer")
+def test_inputs_with_different_numbers_of_partitions_are_refused() -> None:
+    class Mismatched(Example):
         inputs = (MetricsSampled, BreakerChanged)
 
     with pytest.raises(TypeError, match="differ in partitions"):
-        worker(Torn(ExampleSettings()), KitSettings())
+        worker(Mismatched(ExampleSettings()), KitSettings())
 
 
-@pytest.mark.usefixtures("outlet")
+@pytest.mark.usefixtures("writer")
 def test_the_faust_app_is_a_static_member_and_opens_no_port() -> None:
     settings = KitSettings(instance="2", kafka_bootstrap="a:1, b:2")
     app = make_app(worker(Example(ExampleSettings()), settings))
@@ -127,7 +127,7 @@ class Fetched:
         yield SimpleNamespace(message=self._message)
 
 
-@pytest.mark.usefixtures("outlet")
+@pytest.mark.usefixtures("writer")
 def test_records_in_flight_are_kept_by_position_without_their_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,7 +52,7 @@ def test_every_record_delivered_twice_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("moment", "answers"), [("publish", [1, 2]), ("save", [1, 2, 2]), ("acknowledge", [1, 2])]
 )
-def test_a_death_at_any_moment_loses_nothing(moment: Moment, answers: list[int]) -> None:
+def test_a_crash_at_any_moment_loses_nothing(moment: Moment, answers: list[int]) -> None:
     bus = MemoryBus()
     bus.add(example)
     feed(bus, 1)
@@ -134,7 +134,7 @@ def test_time_passes_from_one_due_moment_to_the_next() -> None:
     assert bus.clock.now() == pytest.approx(105.9)
 
 
-def test_reference_data_wakes_every_state_as_it_may_have_waited_for_it() -> None:
+def test_new_reference_data_wakes_every_state() -> None:
     woken: list[str] = []
 
     class Watched(Example):
@@ -151,7 +151,7 @@ def test_reference_data_wakes_every_state_as_it_may_have_waited_for_it() -> None
     assert woken == ["has", "waits"]
 
 
-def test_a_service_that_answers_itself_for_ever_is_found_out(
+def test_services_that_answer_each_other_in_a_loop_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Echo(Example):
@@ -169,7 +169,7 @@ def test_a_service_that_answers_itself_for_ever_is_found_out(
         bus.run()
 
 
-def test_metrics_count_what_became_of_each_record() -> None:
+def test_metrics_count_each_record_by_its_outcome() -> None:
     bus = MemoryBus()
     bus.add(example)
     bus.publish(sampled("a", 1, source="bad"))
@@ -186,7 +186,7 @@ def test_metrics_count_what_became_of_each_record() -> None:
     assert saved == len(state)
 
 
-def test_writes_without_an_executor_are_a_mistake() -> None:
+def test_writes_without_an_executor_raise_an_error() -> None:
     bus = MemoryBus()
     bus.add(example)
     bus.publish(sampled("a", 1, source="write"))
@@ -291,7 +291,7 @@ def test_a_state_of_an_older_form_starts_anew() -> None:
     assert counts(bus) == [1, 1]
 
 
-def test_reference_data_that_makes_no_sense_is_dead_lettered() -> None:
+def test_refused_reference_data_is_dead_lettered() -> None:
     class Picky(Example):
         def learn(self, event: Event, clock: Clock) -> None:
             del clock

@@ -11,20 +11,20 @@ from services._kit.records import Delivery, EventReader, Received, dead_letter
 from tests.kit_example_helpers import TIME, sampled
 
 
-def applied(tick: int, places: int) -> ScaleApplied:
+def applied(tick: int, apps: int) -> ScaleApplied:
     return ScaleApplied(
         domain="a",
         tick=tick,
         time=TIME,
         decision_id=f"a:{tick}",
         epoch=0,
-        apps=[f"app-{place}" for place in range(places)],
-        outcomes=["applied"] * places,
-        reasons=["need"] * places,
-        replicas=[1] * places,
-        cpu_request=[1] * places,
-        memory_request=[1] * places,
-        replicas_before=[1] * places,
+        apps=[f"app-{index}" for index in range(apps)],
+        outcomes=["applied"] * apps,
+        reasons=["need"] * apps,
+        replicas=[1] * apps,
+        cpu_request=[1] * apps,
+        memory_request=[1] * apps,
+        replicas_before=[1] * apps,
     )
 
 
@@ -45,25 +45,25 @@ def test_an_event_in_parts_arrives_once_with_all_its_records() -> None:
     event = applied(1, 60)
     parts = deliveries(event, 10)
     assert len(parts) > 1
-    intake = EventReader()
-    found = [intake.read(part) for part in parts]
+    reader = EventReader()
+    found = [reader.read(part) for part in parts]
     assert found[:-1] == [None] * (len(parts) - 1)
     assert found[-1] == Received(event, tuple(parts))
 
 
 @pytest.mark.usefixtures("_small_records")
-def test_parts_whose_producer_died_go_with_the_next_event_of_their_key() -> None:
-    intake = EventReader()
+def test_orphaned_parts_are_acknowledged_with_the_next_event_of_their_key() -> None:
+    reader = EventReader()
     orphan = deliveries(applied(1, 60), 10)[0]
-    assert intake.read(orphan) is None
+    assert reader.read(orphan) is None
     (whole,) = deliveries(applied(2, 1), 20)
-    arrival = intake.read(whole)
-    assert arrival is not None
-    assert arrival.deliveries == (orphan, whole)
-    assert arrival.last is whole
+    received = reader.read(whole)
+    assert received is not None
+    assert received.deliveries == (orphan, whole)
+    assert received.last is whole
 
 
-def test_what_is_no_event_is_malformed() -> None:
+def test_invalid_json_is_malformed() -> None:
     with pytest.raises(Malformed):
         EventReader().read(Delivery("hirl.metrics-sampled.v1", 0, 0, b"a", b"{", (), 0.0))
 
@@ -79,7 +79,7 @@ def test_a_dead_letter_has_the_position_of_the_record_and_the_error() -> None:
     encode(letter, "test")
 
 
-def test_a_mistake_of_ours_is_named_in_the_dead_letter() -> None:
+def test_a_dead_letter_names_an_unexpected_error() -> None:
     delivery = Delivery("t", 0, 0, b"", None, (), 0.0)
     letter = dead_letter("soldier", delivery, ZeroDivisionError("no"), "poison", ManualClock())
     assert letter.detail == "ZeroDivisionError('no')"

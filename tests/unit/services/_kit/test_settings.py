@@ -21,7 +21,7 @@ class Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
 
-def test_without_a_file_or_variables_defaults_hold() -> None:
+def test_without_a_file_or_variables_defaults_apply() -> None:
     assert load("soldier", Own, {}) == (KitSettings(), Own())
 
 
@@ -83,7 +83,7 @@ def test_a_bad_or_unknown_setting_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("text", ["soldeir: {}", "kit: 3", "[", "kit: {x: 1}"])
-def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "hirl.yaml"
     file.write_text(text)
     with pytest.raises(BadSettings) as error:
@@ -119,7 +119,7 @@ def test_a_service_may_refuse_its_settings_when_it_is_built(
     assert capsys.readouterr().err == "hirl-example: cluster: expected a file\n"
 
 
-def test_what_has_to_be_prepared_first_is_one_line_and_status_1(
+def test_a_missing_topic_is_one_line_and_status_1(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def work() -> None:
@@ -149,7 +149,7 @@ def test_a_failure_is_logged_with_its_traceback_and_is_status_1(
         (simcluster, ["--scenario", "nowhere"], "hirl-simcluster: "),
     ],
 )
-def test_processes_without_a_handler_refuse_their_settings_alike(
+def test_processes_without_a_handler_refuse_bad_settings_with_status_2(
     process: Any,
     arguments: list[str],
     complaint: str,
@@ -165,7 +165,7 @@ def test_processes_without_a_handler_refuse_their_settings_alike(
     assert line.count("\n") == 1
 
 
-def test_what_is_logged_while_a_service_is_built_is_logged_as_everything_is(
+def test_logging_is_set_up_before_a_service_is_built(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []

@@ -137,7 +137,7 @@ def test_a_field_that_is_newer_than_the_saved_state_gets_its_default() -> None:
     np.testing.assert_array_equal(loaded.arrays.more, arrays(3, 0.5).more)
 
 
-def test_other_fields_than_declared_are_refused() -> None:
+def test_missing_fields_and_wrong_types_are_refused() -> None:
     @dataclass(frozen=True)
     class Other:
         nested: Nested = Nested()
@@ -150,7 +150,7 @@ def test_other_fields_than_declared_are_refused() -> None:
         decode(State, b"not msgpack")
 
 
-def test_what_is_saved_is_alike_when_only_transient_fields_differ() -> None:
+def test_states_that_differ_in_transient_fields_only_are_saved_alike() -> None:
     before = state()
     assert saved_alike(before, replace(before, since=4.0))
     assert saved_alike(before, replace(before, nested=Nested(-1, {1: "x"})))

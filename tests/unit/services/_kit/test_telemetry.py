@@ -32,7 +32,7 @@ def test_a_service_is_ready_when_it_has_read_everything_and_has_partitions() -> 
     assert health.ready()
 
 
-def test_a_service_that_polls_nothing_is_not_healthy() -> None:
+def test_a_service_that_stops_polling_is_unhealthy() -> None:
     clock = ManualClock()
     health = Telemetry("soldier", clock, silence_seconds=60.0).health
     clock.advance(61)
@@ -58,7 +58,7 @@ def test_probes_answer_over_http() -> None:
 
 
 @pytest.mark.parametrize("port", [None, 99_999])
-def test_a_port_that_cannot_be_had_is_one_line(port: int | None) -> None:
+def test_an_unavailable_port_is_reported_in_one_line(port: int | None) -> None:
     telemetry = Telemetry("soldier", ManualClock())
     with (
         serving(telemetry, "127.0.0.1", 0) as taken,

@@ -12,7 +12,7 @@ def buffer(*events: tuple[int, str, float], closed: int = -1) -> TickBuffer[str]
     return filled
 
 
-def test_a_tick_is_ready_when_all_of_its_events_are_there() -> None:
+def test_a_tick_is_ready_when_all_of_its_events_have_arrived() -> None:
     assert buffer((1, "a", 0.0)).ready(BOTH, 0.0, None) is None
     complete = buffer((1, "a", 0.0), (1, "b", 0.0))
     assert complete.ready(BOTH, 0.0, None) == 1
@@ -28,7 +28,7 @@ def test_a_tick_waits_no_longer_than_the_grace_period() -> None:
     assert waiting.ready(BOTH, 12.0, GRACE_S) == 1
 
 
-def test_without_a_grace_period_a_tick_waits_for_ever_and_later_ones_for_it() -> None:
+def test_without_a_grace_period_an_incomplete_tick_and_later_ones_wait_forever() -> None:
     waiting = buffer((1, "a", 0.0), (2, "a", 0.0), (2, "b", 0.0))
     assert waiting.ready(BOTH, 1e9, None) is None
     assert waiting.due(None) is None

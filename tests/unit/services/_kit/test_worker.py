@@ -1,4 +1,4 @@
-"""The process without a broker: what must not wait for what."""
+"""A worker without a broker: a key that waits for its target delays nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,8 +19,8 @@ from services._kit.worker import Group, Worker
 from tests.kit_example_helpers import Example, ExampleSettings, ExampleState, declared, sampled
 
 
-class Silent:
-    """A client of Kafka that takes everything and says nothing."""
+class SilentProducer:
+    """A producer that acknowledges everything."""
 
     def __init__(self, **options: object) -> None: ...
 
@@ -29,7 +29,7 @@ class Silent:
     async def send_and_wait(self, *_: object, **__: object) -> None: ...
 
 
-class Away:
+class SilentTarget:
     """A target that does not answer."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Away:
 
 
 class Watched(Example):
-    """Says what it learned and who was woken."""
+    """Records the apps that it learned and the domains that were woken."""
 
     def __init__(self) -> None:
         super().__init__(ExampleSettings())
@@ -61,8 +61,8 @@ class Watched(Example):
         return Step(state)
 
 
-class Trickle(Reader):
-    """Brings one record at a time."""
+class SlowReader(Reader):
+    """Delivers one record at a time."""
 
     def __init__(self, *events: Event) -> None:
         self._left = [delivered(event) for event in events]
@@ -77,9 +77,9 @@ def delivered(event: Event) -> Delivery:
     return Delivery(record.topic, 0, 0, record.key, record.value, record.headers, 0.0)
 
 
-async def _held_up(handler: Watched) -> Worker[ExampleState]:
+async def _blocked_worker(handler: Watched) -> Worker[ExampleState]:
     """A worker with domains a, which waits for its target, and b."""
-    clock, target = SystemClock(), Away()
+    clock, target = SystemClock(), SilentTarget()
     worker = Worker(Service(handler, target), KitSettings(), clock, Telemetry("example", clock))
     await worker._engine.take(delivered(sampled("b", 1)))
     worker._open.set()
@@ -90,10 +90,10 @@ async def _held_up(handler: Watched) -> Worker[ExampleState]:
 
 @pytest.fixture(autouse=True)
 def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "AIOKafkaProducer", Silent)
+    monkeypatch.setattr(kafka, "AIOKafkaProducer", SilentProducer)
 
 
-async def _let_go(worker: Worker[ExampleState]) -> None:
+async def _cancel_tasks(worker: Worker[ExampleState]) -> None:
     for task in worker._tasks:
         task.cancel()
     await asyncio.gather(*worker._tasks, return_exceptions=True)
@@ -103,10 +103,10 @@ def test_reference_data_is_learned_while_a_domain_waits_for_its_target() -> None
     handler = Watched()
 
     async def follow() -> None:
-        worker = await _held_up(handler)
-        worker._spawn(worker._follow(Trickle(*(declared(name, "a") for name in "xyz"))))
+        worker = await _blocked_worker(handler)
+        worker._spawn(worker._follow(SlowReader(*(declared(name, "a") for name in "xyz"))))
         await asyncio.sleep(0.05)
-        await _let_go(worker)
+        await _cancel_tasks(worker)
 
     asyncio.run(follow())
     assert handler.apps == ["x", "y", "z"]
@@ -117,15 +117,15 @@ def test_a_domain_is_woken_in_time_while_another_waits_for_its_target() -> None:
     handler = Watched()
 
     async def watch() -> int:
-        worker = await _held_up(handler)
+        worker = await _blocked_worker(handler)
         worker._spawn(worker._watch())
         await asyncio.sleep(0.05)
-        under_way = len(worker._tasks)
+        running = len(worker._tasks)
         assert worker._engine.next_due() is None
-        await _let_go(worker)
-        return under_way
+        await _cancel_tasks(worker)
+        return running
 
-    # The event, the watch and one call: not one with every look at the clock.
+    # The event, the watch and one call of `wake`, not one per look at the clock.
     assert asyncio.run(watch()) == 3
     assert handler.woken == ["b"]
 
@@ -133,28 +133,28 @@ def test_a_domain_is_woken_in_time_while_another_waits_for_its_target() -> None:
 def test_keys_are_not_woken_before_their_state_is_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    handler, naps = Watched(), list[float]()
+    handler, sleeps = Watched(), list[float]()
     sleep = asyncio.sleep
 
     async def watch() -> None:
-        worker = await _held_up(handler)
+        worker = await _blocked_worker(handler)
         worker._open.clear()
 
-        async def nap(seconds: float) -> None:
-            naps.append(seconds)
+        async def record_sleep(seconds: float) -> None:
+            sleeps.append(seconds)
             await sleep(0.01)
 
-        monkeypatch.setattr(asyncio, "sleep", nap)
+        monkeypatch.setattr(asyncio, "sleep", record_sleep)
         worker._spawn(worker._watch())
         await sleep(0.05)
-        await _let_go(worker)
+        await _cancel_tasks(worker)
 
     asyncio.run(watch())
-    assert set(naps) == {0.1}
+    assert set(sleeps) == {0.1}
     assert handler.woken == []
 
 
-def test_a_service_is_closed_though_it_cannot_take_its_leave(
+def test_a_service_is_closed_even_if_leaving_the_group_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed: list[str] = []
@@ -179,13 +179,13 @@ def test_a_service_is_closed_though_it_cannot_take_its_leave(
 
 
 class Metadata:
-    """Of a broker that has one topic."""
+    """Metadata of a broker that has one topic."""
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         return {0, 1} if topic == "there" else None
 
 
-class Empty:
+class EmptyConsumer:
     """A consumer of that broker."""
 
     def __init__(self, **_: object) -> None:
@@ -202,10 +202,10 @@ async def _read(topic: str) -> None:
         raise AssertionError
 
 
-def test_a_missing_topic_stops_the_start_with_one_helpful_line(
+def test_a_missing_topic_stops_the_start_with_one_line_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka, "AIOKafkaConsumer", Empty)
+    monkeypatch.setattr(kafka, "AIOKafkaConsumer", EmptyConsumer)
     with pytest.raises(TopicMissing, match="gone is missing: run `hirl topics apply`") as error:
         asyncio.run(_read("gone"))
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""An actuator among its neighbours, and one alone."""
+"""An actuator with the services around it, and one without a bus."""
 
 from typing import Any
 
@@ -29,12 +29,12 @@ GRACE_S, STALE_S, HOT = 2.0, 60.0, 0.79
 
 
 class Target:
-    """Keeps a journal, and knows each decision once."""
+    """Journals each decision once; can be unreachable, or leave apps out of its answer."""
 
     def __init__(self) -> None:
         self.journal: list[tuple[str, str, int]] = []
         self.writes: list[Write] = []
-        self.reachable = self.talks = True
+        self.reachable = self.answers_apps = True
 
     async def carry_out(self, write: Write) -> Written:
         self.writes.append(write)
@@ -46,8 +46,8 @@ class Target:
                 answers[change.app] = "refused"
             elif entry not in self.journal:
                 self.journal.append(entry)
-        said = answers if self.talks else {}
-        return Written(domain=write.domain, tick=write.tick, answers=said)
+        sent = answers if self.answers_apps else {}
+        return Written(domain=write.domain, tick=write.tick, answers=sent)
 
 
 class System:
@@ -75,7 +75,7 @@ class System:
 
 
 class Alone:
-    """An actuator without a bus, and what the others say of a few ticks."""
+    """An actuator without a bus, with the frames and plans of a few ticks."""
 
     def __init__(self, grace_s: float | None = None) -> None:
         others = System()
@@ -90,7 +90,7 @@ class Alone:
         self.state = self.handler.start(DOMAIN)
 
     def take(self, *events: Event) -> list[Write]:
-        """What is asked of the target, which says yes to all of it."""
+        """Writes that the events lead to; the target accepts them all."""
         return [write for e in events for write in self._carry(self._handle(e))]
 
     def restart(self) -> None:
@@ -105,6 +105,6 @@ class Alone:
     def _carry(self, step: Step[ActuatorState]) -> list[Write]:
         self.state = step.state
         for write in step.writes:
-            yes = Written(domain=DOMAIN, tick=write.tick, answers={})
-            self.state = self.handler.written(yes, self.state, self.clock).state
+            accepted = Written(domain=DOMAIN, tick=write.tick, answers={})
+            self.state = self.handler.written(accepted, self.state, self.clock).state
         return list(step.writes)

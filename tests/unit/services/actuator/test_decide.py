@@ -72,9 +72,9 @@ def test_a_target_that_cannot_be_reached_holds_the_changes() -> None:
     assert set(done.reasons) == {"target-refused"}
 
 
-def test_a_target_that_does_not_answer_for_an_app_has_not_changed_it() -> None:
+def test_an_app_without_an_answer_of_the_target_counts_as_unchanged() -> None:
     system = System()
-    system.target.talks = False
+    system.target.answers_apps = False
     done = system.apply()
     assert set(done.outcomes) == {"held"}
     assert set(done.reasons) == {"target-silent"}
@@ -85,21 +85,21 @@ def test_the_reason_of_a_rejecting_target_is_published() -> None:
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=422, text="tick 9 has not come yet")
 
-    async def ask() -> Written:
+    async def write() -> Written:
         server = web.Application()
         server.router.add_route("*", "/{path:.*}", refuse)
         async with TestServer(server) as running:
             target = SimulatedTarget(str(running.make_url("")), 1.0, 1.0)
-            said = await target.carry_out(Write(domain=DOMAIN, tick=9, changes=[change]))
+            written = await target.carry_out(Write(domain=DOMAIN, tick=9, changes=[change]))
             await target.close()
             assert target._session is not None
             assert target._session.closed
-            return said
+            return written
 
     change = Change(app=APPS[0], replicas=3, cpu_request=0, memory_request=0, decision_id="d")
-    said = asyncio.run(ask())
-    assert said.answers == {APPS[0]: "refused"}
-    assert "tick 9 has not come yet" in said.detail
+    written = asyncio.run(write())
+    assert written.answers == {APPS[0]: "refused"}
+    assert "tick 9 has not come yet" in written.detail
 
 
 def test_apps_with_unknown_pods_are_held() -> None:
@@ -115,7 +115,7 @@ def test_apps_with_unknown_pods_are_held() -> None:
     assert done.reasons[:2] == ["pods-unknown"] * 2
 
 
-def test_the_answer_names_the_budget_that_the_actuator_went_by() -> None:
+def test_an_outcome_names_the_budget_that_the_actuator_used() -> None:
     alone = Alone()
     alone.take(granted(0), alone.frames[2])
     stale = msgspec.structs.replace(alone.plans[2], epoch=-1)
@@ -124,7 +124,7 @@ def test_the_answer_names_the_budget_that_the_actuator_went_by() -> None:
     assert step.state.pending.applied.epoch == 0
 
 
-def test_changed_bounds_count_at_once() -> None:
+def test_changed_bounds_apply_at_once() -> None:
     system = System()
     system.bus.run()
     system.bus.publish(*(declared(app, max_replicas=10) for app in APPS))
@@ -132,7 +132,7 @@ def test_changed_bounds_count_at_once() -> None:
     assert "applied" not in done.outcomes
 
 
-def test_increases_beyond_the_budget_are_cut_whoever_planned_them() -> None:
+def test_increases_beyond_the_budget_are_cut_whichever_policy_planned_them() -> None:
     system = System()
     system.apply()
     plan = system.bus.events(ScalePlanned)[-1]

@@ -1,4 +1,4 @@
-"""Who may be changed: modes, breakers and orders are obeyed."""
+"""Modes, breakers and overrides decide which apps may be changed."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_a_canary_changes_its_share_and_holds_the_rest() -> None:
     assert [entry[0] for entry in system.target.journal] == applied
 
 
-def test_an_app_can_be_in_preview_by_itself() -> None:
+def test_a_single_app_can_be_in_preview() -> None:
     system = System()
     system.bus.publish(declared(APPS[1], mode="preview"))
     done = system.apply()
@@ -64,7 +64,7 @@ def test_an_open_breaker_holds_and_a_half_open_one_lets_increases_pass(state: st
     assert done.breaker == state
 
 
-def test_a_breaker_that_fell_silent_is_as_good_as_open() -> None:
+def test_a_silent_breaker_holds_everything_like_an_open_one() -> None:
     system = System()
     system.bus.run()
     system.clock.advance(STALE_S + 1)
@@ -112,7 +112,7 @@ def test_a_restart_while_no_tick_passes_holds_nothing() -> None:
     assert (done.breaker, set(done.outcomes)) == ("closed", {"applied"})
 
 
-def test_a_restart_gives_a_dead_breaker_no_more_time_than_a_living_one() -> None:
+def test_a_breaker_that_stays_silent_after_a_restart_becomes_stale() -> None:
     system = System()
     system.bus.run()
     system.bus.kill("actuator")
@@ -123,20 +123,20 @@ def test_a_restart_gives_a_dead_breaker_no_more_time_than_a_living_one() -> None
     assert (done.breaker, set(done.outcomes)) == ("stale", {"held"})
 
 
-def test_an_operators_order_wins_over_the_plan_and_the_breaker() -> None:
+def test_an_operators_override_wins_over_the_plan_and_the_breaker() -> None:
     system = System()
-    order = OverrideIssued(scope=APPS[0], kind="app", replicas=3, reason="incident")
-    system.bus.publish(order, heartbeat(0, "open"))
+    override = OverrideIssued(scope=APPS[0], kind="app", replicas=3, reason="incident")
+    system.bus.publish(override, heartbeat(0, "open"))
     done = system.apply()
     found = dict(zip(done.apps, zip(done.outcomes, done.replicas, strict=True), strict=True))
     assert found[APPS[0]] == ("applied", 3)
     assert found[APPS[1]][0] == "held"
 
 
-def test_a_paused_domain_is_left_alone_until_the_order_is_lifted() -> None:
+def test_a_paused_domain_is_not_changed_until_the_override_is_lifted() -> None:
     system = System()
-    order = OverrideIssued(scope=DOMAIN, kind="domain", pause="scale-out")
-    system.bus.publish(order)
+    override = OverrideIssued(scope=DOMAIN, kind="domain", pause="scale-out")
+    system.bus.publish(override)
     assert set(system.apply().reasons) == {"paused"}
     system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", lifted=True))
     assert set(system.apply(2).outcomes) == {"applied"}
@@ -144,7 +144,7 @@ def test_a_paused_domain_is_left_alone_until_the_order_is_lifted() -> None:
 
 @pytest.mark.parametrize("column", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("breaker", "pause", "step", "why"),
+    ("breaker", "pause", "step", "reason"),
     [
         ("half-open", "none", -1, "breaker-half-open"),
         ("half-open", "none", 1, ""),
@@ -154,23 +154,23 @@ def test_a_paused_domain_is_left_alone_until_the_order_is_lifted() -> None:
         ("closed", "scale-out", -1, ""),
     ],
 )
-def test_smaller_pods_are_a_decrease_as_fewer_are(
-    column: int, breaker: str, pause: Any, step: int, why: str
+def test_smaller_pods_are_a_decrease_like_fewer_pods(
+    column: int, breaker: str, pause: Any, step: int, reason: str
 ) -> None:
     steps = [0, 0, 0]
     steps[column] = step
     app = declared(pause=pause)
-    assert Permissions(Modes(), None).hold_reason(app, steps, [], breaker) == why
+    assert Permissions(Modes(), None).hold_reason(app, steps, [], breaker) == reason
 
 
-def test_an_order_changes_nothing_in_preview() -> None:
+def test_an_override_changes_nothing_in_preview() -> None:
     system = System(Modes("preview"))
     system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", replicas=3))
     assert set(system.apply().outcomes) == {"held"}
     assert system.target.journal == []
 
 
-def test_an_order_stays_within_the_declared_bounds() -> None:
+def test_an_override_stays_within_the_declared_bounds() -> None:
     system = System()
     system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", replicas=5000))
     system.bus.publish(OverrideIssued(scope=APPS[1], kind="app", replicas=0))
@@ -188,7 +188,7 @@ def test_an_override_of_the_cluster_wins_over_those_of_domains_and_apps() -> Non
     assert system.target.journal == []
 
 
-def test_what_is_removed_from_the_topics_no_longer_counts() -> None:
+def test_a_tombstone_removes_an_override_or_a_breaker() -> None:
     system = System()
     system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", pause="all"))
     assert set(system.apply(1).reasons) == {"paused"}

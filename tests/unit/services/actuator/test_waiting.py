@@ -60,7 +60,7 @@ def test_a_plan_whose_frame_never_comes_is_held_when_the_grace_period_is_over() 
     assert (write.tick, write.changes) == (1, [])
 
 
-def test_a_frame_that_came_while_its_plan_waited_outlives_a_restart() -> None:
+def test_a_frame_that_arrives_while_its_plan_waits_survives_a_restart() -> None:
     alone = Alone()
     alone.take(alone.plans[1])
     before = alone.state
@@ -71,7 +71,7 @@ def test_a_frame_that_came_while_its_plan_waited_outlives_a_restart() -> None:
     assert [change.app for change in write.changes] == list(APPS)
 
 
-def test_frames_that_are_ahead_outlive_a_restart() -> None:
+def test_frames_that_are_ahead_survive_a_restart() -> None:
     alone = Alone()
     alone.take(granted(0), alone.frames[1], alone.frames[2], alone.plans[1])
     alone.restart()
@@ -90,22 +90,22 @@ def test_a_plan_that_waited_before_a_restart_still_waits_for_its_frame() -> None
     assert [change.app for change in write.changes] == list(APPS)
 
 
-def test_frames_without_plans_are_acknowledged_all_the_same() -> None:
-    bus, many = MemoryBus(ManualClock(1000.0)), 50
+def test_frames_without_plans_are_acknowledged_too() -> None:
+    bus, count = MemoryBus(ManualClock(1000.0)), 50
     bus.add(lambda: Service(AggregatorHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     bus.add(lambda: Service(ActuatorHandler(CLUSTER, Modes(), GRACE_S, STALE_S)))
-    bus.publish(*inventory(), *pools(0), heartbeat(0), *(sampled(tick) for tick in range(many)))
+    bus.publish(*inventory(), *pools(0), heartbeat(0), *(sampled(tick) for tick in range(count)))
     bus.run()
-    assert len(bus.events(DomainObserved)) == many
-    assert bus._processes["actuator"].committed[topic_of(DomainObserved).name] > many - 8
+    assert len(bus.events(DomainObserved)) == count
+    assert bus._processes["actuator"].committed[topic_of(DomainObserved).name] > count - 8
 
 
-def test_all_frames_that_may_wait_of_a_large_domain_fit_into_a_record() -> None:
-    rng, many = np.random.default_rng(0), 4000
-    zeros = [0] * many
+def test_the_waiting_frames_of_a_large_domain_fit_into_a_record() -> None:
+    rng, count = np.random.default_rng(0), 4000
+    zeros = [0] * count
 
     def noise() -> list[float]:
-        return [float(value) for value in rng.random(many, np.float32)]
+        return [float(value) for value in rng.random(count, np.float32)]
 
     handler, clock = ActuatorHandler(CLUSTER, Modes(), None, None), ManualClock()
     state, frame = handler.start(DOMAIN), Alone().frames[1]
@@ -113,7 +113,7 @@ def test_all_frames_that_may_wait_of_a_large_domain_fit_into_a_record() -> None:
         large = msgspec.structs.replace(
             frame,
             tick=tick,
-            apps=[f"payments-{number:06d}" for number in range(many)],
+            apps=[f"payments-{number:06d}" for number in range(count)],
             pods=Pods(**dict.fromkeys(Pods.__struct_fields__, zeros)),
             measured={name: noise() for name in frame.measured},
             features={name: noise() for name in frame.features},

@@ -76,7 +76,7 @@ def test_samples_that_did_not_arrive_are_missing_and_never_zero(bus: MemoryBus) 
     assert frame.load_pods[0] > 0
 
 
-def test_zeros_of_an_exporter_on_error_are_missing(bus: MemoryBus) -> None:
+def test_all_zeros_of_a_broken_exporter_are_missing(bus: MemoryBus) -> None:
     dead: dict[str, Any] = {
         name: [0.0] * 3 for name in ("rps", "cpu_cores", "memory_gib", "latency_p99_s")
     }
@@ -123,7 +123,7 @@ def test_an_app_declared_later_joins_the_next_frame(bus: MemoryBus) -> None:
     assert np.allclose(after.load_pods[1:], before.load_pods, rtol=0.3)
 
 
-def test_a_restart_remembers_the_demand(bus: MemoryBus) -> None:
+def test_the_estimated_demand_survives_a_restart(bus: MemoryBus) -> None:
     for tick in range(5):
         bus.publish(sampled(tick, use=0.6))
     frames(bus)
@@ -226,7 +226,7 @@ def test_an_app_of_an_unknown_domain_is_dead_lettered(bus: MemoryBus) -> None:
     assert [letter.error for letter in bus.dead_letters] == ["unknown-domain"]
 
 
-def test_a_tombstone_ends_an_app(bus: MemoryBus) -> None:
+def test_a_tombstone_removes_an_app(bus: MemoryBus) -> None:
     bus.publish(sampled(0))
     frames(bus)
     bus.put(topic_of(AppDeclared).name, APPS[0].encode(), None)

@@ -13,29 +13,29 @@ from tests.service_helpers import APPS, sampled
 SILENT: dict[str, Any] = {name: [] for name in PODS}
 
 
-def test_single_pods_add_up_alike_however_they_are_batched() -> None:
-    rng, many = np.random.default_rng(0), 200
-    apps = [APPS[place] for place in rng.integers(0, len(APPS), many)]
+def test_sums_of_pods_do_not_depend_on_batching() -> None:
+    rng, count = np.random.default_rng(0), 200
+    apps = [APPS[index] for index in rng.integers(0, len(APPS), count)]
     columns = {
-        name: rng.gamma(1.0, 1.0, many).tolist()
+        name: rng.gamma(1.0, 1.0, count).tolist()
         for name in ("rps", "throughput", "errors", "latency_p50_s", "latency_p99_s", "cpu_cores")
     }
     columns["cpu_cores"][7] = None
 
-    def drafted(*edges: int) -> TickSamples:
-        draft = no_samples(APPS, 0.0)
-        for first, end in pairwise((0, *edges, many)):
+    def batched(*edges: int) -> TickSamples:
+        samples = no_samples(APPS, 0.0)
+        for first, end in pairwise((0, *edges, count)):
             part = slice(first, end)
             batch = sampled(
                 1,
                 apps=apps[part],
-                pods=[f"pod-{place}" for place in range(many)[part]],
+                pods=[f"pod-{index}" for index in range(count)[part]],
                 **{name: column[part] for name, column in columns.items()},
             )
-            draft = with_batch(draft, batch)
-        return draft
+            samples = with_batch(samples, batch)
+        return samples
 
-    whole, parts = drafted().measured(), drafted(1, 60, 61, 150).measured()
+    whole, parts = batched().measured(), batched(1, 60, 61, 150).measured()
     assert whole.tobytes() == parts.tobytes()
     counted = [sum(app == name for app in apps) for name in APPS]
     counted[APPS.index(apps[7])] -= 1
@@ -71,8 +71,8 @@ def of_pods(*pods: dict[str, float | None], without: tuple[str, ...] = ()) -> di
     names = [f"pod-{number}" for number in range(len(pods))]
     apps = [APPS[0]] * len(pods)
     batch = sampled(1, apps=apps, pods=names, measured_pods=[], **SILENT, **columns)
-    draft = with_batch(no_samples(APPS[:1], 0.0), batch)
-    return dict(zip(MEASURED, draft.measured()[0, :, 0].tolist(), strict=True))
+    samples = with_batch(no_samples(APPS[:1], 0.0), batch)
+    return dict(zip(MEASURED, samples.measured()[0, :, 0].tolist(), strict=True))
 
 
 BAD_POD = st.one_of(
@@ -85,13 +85,13 @@ BAD_POD = st.one_of(
 )
 
 
-@given(bad=st.lists(BAD_POD, min_size=1, max_size=5), place=st.integers(0, 3))
+@given(bad=st.lists(BAD_POD, min_size=1, max_size=5), index=st.integers(0, 3))
 def test_an_invalid_pod_never_lowers_what_its_app_uses(
-    bad: list[dict[str, float | None]], place: int
+    bad: list[dict[str, float | None]], index: int
 ) -> None:
     healthy: list[dict[str, float | None]] = [{}, {}, {"latency_p99_s": 0.4}]
     before = of_pods(*healthy)
-    after = of_pods(*healthy[:place], *bad, *healthy[place:])
+    after = of_pods(*healthy[:index], *bad, *healthy[index:])
     assert after["measured_pods"] == before["measured_pods"] == 3
     for name in USED:
         assert after[name] == before[name]
@@ -103,7 +103,7 @@ def test_an_app_with_only_invalid_pods_is_missing() -> None:
 
 
 @pytest.mark.parametrize("name", ["memory_gib", "latency_p99_s", "errors"])
-def test_a_column_that_a_source_lacks_is_a_gap_and_its_pods_count(name: str) -> None:
+def test_a_column_that_a_source_lacks_is_a_gap_but_its_pods_are_counted(name: str) -> None:
     found = of_pods({}, {}, {}, without=(name,))
     assert np.isnan(found[name])
     assert found["measured_pods"] == 3

@@ -1,4 +1,4 @@
-"""A bus that keeps what it is told, and a source that says what a test puts into it."""
+"""A writer that records what is published, and a source with scripted answers."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ from services.collector.collect import Observed
 from services.collector.metrics import Metrics
 
 
-class MemoryOutlet:
-    """Remembers in order; can be made to crash before it saves."""
+class MemoryWriter:
+    """Records events in order; can be made to crash before it saves."""
 
     def __init__(self) -> None:
         self.published: list[Event] = []
@@ -36,7 +36,7 @@ class MemoryOutlet:
 
 
 class ScriptedSource:
-    """Answers one thing after the other, exceptions included."""
+    """Returns its answers one after the other; raises those that are exceptions."""
 
     name = "scripted"
 

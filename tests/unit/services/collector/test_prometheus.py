@@ -1,4 +1,4 @@
-"""What Prometheus does not say is missing: never zero, never old, never a reason to stop."""
+"""A sample that Prometheus does not return is missing: never zero, never old, never fatal."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ def series(value: str, age: float = 0.0, **labels: str) -> dict[str, Any]:
 
 
 class FakePrometheus:
-    """Answers each query with what a test says: series, a status, or nothing in time."""
+    """Answers each query as a test asks: with series, a status, or too late."""
 
     def __init__(self, **answers: list[dict[str, Any]] | int) -> None:
         self._answers = answers
@@ -107,7 +107,7 @@ def test_samples_are_taken_at_the_end_of_the_tick_in_the_order_of_the_inventory(
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "abc"])
-def test_what_is_no_measurement_is_missing(value: str) -> None:
+def test_a_value_that_is_no_measurement_is_missing(value: str) -> None:
     observed = FakePrometheus(rps=[series(value, app="api", namespace="shop")]).use(once)
     assert batches(observed)["shop"].rps == [None, None]
 
@@ -122,12 +122,12 @@ def test_a_stale_sample_is_missing() -> None:
     assert batches(FakePrometheus(rps=old).use(once))["shop"].rps == [None, None]
 
 
-def test_two_series_for_one_app_say_nothing() -> None:
+def test_an_app_with_two_series_is_missing() -> None:
     twice = [series("5", app="api", namespace="shop"), series("6", app="api", namespace="shop")]
     assert batches(FakePrometheus(rps=twice).use(once))["shop"].rps == [None, None]
 
 
-def test_an_app_of_the_same_name_elsewhere_is_another_one() -> None:
+def test_a_series_of_another_domain_does_not_match_by_name() -> None:
     other = [series("5", app="api", namespace="else"), series("6", app="web")]
     assert batches(FakePrometheus(rps=other).use(once))["shop"].rps == [None, 6.0]
 
@@ -153,7 +153,7 @@ def test_a_prometheus_that_is_down_does_not_stop_the_ticks() -> None:
     assert len(fake.errors) == 4
 
 
-def test_after_a_pause_the_last_ticks_are_caught_up_with() -> None:
+def test_after_a_pause_only_the_last_ticks_are_queried() -> None:
     async def ticks(source: PrometheusSource) -> list[int]:
         seen, after = [], TICK - 100
         for _ in range(5):
@@ -164,18 +164,18 @@ def test_after_a_pause_the_last_ticks_are_caught_up_with() -> None:
     assert FakePrometheus().use(ticks) == list(range(TICK - 4, TICK + 1))
 
 
-def test_the_api_servers_columns_are_whole_and_apps_without_them_come_apart() -> None:
+def test_apps_without_all_pod_columns_go_in_a_batch_of_their_own() -> None:
     pods = {name: [series("2", app="api", namespace="shop")] for name in PODS}
     asked = {name: Query(query=name) for name in (*PODS, "rps")}
     fake = FakePrometheus(**pods, rps=[series("7", app="web", namespace="shop")])
     observed = fake.use(once, Queries(queries=asked))
-    told, untold = [
+    first, last = [
         event
         for event in observed.events
         if isinstance(event, MetricsSampled) and event.domain == "shop"
     ]
-    assert (told.apps, told.replicas, told.rps, told.final) == (["api"], [2], [None], False)
-    assert (untold.apps, untold.replicas, untold.rps, untold.final) == (["web"], [], [7.0], True)
+    assert (first.apps, first.replicas, first.rps, first.final) == (["api"], [2], [None], False)
+    assert (last.apps, last.replicas, last.rps, last.final) == (["web"], [], [7.0], True)
 
 
 def test_a_count_that_is_too_large_is_not_published() -> None:
@@ -187,7 +187,7 @@ def test_a_count_that_is_too_large_is_not_published() -> None:
     assert batches(observed)["shop"].replicas == []
 
 
-def test_without_an_inventory_apps_are_found_once_and_nothing_is_changed_about_them() -> None:
+def test_without_an_inventory_apps_are_declared_once_in_preview() -> None:
     async def twice(source: PrometheusSource) -> tuple[Observed, Observed]:
         first = await source.observe(-1)
         source._queries = Queries(queries={"rps": Query(query="nothing")})
@@ -210,7 +210,7 @@ def test_a_pool_is_published_only_with_all_required_fields() -> None:
     assert (pool.pool, pool.ready, pool.quota, pool.free_cores) == ("a", 3, 9, 3.0)
 
 
-def test_the_past_is_what_was_kept_and_null_before() -> None:
+def test_history_is_null_before_the_first_recorded_minute() -> None:
     until = int(NOW // 60) * 60
     values = [[until - 60 * ago, str(ago)] for ago in (2, 1, 0)]
     fake = FakePrometheus(rate=[{"metric": {"namespace": "shop"}, "values": values}])
@@ -222,7 +222,7 @@ def test_the_past_is_what_was_kept_and_null_before() -> None:
     assert len(fake.asked) == 2
 
 
-def test_without_an_answer_there_is_no_past() -> None:
+def test_a_failed_history_query_gives_no_history() -> None:
     fake = FakePrometheus(rate=500)
     queries = Queries(queries={}, history="rate[1m]")
     assert fake.use(lambda source: source.history(), queries) == []

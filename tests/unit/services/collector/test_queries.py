@@ -12,7 +12,7 @@ from services.collector.queries import BadQueries, load_declared, load_queries
 from services.collector.settings import Settings
 
 
-def test_the_default_file_asks_for_all_that_the_aggregator_needs() -> None:
+def test_the_default_file_has_a_query_for_every_column_of_the_aggregator() -> None:
     queries = load_queries()
     assert set(queries.queries) >= {*MEASURED, *PODS}
     spelled = [queries.with_times(query.query) for query in queries.queries.values()]

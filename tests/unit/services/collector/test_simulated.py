@@ -16,11 +16,11 @@ from services.collector.collect import Collector, SourceDown, SourceRestarted
 from services.collector.simulated import SimulatedSource
 from services.simcluster.http import Api
 from services.simcluster.live import LiveCluster, lock_step
-from tests.unit.services.collector.collector_helpers import MemoryOutlet, metrics
+from tests.unit.services.collector.collector_helpers import MemoryWriter, metrics
 from tests.unit.services.simcluster.simcluster_helpers import DOMAINS, close_all, simulated
 
 
-class ClosingOutlet(MemoryOutlet):
+class ClosingWriter(MemoryWriter):
     """Decides to do nothing as soon as a tick is published."""
 
     def __init__(self, live: LiveCluster) -> None:
@@ -33,9 +33,9 @@ class ClosingOutlet(MemoryOutlet):
         self._live._notify()
 
 
-def test_a_run_in_lock_step_is_collected_whole() -> None:
+def test_every_tick_of_a_run_in_lock_step_is_collected() -> None:
     live = LiveCluster(simulated(minutes=2))
-    outlet = ClosingOutlet(live)
+    writer = ClosingWriter(live)
     expected: list[Event] = [*live.cluster.observation().events]
 
     async def run() -> None:
@@ -44,15 +44,15 @@ def test_a_run_in_lock_step_is_collected_whole() -> None:
             aiohttp.ClientSession() as session,
         ):
             source = SimulatedSource(session, str(server.make_url("/")))
-            await asyncio.gather(Collector(source, outlet, metrics()[0]).run(), lock_step(live))
+            await asyncio.gather(Collector(source, writer, metrics()[0]).run(), lock_step(live))
 
     asyncio.run(run())
-    kinds = [type(event) for event in outlet.published]
+    kinds = [type(event) for event in writer.published]
     assert kinds.count(AppDeclared) == len(live.cluster.names)
     assert kinds.count(DemandBackfilled) == len(DOMAINS)
     assert kinds.count(MetricsSampled) == 12 * len(DOMAINS)
     first = kinds.index(MetricsSampled)
-    assert outlet.published[first : first + len(expected)] == expected
+    assert writer.published[first : first + len(expected)] == expected
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,9 @@ def test_a_run_in_lock_step_is_collected_whole() -> None:
         (409, b"", SourceRestarted),
     ],
 )
-def test_a_bad_answer_is_no_observation(status: int, body: bytes, error: type[Exception]) -> None:
+def test_an_invalid_answer_raises_an_error(
+    status: int, body: bytes, error: type[Exception]
+) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status, body=body)
 
@@ -79,7 +81,7 @@ def test_a_bad_answer_is_no_observation(status: int, body: bytes, error: type[Ex
         asyncio.run(run())
 
 
-def test_a_cluster_that_is_not_there_is_down() -> None:
+def test_an_unreachable_cluster_is_down() -> None:
     async def run() -> None:
         async with aiohttp.ClientSession() as session:
             await SimulatedSource(session, "http://127.0.0.1:9").inventory()
@@ -88,7 +90,7 @@ def test_a_cluster_that_is_not_there_is_down() -> None:
         asyncio.run(run())
 
 
-def test_what_is_published_is_what_the_schemas_allow() -> None:
+def test_simulated_events_match_their_schemas() -> None:
     for event in simulated().observation().events:
         again = msgspec.json.decode(msgspec.json.encode(event), type=type(event))
         assert again == event

@@ -62,9 +62,9 @@ def test_shares_and_reserve_sum_to_one(bus: MemoryBus) -> None:
 def test_each_pool_gets_one_request(bus: MemoryBus) -> None:
     publish_minute(bus, 6)
     bus.run()
-    asked = bus.events(CapacityRequested)
-    assert [request.pool for request in asked] == list(CLUSTER.pool_names)
-    assert {request.epoch for request in asked} == {1}
+    requests = bus.events(CapacityRequested)
+    assert [request.pool for request in requests] == list(CLUSTER.pool_names)
+    assert {request.epoch for request in requests} == {1}
 
 
 def test_ticks_within_a_minute_decide_nothing(bus: MemoryBus) -> None:
@@ -73,7 +73,7 @@ def test_ticks_within_a_minute_decide_nothing(bus: MemoryBus) -> None:
     assert budgets(bus) == []
 
 
-def test_a_minute_waits_for_all_of_it_and_then_only_for_the_grace_period(bus: MemoryBus) -> None:
+def test_a_minute_waits_for_missing_events_only_for_the_grace_period(bus: MemoryBus) -> None:
     publish_minute(bus, 0)
     first, *rest = CLUSTER.domain_names
     for domain in rest:
@@ -85,7 +85,7 @@ def test_a_minute_waits_for_all_of_it_and_then_only_for_the_grace_period(bus: Me
     assert {b.domain for b in budgets(bus) if b.tick == 6} == {first, *rest}
 
 
-def test_without_forecasts_it_goes_by_what_it_sees(bus: MemoryBus) -> None:
+def test_without_forecasts_no_growth_is_expected(bus: MemoryBus) -> None:
     for domain in CLUSTER.domain_names:
         bus.publish(planned(domain, 0))
     bus.publish(*pools(0))
@@ -114,14 +114,14 @@ def test_before_every_domain_reported_nothing_is_granted(bus: MemoryBus) -> None
     assert {budget.domain for budget in budgets(bus)} == {first, *rest}
 
 
-def test_a_minute_of_which_nothing_came_is_acknowledged(bus: MemoryBus) -> None:
+def test_events_of_an_undecidable_minute_are_acknowledged(bus: MemoryBus) -> None:
     bus.publish(*pools(0))
     bus.advance(GRACE_S + 0.1)
     committed = bus._processes["commander"].committed[topic_of(PoolObserved).name]
     assert committed == len(CLUSTER.pool_names)
 
 
-def test_a_domain_that_fell_silent_gets_no_new_budget_and_keeps_its_part(bus: MemoryBus) -> None:
+def test_a_silent_domain_gets_no_new_budget_but_keeps_its_share(bus: MemoryBus) -> None:
     publish_minute(bus, 0)
     silent, *rest = CLUSTER.domain_names
     for tick in range(6, 6 * (VALID_MIN + 2), 6):
@@ -137,7 +137,7 @@ def test_a_domain_that_fell_silent_gets_no_new_budget_and_keeps_its_part(bus: Me
     assert sum(budget.share for budget in at_last) + at_last[0].reserve_share < 1.0
 
 
-def test_epochs_go_on_after_a_restart_and_never_twice(bus: MemoryBus) -> None:
+def test_epochs_continue_after_a_restart_without_repeating(bus: MemoryBus) -> None:
     for tick in (0, 6):
         publish_minute(bus, tick)
     budgets(bus)
@@ -148,7 +148,7 @@ def test_epochs_go_on_after_a_restart_and_never_twice(bus: MemoryBus) -> None:
     assert epochs == [0, 1, 2]
 
 
-def test_a_minute_leaves_a_transition(bus: MemoryBus) -> None:
+def test_each_minute_records_a_transition(bus: MemoryBus) -> None:
     for tick in (0, 6, 12):
         publish_minute(bus, tick)
     bus.run()

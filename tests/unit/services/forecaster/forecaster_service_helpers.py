@@ -1,10 +1,16 @@
-"""Frames of domains with one app each."""
+"""Declarations and frames of domains with one app each."""
 
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.metrics_sampled import MEASURED
-from tests.service_helpers import time_of
+from services._kit.memory import MemoryBus
+from tests.service_helpers import CLUSTER, declared, time_of
 
 GRACE_S = 2.0
+
+
+def declare_apps(bus: MemoryBus) -> None:
+    for index, domain in enumerate(CLUSTER.domain_names):
+        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=index))
 
 
 def frame(domain: str, tick: int, rps: float | None = 100.0) -> DomainObserved:

@@ -20,7 +20,7 @@ from services.forecaster import model
 from services.forecaster.decide import ForecasterHandler, ForecasterState
 from services.forecaster.progress import RecentMinutes, no_minutes, with_minute
 from tests.service_helpers import CLUSTER, declared, time_of
-from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, frame
+from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, declare_apps, frame
 
 PAST_MIN = 20_160
 
@@ -28,8 +28,7 @@ PAST_MIN = 20_160
 def build(name: str = "calendar") -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, name, 120, GRACE_S)))
-    for place, domain in enumerate(CLUSTER.domain_names):
-        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    declare_apps(bus)
     return bus
 
 
@@ -48,95 +47,8 @@ def play(bus: MemoryBus, first: int, last: int, rps: float | None = 100.0) -> No
     bus.run()
 
 
-def said(bus: MemoryBus, domain: str = "payments") -> list[DemandForecast]:
+def forecasts(bus: MemoryBus, domain: str = "payments") -> list[DemandForecast]:
     return [event for event in bus.events(DemandForecast) if event.domain == domain]
-
-
-@pytest.mark.parametrize("name", ["calendar", "seasonal", "persistence"])
-def test_each_minute_has_a_forecast_of_each_domain(name: str) -> None:
-    bus = build(name)
-    backfill(bus)
-    play(bus, 0, 12)
-    assert [event.tick for event in said(bus)] == [0, 6, 12]
-    newest = said(bus)[-1]
-    assert newest.model == f"{name}/1"
-    assert newest.rps[0][1] == pytest.approx(100, rel=0.05)
-    assert newest.valid_until_tick > newest.tick
-
-
-def test_without_a_recorded_history_there_is_no_forecast() -> None:
-    bus = build()
-    play(bus, 0, 12)
-    assert said(bus) == []
-
-
-def test_an_announced_event_raises_the_forecast() -> None:
-    bus = build()
-    backfill(bus)
-    bus.publish(
-        EventScheduled(
-            name="sale",
-            domains=["payments"],
-            starts_at=time_of(6 * 12),
-            ends_at=time_of(6 * 60),
-            expected_factor=3.0,
-        )
-    )
-    play(bus, 0, 12)
-    assert said(bus)[-1].rps[1][1] == pytest.approx(300, rel=0.1)
-    assert said(bus, "internal")[-1].rps[1][1] == pytest.approx(100, rel=0.1)
-
-
-def test_an_event_announced_later_counts_from_the_next_minute() -> None:
-    bus = build()
-    backfill(bus)
-    play(bus, 0, 6)
-    bus.publish(
-        EventScheduled(
-            name="sale",
-            domains=["payments"],
-            starts_at=time_of(6 * 14),
-            ends_at=time_of(6 * 60),
-            expected_factor=3.0,
-        )
-    )
-    play(bus, 7, 12)
-    assert said(bus)[-1].rps[1][1] == pytest.approx(300, rel=0.1)
-
-
-def test_a_domain_without_a_frame_keeps_its_last_minute() -> None:
-    bus = build()
-    backfill(bus)
-    play(bus, 0, 6)
-    for tick in range(7, 13):
-        bus.publish(*(frame(d, tick) for d in CLUSTER.domain_names if d != "payments"))
-        bus.advance(GRACE_S + 0.1)
-    assert said(bus)[-1].tick == 12
-    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
-
-
-def test_a_restart_continues_as_if_nothing_had_happened() -> None:
-    undisturbed, restarted = build(), build()
-    for bus in (undisturbed, restarted):
-        backfill(bus)
-        play(bus, 0, 15, 100.0)
-    restarted.kill("forecaster", redeliver=5)
-    restarted.start("forecaster")
-    for bus in (undisturbed, restarted):
-        play(bus, 16, 36, 180.0)
-    expected = {event.tick: event for event in said(undisturbed)}
-    assert {event.tick: event for event in said(restarted)} == expected
-
-
-def test_a_rule_is_built_again_when_its_stretch_is_over() -> None:
-    bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 3, GRACE_S)))
-    for place, domain in enumerate(CLUSTER.domain_names):
-        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
-    backfill(bus)
-    play(bus, 0, 48)
-    assert [event.tick for event in said(bus)] == list(range(0, 49, 6))
-    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
 
 
 def sale(first: int, last: int) -> EventScheduled:
@@ -149,6 +61,76 @@ def sale(first: int, last: int) -> EventScheduled:
     )
 
 
+@pytest.mark.parametrize("name", ["calendar", "seasonal", "persistence"])
+def test_each_minute_has_a_forecast_of_each_domain(name: str) -> None:
+    bus = build(name)
+    backfill(bus)
+    play(bus, 0, 12)
+    assert [event.tick for event in forecasts(bus)] == [0, 6, 12]
+    newest = forecasts(bus)[-1]
+    assert newest.model == f"{name}/1"
+    assert newest.rps[0][1] == pytest.approx(100, rel=0.05)
+    assert newest.valid_until_tick > newest.tick
+
+
+def test_without_a_recorded_history_there_is_no_forecast() -> None:
+    bus = build()
+    play(bus, 0, 12)
+    assert forecasts(bus) == []
+
+
+def test_an_announced_event_raises_the_forecast() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(sale(6 * 12, 6 * 60))
+    play(bus, 0, 12)
+    assert forecasts(bus)[-1].rps[1][1] == pytest.approx(300, rel=0.1)
+    assert forecasts(bus, "internal")[-1].rps[1][1] == pytest.approx(100, rel=0.1)
+
+
+def test_an_event_announced_later_counts_from_the_next_minute() -> None:
+    bus = build()
+    backfill(bus)
+    play(bus, 0, 6)
+    bus.publish(sale(6 * 14, 6 * 60))
+    play(bus, 7, 12)
+    assert forecasts(bus)[-1].rps[1][1] == pytest.approx(300, rel=0.1)
+
+
+def test_a_domain_without_a_frame_keeps_its_last_minute() -> None:
+    bus = build()
+    backfill(bus)
+    play(bus, 0, 6)
+    for tick in range(7, 13):
+        bus.publish(*(frame(d, tick) for d in CLUSTER.domain_names if d != "payments"))
+        bus.advance(GRACE_S + 0.1)
+    assert forecasts(bus)[-1].tick == 12
+    assert forecasts(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def test_a_restart_changes_no_forecast() -> None:
+    undisturbed, restarted = build(), build()
+    for bus in (undisturbed, restarted):
+        backfill(bus)
+        play(bus, 0, 15, 100.0)
+    restarted.kill("forecaster", redeliver=5)
+    restarted.start("forecaster")
+    for bus in (undisturbed, restarted):
+        play(bus, 16, 36, 180.0)
+    expected = {event.tick: event for event in forecasts(undisturbed)}
+    assert {event.tick: event for event in forecasts(restarted)} == expected
+
+
+def test_a_rule_is_built_again_when_its_stretch_is_over() -> None:
+    bus = MemoryBus(ManualClock(1000.0))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 3, GRACE_S)))
+    declare_apps(bus)
+    backfill(bus)
+    play(bus, 0, 48)
+    assert [event.tick for event in forecasts(bus)] == list(range(0, 49, 6))
+    assert forecasts(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
 def test_an_event_removed_by_a_tombstone_has_no_effect() -> None:
     bus = build()
     backfill(bus)
@@ -156,7 +138,7 @@ def test_an_event_removed_by_a_tombstone_has_no_effect() -> None:
     play(bus, 0, 6)
     bus.put(topic_of(EventScheduled).name, b"sale", None)
     play(bus, 7, 12)
-    assert said(bus)[-1].rps[1][1] == pytest.approx(100, rel=0.1)
+    assert forecasts(bus)[-1].rps[1][1] == pytest.approx(100, rel=0.1)
 
 
 def test_an_event_centuries_away_has_no_effect() -> None:
@@ -165,7 +147,7 @@ def test_an_event_centuries_away_has_no_effect() -> None:
     far = {"starts_at": "9999-12-30T00:00:00Z", "ends_at": "9999-12-31T00:00:00Z"}
     bus.publish(msgspec.structs.replace(sale(0, 1), **far))
     play(bus, 0, 6)
-    assert said(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+    assert forecasts(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
 
 
 def test_an_app_of_an_unknown_domain_is_dead_lettered_and_the_service_goes_on() -> None:
@@ -173,7 +155,7 @@ def test_an_app_of_an_unknown_domain_is_dead_lettered_and_the_service_goes_on() 
     backfill(bus)
     bus.publish(declared("typo-0001", domain="paymnets"), frame("nowhere", 0))
     play(bus, 0, 6)
-    assert [event.tick for event in said(bus)] == [0, 6]
+    assert [event.tick for event in forecasts(bus)] == [0, 6]
     assert [letter.error for letter in bus.dead_letters] == ["unknown-domain"] * 2
 
 
@@ -182,10 +164,9 @@ def test_an_app_whose_frame_comes_before_its_declaration_counts_when_it_is_decla
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, "persistence", 120, GRACE_S)))
     backfill(bus)
     play(bus, 0, 6)
-    for place, domain in enumerate(CLUSTER.domain_names):
-        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    declare_apps(bus)
     play(bus, 7, 36, 150.0)
-    assert said(bus)[-1].rps[0][1] == pytest.approx(150, rel=0.05)
+    assert forecasts(bus)[-1].rps[0][1] == pytest.approx(150, rel=0.05)
 
 
 def observed(first: int, last: int, recorded: int) -> RecentMinutes:
@@ -196,7 +177,7 @@ def observed(first: int, last: int, recorded: int) -> RecentMinutes:
     return recent
 
 
-def test_minutes_are_found_by_their_number_after_a_newer_record_came() -> None:
+def test_minutes_are_found_by_their_number_after_a_newer_history_arrives() -> None:
     recent = observed(0, 719, recorded=0)
     assert recent.between(0, 600, 719).tolist() == list(range(601, 720))
     later = with_minute(recent, 720, [720.0], 600)
@@ -211,7 +192,7 @@ def test_minutes_that_were_not_observed_are_gaps() -> None:
     )
 
 
-def test_a_record_that_reaches_beyond_the_present_leaves_no_minute_to_keep() -> None:
+def test_a_history_beyond_the_present_leaves_no_minute_to_keep() -> None:
     recent = with_minute(observed(0, 5, recorded=-1), 6, [6.0], 10)
     assert recent.rps.shape == (1, 0)
     assert with_minute(recent, 11, [11.0], 10).rps.tolist() == [[11.0]]
@@ -235,8 +216,7 @@ def test_a_newer_recorded_history_replaces_observed_minutes(
     monkeypatch.setattr("services.forecaster.decide.build_rule", building)
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 12, GRACE_S)))
-    for place, domain in enumerate(CLUSTER.domain_names):
-        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    declare_apps(bus)
     backfill(bus)
     play(bus, 0, 60, 100.0)
     backfill(bus, 300.0, until_tick=60)

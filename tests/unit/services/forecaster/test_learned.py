@@ -1,4 +1,4 @@
-"""The service with a trained network: it goes on after a restart, and says what it is."""
+"""The service with a trained network: restarts, fallbacks and what a forecast reports."""
 
 import zlib
 from typing import Any
@@ -31,9 +31,9 @@ from services.forecaster.decide import ForecasterHandler, ForecasterState
 from services.forecaster.metrics import Metrics
 from services.forecaster.progress import Progress, RecentMinutes, check_progress, compact, expanded
 from services.forecaster.settings import Settings
-from tests.service_helpers import CLUSTER, declared, time_of
+from tests.service_helpers import CLUSTER, time_of
 from tests.unit.models.forecaster.fake_network import FakeNetwork, model_of
-from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, frame
+from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, declare_apps, frame
 
 DOMAINS = CLUSTER.domain_names
 
@@ -48,8 +48,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
 def system(rule_minutes: int = 120, model: str = "tft") -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, model, rule_minutes, GRACE_S)))
-    for place, domain in enumerate(DOMAINS):
-        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    declare_apps(bus)
     return bus
 
 
@@ -63,13 +62,13 @@ def backfill(bus: MemoryBus, minutes: int = 250, until_tick: int = 0) -> None:
 def play(bus: MemoryBus, first: int, last: int, *silent: str) -> None:
     for tick in range(first, last + 1):
         rps = float(100.0 + 10.0 * np.sin(tick))
-        heard = [d for d in DOMAINS if d not in silent]
-        bus.publish(*(frame(domain, tick, rps) for domain in heard))
+        reporting = [d for d in DOMAINS if d not in silent]
+        bus.publish(*(frame(domain, tick, rps) for domain in reporting))
         bus.publish(*(frame(domain, tick, None) for domain in silent))
     bus.run()
 
 
-def said(bus: MemoryBus) -> dict[tuple[int, str], DemandForecast]:
+def forecasts(bus: MemoryBus) -> dict[tuple[int, str], DemandForecast]:
     return {(event.tick, event.domain): event for event in bus.events(DemandForecast)}
 
 
@@ -77,7 +76,7 @@ def test_a_forecast_names_its_model_and_calibration(network: FakeNetwork) -> Non
     bus = system()
     backfill(bus)
     play(bus, 0, 12)
-    event = said(bus)[12, "payments"]
+    event = forecasts(bus)[12, "payments"]
     assert (event.model, event.trained_until) == ("tft/fake", "2026-01-01T00:00:00Z")
     assert (event.fallback_reason, event.review_reason) == ("", "")
     assert {"width_5", "shift_30", "coverage_15"} <= event.calibration.keys()
@@ -85,18 +84,18 @@ def test_a_forecast_names_its_model_and_calibration(network: FakeNetwork) -> Non
     assert network.rows[-1] == len(DOMAINS), "one call for all domains"
 
 
-def test_too_short_a_history_is_a_fallback_with_its_reason(network: FakeNetwork) -> None:
+def test_a_short_history_falls_back_to_the_calendar_with_a_reason(network: FakeNetwork) -> None:
     bus = system()
     backfill(bus, minutes=60)
     play(bus, 0, 6)
-    event = said(bus)[6, "payments"]
+    event = forecasts(bus)[6, "payments"]
     assert (event.model, event.fallback_reason) == ("calendar/1", SHORT)
-    assert network.rows, "it was asked, and not believed"
+    assert network.rows, "the network ran, but its forecast was not used"
 
 
 @pytest.mark.parametrize("rule_minutes", [120, 3])
 @pytest.mark.parametrize("at", [14, 18])
-def test_a_restart_goes_on_bit_for_bit(network: FakeNetwork, at: int, rule_minutes: int) -> None:
+def test_a_restart_continues_bit_for_bit(network: FakeNetwork, at: int, rule_minutes: int) -> None:
     undisturbed, restarted = system(rule_minutes), system(rule_minutes)
     for bus in (undisturbed, restarted):
         backfill(bus)
@@ -107,7 +106,7 @@ def test_a_restart_goes_on_bit_for_bit(network: FakeNetwork, at: int, rule_minut
     asked = len(network.rows)
     for bus in (restarted, undisturbed):
         play(bus, at + 1, 42)
-    assert said(restarted) == said(undisturbed)
+    assert forecasts(restarted) == forecasts(undisturbed)
     assert max(network.rows[asked:]) == len(DOMAINS), "the record is not replayed again"
 
 
@@ -116,15 +115,15 @@ def test_a_rebuilt_rule_lets_the_network_continue(network: FakeNetwork) -> None:
     for bus in (renewed, lasting):
         backfill(bus)
         play(bus, 0, 48)
-    assert said(renewed)[48, "data"].rps == said(lasting)[48, "data"].rps
+    assert forecasts(renewed)[48, "data"].rps == forecasts(lasting)[48, "data"].rps
     assert network.rows.count(len(DOMAINS)) > 16
 
 
-def test_an_announcement_that_comes_while_it_runs_keeps_what_was_learned(
+def test_a_new_announcement_keeps_what_the_network_learned(
     network: FakeNetwork,
 ) -> None:
-    told, untold = system(), system()
-    for bus in (told, untold):
+    announced, unannounced = system(), system()
+    for bus in (announced, unannounced):
         backfill(bus)
         play(bus, 0, 7)
     sale = EventScheduled(
@@ -134,38 +133,40 @@ def test_an_announcement_that_comes_while_it_runs_keeps_what_was_learned(
         ends_at=time_of(6 * 660),
         expected_factor=3.0,
     )
-    told.publish(sale)
+    announced.publish(sale)
     asked = len(network.rows)
-    for bus in (told, untold):
+    for bus in (announced, unannounced):
         play(bus, 8, 12)
     assert max(network.rows[asked:]) == len(DOMAINS), "the record is not replayed again"
-    # This network knows no calendar, so all else must be as it was.
-    assert said(told)[12, "data"].calibration == said(untold)[12, "data"].calibration
+    # The fake network ignores the calendar, so its calibration must not change.
+    assert (
+        forecasts(announced)[12, "data"].calibration
+        == forecasts(unannounced)[12, "data"].calibration
+    )
 
 
 @pytest.mark.parametrize("models", [("calendar", "tft"), ("tft", "calendar")])
-def test_another_model_takes_over_from_the_record(
+def test_another_model_takes_over_from_the_recorded_history(
     network: FakeNetwork, models: tuple[str, str]
 ) -> None:
     first, then = models
     now = [first]
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, now[0], 120, GRACE_S)))
-    for place, domain in enumerate(DOMAINS):
-        bus.publish(declared(f"{domain}-0001", domain=domain, ordinal=place))
+    declare_apps(bus)
     backfill(bus)
     play(bus, 0, 9)
     bus.kill("forecaster")
     now[0] = then
     bus.start("forecaster")
     play(bus, 10, 24)
-    served = [said(bus)[tick, "data"].model.split("/")[0] for tick in (6, 24)]
+    served = [forecasts(bus)[tick, "data"].model.split("/")[0] for tick in (6, 24)]
     assert served == [first, then]
-    assert network.rows, "to whom the record was enough"
+    assert network.rows, "the network ran on the recorded history alone"
 
 
-def remembered(rows: int) -> memory.Memory:
-    """As full as it gets."""
+def full_memory(rows: int) -> memory.Memory:
+    """The memory of a network with all its scores stored."""
     draw = np.random.default_rng(0)
     found = memory.start(rows)
     state = found.calibration
@@ -183,8 +184,8 @@ def progress(learned: memory.Memory) -> Progress:
     return Progress(0, (), start_minutes(blank_observation(0), recorded), newest=0, learned=learned)
 
 
-def test_what_is_remembered_comes_back_bit_for_bit() -> None:
-    before = remembered(3)
+def test_compacted_progress_expands_bit_for_bit() -> None:
+    before = full_memory(3)
     before.calibration.stored[0, 0, 0] = 10
     before.calibration.ordered[0, 0, 0, 10:] = 0.0
     before.calibration.ordered[0, 0, 0, :10] = np.sort(before.calibration.recent[0, 0, 0, :10])
@@ -194,12 +195,12 @@ def test_what_is_remembered_comes_back_bit_for_bit() -> None:
     np.testing.assert_equal(after._asdict(), before._asdict())
 
 
-def test_what_was_remembered_of_other_domains_is_not_taken_up() -> None:
-    saved = compact(progress(remembered(3)))
+def test_progress_of_other_domains_or_models_is_refused() -> None:
+    saved = compact(progress(full_memory(3)))
     check_progress(saved, 3)
     with pytest.raises(Refused, match="`domain`"):
         check_progress(saved, 4)
-    other = remembered(3)._replace(pending=np.zeros(1))
+    other = full_memory(3)._replace(pending=np.zeros(1))
     with pytest.raises(Refused, match="`pending`"):
         check_progress(compact(progress(other)), 3)
 
@@ -207,7 +208,7 @@ def test_what_was_remembered_of_other_domains_is_not_taken_up() -> None:
 def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> None:
     noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
     recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
-    state = ForecasterState(recent, progress=progress(remembered(12)))
+    state = ForecasterState(recent, progress=progress(full_memory(12)))
     data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(state)
     assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES
 
@@ -227,7 +228,7 @@ def test_a_missing_model_is_an_error_that_says_what_to_do(tmp_path: Any) -> None
         ({"most_width_factor": 1.0}, "most_width_factor"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], complaint: str) -> None:
+def test_invalid_settings_are_refused(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=complaint):
         msgspec.convert(given, Settings)
 

@@ -84,14 +84,14 @@ def test_a_budget_binds_from_the_tick_after_the_one_it_was_made_from(bus: Memory
     assert plans(bus)[-1].epoch == 1
 
 
-def test_a_frame_waits_for_its_budget_only_so_long(bus: MemoryBus) -> None:
+def test_a_frame_waits_for_its_budget_only_for_the_grace_period(bus: MemoryBus) -> None:
     bus.publish(sampled(0), sampled(1))
     assert [plan.tick for plan in plans(bus)] == [0]
     bus.advance(GRACE_S + 0.1)
     assert [plan.tick for plan in plans(bus)] == [0, 1]
 
 
-def test_a_commander_that_has_been_silent_is_not_waited_for(bus: MemoryBus) -> None:
+def test_a_frame_does_not_wait_for_a_silent_commander(bus: MemoryBus) -> None:
     bus.publish(sampled(12))
     assert [plan.tick for plan in plans(bus)] == [12]
     bus.publish(granted(12), sampled(19))
@@ -152,7 +152,7 @@ def test_a_tick_decided_again_after_a_restart_has_the_same_id_and_numbers(bus: M
     assert all(plan == before[plan.tick] for plan in after if plan.tick in before)
 
 
-def test_a_minutes_first_tick_decided_again_under_its_own_budget_is_the_same(
+def test_the_first_tick_of_a_minute_ignores_the_budget_made_from_it_in_a_replay(
     bus: MemoryBus,
 ) -> None:
     bus.publish(sampled(0, use=HOT), granted(0), *(sampled(tick, use=HOT) for tick in range(1, 7)))
@@ -183,7 +183,7 @@ def test_a_frame_that_waited_before_a_restart_still_waits_for_its_budget(bus: Me
     assert [plan.epoch for plan in plans(bus)] == [-1, 0]
 
 
-def test_a_minute_leaves_a_transition(bus: MemoryBus) -> None:
+def test_each_minute_records_a_transition(bus: MemoryBus) -> None:
     bus.publish(granted(0), *(sampled(tick) for tick in range(13)))
     bus.advance(3 * GRACE_S)
     steps = bus.events(TransitionRecorded)

@@ -21,7 +21,7 @@ from models.forecaster.learned.inputs import (
     PAST,
     PAST_WINDOWS,
     STATIC,
-    Inputs,
+    NetworkInputs,
     from_log,
 )
 from models.forecaster.learned.serving import Model, NetworkOutput
@@ -94,7 +94,7 @@ class Session:
             disabled_optimizers=["SkipLayerNormFusion"],
         )
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""
         rows = inputs.scale.size
         blocks = [self._call(inputs, first) for first in range(0, max(rows, 1), _BLOCK)]
@@ -103,7 +103,7 @@ class Session:
         values = from_log(inputs, logs)
         return NetworkOutput(values[..., :_PEAK], values[..., _PEAK], hidden.astype(np.float64))
 
-    def _call(self, inputs: Inputs, first: int) -> list[NDArray[np.float32]]:
+    def _call(self, inputs: NetworkInputs, first: int) -> list[NDArray[np.float32]]:
         block = slice(first, first + _BLOCK)
         feed = {name: _padded(getattr(inputs, name)[block]) for name in _INPUTS}
         outputs: list[NDArray[np.float32]] = self._session.run(["quantiles", "hidden"], feed)

@@ -18,7 +18,7 @@ from models.forecaster.learned.inputs import (
     PAST,
     PAST_WINDOWS,
     STATIC,
-    Inputs,
+    NetworkInputs,
     joined,
 )
 from models.forecaster.learned.window_means import (
@@ -83,13 +83,13 @@ class _Level(NamedTuple):
         return bounded(np.log((after + offset) / (before + offset)))
 
 
-def encode(series: Series, at: I64) -> Inputs:
+def encode(series: Series, at: I64) -> NetworkInputs:
     """The inputs at some origins; an origin is the last minute that may be used."""
     reader = _Reader([series])
     return joined([reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)])
 
 
-def encode_last(series: Sequence[Series]) -> Inputs:
+def encode_last(series: Sequence[Series]) -> NetworkInputs:
     """The inputs at the end of each series; series of the same calendar and length are batched."""
     batches: dict[tuple[Any, int], list[int]] = {}
     for index, each in enumerate(series):
@@ -97,10 +97,10 @@ def encode_last(series: Sequence[Series]) -> Inputs:
     groups = [p[i : i + _ROWS] for p in batches.values() for i in range(0, len(p), _ROWS)]
     found = joined([_last([series[index] for index in group]) for group in groups])
     order = np.argsort(np.concatenate(groups))
-    return Inputs._make(column[order] for column in found)
+    return NetworkInputs._make(column[order] for column in found)
 
 
-def _last(series: Sequence[Series]) -> Inputs:
+def _last(series: Sequence[Series]) -> NetworkInputs:
     at = series[0].rps.size - 1
     since, judged_since = max(0, at - DAY_MINUTES), max(0, at - SKILL_MIN)
     return _Reader(series, since, judged_since).read(np.full(len(series), at))
@@ -128,10 +128,10 @@ class _Reader:
         self._latency = WindowMeans(latency, since)
         self._events = event_table(series[0].calendar)
 
-    def read(self, at: I64) -> Inputs:
+    def read(self, at: I64) -> NetworkInputs:
         level = self._level(at)
         events = self._events.visible_at(at)
-        return Inputs(
+        return NetworkInputs(
             past=self._past(at, level, events).astype(np.float32),
             future=self._future(at, level, events).astype(np.float32),
             static=self._static(at, level, events).astype(np.float32),

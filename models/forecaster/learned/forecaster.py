@@ -14,7 +14,7 @@ from models.forecaster.calendar import Calendar, CalendarState
 from models.forecaster.learned import memory as memories
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import joined
-from models.forecaster.learned.memory import Memory, PendingForecast, Settings
+from models.forecaster.learned.memory import ForecastMemory, PendingForecast, Settings
 from models.forecaster.learned.record import (
     Record,
     Row,
@@ -73,7 +73,7 @@ class LearnedState(NamedTuple):
 
     simple: CalendarState
     record: Record
-    memory: Memory
+    memory: ForecastMemory
     forecast: Forecast | None
     """None before the first step."""
 
@@ -104,7 +104,9 @@ class Learned:
         record, memory = self.recorded(), memories.start(len(self._rows), self._settings)
         return self.resume(observation, record, self._warmed(record, memory))
 
-    def resume(self, observation: Observation, record: Record, memory: Memory) -> LearnedState:
+    def resume(
+        self, observation: Observation, record: Record, memory: ForecastMemory
+    ) -> LearnedState:
         """Start from an earlier forecaster's record and memory."""
         return LearnedState(self._simple.start(observation), record, memory, None)
 
@@ -158,11 +160,11 @@ class Learned:
         given = self._given
         return series_of(record, self._rows, given.first_minute, given.start_minute_of_week)
 
-    def _corrected(self, network: NetworkForecast, memory: Memory) -> NetworkForecast:
+    def _corrected(self, network: NetworkForecast, memory: ForecastMemory) -> NetworkForecast:
         corrector = self._model.corrector if self._settings.corrects else None
         return apply_corrector(network, corrector, memory.errors)
 
-    def _warmed(self, record: Record, memory: Memory) -> Memory:
+    def _warmed(self, record: Record, memory: ForecastMemory) -> ForecastMemory:
         """Replay the last hours, as far back as every row that is usable now was usable then."""
         length = history_minutes(record)
         able = length[length >= LEAST_HISTORY_MIN] - LEAST_HISTORY_MIN
@@ -180,8 +182,8 @@ class Learned:
         return memory
 
     def _replayed(
-        self, record: Record, memory: Memory, network: NetworkForecast, age: int
-    ) -> Memory:
+        self, record: Record, memory: ForecastMemory, network: NetworkForecast, age: int
+    ) -> ForecastMemory:
         """Replay a minute of the record. Only the network is queried, so nothing is chosen."""
         minute, actual = record.newest - age, record.rps[:, -1 - age].astype(np.float64)
         memory = memories.add_outcome(memory, minute, actual, self._settings)

@@ -84,7 +84,7 @@ STATIC: Final = (
 """Character of the recent traffic; priority and domain where they are given."""
 
 
-class Inputs(NamedTuple):
+class NetworkInputs(NamedTuple):
     """B origins, P past windows, F minutes ahead."""
 
     past: F32
@@ -99,12 +99,12 @@ class Inputs(NamedTuple):
     """[B] added to values and scale before taking logarithms."""
 
 
-def joined(parts: Sequence[Inputs]) -> Inputs:
+def joined(parts: Sequence[NetworkInputs]) -> NetworkInputs:
     """Concatenate along the origins."""
-    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return NetworkInputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def to_log(inputs: Inputs, values: F64) -> F64:
+def to_log(inputs: NetworkInputs, values: F64) -> F64:
     """Values [B, ...] as the logarithms that the network works with."""
     shape = (-1,) + (1,) * (values.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
@@ -112,7 +112,7 @@ def to_log(inputs: Inputs, values: F64) -> F64:
     return logs
 
 
-def from_log(inputs: Inputs, logs: F64) -> F64:
+def from_log(inputs: NetworkInputs, logs: F64) -> F64:
     """The inverse of `to_log`, never negative."""
     shape = (-1,) + (1,) * (logs.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
@@ -120,7 +120,7 @@ def from_log(inputs: Inputs, logs: F64) -> F64:
     return values
 
 
-def flat(inputs: Inputs) -> F32:
+def flat(inputs: NetworkInputs) -> F32:
     """[B, K] all inputs in one row, for models without a time axis."""
     rows = inputs.static.shape[0]
     parts = (inputs.past.reshape(rows, -1), inputs.future.reshape(rows, -1), inputs.static)

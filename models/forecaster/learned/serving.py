@@ -12,8 +12,8 @@ import numpy as np
 from models.cluster.arrays import F64, I32
 from models.forecaster.learned import choice, conformal
 from models.forecaster.learned.corrector import Corrector, correct
-from models.forecaster.learned.inputs import Inputs
-from models.forecaster.learned.memory import Memory, Settings, coverage, skill
+from models.forecaster.learned.inputs import NetworkInputs
+from models.forecaster.learned.memory import ForecastMemory, Settings, coverage, skill
 from models.forecaster.learned.record import Record
 from models.forecaster.port import (
     HIGH,
@@ -46,7 +46,7 @@ class NetworkOutput(NamedTuple):
 class Network(Protocol):
     """Inputs in, quantiles out; one call for all rows."""
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""
         ...
 
@@ -110,7 +110,7 @@ class Served(NamedTuple):
     """[R] why the simple model serves; empty where the network does."""
 
 
-def query(model: Model, inputs: Inputs, history_min: I32) -> NetworkForecast:
+def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForecast:
     """Query the network once for all rows; `history_min` [R] is the length of their history."""
     try:
         output = model.network.predict(inputs)
@@ -143,7 +143,7 @@ def serve(
     network: NetworkForecast,
     simple: ModelForecast,
     record: Record,
-    memory: Memory,
+    memory: ForecastMemory,
     settings: Settings,
 ) -> Served:
     """Calibrate the network's forecast by the newest minute, and choose between both models."""
@@ -163,7 +163,7 @@ def serve(
 
 
 def calibrated(
-    memory: Memory, forecast: ModelForecast, actual: F64, minute: int, settings: Settings
+    memory: ForecastMemory, forecast: ModelForecast, actual: F64, minute: int, settings: Settings
 ) -> ModelForecast:
     """Update the calibration with a minute's traffic [R] and adjust the forecast of its end."""
     found, _ = conformal.step(
@@ -178,7 +178,7 @@ def describe_serving(
     simple: str,
     network: NetworkForecast,
     served: Served,
-    memory: Memory,
+    memory: ForecastMemory,
     shape: tuple[int, int],
 ) -> Serving:
     """How the forecast was made; `shape` is environments by domains."""

@@ -56,7 +56,7 @@ class Peer(Protocol):
         ...
 
 
-class Outcome(NamedTuple):
+class Evaluation(NamedTuple):
     """Forecasts of several models for the same windows of a series."""
 
     series: Series
@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
         )
 
 
-def run(series: Series, windows: Windows, peers: Iterable[Peer]) -> Outcome:
+def run(series: Series, windows: Windows, peers: Iterable[Peer]) -> Evaluation:
     """Fit each peer on the minutes before the test and predict at the windows' origins."""
     forecasts: dict[str, F64] = {}
     absent: dict[str, str] = {}
@@ -88,7 +88,7 @@ def run(series: Series, windows: Windows, peers: Iterable[Peer]) -> Outcome:
             absent[peer.name] = fitted.reason
         else:
             forecasts[peer.name] = predicted(fitted, series, windows, peer.most_origins)
-    return Outcome(series, windows, forecasts, absent)
+    return Evaluation(series, windows, forecasts, absent)
 
 
 def predicted(fitted: Fitted, series: Series, windows: Windows, most: int | None = None) -> F64:

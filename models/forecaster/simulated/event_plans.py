@@ -40,7 +40,7 @@ _LOW_LASTS: Final = 1.25
 """Time that a swing stays low over the time it stays high."""
 
 
-class Outcome(StrEnum):
+class EventOutcome(StrEnum):
     """What happens to a planned event and its announcement."""
 
     ON_TIME = "on-time"
@@ -53,11 +53,11 @@ class Outcome(StrEnum):
 
 
 _SHARES: Final = {
-    Outcome.EARLY: EARLY,
-    Outcome.LATE: LATE,
-    Outcome.CANCELLED: CANCELLED,
-    Outcome.SILENT: SILENT,
-    Outcome.ON_TIME: 1 - EARLY - LATE - CANCELLED - SILENT,
+    EventOutcome.EARLY: EARLY,
+    EventOutcome.LATE: LATE,
+    EventOutcome.CANCELLED: CANCELLED,
+    EventOutcome.SILENT: SILENT,
+    EventOutcome.ON_TIME: 1 - EARLY - LATE - CANCELLED - SILENT,
 }
 
 
@@ -75,7 +75,7 @@ class Planned(NamedTuple):
     decay_min: float
     slowness: float
     """0 for the kind's shortest ramps, 1 for the longest."""
-    outcome: Outcome
+    outcome: EventOutcome
     shift_min: float
     """Minutes by which it is early or late, if it is."""
     announced_factor: float
@@ -91,12 +91,12 @@ class Planned(NamedTuple):
     @property
     def announced(self) -> bool:
         """Whether it is in the calendar."""
-        return self.outcome is not Outcome.SILENT
+        return self.outcome is not EventOutcome.SILENT
 
     @property
     def happens(self) -> bool:
         """Whether it happens."""
-        return self.outcome is not Outcome.CANCELLED
+        return self.outcome is not EventOutcome.CANCELLED
 
 
 def plans(seed: int, days: int, without: frozenset[str] = frozenset()) -> tuple[Planned, ...]:
@@ -168,9 +168,9 @@ def _start(rng: np.random.Generator, kind: Kind, day: int) -> int:
     return day * DAY_MINUTES + of_day
 
 
-def _outcome(rng: np.random.Generator, kind: Kind) -> Outcome:
+def _outcome(rng: np.random.Generator, kind: Kind) -> EventOutcome:
     index = rng.choice(len(_SHARES), p=list(_SHARES.values()))
-    return list(_SHARES)[index] if kind.plannable else Outcome.SILENT
+    return list(_SHARES)[index] if kind.plannable else EventOutcome.SILENT
 
 
 def _announced_factor(rng: np.random.Generator, factor: float) -> float:
@@ -200,7 +200,7 @@ def _events(plan: Planned, last: int) -> Iterator[Event]:
 
 
 def _shift(plan: Planned) -> float:
-    signs = {Outcome.EARLY: -1, Outcome.LATE: 1}
+    signs = {EventOutcome.EARLY: -1, EventOutcome.LATE: 1}
     return signs.get(plan.outcome, 0) * plan.shift_min
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import I64
-from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, Inputs, joined
+from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, NetworkInputs, joined
 from models.forecaster.series import Series
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]
-Encode = Callable[[Series, I64], Inputs]
+Encode = Callable[[Series, I64], NetworkInputs]
 
 
 class Leak(NamedTuple):

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from models.cluster.arrays import F32, F64, I64
 from models.forecaster.learned.announcements import HOLIDAY
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, to_log
+from models.forecaster.learned.inputs import AHEAD_MIN, NetworkInputs, to_log
 from models.forecaster.port import LEAST_HISTORY_MIN
 from models.forecaster.score.windows import origins as valid_origins
 from models.forecaster.series import Mask, Series
@@ -136,7 +136,7 @@ def _encoded(series: Series, at: I64) -> Pool:
     )
 
 
-def _logs(inputs: Inputs, values: F64) -> F32:
+def _logs(inputs: NetworkInputs, values: F64) -> F32:
     return np.clip(to_log(inputs, values), -_LARGEST, _LARGEST).astype(np.float32)
 
 

@@ -164,7 +164,7 @@ def test_another_model_takes_over_from_the_record(
     assert network.rows, "to whom the record was enough"
 
 
-def remembered(rows: int) -> memory.Memory:
+def remembered(rows: int) -> memory.ForecastMemory:
     """As full as it gets."""
     draw = np.random.default_rng(0)
     found = memory.start(rows)
@@ -177,7 +177,7 @@ def remembered(rows: int) -> memory.Memory:
     return found
 
 
-def progress(learned: memory.Memory) -> Progress:
+def progress(learned: memory.ForecastMemory) -> Progress:
     """Of a forecaster without apps."""
     recorded = np.zeros((1, len(learned.covered), LEAD_MIN), np.float32)
     return Progress(0, (), start_minutes(blank_observation(0), recorded), newest=0, learned=learned)

@@ -15,7 +15,7 @@ from models.forecaster.learned.inputs import (
     PAST,
     PAST_WINDOWS,
     STATIC,
-    Inputs,
+    NetworkInputs,
     flat,
     from_log,
     to_log,
@@ -27,11 +27,11 @@ from tests.unit.models.forecaster.synthetic_series import days, series
 HOUR = 60
 
 
-def at_end(one: Series) -> Inputs:
+def at_end(one: Series) -> NetworkInputs:
     return encode(one, np.array([one.rps.size - 1]))
 
 
-def future(inputs: Inputs, name: str) -> NDArray[np.float32]:
+def future(inputs: NetworkInputs, name: str) -> NDArray[np.float32]:
     column: NDArray[np.float32] = inputs.future[0, :, FUTURE.index(name)]
     return column
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.forecaster.learned.artefact import Session
-from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.score.contest import choose, contest, steps_of
 from models.forecaster.score.evaluation import Absent
@@ -61,7 +61,7 @@ def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on()
 
 def always(value: float) -> Learned:
     class Always(FixedSession):
-        def predict(self, inputs: Inputs) -> NetworkOutput:
+        def predict(self, inputs: NetworkInputs) -> NetworkOutput:
             predicted = super().predict(inputs)
             return predicted._replace(values=np.full_like(predicted.values, value))
 
@@ -112,7 +112,7 @@ class Counted:
     def __init__(self) -> None:
         self.rows = 0
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         self.rows += inputs.scale.size
         return FixedSession().predict(inputs)
 

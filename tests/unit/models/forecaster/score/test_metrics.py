@@ -16,7 +16,7 @@ from models.forecaster.score.comparison import (
     geometric_mean,
     headlines,
 )
-from models.forecaster.score.evaluation import Outcome
+from models.forecaster.score.evaluation import Evaluation
 from models.forecaster.score.metrics import (
     coverage,
     interval_score,
@@ -40,11 +40,11 @@ def predicted(points: F64) -> F64:
     return np.repeat((points[:, None] * [0.5, 1.0, 1.5])[:, None], 3, axis=1)
 
 
-def scored(target: F64, **forecasts: F64) -> Outcome:
+def scored(target: F64, **forecasts: F64) -> Evaluation:
     at = np.arange(target.size) + 300
     windows = Windows(300, at, np.repeat(target[:, None], 3, axis=1))
     series = Series("x", 0, 1, np.arange(400.0) % 3)
-    return Outcome(series, windows, forecasts, {})
+    return Evaluation(series, windows, forecasts, {})
 
 
 def test_q_risk_is_twice_the_quantile_loss_over_the_sum() -> None:
@@ -148,13 +148,13 @@ def test_the_headline_compares_with_the_best_floor_on_the_models_own_windows() -
     target = np.array([10.0, 10.0, 10.0])
     sampled = predicted(np.array([11.0, 11.0, 11.0]))
     sampled[2] = np.nan
-    outcome = scored(
+    evaluation = scored(
         target,
         last=predicted(np.array([12.0, 12.0, 10.0])),
         mean5=predicted(np.array([14.0, 14.0, 10.0])),
         m=sampled,
     )
-    mine = next(cell for cell in cells(outcome).cells if cell.model == "m")
+    mine = next(cell for cell in cells(evaluation).cells if cell.model == "m")
     assert mine.ratio == pytest.approx(0.5)
     assert (mine.horizon_min, mine.floor, mine.windows) == (5, "last", 2)
 
@@ -204,8 +204,8 @@ def test_significance_is_of_the_windows_that_both_forecast() -> None:
     target = np.full(40, 10.0)
     ours = predicted(np.full(40, 11.0))
     ours[::2] = np.nan
-    outcome = scored(target, ours=ours, theirs=predicted(np.full(40, 12.0)))
-    assert compared(outcome, "ours", "theirs", 15).value == pytest.approx(0.5)
+    evaluation = scored(target, ours=ours, theirs=predicted(np.full(40, 12.0)))
+    assert compared(evaluation, "ours", "theirs", 15).value == pytest.approx(0.5)
 
 
 def test_errors_of_zero_and_single_windows_give_no_interval() -> None:

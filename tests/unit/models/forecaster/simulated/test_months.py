@@ -21,7 +21,7 @@ from models.forecaster.simulated.event_plans import (
     SHIFT_MIN,
     SHORT_NOTICE,
     SILENT,
-    Outcome,
+    EventOutcome,
     Planned,
     calendar_of,
     events_of,
@@ -137,7 +137,7 @@ def test_events_turn_out_as_often_as_the_constants_say() -> None:
     for outcome, share in expected.items():
         found = [plan for plan in PLANNABLE if plan.outcome == outcome]
         assert _share(found, PLANNABLE) == pytest.approx(share, abs=0.03)
-    on_time = [plan for plan in PLANNABLE if plan.outcome is Outcome.ON_TIME]
+    on_time = [plan for plan in PLANNABLE if plan.outcome is EventOutcome.ON_TIME]
     assert _share(on_time, PLANNABLE) > 0.5
 
 
@@ -157,22 +157,22 @@ def test_most_days_are_quiet_and_every_kind_comes() -> None:
 
 def test_events_are_early_or_late_by_the_drawn_shift() -> None:
     low, high = SHIFT_MIN
-    signs = {Outcome.EARLY: -1, Outcome.LATE: 1}
+    signs = {EventOutcome.EARLY: -1, EventOutcome.LATE: 1}
     moved = [plan for plan in PLANNABLE if plan.outcome in signs and plan.start_min > high]
     for plan in moved:
         begin = events_of([plan], 367)[0].at_minute
         assert low <= signs[plan.outcome] * (begin - plan.start_min) <= high
 
 
-@given(st.sampled_from(SAID), st.sampled_from(list(Outcome)), st.floats(5, 30))
+@given(st.sampled_from(SAID), st.sampled_from(list(EventOutcome)), st.floats(5, 30))
 def test_a_calendar_does_not_depend_on_what_happens(
-    plan: Planned, outcome: Outcome, shift: float
+    plan: Planned, outcome: EventOutcome, shift: float
 ) -> None:
     turned = plan._replace(outcome=outcome, shift_min=shift)
     for domain in CLUSTER.domain_names:
         told = calendar_of([turned], domain)
         assert told == (calendar_of([plan], domain) if turned.announced else ())
-    assert bool(events_of([turned], 367)) == (outcome is not Outcome.CANCELLED)
+    assert bool(events_of([turned], 367)) == (outcome is not EventOutcome.CANCELLED)
 
 
 def test_a_cancelled_event_stands_in_the_calendar_and_leaves_no_trace_in_the_traffic() -> None:
@@ -181,7 +181,7 @@ def test_a_cancelled_event_stands_in_the_calendar_and_leaves_no_trace_in_the_tra
         (seed, plan)
         for seed in SEEDS
         for plan in plans(seed, days)
-        if plan.outcome is Outcome.CANCELLED and plan.kind == "evening-sale"
+        if plan.outcome is EventOutcome.CANCELLED and plan.kind == "evening-sale"
     )
     told = months(SMALL, [seed], days)[0]
     untold = months(SMALL, [seed], days, without=frozenset({"evening-sale"}))[0]
@@ -197,7 +197,7 @@ def test_an_event_on_time_is_in_the_traffic_of_its_minutes() -> None:
         (seed, plan)
         for seed in SEEDS
         for plan in plans(seed, days)
-        if plan.outcome is Outcome.ON_TIME and plan.kind == "evening-sale"
+        if plan.outcome is EventOutcome.ON_TIME and plan.kind == "evening-sale"
     )
     with_it = months(SMALL, [seed], days)[0].rps
     without = months(SMALL, [seed], days, without=frozenset({"evening-sale"}))[0].rps

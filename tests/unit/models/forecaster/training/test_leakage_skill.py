@@ -9,7 +9,7 @@ from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.learned.artefact import NETWORK, SHIPPED, load_model
 from models.forecaster.learned.encode import encode, encode_last
-from models.forecaster.learned.inputs import Inputs, joined
+from models.forecaster.learned.inputs import NetworkInputs, joined
 from models.forecaster.port import MEDIAN
 from models.forecaster.score.windows import targets
 from models.forecaster.series import Announced, Series
@@ -45,18 +45,18 @@ def origins() -> I64:
 
 
 @cache
-def known_then(encode: Encode) -> Inputs:
+def known_then(encode: Encode) -> NetworkInputs:
     """Origin by origin, from the series as it was at each."""
     cut = [(traffic().until(int(at) + 1), np.array([at])) for at in origins()]
     return joined([encode(series, at) for series, at in cut])
 
 
-def as_served(series: Series, at: I64) -> Inputs:
+def as_served(series: Series, at: I64) -> NetworkInputs:
     """By the way that a service takes, which only ever has a past."""
     return encode_last([series.until(int(minute) + 1) for minute in at])
 
 
-def skill(inputs: Inputs) -> float:
+def skill(inputs: NetworkInputs) -> float:
     """Share of the error of `nothing changes` that the model's median is spared."""
     series, at = traffic(), origins()
     predicted = load_model().network.predict(inputs).values[..., MEDIAN]
@@ -72,13 +72,13 @@ def difference(encode: Encode) -> float:
     return skill(encode(traffic(), origins())) / skill(known_then(encode)) - 1
 
 
-def centred_smoothing(series: Series, at: I64) -> Inputs:
+def centred_smoothing(series: Series, at: I64) -> NetworkInputs:
     """Noise is smoothed away by the minutes on both sides."""
     around = np.convolve(np.pad(series.rps, 5, "edge"), np.ones(11) / 11, "valid")
     return encode(series._replace(rps=around), at)
 
 
-def final_calendar(series: Series, at: I64) -> Inputs:
+def final_calendar(series: Series, at: I64) -> NetworkInputs:
     """The calendar as it stood in the end, not as it stood at the origin."""
     final = tuple(entry._replace(announced_from_min=0) for entry in series.calendar)
     return encode(series._replace(calendar=final), at)

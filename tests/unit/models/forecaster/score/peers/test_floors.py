@@ -94,10 +94,10 @@ def test_after_a_zero_the_upper_quantile_is_that_of_values_after_zeros() -> None
 
 
 def test_a_series_without_a_day_or_a_week_has_no_such_peer() -> None:
-    outcome = run(noisy(2), Windows(DAY, np.array([1500]), np.ones((1, 3))), FLOORS)
-    assert list(outcome.forecasts) == ["last", "mean5", "mean15"]
-    assert list(outcome.absent) == ["day", "week"]
-    assert "1440 minutes of history" in outcome.absent["day"]
+    evaluation = run(noisy(2), Windows(DAY, np.array([1500]), np.ones((1, 3))), FLOORS)
+    assert list(evaluation.forecasts) == ["last", "mean5", "mean15"]
+    assert list(evaluation.absent) == ["day", "week"]
+    assert "1440 minutes of history" in evaluation.absent["day"]
 
 
 def test_a_past_that_is_all_missing_is_absent_with_a_reason() -> None:

@@ -41,8 +41,8 @@ def test_a_wave_is_forecast_better_than_by_any_simple_rule(step: int) -> None:
     series = wave(3, step)
     found = windows(series)
     assert isinstance(found, Windows)
-    outcome = run(series, found, (*FLOORS, Linear()))
-    mine = [cell.ratio for cell in cells(outcome).cells if cell.model == "linear"]
+    evaluation = run(series, found, (*FLOORS, Linear()))
+    mine = [cell.ratio for cell in cells(evaluation).cells if cell.model == "linear"]
     assert len(mine) == 3
     assert max(mine) < 0.9
 

@@ -123,7 +123,7 @@ def test_they_are_asked_at_two_hundred_evenly_spaced_origins() -> None:
     found = windows(series)
     assert isinstance(found, Windows)
     assert found.at.size > 200
-    outcome = run(series, found, [Ets()])
-    asked = ~np.isnan(outcome.forecasts["ets"]).any(axis=(1, 2))
+    evaluation = run(series, found, [Ets()])
+    asked = ~np.isnan(evaluation.forecasts["ets"]).any(axis=(1, 2))
     assert asked.sum() == 200
     assert np.ptp(np.diff(found.at[asked])) <= series.step_min

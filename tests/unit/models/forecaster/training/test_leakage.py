@@ -46,7 +46,7 @@ def test_every_input_is_the_same_when_the_future_is_cut_off(seed: int, days: flo
     assert leaks(encode, series, origins(series, seed)) == []
 
 
-def test_coarse_series_do_not_leak_either() -> None:
+def test_inputs_of_coarse_series_do_not_leak() -> None:
     fine = traffic(1)
     coarse = fine._replace(rps=np.repeat(fine.rps[::5], 5)[: fine.rps.size], step_min=5)
     at = origins(coarse, 1) // 5 * 5 + 4
@@ -98,7 +98,7 @@ def test_a_planted_leak_is_found_and_named(
     series = traffic(3)
     at = origins(series, 3, 150)
     if leaky is look_ahead_fill:
-        # A gap that is filled from its end is only seen by those who look from inside it.
+        # Filling a gap from its end leaks only at origins inside the gap.
         at = np.flatnonzero(series.missing)
         at = at[(at > DAY_MINUTES) & (at < series.rps.size - 31)]
     assert found in [leak.variable for leak in leaks(leaky, series, at)]

@@ -98,6 +98,7 @@ def issue_forecast(
     serving: Serving | None = None,
 ) -> Forecast:
     """Date values and peaks per domain (and per app), and make the arrays read-only."""
+    # The same arrays are handed out until the next minute and kept by callers.
     for array in (*domain, *(app or ())):
         array.flags.writeable = False
     made = observation.tick.copy()

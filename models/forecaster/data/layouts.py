@@ -63,6 +63,8 @@ def streams(table: Table, options: Options) -> list[Stream]:
     _check_columns(table, options)
     minutes = minute_columns(table)
     lists = [name for name in table.columns if table.is_list(name)]
+    # From the most specific layout to the most general: tables of the first ones also look like a
+    # later one.
     if minutes:
         return row_each(table, minute_values(table, minutes), first_minute(minutes[0]))
     if lists:
@@ -127,6 +129,7 @@ def _split(
     """The chosen rows by the name in the key column, in order of the names."""
     chosen = np.arange(table.rows) if rows is None else np.flatnonzero(rows)
     names, inverse = np.unique(table.words(key)[chosen], return_inverse=True)
+    # Stable, so that the rows of a series stay in the order of the file.
     order = chosen[np.argsort(inverse, kind="stable")]
     parts = np.split(order, np.cumsum(np.bincount(inverse, minlength=names.size))[:-1])
     return [
@@ -159,6 +162,7 @@ def _check_times(table: Table) -> None:
         if table.is_text(name) and name.split("_")[0].lower() in TIME_NAMES:
             for index, word in enumerate(table.words(name)):
                 parsed_seconds(str(word), f"{table.file}: {table.row(index)}: {name}")
+            # Every cell is a time by itself, but the column was read as text.
             raise input_error(table.file, name, "the times are in several formats")
 
 
@@ -176,6 +180,7 @@ def _stamps(table: Table, time: str) -> I64:
 def _key_column(table: Table, time: str) -> str | None:
     """The column with the series' names: by its own name, or the only column of text."""
     for name in _KEYS:
+        # Numbers are names only beside a `value` column; in a wide table they are a series.
         if name in table.columns and (table.is_text(name) or "value" in table.columns):
             return name
     texts = [name for name in table.columns if name != time and _is_words(table, name)]
@@ -197,6 +202,7 @@ def _columns(
     table: Table, time: str, seconds: I64, step: int | None, options: Options
 ) -> list[Stream]:
     """One series per column of values; a single series is named after the file."""
+    # Columns that the user names win over recognition.
     names = list(options.columns) or _value_columns(table, (time,))
     masked = table.missing()
     return [
@@ -252,6 +258,7 @@ def minute_columns(table: Table) -> list[str]:
     """
     found = [name for name in table.columns if _MINUTE_COLUMN.fullmatch(name)]
     numbers = [_minute_number(name) for name in found]
+    # One numbered column alone may be anything.
     consecutive = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     return found if consecutive and numbers[-1] <= 24 * 60 else []
 
@@ -286,6 +293,7 @@ def row_each(table: Table, values: F64, first_minute: int) -> list[Stream]:
 def _row_names(table: Table) -> list[str]:
     """The first text column without duplicates."""
     texts = [name for name in table.columns if table.is_text(name)]
+    # Azure's files have an app and a function column; only the latter is unique.
     for column in texts:
         names = [str(word) for word in table.words(column)]
         if len(set(names)) == len(names):

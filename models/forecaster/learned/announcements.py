@@ -51,6 +51,7 @@ class EventTable(NamedTuple):
     def visible_at(self, at: I64) -> "VisibleEvents":
         """The calendar as it was at each origin."""
         visible = self.announced_from <= at[:, None]
+        # Stable, so that visible events stay in the order of their starts.
         order = np.argsort(~visible, axis=1, kind="stable")
         return VisibleEvents(self, at, visible, order, np.cumsum(visible, axis=1) - 1)
 
@@ -96,6 +97,8 @@ class VisibleEvents(NamedTuple):
             within = np.minimum(end, table.end[k]) - np.maximum(first, table.start[k])
             share = np.maximum(within, 0) / (end - first) * self.visible[:, k, None]
             count += share
+            # In proportion to the covered part: with its full factor, a short event that is over
+            # would seem to end a second time.
             log_factor += np.log1p(share * (table.factor[k] - 1.0))
         return count, log_factor
 
@@ -130,18 +133,22 @@ class VisibleEvents(NamedTuple):
         # Count back among visible events only: a later announcement must not shift the others.
         back = np.take_along_axis(self.rank, this[:, None], 1) - np.arange(1, _PRECEDENTS + 1)
         before = np.take_along_axis(self.order, np.maximum(back, 0), axis=1)
+        # The same moment relative to the start of each precedent.
         moved = (then - table.start[this])[:, None] + table.start[before]
         ahead = (then - self.at)[:, None]
         after = rates.between(moved - _SMOOTH_MIN, moved + _SMOOTH_MIN + 1)
+        # Ends at the precedent's own origin, because at an origin no later minute is known.
         origin = rates.between(moved - ahead - 2 * _SMOOTH_MIN, moved - ahead + 1)
         change = np.log((after + offset[:, None]) / (origin + offset[:, None]))
         earlier = table.start[before] < table.start[this][:, None]
         usable = near[:, None] & (back >= 0) & earlier & np.isfinite(change)
+        # A precedent that was not over at the origin would leak the future.
         usable &= moved + _SMOOTH_MIN <= at
         alike = np.where(table.kind[before] == table.kind[this][:, None], 1.0, _OTHER_KIND)
         weight = usable * alike * _FADES ** np.arange(_PRECEDENTS)
         total = weight.sum(axis=1)
         mean = (weight * np.where(usable, change, 0.0)).sum(axis=1) / np.maximum(total, 1e-9)
+        # The weight is an input as well; tanh bounds it for any number of precedents.
         return mean, np.tanh(total)
 
     def _nearest(self, then: I64) -> tuple[I64, Mask]:
@@ -149,6 +156,7 @@ class VisibleEvents(NamedTuple):
         gaps = self._gaps(then[:, None])[:, 0]
         coming = np.where((gaps > 0) & (gaps <= _NEAR_MIN), gaps, np.inf)
         has_effect = then[:, None] < self.table.end + _AFTER_MIN
+        # Of several events that have begun, the latest start matters.
         begun = np.where((gaps <= 0) & has_effect, -gaps, np.inf)
         soonest, latest = coming.min(axis=1), begun.min(axis=1)
         this = np.where(np.isfinite(soonest), coming.argmin(axis=1), begun.argmin(axis=1))

@@ -44,6 +44,7 @@ from models.forecaster.port import (
 )
 from models.forecaster.series import Series
 
+# Defined here again, because importing artefact.py would load onnxruntime.
 NAME: Final = "tft"
 WARM_MIN: Final = 360
 """Minutes of the record that are replayed at the start, so that the first forecast is calibrated.
@@ -97,6 +98,7 @@ class Learned:
     ) -> None:
         self._model, self._simple, self._given, self._settings = model, simple, given, settings
         self._per_minute = ticks_per_minute(given.tick_s)
+        # Arrays of rows are flattened environments by domains.
         self._rows = given.rows * given.history.shape[0]
 
     def start(self, observation: Observation) -> LearnedState:
@@ -119,9 +121,12 @@ class Learned:
         """Add a tick; when it closes a minute, learn its outcome and make a new forecast."""
         simple, following = self._simple.step(observation, state.simple)
         state, before = state._replace(simple=following), state.simple.forecast
+        # The calendar forecaster repeats the same object until a minute closes, which times both
+        # models.
         if state.forecast is not None and simple is before:
             return state.forecast, state
         minute = self._given.first_minute + int(observation.tick[0]) // self._per_minute
+        # At tick 0 and after a resume the record may already end with this minute.
         if minute > state.record.newest:
             state = self._with_outcome(state, minute)
         forecast = self._forecast(observation, state, simple)
@@ -131,7 +136,9 @@ class Learned:
         """Add the traffic of the minute that has just ended."""
         minutes = state.minutes
         observed, newest = minutes.observed == 1, minutes.domain[:, :, -1].astype(np.float64)
+        # Without a sample the newest value is a repeated one; the network has to see a gap.
         actual = np.where(observed, newest, np.nan).ravel()
+        # Before the new forecast, which is corrected and chosen by these outcomes.
         memory = memories.add_outcome(state.memory, minute, actual, self._settings)
         memory = memories.choose(memory, minute, actual, self._settings)
         return state._replace(record=with_minute(state.record, minute, actual), memory=memory)
@@ -147,6 +154,7 @@ class Learned:
             calendar.domain_peak.reshape(-1, shape[2]).astype(np.float64),
         )
         served = serve(network, simple, record, memory, self._settings)
+        # Both models are remembered, whichever serves: the other one is judged as well.
         medians = network.raw, network.values[..., MEDIAN], simple.values[..., MEDIAN]
         memories.add_pending(memory, record.newest, PendingForecast(*medians, served.values))
         values = served.values.reshape(shape).astype(np.float32)
@@ -175,9 +183,11 @@ class Learned:
         # One query for all minutes of all rows, row after row.
         inputs = joined([encode(each, each.rps.size - 1 - ages) for each in self._series(record)])
         network = query(self._model, inputs, (length[:, None] - ages).ravel().astype(np.int32))
+        # For example a failed session: calibration starts without a past.
         if not network.usable.any():
             return memory
         for index, age in enumerate(ages.tolist()):
+            # Every `count`-th entry is the same minute of the next row.
             memory = self._replayed(record, memory, network.rows(slice(index, None, count)), age)
         return memory
 

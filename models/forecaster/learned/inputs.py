@@ -23,6 +23,9 @@ PAST_WINDOWS: Final = (
     *((age, age + 1) for age in (4, 3, 2, 1, 0)),
 )
 """Windows of past minutes as (youngest age, oldest age), the newest last and finest."""
+# `seen` and `judged` are 1 where traffic, or errors and latency, have a value; `under_way` is the
+# number of announced events and `promised` the logarithm of their factors. Names are part of
+# trained models and cannot change without training again.
 PAST: Final = (
     "level",
     "seen",
@@ -32,6 +35,8 @@ PAST: Final = (
     "under_way",
     "promised",
 )
+# `..._change` is the logarithm of a change since the origin, `..._ago` and `..._level` of a level.
+# `train.py` finds the inputs of the network's shortcuts by the endings `_change` and `_ago`.
 FUTURE: Final = (
     "day_sin",
     "day_cos",
@@ -116,6 +121,7 @@ def from_log(inputs: NetworkInputs, logs: F64) -> F64:
     """The inverse of `to_log`, never negative."""
     shape = (-1,) + (1,) * (logs.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
+    # The offset can make a small value slightly negative.
     values: F64 = np.maximum(np.exp(logs) * (scale + offset) - offset, 0.0)
     return values
 

@@ -95,6 +95,7 @@ def choose(memory: ForecastMemory, minute: int, actual: F64, settings: Settings)
 
 def add_pending(memory: ForecastMemory, minute: int, forecast: PendingForecast) -> None:
     """Store a forecast that was made at the end of a minute."""
+    # Overwrites the forecast of 31 minutes ago, which no horizon waits for any more.
     slot = minute % scores.SLOTS
     memory.made[slot] = minute
     edges = forecast.served[..., LOW], forecast.served[..., HIGH]
@@ -105,6 +106,7 @@ def add_pending(memory: ForecastMemory, minute: int, forecast: PendingForecast) 
 def skill(memory: ForecastMemory) -> F64:
     """[R] share by which the network errs less than the simple model; NaN if unknown."""
     error, compared = memory.choosing.error, (memory.choosing.outcomes > 0).all(axis=1)
+    # A simple model that never errs has no finite ratio.
     ratio = error[:, 0] / np.where(error[:, 1] > 0, error[:, 1], np.nan)
     return np.where(compared, 1.0 - ratio, np.nan)
 
@@ -119,6 +121,7 @@ def _about(memory: ForecastMemory, minute: int) -> F64:
     made = minute - _HORIZONS
     slots = made % scores.SLOTS
     pending = memory.pending[:, slots, np.arange(_HORIZONS.size)]
+    # After skipped minutes a slot still holds an older forecast.
     return np.where((memory.made[slots] == made)[:, None], pending, np.nan)
 
 
@@ -126,6 +129,7 @@ def _coverage(memory: ForecastMemory, about: F64, actual: F64, window: float) ->
     valid = np.isfinite(about[..., LOWER] + about[..., UPPER] + actual)
     inside = valid & (actual >= about[..., LOWER]) & (actual <= about[..., UPPER])
     outcomes = memory.outcomes + valid
+    # The same running mean as for the choice between models.
     weight = valid / np.clip(outcomes, 1.0, window)
     return memory.covered + weight * (inside - memory.covered), outcomes
 

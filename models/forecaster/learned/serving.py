@@ -118,6 +118,7 @@ def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForec
         return _failed(inputs.scale.size)
     finite = np.isfinite(output.values).all(axis=(1, 2)) & np.isfinite(output.peak).all(axis=1)
     unusable = [np.isnan(inputs.scale), history_min < LEAST_HISTORY_MIN, ~finite]
+    # The first reason that applies is reported.
     reason = np.select(unusable, [UNSEEN, SHORT, NO_NUMBER], default="")
     usable = (reason == "")[:, None]
     values = np.where(usable[..., None], output.values, np.nan)
@@ -133,6 +134,7 @@ def apply_corrector(
     if corrector is None or not corrector.used or not found.usable.any():
         return found
     done = correct(corrector, found.hidden, errors, found.values)
+    # The peak is shifted by the same factor as the median; a median of zero stays as it is.
     factor = np.ones(found.raw.shape)
     np.divide(done.values[..., MEDIAN], found.raw, out=factor, where=found.raw > 0)
     refused = np.where(done.refused & found.usable[:, None], done.rate, 0.0)
@@ -148,6 +150,8 @@ def serve(
 ) -> Served:
     """Calibrate the network's forecast by the newest minute, and choose between both models."""
     usable = network.usable[:, None]
+    # The calibration needs a finite forecast for every row; unusable rows are scored by the simple
+    # model and served uncalibrated below.
     values = np.where(usable[..., None], network.values, simple.values)
     peak = np.where(usable, network.peak, simple.peak)
     actual = record.rps[:, -1].astype(np.float64)
@@ -220,6 +224,7 @@ def _failed(rows: int) -> NetworkForecast:
 def _reason(unusable: Texts, state: choice.State) -> Texts:
     """[R] why the simple model serves."""
     names = np.array([reason.name.lower().replace("_", "-") for reason in choice.Reason])
+    # An unusable network overrides the choice.
     chosen = np.where(state.serving == choice.LEARNED, "", names[state.reason])
     return np.where(unusable == "", chosen, unusable)
 

@@ -97,6 +97,7 @@ def _cell(evaluation: Evaluation, model: str, index: int) -> Cell | str | None:
     valid = ~np.isnan(target) & ~np.isnan(median)
     if not valid.any():
         return None
+    # On the windows of this model: a slow one that runs at few origins may have met easier ones.
     floors = {
         name: _risk(target[valid], evaluation.forecasts[name][valid, index, MEDIAN])
         for name in FLOORS
@@ -130,6 +131,7 @@ def compared(evaluation: Evaluation, ours: str, theirs: str, horizon_min: int) -
 def block_length(at: I64) -> int:
     """Windows per block: those of a day, or an eighth of all if that is less."""
     gaps = np.diff(at)
+    # Errors of a day are correlated; with too few blocks their spread would be unknown.
     day = DAY_MINUTES // max(1, int(np.median(gaps))) if gaps.size else 1
     return max(1, min(day, at.size // _LEAST_BLOCKS))
 
@@ -140,11 +142,13 @@ def block_ratio(ours: F64, theirs: F64, length: int) -> Interval:
         return NOTHING
     value = float(ours.sum() / theirs.sum())
     starts = ours.size - length + 1
+    # A single block has no spread.
     if starts < 2:
         return Interval(value, np.nan, np.nan)
     blocks = -(-ours.size // length)
     drawn = np.random.default_rng(_SEED).integers(0, starts, (DRAWS, blocks))
     wholes = _block_sums(theirs, length)[drawn].sum(axis=1)
+    # The same blocks for both models.
     parts = _block_sums(ours, length)[drawn].sum(axis=1)
     # A sample without any error of theirs has no ratio.
     ratios = parts[wholes > 0] / wholes[wholes > 0]

@@ -76,6 +76,7 @@ def contest(
     series: Series, windows: Windows, peers: Sequence[Peer], advance: Advance = ignore
 ) -> Contest:
     """Run and score all models; `advance` receives `steps_of` steps in total."""
+    # The test and the choice below need forecasts of some of the same minutes.
     peers = with_shared_cache(peers, series)
     evaluation = run(series, windows, _watched(peers, advance))
     scores, compared_to = evaluation.scores(), cells(evaluation)
@@ -128,8 +129,10 @@ def _choose(series: Series, until_min: int, peers: Sequence[Peer], advance: Adva
 
 def choose(series: Series, until_min: int, peers: Iterable[Peer]) -> Served:
     """The model that serves from `until_min` on, by the errors before."""
+    # The other peers are only compared with: the learned model or a simple rule serves.
     able = [peer for peer in peers if peer.name == NAME or peer.name in FLOORS]
     past, first = series.until(until_min), _judged_from(until_min)
+    # The shortest horizon must have an outcome before the test; longer ones may lack theirs.
     at = origins(past, first, until_min - min(HORIZONS_MIN))
     actual = targets(past, at)
     judged = Windows(first, at, actual)
@@ -152,6 +155,7 @@ def _errors(evaluation: Evaluation) -> dict[str, F64]:
     errors = {
         name: np.abs(target - each[:, :, MEDIAN]) for name, each in evaluation.forecasts.items()
     }
+    # Horizons below the series' step have no target at all.
     scored = ~np.isnan(target).all(axis=0)
     return {name: np.nanmean(each[:, scored], axis=0) for name, each in errors.items()}
 
@@ -163,6 +167,7 @@ def _chosen(errors: dict[str, F64], when: str) -> Served:
     if NAME not in errors:
         return Served(best, f"the best simple rule of {when}; no learned model is available")
     least = np.min(list(floors.values()), axis=0)
+    # Strictly smaller: a learned model that is as good as the rules serves.
     if (least < errors[NAME]).any():
         worst = int(_ratio(errors[NAME], least).argmax())
         return Served(best, _beaten(errors, worst, when))

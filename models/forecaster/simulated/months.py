@@ -74,6 +74,7 @@ def months(
 
     def of(seed: int) -> list[Series]:
         picked = pick_apps(population.apps, seed, apps)
+        # Each seed draws from its own streams, so its series don't depend on the other seeds.
         planned = plans(seed, days, without)
         month = _Month(cluster, population.apps, seed, days, planned, picked)
         return list(_series(month, _recorded(month, population)))
@@ -85,6 +86,7 @@ def months(
 
 def pick_apps(apps: Apps, seed: int, count: int) -> I32:
     """Evenly spaced apps, from the calmest to the burstiest."""
+    # Sorted by bursts first, then by noise: lexsort takes the main key last.
     by_character = np.lexsort((apps.noise, apps.bursts_per_day * apps.burst_size))
     offset = np.random.default_rng([seed, _PICK]).random()
     ranks = (np.arange(count) + offset) / max(count, 1) * by_character.size
@@ -113,6 +115,7 @@ def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
         for row, app in enumerate(month.picked)
         for domain in [month.apps.domain[app]]
     ]
+    # The number seeds the gaps, so domains come first: more apps must not change their gaps.
     for number, (name, domain, rps) in enumerate(whole + single):
         yield Series(
             name=f"{name}-{month.seed}",

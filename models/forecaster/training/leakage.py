@@ -54,6 +54,7 @@ def _differing(
     for index, name in enumerate(names):
         one, other = whole[..., index], as_of[..., index]
         gap = np.abs(one - other) / np.maximum(1.0, np.abs(other))
+        # Missing in both is no difference; missing in one only is a leak.
         gap = np.where(np.isnan(one) & np.isnan(other), 0.0, np.nan_to_num(gap, nan=np.inf))
         worst = gap.reshape(gap.shape[0], -1).max(axis=1)
         if (worst > tolerance).any():

@@ -175,8 +175,10 @@ class TemporalFusionTransformer(nn.Module):
         # Gates on the changes of earlier days and events, by their inputs.
         self.trust = nn.Linear(shape.future + width, len(shape.changes))
         nn.init.zeros_(self.trust.weight)
+        # Announced and earlier changes are trusted by 18 % until training says otherwise.
         nn.init.constant_(self.trust.bias, -1.5)
         self.changes = list(shape.changes)
+        # Untrained, the deep part adds only a constant to the shortcuts.
         nn.init.zeros_(self.head.weight)
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Outputs:

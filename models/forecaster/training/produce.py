@@ -71,6 +71,7 @@ def produce(parts: Iterable[Part], order: Order, watch: Watch, clock: Clock) -> 
     order.folder.mkdir(parents=True, exist_ok=True)
     network = Ensemble([member.network for member in members]).eval()
     parity = export(network, order.folder / NETWORK)
+    # Before the card, which carries the hash of the final file.
     strip(order.folder / NETWORK)
     card = _card(order, members, _trained_parts(loaded, training), parity, (clock() - began) / 60)
     notes = [_RESUMED] if resumed else []
@@ -108,6 +109,7 @@ def export(network: nn.Module, path: Path) -> float:
     Measured on random inputs with several numbers of rows.
     """
     served = _Served(network).eval()
+    # The example has three rows: torch.export would treat a single row as a constant.
     rows = torch.export.Dim("rows", min=1)
     torch.onnx.export(
         served,
@@ -120,6 +122,7 @@ def export(network: nn.Module, path: Path) -> float:
         external_data=False,
         verbose=False,
     )
+    # Several numbers of rows, because a service forecasts any number of them.
     worst = max(_difference(served, path, rows) for rows in (1, 5, 64))
     if worst > TOLERANCE:
         raise ValueError(f"{path}: differs from the network by {worst:.1e}, over {TOLERANCE}")
@@ -133,6 +136,7 @@ def _difference(served: nn.Module, path: Path, rows: int) -> float:
     quantiles, hidden, _ = session.run(list(OUTPUTS), feed)
     with torch.no_grad():
         wanted = [value.numpy() for value in served(*given)[:2]]
+    # Outputs are logarithms, so this is the relative difference of the values.
     ratios = np.abs(np.expm1(quantiles - wanted[0])).max()
     return float(max(ratios, np.abs(hidden - wanted[1]).max()))
 
@@ -194,6 +198,7 @@ def _card(
 
 
 def _trained_parts(parts: list[Part], pool: Pool) -> list[TrainedPart]:
+    # Shares are relative: a corpus without recorded traces has only some of the parts.
     total = sum(part.share for part in parts)
     return [
         TrainedPart(

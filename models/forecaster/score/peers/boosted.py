@@ -68,6 +68,8 @@ class Boosted(NamedTuple):
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
         """Learn from origins whose outcomes are before `until_min` too."""
         past = series.until(until_min)
+        # Targets beyond the cut series are NaN and dropped below, so nothing of the test is
+        # learned.
         at = origins(past, LEAST_HISTORY_MIN - 1, until_min)
         actual = targets(past, at)
         rows = np.flatnonzero(~np.isnan(actual).all(axis=1))
@@ -86,6 +88,7 @@ class Boosted(NamedTuple):
 
 def _of_horizon(inputs: NetworkInputs, actual: F64, progress: Progress) -> list[Any] | None:
     """A model per quantile; rows are weighted by their traffic."""
+    # Without a scale there is no logarithm to learn.
     valid = ~np.isnan(actual) & ~np.isnan(inputs.scale)
     if valid.sum() < LEAST_ROWS:
         return None

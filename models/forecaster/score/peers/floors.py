@@ -44,6 +44,7 @@ class FittedFloor(NamedTuple):
         for index, horizon in enumerate(HORIZONS_MIN):
             point = self.rule(series, at, horizon)[:, None]
             wide = point * self.spread.ratio[index]
+            # No ratio widens a forecast of zero.
             forecast[:, index] = np.where(point == 0, self.spread.after_zero[index], wide)
         return forecast
 
@@ -131,6 +132,7 @@ def _spread(rule: Rule, past: Series, at: I64, actual: F64) -> Spread:
         valid = ~np.isnan(actual[:, index]) & ~np.isnan(expected)
         value, point = actual[valid, index], expected[valid]
         moving = point > 0
+        # Quantiles of a handful of values would be luck; the rule then stays without a spread.
         if moving.sum() >= _LEAST_RESIDUALS:
             ratio[index] = _quantiles(value[moving] / point[moving], 1.0)
         if (~moving).sum() >= _LEAST_RESIDUALS:

@@ -91,6 +91,7 @@ def _calibrated(cache: CachedForecasts, at: I64, progress: Progress) -> Calibrat
     first = max(0, int(at[0]) - WARM_UP_MIN)
     minutes = np.arange(first, int(at[-1]) + 1)
     values, peak = cache.at(_step_ends(minutes, cache.series.step_min), progress)
+    # The replay begins at the first forecast; before it there is nothing to repeat.
     start = int(np.argmax(~np.isnan(values).any(axis=(1, 2))))
     actual = cache.series.rps[minutes[start:]]
     found = replay(_filled(values[start:]), actual, int(minutes[start]), _filled(peak[start:]))

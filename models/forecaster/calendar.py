@@ -41,7 +41,9 @@ _RISING_MIN: Final = 3
 _OVERTIME_MIN: Final = 10
 """Minutes that an event may last beyond its announced length, for the outer quantiles."""
 _NOW_MIN: Final = 2
+"""Minutes that the current level is a mean of."""
 _QUIET_MIN: Final = 15
+"""Minutes that the quiet level is a mean of."""
 _QUIET_AGO_MIN: Final = 3
 """The quiet level ends some minutes ago, so that a jump is not compared with itself."""
 _NEVER: Final = -1

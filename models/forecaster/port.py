@@ -16,7 +16,8 @@ from models.cluster.observation import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
 LEAST_HISTORY_MIN: Final = 180
-"""Minutes of history without which nothing is learned, forecast or scored."""
+"""Minutes of history without which nothing is learned, forecast or scored; as many as the past
+windows of the network cover."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
 LOW, MEDIAN, HIGH = range(3)
 """Indices into QUANTILES."""

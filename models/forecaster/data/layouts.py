@@ -66,9 +66,9 @@ def streams(table: Table, options: Options) -> list[Stream]:
     # From the most specific layout to the most general: tables of the first ones also look like a
     # later one.
     if minutes:
-        return row_each(table, minute_values(table, minutes), first_minute(minutes[0]))
+        return series_per_row(table, minute_values(table, minutes), first_minute(minutes[0]))
     if lists:
-        return row_each(table, table.lists(lists[0]), 0)
+        return series_per_row(table, table.lists(lists[0]), 0)
     if {"metric", "value"} <= table.columns.keys():
         return _metrics(table)
     time = _time_column(table)
@@ -143,6 +143,7 @@ def _time_column(table: Table) -> str | None:
     for name in table.columns:
         if table.is_time(name):
             return name
+    # After real times: a counted minute has an arbitrary date.
     if _MINUTE_INDEX in table.columns and table.is_number(_MINUTE_INDEX):
         return _MINUTE_INDEX
     _check_times(table)
@@ -279,7 +280,7 @@ def minute_values(table: Table, names: list[str]) -> F64:
     return np.stack([table.numbers(name, unmasked) for name in names], axis=1)
 
 
-def row_each(table: Table, values: F64, first_minute: int) -> list[Stream]:
+def series_per_row(table: Table, values: F64, first_minute: int) -> list[Stream]:
     """One series per row, on an arbitrary day."""
     start = parsed_seconds(UNDATED_ORIGIN, "") + first_minute * 60
     seconds = start + 60 * np.arange(values.shape[1])

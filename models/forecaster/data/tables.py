@@ -47,6 +47,7 @@ class Table(NamedTuple):
         """Whether a column holds text."""
         types = _arrow("pyarrow.types")
         kind = self.columns[name].type
+        # pandas' categories are stored as dictionaries of text.
         if types.is_dictionary(kind):
             kind = kind.value_type
         return bool(types.is_string(kind) or types.is_large_string(kind))

@@ -51,7 +51,7 @@ class TrainedPart(msgspec.Struct, frozen=True, kw_only=True):
     minutes: int
     windows: int
     share: float
-    """Of the windows of an epoch."""
+    """Share of the windows of an epoch."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):

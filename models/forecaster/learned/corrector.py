@@ -89,6 +89,13 @@ def features(hidden: F64, errors: F64) -> F64:
     return np.concatenate([hidden, recent, missing.astype(np.float64)], axis=2)
 
 
+def log_error(actual: F64, forecast: F64) -> F64:
+    """Logarithm of actual over forecast; NaN where one is unknown or zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error: F64 = np.log(actual) - np.log(forecast)
+    return np.where(np.isfinite(error), error, np.nan)
+
+
 def save(corrector: Corrector, file: Path) -> None:
     """Write an .npz file with the arrays and what it was trained on."""
     arrays: dict[str, Any] = {name: getattr(corrector, name) for name in _ARRAYS}

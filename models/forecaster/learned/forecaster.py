@@ -80,7 +80,7 @@ class LearnedState(NamedTuple):
 
     @property
     def minutes(self) -> MinuteMeans:
-        """Of the observations; the calendar forecaster maintains them."""
+        """Means of the observed minutes, which the calendar forecaster maintains."""
         return self.simple.minutes
 
 

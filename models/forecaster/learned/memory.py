@@ -59,7 +59,7 @@ class PendingForecast(NamedTuple):
 
 
 def start(rows: int, settings: Settings = DEFAULTS) -> ForecastMemory:
-    """Without any forecast."""
+    """An empty memory, before the first forecast."""
     horizons = len(HORIZONS_MIN)
     return ForecastMemory(
         made=np.full(scores.SLOTS, _NEVER, np.int64),
@@ -77,7 +77,7 @@ def add_outcome(
 ) -> ForecastMemory:
     """Update errors and coverage with the traffic [R] of a minute."""
     about, now = _about(memory, minute), actual[:, None]
-    newest = _log_error(now, about[..., RAW])[..., None]
+    newest = corrector.log_error(now, about[..., RAW])[..., None]
     covered, outcomes = _coverage(memory, about, now, settings.choosing.window_min)
     return memory._replace(
         errors=np.concatenate([newest, memory.errors[..., :-1]], axis=2),
@@ -132,10 +132,3 @@ def _coverage(memory: ForecastMemory, about: F64, actual: F64, window: float) ->
     # The same running mean as for the choice between models.
     weight = valid / np.clip(outcomes, 1.0, window)
     return memory.covered + weight * (inside - memory.covered), outcomes
-
-
-def _log_error(actual: F64, forecast: F64) -> F64:
-    """NaN where one is unknown or zero; the corrector is trained on the same."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error: F64 = np.log(actual) - np.log(forecast)
-    return np.where(np.isfinite(error), error, np.nan)

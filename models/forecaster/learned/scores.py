@@ -15,7 +15,7 @@ from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.jit import kernel
 
 SCORES: Final = 288
-"""Stored scores per row, horizon and edge."""
+"""Stored scores per row, horizon and edge: a day and a half, as every seventh is stored."""
 EDGES: Final = 3
 DOWN, UP, PEAK = range(EDGES)
 """The low quantile, the high quantile, and the high quantile of the peak."""
@@ -88,7 +88,7 @@ class State(NamedTuple):
 
 
 def start(rows: int) -> State:
-    """Without outcomes: forecasts are taken as they are."""
+    """A state without outcomes, with which forecasts stay as they are."""
     horizons = len(HORIZONS_MIN)
     by_slot = (rows, SLOTS, horizons)
     by_edge = (rows, horizons, EDGES)

@@ -55,7 +55,7 @@ class Model(NamedTuple):
     """A trained model as it is served."""
 
     name: str
-    """With its version."""
+    """Name with its version."""
     trained_until: str
     network: Network
     corrector: Corrector | None = None
@@ -128,17 +128,17 @@ def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForec
 
 
 def apply_corrector(
-    found: NetworkForecast, corrector: Corrector | None, errors: F64
+    network: NetworkForecast, corrector: Corrector | None, errors: F64
 ) -> NetworkForecast:
     """Correct by the last errors [R, H, 12], if there is a corrector that is known to help."""
-    if corrector is None or not corrector.used or not found.usable.any():
-        return found
-    done = correct(corrector, found.hidden, errors, found.values)
+    if corrector is None or not corrector.used or not network.usable.any():
+        return network
+    corrected = correct(corrector, network.hidden, errors, network.values)
     # The peak is shifted by the same factor as the median; a median of zero stays as it is.
-    factor = np.ones(found.raw.shape)
-    np.divide(done.values[..., MEDIAN], found.raw, out=factor, where=found.raw > 0)
-    refused = np.where(done.refused & found.usable[:, None], done.rate, 0.0)
-    return found._replace(values=done.values, peak=found.peak * factor, refused=refused)
+    factor = np.ones(network.raw.shape)
+    np.divide(corrected.values[..., MEDIAN], network.raw, out=factor, where=network.raw > 0)
+    refused = np.where(corrected.refused & network.usable[:, None], corrected.rate, 0.0)
+    return network._replace(values=corrected.values, peak=network.peak * factor, refused=refused)
 
 
 def serve(

@@ -121,11 +121,11 @@ def compared(evaluation: Evaluation, ours: str, theirs: str, horizon_min: int) -
     """Our absolute error over theirs on the windows that both forecast; below 1 is better."""
     index = HORIZONS_MIN.index(horizon_min)
     target = evaluation.windows.target[:, index]
-    mine = np.abs(target - evaluation.forecasts[ours][:, index, MEDIAN])
-    reference = np.abs(target - evaluation.forecasts[theirs][:, index, MEDIAN])
-    valid = ~np.isnan(mine) & ~np.isnan(reference)
+    our_errors = np.abs(target - evaluation.forecasts[ours][:, index, MEDIAN])
+    their_errors = np.abs(target - evaluation.forecasts[theirs][:, index, MEDIAN])
+    valid = ~np.isnan(our_errors) & ~np.isnan(their_errors)
     at = evaluation.windows.at[valid]
-    return block_ratio(mine[valid], reference[valid], block_length(at))
+    return block_ratio(our_errors[valid], their_errors[valid], block_length(at))
 
 
 def block_length(at: I64) -> int:

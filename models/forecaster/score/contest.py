@@ -130,15 +130,15 @@ def _choose(series: Series, until_min: int, peers: Sequence[Peer], advance: Adva
 def choose(series: Series, until_min: int, peers: Iterable[Peer]) -> Served:
     """The model that serves from `until_min` on, by the errors before."""
     # The other peers are only compared with: the learned model or a simple rule serves.
-    able = [peer for peer in peers if peer.name == NAME or peer.name in FLOORS]
+    servable = [peer for peer in peers if peer.name == NAME or peer.name in FLOORS]
     past, first = series.until(until_min), _judged_from(until_min)
     # The shortest horizon must have an outcome before the test; longer ones may lack theirs.
     at = origins(past, first, until_min - min(HORIZONS_MIN))
     actual = targets(past, at)
     judged = Windows(first, at, actual)
     if until_min - first < JUDGED_MIN[0] or np.isnan(actual).all():
-        return _default(able, f"fewer than {JUDGED_MIN[0] // 60} hours before to judge by")
-    errors = _errors(run(past, judged, able))
+        return _default(servable, f"fewer than {JUDGED_MIN[0] // 60} hours before to judge by")
+    errors = _errors(run(past, judged, servable))
     return _chosen(errors, f"the {(until_min - first) / 60:.0f} hours before")
 
 
@@ -193,9 +193,9 @@ def _ratio(error: F64 | np.float64, other: F64 | np.float64) -> F64:
         return np.where(np.equal(error, other), 1.0, np.divide(error, other))
 
 
-def _default(able: list[Peer], why: str) -> Served:
+def _default(servable: list[Peer], why: str) -> Served:
     """The learned model, or a smooth rule that needs no season."""
-    return Served(NAME if any(peer.name == NAME for peer in able) else "mean5", why)
+    return Served(NAME if any(peer.name == NAME for peer in servable) else "mean5", why)
 
 
 def _significance(evaluation: Evaluation, found: Iterable[Cell]) -> Iterable[Significance]:

@@ -72,6 +72,7 @@ class Evaluation(NamedTuple):
             score(self.series, model, self.windows, forecast)
             for model, forecast in self.forecasts.items()
         ]
+        # A note about the series itself comes from every model and is kept once.
         return Scores(
             tuple(row for scores in each for row in scores.rows),
             tuple(dict.fromkeys(note for scores in each for note in scores.notes)),

@@ -67,6 +67,7 @@ def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores
 def q_risk(target: F64, forecast: F64, quantile: float) -> float:
     """Twice the quantile loss over the sum of the values; NaN if all values are zero."""
     over = target - forecast
+    # Too low costs `quantile` per unit, too high 1 - `quantile`.
     loss = np.where(over > 0, quantile * over, (quantile - 1) * over)
     return _ratio(2 * loss.sum(), np.abs(target).sum())
 

@@ -167,8 +167,8 @@ def windows(data: Data, rows: range, steps: int) -> Iterator[Batch]:
     back = sliding_window_view(data.values, past, axis=0)
     forth = sliding_window_view(data.values, steps, axis=0)
     for first in range(0, starts.size, _AT_ONCE):
-        some = starts[first : first + _AT_ONCE]
-        yield Batch(some, back[some - past].swapaxes(1, 2), forth[some].swapaxes(1, 2))
+        batch = starts[first : first + _AT_ONCE]
+        yield Batch(batch, back[batch - past].swapaxes(1, 2), forth[batch].swapaxes(1, 2))
 
 
 class Tally:

@@ -102,6 +102,7 @@ def doublings(series: Series) -> I64:
     means = _means(series)
     lowest = _lowest_before(means, RISE_MIN)
     with np.errstate(invalid="ignore"):
+        # Comparisons with NaN are false, so a missing minute is no doubling.
         doubled = (means >= 2 * lowest) & (means >= noise_floor(series)) & (means > 0)
     return np.flatnonzero(doubled)
 

@@ -51,10 +51,10 @@ def _fixture(seed: int) -> Series:
 
 def _days(rng: np.random.Generator, minutes: int) -> F64:
     """Log rate over days and weeks, with growing or fading interest."""
-    turn = 2 * np.pi * np.arange(minutes) / DAY_MINUTES
+    angle = 2 * np.pi * np.arange(minutes) / DAY_MINUTES
     course = np.zeros(minutes)
     for wave, most in ((1, 0.9), (2, 0.4), (3, 0.2)):
-        course += rng.uniform(0.0, most) * np.sin(wave * turn + rng.uniform(0.0, 2 * np.pi))
+        course += rng.uniform(0.0, most) * np.sin(wave * angle + rng.uniform(0.0, 2 * np.pi))
     weekend = (np.arange(minutes) // DAY_MINUTES % 7 >= 5) * rng.normal(0.0, 0.3)
     interest = np.interp(
         np.arange(minutes),

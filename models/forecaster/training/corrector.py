@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.learned.corrector import ERRORS, LARGEST, Corrector, apply, features
+from models.forecaster.learned.corrector import (
+    ERRORS,
+    LARGEST,
+    Corrector,
+    apply,
+    features,
+    log_error,
+)
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.serving import Network
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
@@ -65,7 +72,7 @@ class Moments(NamedTuple):
     @property
     def target(self) -> F64:
         """[N, H] log error of the median, which the corrector predicts."""
-        return _log_error(self.actual, self.forecast[..., MEDIAN])
+        return log_error(self.actual, self.forecast[..., MEDIAN])
 
 
 class Made(NamedTuple):
@@ -104,7 +111,7 @@ def moments(network: Network, series: Series, first: int, end: int) -> Moments:
     output = network.predict(encode(series, made))
     medians = output.values[..., MEDIAN]
     actual = np.stack([_at(series.rps, made + horizon) for horizon in HORIZONS_MIN], axis=1)
-    errors = _log_error(actual, medians)
+    errors = log_error(actual, medians)
     recent = np.stack(
         [_known_errors(errors[:, h], HORIZONS_MIN[h]) for h in range(actual.shape[1])], axis=1
     )
@@ -155,7 +162,7 @@ def gain(corrector: Corrector, hidden: F64, errors: F64, forecast: F64, actual: 
 
 
 def evaluated(corrector: Corrector, gain: Gain) -> Corrector:
-    """With its gain, which decides whether it is used."""
+    """The corrector with its gain, which decides whether it is used."""
     return corrector._replace(rmse=np.array(gain))
 
 
@@ -178,13 +185,6 @@ def _known_errors(errors: F64, horizon: int) -> F64:
     return np.where(indices >= 0, errors[np.maximum(indices, 0)], np.nan)
 
 
-def _log_error(actual: F64, forecast: F64) -> F64:
-    """NaN where one is unknown or zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error: F64 = np.log(actual) - np.log(forecast)
-    return np.where(np.isfinite(error), error, np.nan)
-
-
 def _sample(age_min: F64, settings: Settings) -> I64:
     """Indices of the moments to fit on, old and recent ones in the configured share."""
     recent, old = (np.flatnonzero(side) for side in _by_age(age_min, settings.recent_min))
@@ -196,9 +196,9 @@ def _sample(age_min: F64, settings: Settings) -> I64:
             f"{recent.size} recent and {old.size} old moments: a corrector is fitted on both"
         )
     draw = np.random.default_rng(settings.seed)
-    few = draw.choice(recent, round(most * share), replace=False)
-    many = draw.choice(old, round(most * (1.0 - share)), replace=False)
-    return np.concatenate([few, many])
+    recent_sample = draw.choice(recent, round(most * share), replace=False)
+    old_sample = draw.choice(old, round(most * (1.0 - share)), replace=False)
+    return np.concatenate([recent_sample, old_sample])
 
 
 def _by_age(age_min: F64, recent_min: float) -> tuple[Mask, Mask]:

@@ -31,6 +31,7 @@ class Leak(NamedTuple):
 def leaks(encode: Encode, series: Series, at: I64, tolerance: float = 1e-5) -> list[Leak]:
     """Inputs that differ between encoding at once and as of each origin, the worst first."""
     whole = encode(series, at)
+    # Announcements are cut too: `until` drops those made later.
     single = [encode(series.until(int(origin) + 1), at[i : i + 1]) for i, origin in enumerate(at)]
     as_of = joined(single)
     found = [

@@ -242,11 +242,11 @@ def _with_dropped_inputs(batch: dict[str, Tensor], args: Args) -> dict[str, Tens
     chance = torch.rand(4, rows)
     static, past, future = batch["static"], batch["past"], batch["future"]
     static = static * _keep(chance[0] < args.anonymous, STATIC, _IDENTITY)
-    quiet = chance[1] < args.uncalendared
+    uncalendared = chance[1] < args.uncalendared
     # A series without a calendar announces nothing.
-    static = static * _keep(quiet, STATIC, {"announces"})
-    past = past * _keep(quiet, PAST, _CALENDAR).unsqueeze(1)
-    future = future * _keep(quiet, FUTURE, _CALENDAR).unsqueeze(1)
+    static = static * _keep(uncalendared, STATIC, {"announces"})
+    past = past * _keep(uncalendared, PAST, _CALENDAR).unsqueeze(1)
+    future = future * _keep(uncalendared, FUTURE, _CALENDAR).unsqueeze(1)
     young = chance[2] < args.young
     # The skill of yesterday's value is unknown as well for a service without a yesterday.
     static = static * _keep(young, STATIC, _SEASONAL_CHARACTER)
@@ -257,8 +257,8 @@ def _with_dropped_inputs(batch: dict[str, Tensor], args: Args) -> dict[str, Tens
 
 def _keep(drop: Tensor, names: tuple[str, ...], dropped: set[str]) -> Tensor:
     """[rows, variables] 0 where an input is dropped."""
-    of_these = torch.tensor([name in dropped for name in names])
-    return 1.0 - (drop[:, None] & of_these).float()
+    is_dropped = torch.tensor([name in dropped for name in names])
+    return 1.0 - (drop[:, None] & is_dropped).float()
 
 
 _IDENTITY: Final = {name for name in STATIC if name.startswith(("priority", "domain"))}

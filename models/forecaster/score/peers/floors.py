@@ -74,6 +74,7 @@ class Floor(NamedTuple):
 
 def forward_filled(rps: F64) -> F64:
     """[N] each minute's value; gaps repeat the value before them."""
+    # Gaps point to minute 0 until a value is passed, so leading gaps stay NaN.
     indices = np.where(np.isnan(rps), 0, np.arange(rps.size))
     filled: F64 = rps[np.maximum.accumulate(indices)]
     return filled
@@ -110,6 +111,7 @@ def _same_minute(period: int) -> Rule:
         for back in (1, 2):
             there = at + horizon - back * period
             earlier = np.where(there >= 0, series.rps[there.clip(0)], np.nan)
+            # A gap of yesterday must not become a gap of the forecast.
             found = np.where(np.isnan(found), earlier, found)
         return np.where(np.isnan(found), _last(series, at, horizon), found)
 

@@ -36,6 +36,7 @@ class FittedEts(NamedTuple):
         """[B, H, Q]."""
         steps = _steps(self.block)
         forecasts = [self._ahead(blocks(series, int(t), self.block), steps) for t in at]
+        # These models don't know that traffic is never negative.
         return np.array(forecasts).reshape(at.size, H, Q).clip(0)
 
     def _ahead(self, values: F64, steps: I64) -> F64:

@@ -142,7 +142,7 @@ class VisibleEvents(NamedTuple):
         change = np.log((after + offset[:, None]) / (origin + offset[:, None]))
         earlier = table.start[before] < table.start[nearest][:, None]
         usable = near[:, None] & (back >= 0) & earlier & np.isfinite(change)
-        # A precedent that was not over at the origin would leak the future.
+        # Minutes of a precedent after the origin would leak the future.
         usable &= moved + _SMOOTH_MIN <= at
         alike = np.where(table.kind[before] == table.kind[nearest][:, None], 1.0, _OTHER_KIND)
         weight = usable * alike * _FADES ** np.arange(_PRECEDENTS)

@@ -41,7 +41,9 @@ _RISING_MIN: Final = 3
 _OVERTIME_MIN: Final = 10
 """Minutes that an event may last beyond its announced length, for the outer quantiles."""
 _NOW_MIN: Final = 2
+"""Minutes that the current level is a mean of."""
 _QUIET_MIN: Final = 15
+"""Minutes that the quiet level is a mean of."""
 _QUIET_AGO_MIN: Final = 3
 """The quiet level ends some minutes ago, so that a jump is not compared with itself."""
 _NEVER: Final = -1
@@ -104,6 +106,7 @@ class Calendar:
         """Add a tick; when it closes a minute, update the events and make a new forecast."""
         closed = add_tick(observation, state.minutes, self._per_minute)
         forecast = state.forecast
+        # The first step needs a forecast even if it does not end a minute, as after a restart.
         if closed or forecast is None:
             minute = int(observation.tick[0]) // self._per_minute
             self._update_events(state, minute)
@@ -116,12 +119,17 @@ class Calendar:
         observed = state.minutes.domain
         now = level(self._rule, observed, minute, _NOW_MIN)
         calm = level(self._rule, observed, minute, _QUIET_MIN, _QUIET_AGO_MIN)
+        # The quiet level is what traffic returns to after an event, so it must not follow the
+        # event.
         state.quiet[:] = np.where(self._is_disturbed(state, minute), state.quiet, calm)
         shows = _shows(events, now, state.quiet)
+        # A jump long before the announced start, or after the announced end, is something else.
         near = (minute >= events.start - EARLIEST_MIN) & (minute < events.end)
         begins = (begun == _NEVER) & shows & near
+        # `minute` is the one that begins now; the jump was observed in the one before.
         begun[begins] = minute - 1
         running = (begun != _NEVER) & (over == _NEVER)
+        # Not in its first minutes: an event that has just shown may dip again while it rises.
         faded = running & ~shows & (minute >= begun + _RISING_MIN)
         # Something else rose and fell before the announced start: the event is still expected.
         begun[faded & (minute < events.start)] = _NEVER
@@ -129,6 +137,7 @@ class Calendar:
 
     def _is_disturbed(self, state: CalendarState, minute: int) -> Mask:
         """[E, D] where the last minutes contain an event, so their level is not the quiet one."""
+        # The window of the quiet level contains an event for this long after its end.
         recent = (state.over == _NEVER) | (minute < state.over + _QUIET_MIN + _QUIET_AGO_MIN)
         return _any_named((state.begun != _NEVER) & recent, self._announced)
 
@@ -144,6 +153,8 @@ class Calendar:
         without = np.where(running, state.quiet, plain)[..., None]
         within = self._event_level(state, minute)[..., None]
         likely = season * np.where(running_now, within, without) * expected
+        # The outer quantiles enclose two courses: events come and end as announced, or expected
+        # events don't come and running ones last longer.
         unannounced = season * np.where(at_most, within, without)
         low, high = np.minimum(likely, unannounced), np.maximum(likely, unannounced)
         made = values_and_peaks(rule.spread, likely, low, high)
@@ -156,6 +167,7 @@ class Calendar:
         in_time = (ahead >= events.start[:, None] - _BEFORE_MIN) & (ahead < events.end[:, None])
         on = expected[:, :, None, None] & in_time[None, :, None] & events.named[None, :, :, None]
         factors: F32 = np.where(on, events.factor[None, :, None, None], np.float32(1.0))
+        # Overlapping events multiply, as waves do in the simulator.
         product: F32 = factors.prod(axis=1)
         return product
 
@@ -176,6 +188,8 @@ class Calendar:
         rising = (state.begun != _NEVER) & (minute < state.begun + _RISING_MIN)
         on = rising[:, :, None] & events.named
         factor = np.where(on, events.factor[:, None], np.float32(0)).max(axis=1, initial=0)
+        # Never below the observed level, even if the event is to lower traffic: a forecast must not
+        # take away what is needed now.
         within: F32 = np.maximum(now, factor * state.quiet)
         return within
 
@@ -184,6 +198,7 @@ def _as_arrays(announcements: Sequence[Announcement], domains: int, per_minute: 
     named = np.zeros((len(announcements), domains), np.bool_)
     for row, announcement in enumerate(announcements):
         named[row, list(announcement.domains)] = True
+    # Rounded outwards: a minute that is partly covered belongs to the event.
     return _Announced(
         start=np.array([a.start_tick // per_minute for a in announcements], np.int32),
         end=np.array([-(-a.end_tick // per_minute) for a in announcements], np.int32),

@@ -53,6 +53,7 @@ def start_minutes(observation: Observation, recent: F32) -> MinuteMeans:
 
 def add_tick(observation: Observation, minutes: MinuteMeans, ticks_per_minute: int) -> bool:
     """Add a tick and return whether it closed a minute. A repeated tick changes nothing."""
+    # Environments are in lock-step, so the tick of the first is the tick of all.
     tick = int(observation.tick[0])
     if tick <= int(minutes.tick[0]):
         return False
@@ -60,6 +61,7 @@ def add_tick(observation: Observation, minutes: MinuteMeans, ticks_per_minute: i
     _add(observation.measured, observation.missing, minutes)
     if tick % ticks_per_minute != 0:
         return False
+    # `domain` repeats the last value if no sample arrived; `observed` tells this from a real value.
     minutes.observed[:] = 0
     # Before the first valid sample the recorded minutes stay the newest.
     if minutes.samples.any():
@@ -74,6 +76,7 @@ def _add(measured: F32, missing: I8, minutes: MinuteMeans) -> None:
         readings, total, count = measured[e], minutes.total[e], minutes.samples[e]
         rps, memory, pods = readings[rows.RPS], readings[rows.MEMORY], readings[rows.PODS]
         for app in range(rps.size):
+            # NaN fails both comparisons, infinity the second.
             in_range = (missing[e, app] == 0) & (rps[app] >= _ZERO) & (rps[app] <= _LARGEST)
             # A running pod uses some memory, so all zeros means a broken exporter. HPA's
             # pipeline reports neither memory nor pods.
@@ -94,6 +97,8 @@ def _close(status: I32, minutes: MinuteMeans) -> None:
         for app in range(mean.size):
             if (count[app] > _ZERO) & (active[app] == 1):
                 minutes.observed[e, domain[app]] = 1
+            # Without a valid sample the last minute is repeated: missing metrics must never read as
+            # less traffic.
             newest = total[app] / count[app] if count[app] > _ZERO else mean[app]
             mean[app] = newest * np.float32(active[app])
             total[app] = _ZERO

@@ -18,6 +18,7 @@ DAYS: Final = 13
 """Recorded days in use. The oldest of the 14 lacks the minutes before tick 0's time of day."""
 LEAD_MIN: Final = 45
 """Minutes before tick 0's time of day that are kept of each day, today included."""
+# A forecast of the last minute covers this many minutes after it.
 _TAIL_MIN: Final = max(HORIZONS_MIN) + 1
 _SATURDAY: Final = 5 * DAY_MINUTES
 
@@ -41,6 +42,7 @@ class Past(NamedTuple):
 
     def columns(self, minutes: I32) -> I32:
         """Indices on the last axis of `days` for some minutes since tick 0."""
+        # Long runs store whole days, so later minutes wrap around to the same time of day.
         columns: I32 = (minutes + LEAD_MIN) % self.days.shape[-1]
         return columns
 

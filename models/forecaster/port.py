@@ -16,7 +16,8 @@ from models.cluster.observation import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
 LEAST_HISTORY_MIN: Final = 180
-"""Minutes of history without which nothing is learned, forecast or scored."""
+"""Minutes of history without which nothing is learned, forecast or scored; as many as the past
+windows of the network cover."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
 LOW, MEDIAN, HIGH = range(3)
 """Indices into QUANTILES."""
@@ -98,6 +99,7 @@ def issue_forecast(
     serving: Serving | None = None,
 ) -> Forecast:
     """Date values and peaks per domain (and per app), and make the arrays read-only."""
+    # The same arrays are handed out until the next minute and kept by callers.
     for array in (*domain, *(app or ())):
         array.flags.writeable = False
     made = observation.tick.copy()

@@ -100,6 +100,7 @@ def persistence(past: Past, tick_s: int) -> RuleForecaster:
     """The present continues: the baseline that every other forecaster has to beat."""
     shape = np.ones((*past.days.shape[:2], past.axis.size), np.float32)
     days = _days_like_today(past)
+    # With a flat shape the errors are those of the last minutes' mean itself.
     spread = _spread(days, np.ones_like(days), _PERSISTENCE_WINDOW_MIN)
     rule = Rule(shape, _PERSISTENCE_WINDOW_MIN, spread)
     return RuleForecaster("persistence", rule, past.recent, tick_s)
@@ -129,6 +130,7 @@ def level(rule: Rule, observed: F32, minute: int, window_min: int, ago_min: int 
     """[E, D] observed over usual traffic in a window that ends `ago_min` before `minute`."""
     end = observed.shape[2] - ago_min
     recent = observed[:, :, end - window_min : end].mean(axis=2)
+    # `minute` begins now, so the window of the shape ends just before it, like the observed one.
     usual = shape_from(rule, minute - ago_min - window_min, window_min).mean(axis=2)
     ratio: F32 = recent / np.maximum(usual, _LEAST)
     return ratio
@@ -140,6 +142,7 @@ def values_and_peaks(spread: Spread, likely: F32, low: F32, high: F32) -> tuple[
     The outer quantiles are spread around the courses `low` and `high`.
     """
     at = np.array(HORIZONS_MIN) - 1
+    # In the order of QUANTILES: low, median, high.
     courses = np.stack([course[:, :, at] for course in (low, likely, high)], axis=-1)
     values: F32 = (courses * spread.value).astype(np.float32)
     highest = np.maximum.accumulate(high, axis=2)[:, :, at] * spread.peak
@@ -173,6 +176,8 @@ def _days_like_today(past: Past) -> F32:
 def _spread(days: F32, shape: F32, window_min: int) -> Spread:
     """Errors of the rule, had it been applied at every minute of every recorded day."""
     ratio = _rolling_mean(days, window_min) / np.maximum(_rolling_mean(shape, window_min), _LEAST)
+    # Only minutes whose longest horizon is still recorded, so that all horizons have the same
+    # minutes.
     ratio = ratio[..., : 1 - AHEAD_MIN]
     values, peaks = [], []
     for horizon in HORIZONS_MIN:
@@ -191,6 +196,7 @@ def _spread(days: F32, shape: F32, window_min: int) -> Spread:
 def _rolling_mean(series: F32, window: int) -> F32:
     """Mean of the `window` minutes before each minute."""
     mean: F32 = sliding_window_view(series, window, axis=-1).mean(axis=-1)
+    # The last mean has no minute after it to forecast.
     return mean[..., :-1]
 
 

@@ -46,7 +46,7 @@ class Series(NamedTuple):
     rps: F64
     """[N] mean rate of the minute, in any unit; NaN where it is missing."""
     calendar: tuple[Announced, ...] = ()
-    """By start."""
+    """Sorted by start."""
     errors: F64 | None = None
     """[N] share of requests that failed; NaN where unknown."""
     latency: F64 | None = None

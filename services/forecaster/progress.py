@@ -17,7 +17,7 @@ from models.forecaster.calendar import CalendarState
 from models.forecaster.learned import memory as learned_memory
 from models.forecaster.learned import scores
 from models.forecaster.learned.forecaster import Learned, LearnedState
-from models.forecaster.learned.memory import Memory
+from models.forecaster.learned.memory import ForecastMemory
 from models.forecaster.learned.record import Record
 from models.forecaster.minutes import MinuteMeans, start_minutes
 from models.forecaster.past import LEAD_MIN
@@ -97,7 +97,7 @@ class Progress:
     """Announced events as the calendar model observed them."""
     newest: int | None = None
     """Number of the last minute that the network's record has."""
-    learned: Memory | None = None
+    learned: ForecastMemory | None = None
     """Memory of the trained network."""
 
 
@@ -209,6 +209,6 @@ def check_progress(progress: Progress, domains: int) -> None:
     check_form(progress.learned, _without_sorted(learned_memory.start(domains)), "learned")
 
 
-def _without_sorted(learned: Memory) -> Memory:
+def _without_sorted(learned: ForecastMemory) -> ForecastMemory:
     calibration = learned.calibration
     return learned._replace(calibration=calibration._replace(ordered=calibration.ordered[..., :0]))

@@ -46,6 +46,7 @@ def axis_of(seconds: I64, where: str, step_min: int | None = None) -> Axis:
     # Timestamps may jitter: use the most common offset within a step.
     phase = _most_common((distinct - start) % step)
     start += phase - step if phase > step // 2 else phase
+    # Rounded like `indices`, so that the last timestamp is on the axis.
     steps = int((distinct[-1] - start + step // 2) // step) + 1
     if steps * step // 60 > _MAX_MINUTES:
         raise InputError(
@@ -104,6 +105,7 @@ def _common_gap(distinct: I64, where: str) -> int:
         raise InputError(f"{where}: expected at least two different times to derive the step")
     gaps = np.diff(distinct)
     gap = _most_common(gaps)
+    # Many timestamps jitter by seconds, so the most common gap need not be the step.
     if gap % 60:
         gap = _jittering_gap(gaps) or gap
     if gap % 60 or gap > MAX_STEP_MIN * 60:
@@ -120,6 +122,7 @@ def _jittering_gap(gaps: I64) -> int | None:
     if near == 0:
         return None
     steps = int(np.maximum(1, (gaps + near // 2) // near).sum())
+    # A gap that drifts would skip a step, or share one, every now and then.
     drifts = abs(int(gaps.sum()) / steps - near) > _DRIFT * near
     return None if drifts else near
 

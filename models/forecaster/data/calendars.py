@@ -46,6 +46,7 @@ def read_calendar(path: Path) -> tuple[Entry, ...]:
     ends = _ends(table, starts)
     factors, kinds = _factors(table), _words(table, _KINDS)
     announced_s, series = _announcement_times(table), _words(table, _SERIES)
+    # Reported by row here, because later an entry no longer knows where it came from.
     for index, (begin, end) in enumerate(zip(starts, ends, strict=True)):
         if end <= begin:
             raise input_error(path, table.row(index), "the event ends before it starts")
@@ -59,11 +60,14 @@ def announced(
     entries: tuple[Entry, ...], series_origin: int, series_name: str = ""
 ) -> tuple[Announced, ...]:
     """The announcements for one series, on its axis, by start."""
+    # An entry without a series is for all of them.
     mine = (entry for entry in entries if entry.series in {"", series_name})
     return tuple(sorted(_on_axis(entry, series_origin) for entry in mine))
 
 
 def _on_axis(entry: Entry, origin: int) -> Announced:
+    # Rounded outwards: a minute that is partly covered belongs to the event. An announcement counts
+    # from the next whole minute, never too early.
     return Announced(
         start_min=entry.start_s // 60 - origin,
         end_min=-(-entry.end_s // 60) - origin,

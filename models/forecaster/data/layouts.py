@@ -63,10 +63,12 @@ def streams(table: Table, options: Options) -> list[Stream]:
     _check_columns(table, options)
     minutes = minute_columns(table)
     lists = [name for name in table.columns if table.is_list(name)]
+    # From the most specific layout to the most general: tables of the first ones also look like a
+    # later one.
     if minutes:
-        return row_each(table, minute_values(table, minutes), first_minute(minutes[0]))
+        return series_per_row(table, minute_values(table, minutes), first_minute(minutes[0]))
     if lists:
-        return row_each(table, table.lists(lists[0]), 0)
+        return series_per_row(table, table.lists(lists[0]), 0)
     if {"metric", "value"} <= table.columns.keys():
         return _metrics(table)
     time = _time_column(table)
@@ -127,6 +129,7 @@ def _split(
     """The chosen rows by the name in the key column, in order of the names."""
     chosen = np.arange(table.rows) if rows is None else np.flatnonzero(rows)
     names, inverse = np.unique(table.words(key)[chosen], return_inverse=True)
+    # Stable, so that the rows of a series stay in the order of the file.
     order = chosen[np.argsort(inverse, kind="stable")]
     parts = np.split(order, np.cumsum(np.bincount(inverse, minlength=names.size))[:-1])
     return [
@@ -140,6 +143,7 @@ def _time_column(table: Table) -> str | None:
     for name in table.columns:
         if table.is_time(name):
             return name
+    # After real times: a counted minute has an arbitrary date.
     if _MINUTE_INDEX in table.columns and table.is_number(_MINUTE_INDEX):
         return _MINUTE_INDEX
     _check_times(table)
@@ -159,6 +163,7 @@ def _check_times(table: Table) -> None:
         if table.is_text(name) and name.split("_")[0].lower() in TIME_NAMES:
             for index, word in enumerate(table.words(name)):
                 parsed_seconds(str(word), f"{table.file}: {table.row(index)}: {name}")
+            # Every cell is a time by itself, but the column was read as text.
             raise input_error(table.file, name, "the times are in several formats")
 
 
@@ -176,6 +181,7 @@ def _stamps(table: Table, time: str) -> I64:
 def _key_column(table: Table, time: str) -> str | None:
     """The column with the series' names: by its own name, or the only column of text."""
     for name in _KEYS:
+        # Numbers are names only beside a `value` column; in a wide table they are a series.
         if name in table.columns and (table.is_text(name) or "value" in table.columns):
             return name
     texts = [name for name in table.columns if name != time and _is_words(table, name)]
@@ -197,6 +203,7 @@ def _columns(
     table: Table, time: str, seconds: I64, step: int | None, options: Options
 ) -> list[Stream]:
     """One series per column of values; a single series is named after the file."""
+    # Columns that the user names win over recognition.
     names = list(options.columns) or _value_columns(table, (time,))
     masked = table.missing()
     return [
@@ -252,6 +259,7 @@ def minute_columns(table: Table) -> list[str]:
     """
     found = [name for name in table.columns if _MINUTE_COLUMN.fullmatch(name)]
     numbers = [_minute_number(name) for name in found]
+    # One numbered column alone may be anything.
     consecutive = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     return found if consecutive and numbers[-1] <= 24 * 60 else []
 
@@ -272,7 +280,7 @@ def minute_values(table: Table, names: list[str]) -> F64:
     return np.stack([table.numbers(name, unmasked) for name in names], axis=1)
 
 
-def row_each(table: Table, values: F64, first_minute: int) -> list[Stream]:
+def series_per_row(table: Table, values: F64, first_minute: int) -> list[Stream]:
     """One series per row, on an arbitrary day."""
     start = parsed_seconds(UNDATED_ORIGIN, "") + first_minute * 60
     seconds = start + 60 * np.arange(values.shape[1])
@@ -286,6 +294,7 @@ def row_each(table: Table, values: F64, first_minute: int) -> list[Stream]:
 def _row_names(table: Table) -> list[str]:
     """The first text column without duplicates."""
     texts = [name for name in table.columns if table.is_text(name)]
+    # Azure's files have an app and a function column; only the latter is unique.
     for column in texts:
         names = [str(word) for word in table.words(column)]
         if len(set(names)) == len(names):

@@ -50,6 +50,7 @@ def load(
 
 def _series(stream: Stream, path: Path, step_min: int | None, note: Note) -> Series:
     where = f"{path}: {stream.name}"
+    # Errors and latency are put on the axis of the traffic, whatever their own times are.
     axis = axis_of(stream.rps.seconds, where, stream.step_min or step_min)
     rps, shared = on_axis(axis, *stream.rps)
     if shared:

@@ -47,6 +47,7 @@ class Table(NamedTuple):
         """Whether a column holds text."""
         types = _arrow("pyarrow.types")
         kind = self.columns[name].type
+        # pandas' categories are stored as dictionaries of text.
         if types.is_dictionary(kind):
             kind = kind.value_type
         return bool(types.is_string(kind) or types.is_large_string(kind))
@@ -84,8 +85,10 @@ class Table(NamedTuple):
         arrow = _arrow("pyarrow")
         if arrow.types.is_integer(column.type):
             stamps = np.asarray(column, np.int64)
+            # By the largest value, because early times in milliseconds look like seconds.
             in_milliseconds = stamps.size > 0 and int(stamps.max()) > _EPOCH_MILLISECONDS
             return stamps // 1000 if in_milliseconds else stamps
+        # Not safe: nanoseconds are cut off instead of refused.
         stamps = np.asarray(column.cast(arrow.timestamp("us"), safe=False), "datetime64[us]")
         return stamps.astype(np.int64) // 1_000_000
 
@@ -94,6 +97,7 @@ class Table(NamedTuple):
         if _MISSING not in self.columns:
             return np.zeros(self.rows, np.bool_)
         flags = np.array([str(cell).lower() for cell in self.columns[_MISSING].to_pylist()])
+        # pandas writes flags with gaps as floats.
         masked: Mask = np.isin(flags, ("1", "1.0", "true", "yes"))
         return masked
 
@@ -103,6 +107,7 @@ class Table(NamedTuple):
             values = np.array(self.columns[name].to_numpy(zero_copy_only=False), np.float64)
         else:
             values = self._parsed(name, masked)
+        # Before the check, because a marked cell may hold anything.
         values[masked] = np.nan
         self._check(name, values, signed=signed)
         return values
@@ -166,6 +171,7 @@ def _read(file: Path) -> Any:
         if file.suffix == ".parquet":
             return _arrow("pyarrow.parquet").read_table(file)
         return _arrow("pyarrow.csv").read_csv(file)
+    # For example a directory, or a broken gzip file.
     except OSError:
         raise input_error(file, "", "cannot be read, expected .csv, .csv.gz or .parquet") from None
     except arrow.ArrowInvalid as error:

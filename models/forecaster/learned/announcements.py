@@ -51,6 +51,7 @@ class EventTable(NamedTuple):
     def visible_at(self, at: I64) -> "VisibleEvents":
         """The calendar as it was at each origin."""
         visible = self.announced_from <= at[:, None]
+        # Stable, so that visible events stay in the order of their starts.
         order = np.argsort(~visible, axis=1, kind="stable")
         return VisibleEvents(self, at, visible, order, np.cumsum(visible, axis=1) - 1)
 
@@ -96,6 +97,8 @@ class VisibleEvents(NamedTuple):
             within = np.minimum(end, table.end[k]) - np.maximum(first, table.start[k])
             share = np.maximum(within, 0) / (end - first) * self.visible[:, k, None]
             count += share
+            # In proportion to the covered part: with its full factor, a short event that is over
+            # would seem to end a second time.
             log_factor += np.log1p(share * (table.factor[k] - 1.0))
         return count, log_factor
 
@@ -126,22 +129,26 @@ class VisibleEvents(NamedTuple):
 
     def _precedents(self, then: I64, rates: WindowMeans, offset: F64) -> tuple[F64, F64]:
         table, at = self.table, self.at[:, None]
-        this, near = self._nearest(then)
+        nearest, near = self._nearest(then)
         # Count back among visible events only: a later announcement must not shift the others.
-        back = np.take_along_axis(self.rank, this[:, None], 1) - np.arange(1, _PRECEDENTS + 1)
+        back = np.take_along_axis(self.rank, nearest[:, None], 1) - np.arange(1, _PRECEDENTS + 1)
         before = np.take_along_axis(self.order, np.maximum(back, 0), axis=1)
-        moved = (then - table.start[this])[:, None] + table.start[before]
+        # The same moment relative to the start of each precedent.
+        moved = (then - table.start[nearest])[:, None] + table.start[before]
         ahead = (then - self.at)[:, None]
         after = rates.between(moved - _SMOOTH_MIN, moved + _SMOOTH_MIN + 1)
+        # Ends at the precedent's own origin, because at an origin no later minute is known.
         origin = rates.between(moved - ahead - 2 * _SMOOTH_MIN, moved - ahead + 1)
         change = np.log((after + offset[:, None]) / (origin + offset[:, None]))
-        earlier = table.start[before] < table.start[this][:, None]
+        earlier = table.start[before] < table.start[nearest][:, None]
         usable = near[:, None] & (back >= 0) & earlier & np.isfinite(change)
+        # Minutes of a precedent after the origin would leak the future.
         usable &= moved + _SMOOTH_MIN <= at
-        alike = np.where(table.kind[before] == table.kind[this][:, None], 1.0, _OTHER_KIND)
+        alike = np.where(table.kind[before] == table.kind[nearest][:, None], 1.0, _OTHER_KIND)
         weight = usable * alike * _FADES ** np.arange(_PRECEDENTS)
         total = weight.sum(axis=1)
         mean = (weight * np.where(usable, change, 0.0)).sum(axis=1) / np.maximum(total, 1e-9)
+        # The weight is an input as well; tanh bounds it for any number of precedents.
         return mean, np.tanh(total)
 
     def _nearest(self, then: I64) -> tuple[I64, Mask]:
@@ -149,10 +156,11 @@ class VisibleEvents(NamedTuple):
         gaps = self._gaps(then[:, None])[:, 0]
         coming = np.where((gaps > 0) & (gaps <= _NEAR_MIN), gaps, np.inf)
         has_effect = then[:, None] < self.table.end + _AFTER_MIN
+        # Of several events that have begun, the latest start matters.
         begun = np.where((gaps <= 0) & has_effect, -gaps, np.inf)
         soonest, latest = coming.min(axis=1), begun.min(axis=1)
-        this = np.where(np.isfinite(soonest), coming.argmin(axis=1), begun.argmin(axis=1))
-        return this, np.isfinite(soonest) | np.isfinite(latest)
+        nearest = np.where(np.isfinite(soonest), coming.argmin(axis=1), begun.argmin(axis=1))
+        return nearest, np.isfinite(soonest) | np.isfinite(latest)
 
     def _gaps(self, then: I64) -> F64:
         """[B, F, K] minutes until each start; NaN for events that are not visible."""

@@ -21,7 +21,7 @@ from models.forecaster.learned.inputs import (
     PAST,
     PAST_WINDOWS,
     STATIC,
-    Inputs,
+    NetworkInputs,
     from_log,
 )
 from models.forecaster.learned.serving import Model, NetworkOutput
@@ -35,6 +35,7 @@ CORRECTOR: Final = "corrector.npz"
 CURVES: Final = "curves.png"
 NAME: Final = "tft"
 _HORIZONS: Final = [AHEAD_MIN.index(horizon) for horizon in HORIZONS_MIN]
+# In the network's output the peak follows the three quantiles.
 _PEAK: Final = 3
 _INPUTS: Final = ("past", "future", "static")
 _BLOCK: Final = 32
@@ -50,7 +51,7 @@ class TrainedPart(msgspec.Struct, frozen=True, kw_only=True):
     minutes: int
     windows: int
     share: float
-    """Of the windows of an epoch."""
+    """Share of the windows of an epoch."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,16 +95,17 @@ class Session:
             disabled_optimizers=["SkipLayerNormFusion"],
         )
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""
         rows = inputs.scale.size
+        # At least one call: without rows there would be nothing to concatenate.
         blocks = [self._call(inputs, first) for first in range(0, max(rows, 1), _BLOCK)]
         logs = np.concatenate([block[0] for block in blocks])[:rows, _HORIZONS].astype(np.float64)
         hidden = np.concatenate([block[1] for block in blocks])[:rows, _HORIZONS]
         values = from_log(inputs, logs)
         return NetworkOutput(values[..., :_PEAK], values[..., _PEAK], hidden.astype(np.float64))
 
-    def _call(self, inputs: Inputs, first: int) -> list[NDArray[np.float32]]:
+    def _call(self, inputs: NetworkInputs, first: int) -> list[NDArray[np.float32]]:
         block = slice(first, first + _BLOCK)
         feed = {name: _padded(getattr(inputs, name)[block]) for name in _INPUTS}
         outputs: list[NDArray[np.float32]] = self._session.run(["quantiles", "hidden"], feed)
@@ -135,8 +137,10 @@ def load_artefact(folder: Path = SHIPPED, threads: int = 1) -> Artefact:
         ) from None
     except msgspec.MsgspecError as error:
         raise InputError(f"{path}: {error}; train the model again") from error
+    # Forecasts carry the name on the card, so it has to be that of the network in use.
     if card.model != identity(folder / NETWORK):
         raise InputError(f"{path}: describes {card.model}, the network beside it is another one")
+    # A network takes its inputs by position; with another order it would answer with nonsense.
     if card.inputs != expected_inputs():
         raise InputError(f"{path}: {card.model} was trained on other inputs; train it again")
     return Artefact(card, Session(folder / NETWORK, threads), folder)

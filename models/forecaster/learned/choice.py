@@ -66,6 +66,7 @@ class State(NamedTuple):
 
 
 DEFAULTS: Final = Settings()
+# Far enough for the first change to be allowed, and subtracted from a minute without overflow.
 _NEVER: Final = -(2**40)
 
 
@@ -91,6 +92,7 @@ def step(state: State, errors: F64, minute: int, settings: Settings = DEFAULTS) 
     is_new = count > 0
     outcomes = state.outcomes + is_new
     mean = np.where(valid, errors, 0.0).sum(axis=2) / np.maximum(count, 1)
+    # A plain mean of the first outcomes, an exponential one once the window is full.
     weight = is_new / np.clip(outcomes, 1.0, settings.window_min)
     error = state.error + weight * (mean - state.error)
     updated = state._replace(error=error, outcomes=outcomes)
@@ -103,6 +105,7 @@ def _with_choice(state: State, is_new: Mask, minute: int, settings: Settings) ->
     settled = minute - state.changed_min >= settings.stay_min
     differs = is_new & (wanted != state.serving)
     change = differs & settled
+    # Report why the better model does not serve yet, not that it would be better.
     reason = np.where(differs & ~settled, Reason.STAY, reason)
     return state._replace(
         serving=np.where(change, wanted, state.serving),
@@ -115,10 +118,12 @@ def _wanted(state: State, settings: Settings) -> tuple[I64, I64]:
     """[R] the candidate that should serve, and why."""
     rows, away = np.arange(state.serving.size), state.serving != LEARNED
     trusted = state.outcomes >= settings.least_outcomes
+    # A candidate with few outcomes must not win by luck.
     error = np.where(trusted, state.error, np.inf)
     simple = _simple(error, state.serving, settings.hysteresis)
     best, learned = error[rows, simple], state.error[:, LEARNED]
     needed = np.where(away, settings.margin - settings.hysteresis, settings.margin)
+    # Strictly smaller: where no model errs, as at standstill, the learned one stays.
     better = best < (1.0 - needed) * learned
     few = ~(trusted[:, LEARNED] & trusted[rows, simple])
     wanted = np.where(few, settings.default, np.where(better, simple, LEARNED))

@@ -32,6 +32,7 @@ from models.forecaster.series import Mask
 from models.inputs.errors import InputError
 from models.jit import kernel
 
+# Each side leaves out 10 %, so that both together cover 80 %.
 _WITHIN: Final = QUANTILES[HIGH]
 
 
@@ -101,6 +102,7 @@ def _checked(forecast: F64) -> F64:
     """Reject values that cannot be scored; the caller replaces unusable forecasts before this."""
     if not (np.isfinite(forecast).all() and (forecast >= 0.0).all()):
         raise InputError(_UNUSABLE)
+    # numba compiles a kernel again for every other memory layout.
     return np.ascontiguousarray(forecast, np.float64)
 
 
@@ -143,6 +145,7 @@ def _step(
     settings: Settings,
     found: Calibrated,
 ) -> None:
+    # A repeated minute is calibrated again, but must not be scored twice.
     if minute > last_minute(state):
         add_minute(state, minute, actual, forecast, peak, settings.pace)
     for row in range(actual.size):
@@ -163,12 +166,14 @@ def _calibrate(
     """Place the edges; the low one needs no limit because it ends at zero."""
     shift, median = log_shift(state, row, forecast), forecast[at, MEDIAN]
     least, values = settings.least_scores, found.values[row, at]
+    # The usual level counts too: at standstill a multiple of the median would be zero.
     most = settings.most_factor * max(median, state.level[row])
     down_half = half_width(forecast[at], peak, shift, DOWN)
     up_half = half_width(forecast[at], peak, shift, UP)
     peak_half = half_width(forecast[at], peak, shift, PEAK)
     down = _distance(state, row, at, DOWN, down_half, least)
     up = _distance(state, row, at, UP, up_half, least)
+    # The highest minute until a horizon is at least the minute at the horizon.
     top = max(up, _distance(state, row, at, PEAK, peak_half, least))
     # In this form an edge at distance 0 equals the median, bit for bit.
     values[LOW] = max(median + (median + shift) * math.expm1(-down), 0.0)
@@ -191,5 +196,7 @@ def _reach(state: State, row: int, at: int, edge: int, least_scores: int) -> flo
     count = min(state.stored[row, at, edge], SCORES)
     if count < least_scores:
         return 1.0
+    # The finite-sample quantile of conformal prediction: `count` + 1 includes the coming outcome.
     index = min(math.ceil(_WITHIN * (count + 1)), count) - 1
+    # A negative reach would move the edge across the median.
     return max(float(state.ordered[row, at, edge, index]), 0.0)

@@ -83,15 +83,24 @@ def apply(corrector: Corrector, hidden: F64, errors: F64, forecast: F64) -> Corr
 
 def features(hidden: F64, errors: F64) -> F64:
     """[N, H, d + 24]: hidden state, recent errors, and which of them are missing."""
+    # 0 is also the error of a perfect forecast, so missing ones are marked.
     missing = np.isnan(errors)
     recent = np.where(missing, 0.0, np.clip(errors, -LARGEST, LARGEST))
     return np.concatenate([hidden, recent, missing.astype(np.float64)], axis=2)
+
+
+def log_error(actual: F64, forecast: F64) -> F64:
+    """Logarithm of actual over forecast; NaN where one is unknown or zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error: F64 = np.log(actual) - np.log(forecast)
+    return np.where(np.isfinite(error), error, np.nan)
 
 
 def save(corrector: Corrector, file: Path) -> None:
     """Write an .npz file with the arrays and what it was trained on."""
     arrays: dict[str, Any] = {name: getattr(corrector, name) for name in _ARRAYS}
     plain = {name: value for name, value in corrector._asdict().items() if name not in _ARRAYS}
+    # np.savez appends .npz to other file names, but not to an open file.
     with file.open("wb") as out:
         np.savez(out, card=np.array(json.dumps({"version": VERSION, **plain})), **arrays)
 
@@ -99,6 +108,7 @@ def save(corrector: Corrector, file: Path) -> None:
 def load(file: Path) -> Corrector:
     """Read what `save` wrote; raises InputError if the file is unreadable or of another version."""
     try:
+        # Without pickles, because loading one can run any code.
         with file.open("rb") as data, np.load(data, allow_pickle=False) as found:
             card: dict[str, Any] = json.loads(str(found["card"]))
             arrays = {name: found[name] for name in _ARRAYS}

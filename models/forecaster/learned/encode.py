@@ -18,7 +18,7 @@ from models.forecaster.learned.inputs import (
     PAST,
     PAST_WINDOWS,
     STATIC,
-    Inputs,
+    NetworkInputs,
     joined,
 )
 from models.forecaster.learned.window_means import (
@@ -83,25 +83,28 @@ class _Level(NamedTuple):
         return bounded(np.log((after + offset) / (before + offset)))
 
 
-def encode(series: Series, at: I64) -> Inputs:
+def encode(series: Series, at: I64) -> NetworkInputs:
     """The inputs at some origins; an origin is the last minute that may be used."""
     reader = _Reader([series])
+    # At least one chunk: without origins there would be nothing to join.
     return joined([reader.read(at[i : i + _CHUNK]) for i in range(0, max(1, at.size), _CHUNK)])
 
 
-def encode_last(series: Sequence[Series]) -> Inputs:
+def encode_last(series: Sequence[Series]) -> NetworkInputs:
     """The inputs at the end of each series; series of the same calendar and length are batched."""
     batches: dict[tuple[Any, int], list[int]] = {}
     for index, each in enumerate(series):
         batches.setdefault((each.calendar, each.rps.size), []).append(index)
     groups = [p[i : i + _ROWS] for p in batches.values() for i in range(0, len(p), _ROWS)]
     found = joined([_last([series[index] for index in group]) for group in groups])
+    # Batches are grouped by calendar and length; restore the order of the series.
     order = np.argsort(np.concatenate(groups))
-    return Inputs._make(column[order] for column in found)
+    return NetworkInputs._make(column[order] for column in found)
 
 
-def _last(series: Sequence[Series]) -> Inputs:
+def _last(series: Sequence[Series]) -> NetworkInputs:
     at = series[0].rps.size - 1
+    # No input but the rates looks back further than a day.
     since, judged_since = max(0, at - DAY_MINUTES), max(0, at - SKILL_MIN)
     return _Reader(series, since, judged_since).read(np.full(len(series), at))
 
@@ -128,10 +131,10 @@ class _Reader:
         self._latency = WindowMeans(latency, since)
         self._events = event_table(series[0].calendar)
 
-    def read(self, at: I64) -> Inputs:
+    def read(self, at: I64) -> NetworkInputs:
         level = self._level(at)
         events = self._events.visible_at(at)
-        return Inputs(
+        return NetworkInputs(
             past=self._past(at, level, events).astype(np.float32),
             future=self._future(at, level, events).astype(np.float32),
             static=self._static(at, level, events).astype(np.float32),
@@ -142,6 +145,7 @@ class _Reader:
     def _level(self, at: I64) -> _Level:
         day = self._rps.before(at, DAY_MINUTES)
         scale = day
+        # From the longest window to the shortest: the most recent level that has a value wins.
         for minutes in (180, 60, _RECENT_MIN):
             recent = self._rps.before(at, minutes)
             scale = np.where(np.isnan(recent), scale, recent)
@@ -158,6 +162,7 @@ class _Reader:
             "seen": present(rates),
             "errors": np.nan_to_num(errors),
             "latency": bounded(np.log(np.maximum(latency, LEAST))),
+            # The sum is NaN where either is missing.
             "judged": present(errors + latency),
             "under_way": active,
             "promised": announced,
@@ -169,7 +174,7 @@ class _Reader:
         earlier = self._around(then[..., None] - _DAYS_BACK_MIN, _AROUND_MIN)
         before = self._rps.before(at[:, None] - _DAYS_BACK_MIN, _RECENT_MIN)[:, None]
         hours = mean_of_present(self._minute(then[..., None] - _HOURS_BACK))
-        changes = level.change(earlier, before + 0.0 * earlier)
+        changes = level.change(earlier, before)
         valid = present(earlier + before)
         precedent, weight = events.precedents(then, self._rps, level.offset)
         active, announced = events.during(then, then + 1)
@@ -209,6 +214,7 @@ class _Reader:
         since_quiet = announced - events.during(first, end)[1]
         since_now = announced - events.during(now, now + 1)[1]
         newest = self._rps.before(at, _NEWEST_MIN)[:, None]
+        # Nothing is left of an event that came early: traffic has already made its change.
         left = since_quiet - level.change(newest, self._rps.between(first, end))
         least = np.minimum(np.minimum(since_quiet, since_now), 0.0)
         return np.clip(left, least, np.maximum(np.maximum(since_quiet, since_now), 0.0))
@@ -216,7 +222,7 @@ class _Reader:
     def _hours_change(self, at: I64, after: F64, level: _Level) -> F64:
         """Change to the same minutes of earlier hours."""
         before = mean_of_present(self._rps.before(at[:, None] - _HOURS_BACK, _RECENT_MIN))
-        return level.change(after, before[:, None] + 0.0 * after)
+        return level.change(after, before[:, None])
 
     def _minute(self, minutes: I64) -> F64:
         return self._rps.between(minutes, minutes + 1)
@@ -225,6 +231,7 @@ class _Reader:
         """Change at this time of the day in the mean of the earlier days."""
         after = self._around(then[..., None] - _DAYS_BACK_MIN, SMOOTH_MIN)
         before = self._around(at[:, None] - _DAYS_BACK_MIN, SMOOTH_MIN)[:, None]
+        # NaN where either is missing, so that both means are over the same days.
         both = 0.0 * (after + before)
         return level.change(mean_of_present(after + both), mean_of_present(before + both))
 
@@ -233,6 +240,7 @@ class _Reader:
 
     def _clock(self, then: I64, events: VisibleEvents) -> dict[str, F64]:
         origin = np.array([each.origin_min for each in self._series])[:, None]
+        # Shifted so that weeks start on Monday 00:00.
         minute = then + origin + _THURSDAY * DAY_MINUTES
         day, week = 2 * np.pi * minute / DAY_MINUTES, 2 * np.pi * minute / WEEK_MINUTES
         weekend = (minute // DAY_MINUTES) % 7 >= _DAYS_OFF
@@ -256,6 +264,8 @@ class _Reader:
             ),
             "idle": np.nan_to_num(self._idle.before(at, DAY_MINUTES)),
             "step": np.zeros(size) + np.log([each.step_min for each in series]),
+            # Services keep no more than HISTORY_MIN, so training must not see longer histories
+            # either.
             "history": np.asarray(np.log1p(np.minimum(at, HISTORY_MIN) / DAY_MINUTES)),
             "last_skill": self._skills.of("last", at, level.offset),
             "hour_skill": self._skills.of("hour", at, level.offset),

@@ -14,7 +14,7 @@ from models.forecaster.calendar import Calendar, CalendarState
 from models.forecaster.learned import memory as memories
 from models.forecaster.learned.encode import encode, encode_last
 from models.forecaster.learned.inputs import joined
-from models.forecaster.learned.memory import Memory, PendingForecast, Settings
+from models.forecaster.learned.memory import ForecastMemory, PendingForecast, Settings
 from models.forecaster.learned.record import (
     Record,
     Row,
@@ -44,6 +44,7 @@ from models.forecaster.port import (
 )
 from models.forecaster.series import Series
 
+# Defined here again, because importing artefact.py would load onnxruntime.
 NAME: Final = "tft"
 WARM_MIN: Final = 360
 """Minutes of the record that are replayed at the start, so that the first forecast is calibrated.
@@ -73,13 +74,13 @@ class LearnedState(NamedTuple):
 
     simple: CalendarState
     record: Record
-    memory: Memory
+    memory: ForecastMemory
     forecast: Forecast | None
     """None before the first step."""
 
     @property
     def minutes(self) -> MinuteMeans:
-        """Of the observations; the calendar forecaster maintains them."""
+        """Means of the observed minutes, which the calendar forecaster maintains."""
         return self.simple.minutes
 
 
@@ -97,6 +98,7 @@ class Learned:
     ) -> None:
         self._model, self._simple, self._given, self._settings = model, simple, given, settings
         self._per_minute = ticks_per_minute(given.tick_s)
+        # Arrays of rows are flattened environments by domains.
         self._rows = given.rows * given.history.shape[0]
 
     def start(self, observation: Observation) -> LearnedState:
@@ -104,7 +106,9 @@ class Learned:
         record, memory = self.recorded(), memories.start(len(self._rows), self._settings)
         return self.resume(observation, record, self._warmed(record, memory))
 
-    def resume(self, observation: Observation, record: Record, memory: Memory) -> LearnedState:
+    def resume(
+        self, observation: Observation, record: Record, memory: ForecastMemory
+    ) -> LearnedState:
         """Start from an earlier forecaster's record and memory."""
         return LearnedState(self._simple.start(observation), record, memory, None)
 
@@ -117,9 +121,12 @@ class Learned:
         """Add a tick; when it closes a minute, learn its outcome and make a new forecast."""
         simple, following = self._simple.step(observation, state.simple)
         state, before = state._replace(simple=following), state.simple.forecast
+        # The calendar forecaster repeats the same object until a minute closes, which times both
+        # models.
         if state.forecast is not None and simple is before:
             return state.forecast, state
         minute = self._given.first_minute + int(observation.tick[0]) // self._per_minute
+        # At tick 0 and after a resume the record may already end with this minute.
         if minute > state.record.newest:
             state = self._with_outcome(state, minute)
         forecast = self._forecast(observation, state, simple)
@@ -129,7 +136,9 @@ class Learned:
         """Add the traffic of the minute that has just ended."""
         minutes = state.minutes
         observed, newest = minutes.observed == 1, minutes.domain[:, :, -1].astype(np.float64)
+        # Without a sample the newest value is a repeated one; the network has to see a gap.
         actual = np.where(observed, newest, np.nan).ravel()
+        # Before the new forecast, which is corrected and chosen by these outcomes.
         memory = memories.add_outcome(state.memory, minute, actual, self._settings)
         memory = memories.choose(memory, minute, actual, self._settings)
         return state._replace(record=with_minute(state.record, minute, actual), memory=memory)
@@ -145,6 +154,7 @@ class Learned:
             calendar.domain_peak.reshape(-1, shape[2]).astype(np.float64),
         )
         served = serve(network, simple, record, memory, self._settings)
+        # Both models are remembered, whichever serves: the other one is judged as well.
         medians = network.raw, network.values[..., MEDIAN], simple.values[..., MEDIAN]
         memories.add_pending(memory, record.newest, PendingForecast(*medians, served.values))
         values = served.values.reshape(shape).astype(np.float32)
@@ -158,11 +168,11 @@ class Learned:
         given = self._given
         return series_of(record, self._rows, given.first_minute, given.start_minute_of_week)
 
-    def _corrected(self, network: NetworkForecast, memory: Memory) -> NetworkForecast:
+    def _corrected(self, network: NetworkForecast, memory: ForecastMemory) -> NetworkForecast:
         corrector = self._model.corrector if self._settings.corrects else None
         return apply_corrector(network, corrector, memory.errors)
 
-    def _warmed(self, record: Record, memory: Memory) -> Memory:
+    def _warmed(self, record: Record, memory: ForecastMemory) -> ForecastMemory:
         """Replay the last hours, as far back as every row that is usable now was usable then."""
         length = history_minutes(record)
         able = length[length >= LEAST_HISTORY_MIN] - LEAST_HISTORY_MIN
@@ -173,15 +183,17 @@ class Learned:
         # One query for all minutes of all rows, row after row.
         inputs = joined([encode(each, each.rps.size - 1 - ages) for each in self._series(record)])
         network = query(self._model, inputs, (length[:, None] - ages).ravel().astype(np.int32))
+        # For example a failed session: calibration starts without a past.
         if not network.usable.any():
             return memory
         for index, age in enumerate(ages.tolist()):
+            # Every `count`-th entry is the same minute of the next row.
             memory = self._replayed(record, memory, network.rows(slice(index, None, count)), age)
         return memory
 
     def _replayed(
-        self, record: Record, memory: Memory, network: NetworkForecast, age: int
-    ) -> Memory:
+        self, record: Record, memory: ForecastMemory, network: NetworkForecast, age: int
+    ) -> ForecastMemory:
         """Replay a minute of the record. Only the network is queried, so nothing is chosen."""
         minute, actual = record.newest - age, record.rps[:, -1 - age].astype(np.float64)
         memory = memories.add_outcome(memory, minute, actual, self._settings)

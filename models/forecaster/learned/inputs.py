@@ -23,6 +23,9 @@ PAST_WINDOWS: Final = (
     *((age, age + 1) for age in (4, 3, 2, 1, 0)),
 )
 """Windows of past minutes as (youngest age, oldest age), the newest last and finest."""
+# `seen` and `judged` are 1 where traffic, or errors and latency, have a value; `under_way` is the
+# number of announced events and `promised` the logarithm of their factors. Names are part of
+# trained models and cannot change without training again.
 PAST: Final = (
     "level",
     "seen",
@@ -32,6 +35,8 @@ PAST: Final = (
     "under_way",
     "promised",
 )
+# `..._change` is the logarithm of a change since the origin, `..._ago` and `..._level` of a level.
+# `train.py` finds the inputs of the network's shortcuts by the endings `_change` and `_ago`.
 FUTURE: Final = (
     "day_sin",
     "day_cos",
@@ -84,7 +89,7 @@ STATIC: Final = (
 """Character of the recent traffic; priority and domain where they are given."""
 
 
-class Inputs(NamedTuple):
+class NetworkInputs(NamedTuple):
     """B origins, P past windows, F minutes ahead."""
 
     past: F32
@@ -99,12 +104,12 @@ class Inputs(NamedTuple):
     """[B] added to values and scale before taking logarithms."""
 
 
-def joined(parts: Sequence[Inputs]) -> Inputs:
+def joined(parts: Sequence[NetworkInputs]) -> NetworkInputs:
     """Concatenate along the origins."""
-    return Inputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return NetworkInputs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def to_log(inputs: Inputs, values: F64) -> F64:
+def to_log(inputs: NetworkInputs, values: F64) -> F64:
     """Values [B, ...] as the logarithms that the network works with."""
     shape = (-1,) + (1,) * (values.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
@@ -112,15 +117,16 @@ def to_log(inputs: Inputs, values: F64) -> F64:
     return logs
 
 
-def from_log(inputs: Inputs, logs: F64) -> F64:
+def from_log(inputs: NetworkInputs, logs: F64) -> F64:
     """The inverse of `to_log`, never negative."""
     shape = (-1,) + (1,) * (logs.ndim - 1)
     offset, scale = inputs.offset.reshape(shape), inputs.scale.reshape(shape)
+    # The offset can make a small value slightly negative.
     values: F64 = np.maximum(np.exp(logs) * (scale + offset) - offset, 0.0)
     return values
 
 
-def flat(inputs: Inputs) -> F32:
+def flat(inputs: NetworkInputs) -> F32:
     """[B, K] all inputs in one row, for models without a time axis."""
     rows = inputs.static.shape[0]
     parts = (inputs.past.reshape(rows, -1), inputs.future.reshape(rows, -1), inputs.static)

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
 DEFAULTS: Final = Settings()
 
 
-class Memory(NamedTuple):
+class ForecastMemory(NamedTuple):
     """R rows, S slots of minutes, H horizons. `made` and `pending` are updated in place."""
 
     made: I64
@@ -58,10 +58,10 @@ class PendingForecast(NamedTuple):
     """[R, H, Q]."""
 
 
-def start(rows: int, settings: Settings = DEFAULTS) -> Memory:
-    """Without any forecast."""
+def start(rows: int, settings: Settings = DEFAULTS) -> ForecastMemory:
+    """An empty memory, before the first forecast."""
     horizons = len(HORIZONS_MIN)
-    return Memory(
+    return ForecastMemory(
         made=np.full(scores.SLOTS, _NEVER, np.int64),
         pending=np.full((rows, scores.SLOTS, horizons, _COLUMNS), np.nan),
         errors=np.full((rows, horizons, corrector.ERRORS), np.nan),
@@ -72,10 +72,12 @@ def start(rows: int, settings: Settings = DEFAULTS) -> Memory:
     )
 
 
-def add_outcome(memory: Memory, minute: int, actual: F64, settings: Settings) -> Memory:
+def add_outcome(
+    memory: ForecastMemory, minute: int, actual: F64, settings: Settings
+) -> ForecastMemory:
     """Update errors and coverage with the traffic [R] of a minute."""
     about, now = _about(memory, minute), actual[:, None]
-    newest = _log_error(now, about[..., RAW])[..., None]
+    newest = corrector.log_error(now, about[..., RAW])[..., None]
     covered, outcomes = _coverage(memory, about, now, settings.choosing.window_min)
     return memory._replace(
         errors=np.concatenate([newest, memory.errors[..., :-1]], axis=2),
@@ -84,15 +86,16 @@ def add_outcome(memory: Memory, minute: int, actual: F64, settings: Settings) ->
     )
 
 
-def choose(memory: Memory, minute: int, actual: F64, settings: Settings) -> Memory:
+def choose(memory: ForecastMemory, minute: int, actual: F64, settings: Settings) -> ForecastMemory:
     """Compare both models by the traffic [R] of a minute, and choose the one that serves."""
     medians = np.moveaxis(_about(memory, minute)[..., (LEARNED, SIMPLE)], 2, 1)
     errors: F64 = np.abs(medians - actual[:, None, None])
     return memory._replace(choosing=choice.step(memory.choosing, errors, minute, settings.choosing))
 
 
-def add_pending(memory: Memory, minute: int, forecast: PendingForecast) -> None:
+def add_pending(memory: ForecastMemory, minute: int, forecast: PendingForecast) -> None:
     """Store a forecast that was made at the end of a minute."""
+    # Overwrites the forecast of 31 minutes ago, which no horizon waits for any more.
     slot = minute % scores.SLOTS
     memory.made[slot] = minute
     edges = forecast.served[..., LOW], forecast.served[..., HIGH]
@@ -100,36 +103,32 @@ def add_pending(memory: Memory, minute: int, forecast: PendingForecast) -> None:
     memory.pending[:, slot] = np.stack(columns, axis=-1)
 
 
-def skill(memory: Memory) -> F64:
+def skill(memory: ForecastMemory) -> F64:
     """[R] share by which the network errs less than the simple model; NaN if unknown."""
     error, compared = memory.choosing.error, (memory.choosing.outcomes > 0).all(axis=1)
+    # A simple model that never errs has no finite ratio.
     ratio = error[:, 0] / np.where(error[:, 1] > 0, error[:, 1], np.nan)
     return np.where(compared, 1.0 - ratio, np.nan)
 
 
-def coverage(memory: Memory) -> F64:
+def coverage(memory: ForecastMemory) -> F64:
     """[R, H] NaN before the first outcome."""
     return np.where(memory.outcomes > 0, memory.covered, np.nan)
 
 
-def _about(memory: Memory, minute: int) -> F64:
+def _about(memory: ForecastMemory, minute: int) -> F64:
     """[R, H, 5] forecasts about a minute, at each horizon; NaN where there is none."""
     made = minute - _HORIZONS
     slots = made % scores.SLOTS
     pending = memory.pending[:, slots, np.arange(_HORIZONS.size)]
+    # After skipped minutes a slot still holds an older forecast.
     return np.where((memory.made[slots] == made)[:, None], pending, np.nan)
 
 
-def _coverage(memory: Memory, about: F64, actual: F64, window: float) -> tuple[F64, I64]:
+def _coverage(memory: ForecastMemory, about: F64, actual: F64, window: float) -> tuple[F64, I64]:
     valid = np.isfinite(about[..., LOWER] + about[..., UPPER] + actual)
     inside = valid & (actual >= about[..., LOWER]) & (actual <= about[..., UPPER])
     outcomes = memory.outcomes + valid
+    # The same running mean as for the choice between models.
     weight = valid / np.clip(outcomes, 1.0, window)
     return memory.covered + weight * (inside - memory.covered), outcomes
-
-
-def _log_error(actual: F64, forecast: F64) -> F64:
-    """NaN where one is unknown or zero; the corrector is trained on the same."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error: F64 = np.log(actual) - np.log(forecast)
-    return np.where(np.isfinite(error), error, np.nan)

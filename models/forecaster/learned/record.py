@@ -22,6 +22,8 @@ WIDTH: Final = HISTORY_MIN + 1
 """Minutes in a record: an origin, and all minutes that its inputs can depend on."""
 _AFTER_MIN: Final = max(AHEAD_MIN) + SMOOTH_MIN + 1
 """Minutes after the origin's time of day that are read of each earlier day."""
+# An event matters from 60 minutes before its start, for origins up to 30 minutes earlier, and means
+# reach 4 minutes further back; after its end, for 180 minutes and means of 2 more.
 _BEFORE_EVENT_MIN: Final = 100
 _AFTER_EVENT_MIN: Final = 190
 """Minutes before the start and after the end of an earlier event that are read as a precedent."""
@@ -82,6 +84,7 @@ def series_of(record: Record, rows: Sequence[Row], first: int, minute_of_week: i
     passed = record.newest - first
     series = []
     for index, size in enumerate(history_minutes(record).tolist()):
+        # At least one minute, so that rows without any value can be encoded with the others.
         row, length = rows[index % len(rows)], max(size, 1)
         shift = length - passed
         series.append(
@@ -126,6 +129,7 @@ def minutes_read(rows: Sequence[Row], before_min: int, last_min: int) -> I32:
     for day in range(DAY_MINUTES, DAYS_BACK * DAY_MINUTES + 1, DAY_MINUTES):
         _mark(wanted, -before_min - SMOOTH_MIN - day, last_min + _AFTER_MIN - day)
     entries = [entry for row in rows for entry in row.calendar]
+    # A precedent is read for as long as the current event lasts, which may be longer than it did.
     longest = max((entry.end_min - entry.start_min for entry in entries), default=0)
     for entry in entries:
         last = entry.start_min + longest + _AFTER_EVENT_MIN
@@ -145,6 +149,7 @@ def _mark(wanted: np.ndarray[tuple[int], np.dtype[np.bool_]], first: int, end: i
 
 
 def _moved(entry: Announced, minutes: int) -> Announced:
+    # The time of the announcement is not moved: entries of a row count as always announced.
     start, end = entry.start_min + minutes, entry.end_min + minutes
     return entry._replace(start_min=start, end_min=end)
 

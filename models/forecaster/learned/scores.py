@@ -15,7 +15,7 @@ from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN
 from models.jit import kernel
 
 SCORES: Final = 288
-"""Stored scores per row, horizon and edge."""
+"""Stored scores per row, horizon and edge: a day and a half, as every seventh is stored."""
 EDGES: Final = 3
 DOWN, UP, PEAK = range(EDGES)
 """The low quantile, the high quantile, and the high quantile of the peak."""
@@ -88,7 +88,7 @@ class State(NamedTuple):
 
 
 def start(rows: int) -> State:
-    """Without outcomes: forecasts are taken as they are."""
+    """A state without outcomes, with which forecasts stay as they are."""
     horizons = len(HORIZONS_MIN)
     by_slot = (rows, SLOTS, horizons)
     by_edge = (rows, horizons, EDGES)
@@ -128,6 +128,7 @@ def add_minute(
     state.made[slot] = minute
     for row in range(actual.size):
         state.actual[row, slot] = actual[row]
+        # False for NaN: a missing minute is no outcome.
         if actual[row] >= 0.0:
             state.minutes[row] += 1
             weight = 1.0 / min(float(state.minutes[row]), pace.usual_min)
@@ -141,6 +142,7 @@ def _add_outcome(state: State, row: int, minute: int, actual: float, pace: Pace)
     """Each horizon has at most one forecast about this minute."""
     for at in range(len(HORIZONS_MIN)):
         slot = (minute - HORIZONS_MIN[at]) % SLOTS
+        # After skipped minutes a slot still holds an older forecast.
         if state.made[slot] != minute - HORIZONS_MIN[at]:
             continue
         error = _distance(state, row, slot, at, actual)
@@ -174,6 +176,7 @@ def _rescale(state: State, row: int, slot: int, at: int, error: float, pace: Pac
     # The forecast width itself counts as the first outcome.
     count = float(state.outcomes[row, at] + 1)
     state.usual[row, at] += (wrong - state.usual[row, at]) / min(count, pace.usual_min)
+    # The shortest horizon sets the local scale of all, because its outcomes are known first.
     if at == 0:
         state.local[row] += (wrong - state.local[row]) / min(count, pace.local_min)
 
@@ -194,6 +197,7 @@ def _highest(actual: F64, made: I64, minute: int, horizon: int) -> float:
 def _add_score(state: State, row: int, slot: int, at: int, edge: int, error: float) -> None:
     """Replace the oldest score, in the ring and in sorted order."""
     reach = state.half[row, slot, at, edge] * state.scale[row, slot, at]
+    # Rounded before it is stored: `_remove` searches the sorted row for exactly these bits.
     score = np.float32(min(max(error / reach, -_MOST_SCORE), _MOST_SCORE))
     recent, ordered = state.recent[row, at, edge], state.ordered[row, at, edge]
     stored = state.stored[row, at, edge]
@@ -249,8 +253,10 @@ def log_shift(state: State, row: int, forecast: F64) -> float:
 def local_scale(state: State, row: int, at: int) -> float:
     """How wrong forecasts are now, in half widths of the forecast."""
     usual = max(state.usual[row, at], _LEAST_ROOT)
+    # Relative to the usual error of five-minute forecasts, which `local` is a mean of.
     local = max(state.local[row], _LEAST_ROOT) / max(state.usual[row, 0], _LEAST_ROOT)
     power = _CARRIED[at] if local > 1.0 else _CALM
+    # Means of square roots are squared to be errors again.
     return float(max((usual * local**power) ** 2, _LEAST_SCALE))
 
 

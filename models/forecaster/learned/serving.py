@@ -12,8 +12,8 @@ import numpy as np
 from models.cluster.arrays import F64, I32
 from models.forecaster.learned import choice, conformal
 from models.forecaster.learned.corrector import Corrector, correct
-from models.forecaster.learned.inputs import Inputs
-from models.forecaster.learned.memory import Memory, Settings, coverage, skill
+from models.forecaster.learned.inputs import NetworkInputs
+from models.forecaster.learned.memory import ForecastMemory, Settings, coverage, skill
 from models.forecaster.learned.record import Record
 from models.forecaster.port import (
     HIGH,
@@ -46,7 +46,7 @@ class NetworkOutput(NamedTuple):
 class Network(Protocol):
     """Inputs in, quantiles out; one call for all rows."""
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""
         ...
 
@@ -55,7 +55,7 @@ class Model(NamedTuple):
     """A trained model as it is served."""
 
     name: str
-    """With its version."""
+    """Name with its version."""
     trained_until: str
     network: Network
     corrector: Corrector | None = None
@@ -110,7 +110,7 @@ class Served(NamedTuple):
     """[R] why the simple model serves; empty where the network does."""
 
 
-def query(model: Model, inputs: Inputs, history_min: I32) -> NetworkForecast:
+def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForecast:
     """Query the network once for all rows; `history_min` [R] is the length of their history."""
     try:
         output = model.network.predict(inputs)
@@ -118,6 +118,7 @@ def query(model: Model, inputs: Inputs, history_min: I32) -> NetworkForecast:
         return _failed(inputs.scale.size)
     finite = np.isfinite(output.values).all(axis=(1, 2)) & np.isfinite(output.peak).all(axis=1)
     unusable = [np.isnan(inputs.scale), history_min < LEAST_HISTORY_MIN, ~finite]
+    # The first reason that applies is reported.
     reason = np.select(unusable, [UNSEEN, SHORT, NO_NUMBER], default="")
     usable = (reason == "")[:, None]
     values = np.where(usable[..., None], output.values, np.nan)
@@ -127,27 +128,30 @@ def query(model: Model, inputs: Inputs, history_min: I32) -> NetworkForecast:
 
 
 def apply_corrector(
-    found: NetworkForecast, corrector: Corrector | None, errors: F64
+    network: NetworkForecast, corrector: Corrector | None, errors: F64
 ) -> NetworkForecast:
     """Correct by the last errors [R, H, 12], if there is a corrector that is known to help."""
-    if corrector is None or not corrector.used or not found.usable.any():
-        return found
-    done = correct(corrector, found.hidden, errors, found.values)
-    factor = np.ones(found.raw.shape)
-    np.divide(done.values[..., MEDIAN], found.raw, out=factor, where=found.raw > 0)
-    refused = np.where(done.refused & found.usable[:, None], done.rate, 0.0)
-    return found._replace(values=done.values, peak=found.peak * factor, refused=refused)
+    if corrector is None or not corrector.used or not network.usable.any():
+        return network
+    corrected = correct(corrector, network.hidden, errors, network.values)
+    # The peak is shifted by the same factor as the median; a median of zero stays as it is.
+    factor = np.ones(network.raw.shape)
+    np.divide(corrected.values[..., MEDIAN], network.raw, out=factor, where=network.raw > 0)
+    refused = np.where(corrected.refused & network.usable[:, None], corrected.rate, 0.0)
+    return network._replace(values=corrected.values, peak=network.peak * factor, refused=refused)
 
 
 def serve(
     network: NetworkForecast,
     simple: ModelForecast,
     record: Record,
-    memory: Memory,
+    memory: ForecastMemory,
     settings: Settings,
 ) -> Served:
     """Calibrate the network's forecast by the newest minute, and choose between both models."""
     usable = network.usable[:, None]
+    # The calibration needs a finite forecast for every row; unusable rows are scored by the simple
+    # model and served uncalibrated below.
     values = np.where(usable[..., None], network.values, simple.values)
     peak = np.where(usable, network.peak, simple.peak)
     actual = record.rps[:, -1].astype(np.float64)
@@ -163,7 +167,7 @@ def serve(
 
 
 def calibrated(
-    memory: Memory, forecast: ModelForecast, actual: F64, minute: int, settings: Settings
+    memory: ForecastMemory, forecast: ModelForecast, actual: F64, minute: int, settings: Settings
 ) -> ModelForecast:
     """Update the calibration with a minute's traffic [R] and adjust the forecast of its end."""
     found, _ = conformal.step(
@@ -178,7 +182,7 @@ def describe_serving(
     simple: str,
     network: NetworkForecast,
     served: Served,
-    memory: Memory,
+    memory: ForecastMemory,
     shape: tuple[int, int],
 ) -> Serving:
     """How the forecast was made; `shape` is environments by domains."""
@@ -220,6 +224,7 @@ def _failed(rows: int) -> NetworkForecast:
 def _reason(unusable: Texts, state: choice.State) -> Texts:
     """[R] why the simple model serves."""
     names = np.array([reason.name.lower().replace("_", "-") for reason in choice.Reason])
+    # An unusable network overrides the choice.
     chosen = np.where(state.serving == choice.LEARNED, "", names[state.reason])
     return np.where(unusable == "", chosen, unusable)
 

@@ -16,7 +16,7 @@ import numpy as np
 from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.port import HORIZONS_MIN, MEDIAN, QUANTILES
-from models.forecaster.score.evaluation import Outcome
+from models.forecaster.score.evaluation import Evaluation
 from models.forecaster.score.metrics import q_risk
 from models.statistics import DRAWS, NOTHING, Interval
 
@@ -56,19 +56,19 @@ class Cells(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def cells(outcome: Outcome) -> Cells:
+def cells(evaluation: Evaluation) -> Cells:
     """The cells of a series for every model, the simple rules included."""
     found: list[Cell] = []
     left_out: dict[tuple[int, str], list[str]] = {}
-    for model in outcome.forecasts:
+    for model in evaluation.forecasts:
         for index, horizon in enumerate(HORIZONS_MIN):
-            cell = _cell(outcome, model, index)
+            cell = _cell(evaluation, model, index)
             if isinstance(cell, Cell):
                 found.append(cell)
             elif cell is not None:
                 left_out.setdefault((horizon, cell), []).append(model)
     lines = (
-        f"{outcome.series.name}: {', '.join(models)}: {horizon} min: no ratio, {reason}"
+        f"{evaluation.series.name}: {', '.join(models)}: {horizon} min: no ratio, {reason}"
         for (horizon, reason), models in left_out.items()
     )
     return Cells(tuple(found), tuple(lines))
@@ -90,17 +90,18 @@ def geometric_mean(ratios: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(np.maximum(list(ratios), _LEAST)))))
 
 
-def _cell(outcome: Outcome, model: str, index: int) -> Cell | str | None:
+def _cell(evaluation: Evaluation, model: str, index: int) -> Cell | str | None:
     """A cell, the reason it has no ratio, or None if the model has no forecast at this horizon."""
-    target = outcome.windows.target[:, index]
-    median = outcome.forecasts[model][:, index, MEDIAN]
+    target = evaluation.windows.target[:, index]
+    median = evaluation.forecasts[model][:, index, MEDIAN]
     valid = ~np.isnan(target) & ~np.isnan(median)
     if not valid.any():
         return None
+    # On the windows of this model: a slow one that runs at few origins may have met easier ones.
     floors = {
-        name: _risk(target[valid], outcome.forecasts[name][valid, index, MEDIAN])
+        name: _risk(target[valid], evaluation.forecasts[name][valid, index, MEDIAN])
         for name in FLOORS
-        if name in outcome.forecasts
+        if name in evaluation.forecasts
     }
     if not floors:
         return "none of the simple rules was run"
@@ -109,27 +110,28 @@ def _cell(outcome: Outcome, model: str, index: int) -> Cell | str | None:
         return "all values are zero" if np.isnan(floors[best]) else f"{best} is never wrong"
     ratio = _risk(target[valid], median[valid]) / floors[best]
     horizon = HORIZONS_MIN[index]
-    return Cell(outcome.series.name, model, horizon, ratio, best, int(valid.sum()))
+    return Cell(evaluation.series.name, model, horizon, ratio, best, int(valid.sum()))
 
 
 def _risk(target: F64, median: F64) -> float:
     return q_risk(target, median, QUANTILES[MEDIAN])
 
 
-def compared(outcome: Outcome, ours: str, theirs: str, horizon_min: int) -> Interval:
+def compared(evaluation: Evaluation, ours: str, theirs: str, horizon_min: int) -> Interval:
     """Our absolute error over theirs on the windows that both forecast; below 1 is better."""
     index = HORIZONS_MIN.index(horizon_min)
-    target = outcome.windows.target[:, index]
-    mine = np.abs(target - outcome.forecasts[ours][:, index, MEDIAN])
-    reference = np.abs(target - outcome.forecasts[theirs][:, index, MEDIAN])
-    valid = ~np.isnan(mine) & ~np.isnan(reference)
-    at = outcome.windows.at[valid]
-    return block_ratio(mine[valid], reference[valid], block_length(at))
+    target = evaluation.windows.target[:, index]
+    our_errors = np.abs(target - evaluation.forecasts[ours][:, index, MEDIAN])
+    their_errors = np.abs(target - evaluation.forecasts[theirs][:, index, MEDIAN])
+    valid = ~np.isnan(our_errors) & ~np.isnan(their_errors)
+    at = evaluation.windows.at[valid]
+    return block_ratio(our_errors[valid], their_errors[valid], block_length(at))
 
 
 def block_length(at: I64) -> int:
     """Windows per block: those of a day, or an eighth of all if that is less."""
     gaps = np.diff(at)
+    # Errors of a day are correlated; with too few blocks their spread would be unknown.
     day = DAY_MINUTES // max(1, int(np.median(gaps))) if gaps.size else 1
     return max(1, min(day, at.size // _LEAST_BLOCKS))
 
@@ -140,11 +142,13 @@ def block_ratio(ours: F64, theirs: F64, length: int) -> Interval:
         return NOTHING
     value = float(ours.sum() / theirs.sum())
     starts = ours.size - length + 1
+    # A single block has no spread.
     if starts < 2:
         return Interval(value, np.nan, np.nan)
     blocks = -(-ours.size // length)
     drawn = np.random.default_rng(_SEED).integers(0, starts, (DRAWS, blocks))
     wholes = _block_sums(theirs, length)[drawn].sum(axis=1)
+    # The same blocks for both models.
     parts = _block_sums(ours, length)[drawn].sum(axis=1)
     # A sample without any error of theirs has no ratio.
     ratios = parts[wholes > 0] / wholes[wholes > 0]

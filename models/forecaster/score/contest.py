@@ -16,7 +16,7 @@ from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.learned.artefact import NAME
 from models.forecaster.port import HORIZONS_MIN, LEAST_HISTORY_MIN, MEDIAN
 from models.forecaster.score.comparison import FLOORS, Cell, cells, compared
-from models.forecaster.score.evaluation import Outcome, Peer, Progress, run
+from models.forecaster.score.evaluation import Evaluation, Peer, Progress, run
 from models.forecaster.score.metrics import Row
 from models.forecaster.score.peers.boosted import Boosted
 from models.forecaster.score.peers.learned import Learned, with_shared_cache
@@ -57,7 +57,7 @@ class Significance(msgspec.Struct, frozen=True):
 class Contest(NamedTuple):
     """A series after all models ran."""
 
-    outcome: Outcome
+    outcome: Evaluation
     served: Served
     rows: tuple[Row, ...]
     cells: tuple[Cell, ...]
@@ -76,17 +76,18 @@ def contest(
     series: Series, windows: Windows, peers: Sequence[Peer], advance: Advance = ignore
 ) -> Contest:
     """Run and score all models; `advance` receives `steps_of` steps in total."""
+    # The test and the choice below need forecasts of some of the same minutes.
     peers = with_shared_cache(peers, series)
-    outcome = run(series, windows, _watched(peers, advance))
-    scores, compared_to = outcome.scores(), cells(outcome)
+    evaluation = run(series, windows, _watched(peers, advance))
+    scores, compared_to = evaluation.scores(), cells(evaluation)
     return Contest(
-        outcome=outcome,
+        outcome=evaluation,
         served=_choose(series, windows.test_from, peers, advance),
         rows=scores.rows,
         cells=compared_to.cells,
-        significance=tuple(_significance(outcome, compared_to.cells)),
-        spikes=_spikes(outcome) if series.calendar else (),
-        notes=(*_absences(outcome), *scores.notes, *compared_to.left_out),
+        significance=tuple(_significance(evaluation, compared_to.cells)),
+        spikes=_spikes(evaluation) if series.calendar else (),
+        notes=(*_absences(evaluation), *scores.notes, *compared_to.left_out),
     )
 
 
@@ -128,14 +129,16 @@ def _choose(series: Series, until_min: int, peers: Sequence[Peer], advance: Adva
 
 def choose(series: Series, until_min: int, peers: Iterable[Peer]) -> Served:
     """The model that serves from `until_min` on, by the errors before."""
-    able = [peer for peer in peers if peer.name == NAME or peer.name in FLOORS]
+    # The other peers are only compared with: the learned model or a simple rule serves.
+    servable = [peer for peer in peers if peer.name == NAME or peer.name in FLOORS]
     past, first = series.until(until_min), _judged_from(until_min)
+    # The shortest horizon must have an outcome before the test; longer ones may lack theirs.
     at = origins(past, first, until_min - min(HORIZONS_MIN))
     actual = targets(past, at)
     judged = Windows(first, at, actual)
     if until_min - first < JUDGED_MIN[0] or np.isnan(actual).all():
-        return _default(able, f"fewer than {JUDGED_MIN[0] // 60} hours before to judge by")
-    errors = _errors(run(past, judged, able))
+        return _default(servable, f"fewer than {JUDGED_MIN[0] // 60} hours before to judge by")
+    errors = _errors(run(past, judged, servable))
     return _chosen(errors, f"the {(until_min - first) / 60:.0f} hours before")
 
 
@@ -146,10 +149,13 @@ def _judged_from(until_min: int) -> int:
     return max(LEAST_HISTORY_MIN, first)
 
 
-def _errors(outcome: Outcome) -> dict[str, F64]:
+def _errors(evaluation: Evaluation) -> dict[str, F64]:
     """[H] mean absolute error at each horizon, by model."""
-    target = outcome.windows.target
-    errors = {name: np.abs(target - each[:, :, MEDIAN]) for name, each in outcome.forecasts.items()}
+    target = evaluation.windows.target
+    errors = {
+        name: np.abs(target - each[:, :, MEDIAN]) for name, each in evaluation.forecasts.items()
+    }
+    # Horizons below the series' step have no target at all.
     scored = ~np.isnan(target).all(axis=0)
     return {name: np.nanmean(each[:, scored], axis=0) for name, each in errors.items()}
 
@@ -161,6 +167,7 @@ def _chosen(errors: dict[str, F64], when: str) -> Served:
     if NAME not in errors:
         return Served(best, f"the best simple rule of {when}; no learned model is available")
     least = np.min(list(floors.values()), axis=0)
+    # Strictly smaller: a learned model that is as good as the rules serves.
     if (least < errors[NAME]).any():
         worst = int(_ratio(errors[NAME], least).argmax())
         return Served(best, _beaten(errors, worst, when))
@@ -186,28 +193,28 @@ def _ratio(error: F64 | np.float64, other: F64 | np.float64) -> F64:
         return np.where(np.equal(error, other), 1.0, np.divide(error, other))
 
 
-def _default(able: list[Peer], why: str) -> Served:
+def _default(servable: list[Peer], why: str) -> Served:
     """The learned model, or a smooth rule that needs no season."""
-    return Served(NAME if any(peer.name == NAME for peer in able) else "mean5", why)
+    return Served(NAME if any(peer.name == NAME for peer in servable) else "mean5", why)
 
 
-def _significance(outcome: Outcome, found: Iterable[Cell]) -> Iterable[Significance]:
+def _significance(evaluation: Evaluation, found: Iterable[Cell]) -> Iterable[Significance]:
     for cell in found:
         if cell.model == NAME:
-            ratio = compared(outcome, NAME, cell.floor, cell.horizon_min)
+            ratio = compared(evaluation, NAME, cell.floor, cell.horizon_min)
             yield Significance(cell.series, cell.horizon_min, cell.floor, ratio)
 
 
-def _spikes(outcome: Outcome) -> tuple[SpikeScore, ...]:
+def _spikes(evaluation: Evaluation) -> tuple[SpikeScore, ...]:
     """Only for models that ran at every origin; slow ones would miss the spikes that they skip."""
     return tuple(
         score
-        for model, forecast in outcome.forecasts.items()
+        for model, forecast in evaluation.forecasts.items()
         if not np.isnan(forecast).all(axis=(1, 2)).any()
-        for score in score_spikes(outcome.series, model, outcome.windows, forecast)
+        for score in score_spikes(evaluation.series, model, evaluation.windows, forecast)
     )
 
 
-def _absences(outcome: Outcome) -> list[str]:
-    name = outcome.series.name
-    return [f"{name}: {model}: absent, {reason}" for model, reason in outcome.absent.items()]
+def _absences(evaluation: Evaluation) -> list[str]:
+    name = evaluation.series.name
+    return [f"{name}: {model}: absent, {reason}" for model, reason in evaluation.absent.items()]

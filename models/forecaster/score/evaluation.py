@@ -56,7 +56,7 @@ class Peer(Protocol):
         ...
 
 
-class Outcome(NamedTuple):
+class Evaluation(NamedTuple):
     """Forecasts of several models for the same windows of a series."""
 
     series: Series
@@ -72,13 +72,14 @@ class Outcome(NamedTuple):
             score(self.series, model, self.windows, forecast)
             for model, forecast in self.forecasts.items()
         ]
+        # A note about the series itself comes from every model and is kept once.
         return Scores(
             tuple(row for scores in each for row in scores.rows),
             tuple(dict.fromkeys(note for scores in each for note in scores.notes)),
         )
 
 
-def run(series: Series, windows: Windows, peers: Iterable[Peer]) -> Outcome:
+def run(series: Series, windows: Windows, peers: Iterable[Peer]) -> Evaluation:
     """Fit each peer on the minutes before the test and predict at the windows' origins."""
     forecasts: dict[str, F64] = {}
     absent: dict[str, str] = {}
@@ -88,7 +89,7 @@ def run(series: Series, windows: Windows, peers: Iterable[Peer]) -> Outcome:
             absent[peer.name] = fitted.reason
         else:
             forecasts[peer.name] = predicted(fitted, series, windows, peer.most_origins)
-    return Outcome(series, windows, forecasts, absent)
+    return Evaluation(series, windows, forecasts, absent)
 
 
 def predicted(fitted: Fitted, series: Series, windows: Windows, most: int | None = None) -> F64:

@@ -59,6 +59,7 @@ def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores
         if valid.any():
             row = _row(series.name, model, horizon, target[valid], quantiles[valid], scale)
             rows.append(row)
+            # All targets, not only the valid ones, tell whether the whole series is zero.
             notes += _notes(row, scale, target)
     return Scores(tuple(rows), tuple(notes))
 
@@ -66,6 +67,7 @@ def score(series: Series, model: str, windows: Windows, forecast: F64) -> Scores
 def q_risk(target: F64, forecast: F64, quantile: float) -> float:
     """Twice the quantile loss over the sum of the values; NaN if all values are zero."""
     over = target - forecast
+    # Too low costs `quantile` per unit, too high 1 - `quantile`.
     loss = np.where(over > 0, quantile * over, (quantile - 1) * over)
     return _ratio(2 * loss.sum(), np.abs(target).sum())
 
@@ -83,6 +85,7 @@ def relative_width(target: F64, low: F64, high: F64) -> float:
 def interval_score(target: F64, low: F64, high: F64) -> float:
     """Winkler score: the width plus ten times the distance outside, over the mean value."""
     outside = (low - target).clip(0) + (target - high).clip(0)
+    # 2 / alpha is the Winkler score's penalty for values outside; alpha is the share left out.
     return _ratio((high - low + 2 / _OUTSIDE * outside).sum(), np.abs(target).sum())
 
 

@@ -53,6 +53,7 @@ def forecast_series(series: Series, until_min: int, peers: Sequence[Peer]) -> Se
             f"{series.name}: no value in the {silent} minutes before, expected one in the last "
             f"{_AHEAD}; forecast as of an earlier time"
         )
+    # From the last value on: the silent minutes after it are no traffic of zero.
     past = past.until(int(at[0]) + 1)
     peers = with_shared_cache(peers, past)
     served = choose(past, past.rps.size, peers)
@@ -60,6 +61,7 @@ def forecast_series(series: Series, until_min: int, peers: Sequence[Peer]) -> Se
     values, peak = _predict(model, past, at)
     too_short = np.array(HORIZONS_MIN) < series.step_min
     values[too_short], peak[too_short] = np.nan, np.nan
+    # fmax skips horizons below the step, which have no peak.
     return SeriesForecast(series, int(at[0]), silent, served, values, np.fmax.accumulate(peak))
 
 

@@ -99,6 +99,7 @@ def load(name: Name, file: Path) -> Data:
         parts["validation"] = range(learned, end)
     if values.shape[0] >= end + protocol.tested:
         parts["test"] = range(end, end + protocol.tested)
+    # Published files without test rows can still be scored on the end of the training rows.
     if not validated and not parts:
         parts["validation"] = range(round(learned * (1 - HELD_BACK)), learned)
     if not parts:
@@ -114,6 +115,7 @@ def _scaled(protocol: Protocol, values: F64, minute: int, parts: dict[Split, ran
     else:
         mean = np.zeros(values.shape[1])
         scale = np.full(values.shape[1], values.max())
+    # Rows that are held back for validation must not be trained on.
     rows = min(part.start for part in parts.values())
     return Data(protocol, (values - mean) / scale, mean, scale, minute, rows, parts)
 
@@ -165,8 +167,8 @@ def windows(data: Data, rows: range, steps: int) -> Iterator[Batch]:
     back = sliding_window_view(data.values, past, axis=0)
     forth = sliding_window_view(data.values, steps, axis=0)
     for first in range(0, starts.size, _AT_ONCE):
-        some = starts[first : first + _AT_ONCE]
-        yield Batch(some, back[some - past].swapaxes(1, 2), forth[some].swapaxes(1, 2))
+        batch = starts[first : first + _AT_ONCE]
+        yield Batch(batch, back[batch - past].swapaxes(1, 2), forth[batch].swapaxes(1, 2))
 
 
 class Tally:

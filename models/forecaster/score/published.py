@@ -59,6 +59,7 @@ def fit_linear(data: Data, steps: int) -> Linear:
     gram, moment = _RIDGE * np.eye(size), np.zeros((size, steps))
     for batch in windows(data, range(data.learned), steps):
         inputs, last = _inputs(batch.past)
+        # Relative to the last value, so that a changed level needs no weights.
         target = batch.ahead.swapaxes(1, 2) - last[..., None]
         rows = inputs.reshape(-1, size)
         gram += rows.T @ rows

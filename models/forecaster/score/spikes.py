@@ -102,6 +102,7 @@ def doublings(series: Series) -> I64:
     means = _means(series)
     lowest = _lowest_before(means, RISE_MIN)
     with np.errstate(invalid="ignore"):
+        # Comparisons with NaN are false, so a missing minute is no doubling.
         doubled = (means >= 2 * lowest) & (means >= noise_floor(series)) & (means > 0)
     return np.flatnonzero(doubled)
 
@@ -133,15 +134,19 @@ def is_announced(calendar: tuple[Announced, ...], minutes: I64) -> Mask:
 def _score(series: Series, model: str, windows: Windows, forecast: F64, by: By) -> SpikeScore:
     happened = doublings(series)
     first, last = int(windows.at[0]), int(windows.at[-1])
+    # Earlier doublings could not have been forecast at every horizon.
     scored = one_per_hour(happened[happened >= first + max(HORIZONS_MIN)])
     announced = is_announced(series.calendar, scored)
     found, false = np.zeros(scored.size, np.bool_), []
     for index, horizon in enumerate(HORIZONS_MIN):
+        # A forecast 5 minutes ahead is too late for new capacity.
         if horizon > LEAD_MIN:
             at = windows.at[_is_spike(series, windows, forecast[:, index], by)]
             found |= _any_within(at, scored - horizon - SLACK_MIN, scored - LEAD_MIN)
+            # Alarms whose time is not over yet are neither right nor false.
             judged = at[at + horizon + SLACK_MIN < series.rps.size]
             false.append(judged[~_any_within(happened, judged, judged + horizon + SLACK_MIN)])
+    # Once for both horizons.
     alarms = one_per_hour(np.unique(np.concatenate(false)))
     return SpikeScore(
         series=series.name,
@@ -210,6 +215,7 @@ def _means(series: Series) -> F64:
 
 def _lowest_before(means: F64, minutes: int) -> F64:
     """[N] the lowest mean of the minutes before each; infinite where there is none."""
+    # A gap must not look like zero traffic, after which everything is a doubling.
     filled = np.where(np.isnan(means), np.inf, means)
     padded = np.concatenate([np.full(minutes, np.inf), filled[:-1]])
     lowest: F64 = np.lib.stride_tricks.sliding_window_view(padded, minutes).min(axis=1)

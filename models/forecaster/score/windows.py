@@ -42,6 +42,7 @@ def windows(series: Series, test_from: int | None = None) -> Windows | Skipped:
     coarse = too_coarse(series)
     if coarse is not None:
         return Skipped(series.name, coarse)
+    # Long series start with a day of history, so that all models are scored where they have one.
     first = max(start, DAY_MINUTES) if minutes > 2 * DAY_MINUTES else start
     at = origins(series, first, minutes)
     target = targets(series, at)
@@ -61,6 +62,7 @@ def too_coarse(series: Series) -> str | None:
 def origins(series: Series, first: int, until: int) -> I64:
     """Minutes with a value in first..until-1 at which a step of the series ends."""
     at = np.arange(max(first, 0), min(until, series.rps.size))
+    # A value is known when its step ends, not while it lasts.
     ends = (at + 1) % series.step_min == 0
     valid: I64 = at[ends & ~np.isnan(series.rps[at])]
     return valid

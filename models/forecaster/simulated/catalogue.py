@@ -54,6 +54,7 @@ def _given(world: World) -> Given:
     rows = rows_of(world.cluster, _announced(world), ticks_per_minute(tick_s))
     minutes = minutes_read(rows, WARM_MIN, world.timeline.total_minutes)
     shape = (world.environments, world.layout.domains, WIDTH)
+    # The whole record takes longer to compute than anything else, and most of it is never read.
     history = np.full(shape, np.nan, np.float32)
     history[:, :, minutes] = recorded_minutes(world, minutes)
     return Given(history, 0, world.timeline.start_minute_of_week, rows, tick_s)

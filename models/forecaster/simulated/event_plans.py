@@ -40,7 +40,7 @@ _LOW_LASTS: Final = 1.25
 """Time that a swing stays low over the time it stays high."""
 
 
-class Outcome(StrEnum):
+class EventOutcome(StrEnum):
     """What happens to a planned event and its announcement."""
 
     ON_TIME = "on-time"
@@ -53,11 +53,11 @@ class Outcome(StrEnum):
 
 
 _SHARES: Final = {
-    Outcome.EARLY: EARLY,
-    Outcome.LATE: LATE,
-    Outcome.CANCELLED: CANCELLED,
-    Outcome.SILENT: SILENT,
-    Outcome.ON_TIME: 1 - EARLY - LATE - CANCELLED - SILENT,
+    EventOutcome.EARLY: EARLY,
+    EventOutcome.LATE: LATE,
+    EventOutcome.CANCELLED: CANCELLED,
+    EventOutcome.SILENT: SILENT,
+    EventOutcome.ON_TIME: 1 - EARLY - LATE - CANCELLED - SILENT,
 }
 
 
@@ -75,7 +75,7 @@ class Planned(NamedTuple):
     decay_min: float
     slowness: float
     """0 for the kind's shortest ramps, 1 for the longest."""
-    outcome: Outcome
+    outcome: EventOutcome
     shift_min: float
     """Minutes by which it is early or late, if it is."""
     announced_factor: float
@@ -91,12 +91,12 @@ class Planned(NamedTuple):
     @property
     def announced(self) -> bool:
         """Whether it is in the calendar."""
-        return self.outcome is not Outcome.SILENT
+        return self.outcome is not EventOutcome.SILENT
 
     @property
     def happens(self) -> bool:
         """Whether it happens."""
-        return self.outcome is not Outcome.CANCELLED
+        return self.outcome is not EventOutcome.CANCELLED
 
 
 def plans(seed: int, days: int, without: frozenset[str] = frozenset()) -> tuple[Planned, ...]:
@@ -104,6 +104,7 @@ def plans(seed: int, days: int, without: frozenset[str] = frozenset()) -> tuple[
 
     Each day has its own random stream: more days or fewer kinds don't change the other events.
     """
+    # Left out after drawing, so that the other events stay the same.
     drawn = (plan for day in range(days) for plan in _day(seed, day))
     within = days * DAY_MINUTES
     return tuple(plan for plan in drawn if plan.kind not in without and plan.start_min < within)
@@ -144,6 +145,7 @@ def _day(seed: int, day: int) -> Iterator[Planned]:
 def _plan(rng: np.random.Generator, name: str, day: int) -> Planned:
     kind = KINDS[name]
     start, factor = _start(rng, kind, day), rng.uniform(*kind.factor)
+    # Everything is drawn for every event, used or not: an outcome must not change later draws.
     return Planned(
         kind=name,
         name=f"{name}-{day}",
@@ -168,14 +170,16 @@ def _start(rng: np.random.Generator, kind: Kind, day: int) -> int:
     return day * DAY_MINUTES + of_day
 
 
-def _outcome(rng: np.random.Generator, kind: Kind) -> Outcome:
+def _outcome(rng: np.random.Generator, kind: Kind) -> EventOutcome:
+    # Drawn before the check, for the same reason.
     index = rng.choice(len(_SHARES), p=list(_SHARES.values()))
-    return list(_SHARES)[index] if kind.plannable else Outcome.SILENT
+    return list(_SHARES)[index] if kind.plannable else EventOutcome.SILENT
 
 
 def _announced_factor(rng: np.random.Generator, factor: float) -> float:
     off = float(np.exp(rng.uniform(*np.log(MISJUDGED_BY))))
     judged = off if rng.random() < MISJUDGED else 1.0
+    # People announce rounded factors.
     return max(_LEAST_FACTOR, round(1 + (factor - 1) * judged, 1))
 
 
@@ -192,15 +196,17 @@ def _announced_length(plan: Planned) -> int:
 def _events(plan: Planned, last: int) -> Iterator[Event]:
     """One event per part; parts that follow begin when the first part's hold ends."""
     make = _swings if KINDS[plan.kind].swings else _wave
+    # The simulator accepts no event outside of the scenario.
     start = min(max(0.0, plan.start_min + _shift(plan)), last)
     over = start + _within(plan.parts[0].ramp_min, plan.slowness) + plan.hold_min
     for index, part in enumerate(plan.parts):
+        # Delayed traffic arrives after an outage, so this part starts late.
         begin = min(over, last) if part.follows else start
         yield make(plan, part, f"{plan.name}-{index}", begin)
 
 
 def _shift(plan: Planned) -> float:
-    signs = {Outcome.EARLY: -1, Outcome.LATE: 1}
+    signs = {EventOutcome.EARLY: -1, EventOutcome.LATE: 1}
     return signs.get(plan.outcome, 0) * plan.shift_min
 
 

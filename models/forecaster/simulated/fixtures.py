@@ -38,20 +38,23 @@ def _fixture(seed: int) -> Series:
     for start in starts:
         kind = int(rng.integers(len(kinds)))
         size = strength * np.exp(spread * rng.normal())
+        # A few minutes off the announced start, as real events are.
         _add_effect(log_rate, kinds[kind] * size, start + round(rng.normal(0.0, 3.0)))
+        # Factor 1: the time is announced, the size is not.
         calendar.append(Announced(start, start + length, 1.0, f"kind-{kind}"))
     mean = np.exp(rng.uniform(np.log(30.0), np.log(30_000.0)))
     rate = mean * np.exp(log_rate - log_rate.mean())
+    # Poisson draws refuse very large rates, which the exponential may give.
     rps = rng.poisson(np.minimum(rate, 1e9)).astype(np.float64)
     return Series(f"fixtures-{seed}", FIRST_MONDAY, 1, rps, tuple(calendar))
 
 
 def _days(rng: np.random.Generator, minutes: int) -> F64:
     """Log rate over days and weeks, with growing or fading interest."""
-    turn = 2 * np.pi * np.arange(minutes) / DAY_MINUTES
+    angle = 2 * np.pi * np.arange(minutes) / DAY_MINUTES
     course = np.zeros(minutes)
     for wave, most in ((1, 0.9), (2, 0.4), (3, 0.2)):
-        course += rng.uniform(0.0, most) * np.sin(wave * turn + rng.uniform(0.0, 2 * np.pi))
+        course += rng.uniform(0.0, most) * np.sin(wave * angle + rng.uniform(0.0, 2 * np.pi))
     weekend = (np.arange(minutes) // DAY_MINUTES % 7 >= 5) * rng.normal(0.0, 0.3)
     interest = np.interp(
         np.arange(minutes),
@@ -66,6 +69,7 @@ def _noise(rng: np.random.Generator, minutes: int) -> F64:
     noise = rng.uniform(0.01, 0.08) * rng.normal(size=minutes)
     for lasts, most in ((10.0, 0.06), (90.0, 0.15)):
         decay = np.exp(-1.0 / lasts)
+        # Scaled so that the variance does not depend on how long the noise lasts.
         steps = rng.normal(0.0, rng.uniform(0.01, most) * np.sqrt(1 - decay**2), minutes)
         for minute in range(1, minutes):
             steps[minute] += decay * steps[minute - 1]
@@ -83,6 +87,7 @@ def _starts(rng: np.random.Generator) -> list[int]:
             if rng.random() < chance:
                 moved = int(rng.integers(-4, 5)) if rng.random() < 0.2 else 0
                 starts.append(day * DAY_MINUTES + (int(slot) + moved) * _CLOCK_MIN)
+    # The effect of the last event ends within the series.
     return sorted({start for start in starts if 0 <= start < DAYS * DAY_MINUTES - DAY_MINUTES // 4})
 
 

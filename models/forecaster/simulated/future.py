@@ -66,6 +66,7 @@ def future_of(world: World, step_ticks: int) -> Future:
 
 def _inventory_at_start(world: World, e: int) -> tuple[I32, I32]:
     """Domain and declaration of each app at tick 0; the world may be at a later tick."""
+    # From the population and the script, not from the state, which is that of the current tick.
     domain = world.population.apps.domain.astype(np.int32)
     active = np.ones_like(domain)
     changes = world.given.script.inventory[e]
@@ -102,9 +103,11 @@ def _fill(
         _lay_waves(given, e, tick, TRAFFIC, boost)
         within = np.float32(tick % per_minute / per_minute)
         _arrive(rate, rate_next, boost, active, within, demand)
+        # Nothing is overloaded, so every call of a declared app succeeds.
         passed[:] = 1.0
         limit_to_active(active, passed)
         call_forward(calls.caller, calls.callee, calls.per_request, passed, demand)
+        # Calls to apps that are not declared reach nobody.
         limit_to_active(active, demand)
         _add(demand, share, future.rps[e, step])
         boost[:] = 1.0
@@ -127,6 +130,7 @@ def _change_inventory(given: Given, e: int, tick: int, domain: I32, active: I32)
 def _lay_waves(given: Given, e: int, tick: int, kind: int, factors: F32) -> None:
     for k in range(given.script.waves.shape[1]):
         wave = given.script.waves[e, k]
+        # A wave has its value at the middle of the tick.
         risen = wave_shape(wave, tick + 0.5)
         if wave.kind == kind and risen > 0.0:
             lay(factors, given.script.wave_weight[k], np.float32((wave.factor - 1.0) * risen))

@@ -50,14 +50,14 @@ def recorded_minutes(world: World, minutes: I32) -> F32:
 def _fill(
     given: Given, domain: I32, active: I32, seed: int, minutes: I32, scratch: F32, history: F32
 ) -> None:
-    """Nothing was overloaded in the past, so every call succeeds."""
-    calls, rates, everything = given.calls, scratch[0], scratch[1]
+    """Nothing was overloaded in the past, so declared apps pass on every call."""
+    calls, rates, passed = given.calls, scratch[0], scratch[1]
     for index in range(minutes.size):
         minute = minutes[index]
         base_rates(given.apps, domain, given.shape, given.script, seed, minute, rates)
         limit_to_active(active, rates)
-        limit_to_active(active, everything)
-        call_forward(calls.caller, calls.callee, calls.per_request, everything, rates)
+        limit_to_active(active, passed)
+        call_forward(calls.caller, calls.callee, calls.per_request, passed, rates)
         limit_to_active(active, rates)
         for app in range(rates.size):
             history[domain[app], index] += rates[app]

@@ -72,19 +72,21 @@ def months(
     _check(cluster, seeds, days, apps, without)
     population = generate(cluster)
 
-    def of(seed: int) -> list[Series]:
+    def series_of_seed(seed: int) -> list[Series]:
         picked = pick_apps(population.apps, seed, apps)
+        # Each seed draws from its own streams, so its series don't depend on the other seeds.
         planned = plans(seed, days, without)
         month = _Month(cluster, population.apps, seed, days, planned, picked)
         return list(_series(month, _recorded(month, population)))
 
     # Kernels release the GIL, so threads compute seeds in parallel.
     with ThreadPoolExecutor() as pool:
-        return [series for found in pool.map(of, seeds) for series in found]
+        return [series for found in pool.map(series_of_seed, seeds) for series in found]
 
 
 def pick_apps(apps: Apps, seed: int, count: int) -> I32:
     """Evenly spaced apps, from the calmest to the burstiest."""
+    # Sorted by bursts first, then by noise: lexsort takes the main key last.
     by_character = np.lexsort((apps.noise, apps.bursts_per_day * apps.burst_size))
     offset = np.random.default_rng([seed, _PICK]).random()
     ranks = (np.arange(count) + offset) / max(count, 1) * by_character.size
@@ -113,6 +115,7 @@ def _series(month: _Month, recorded: Recorded) -> Iterator[Series]:
         for row, app in enumerate(month.picked)
         for domain in [month.apps.domain[app]]
     ]
+    # The number seeds the gaps, so domains come first: more apps must not change their gaps.
     for number, (name, domain, rps) in enumerate(whole + single):
         yield Series(
             name=f"{name}-{month.seed}",
@@ -134,14 +137,14 @@ def _origin(seed: int) -> int:
 def drop_minutes(rps: F64, seed: int, number: int) -> F64:
     """Set some stretches of each series, and in some seeds a day of all series, to NaN."""
     remaining, size = rps.copy(), rps.size
-    every = np.random.default_rng([seed, _LOSS])
-    if every.random() < LOST_DAY and size > _MONTH_DAYS * DAY_MINUTES:
-        start = int(every.integers(size - DAY_MINUTES))
+    seed_rng = np.random.default_rng([seed, _LOSS])
+    if seed_rng.random() < LOST_DAY and size > _MONTH_DAYS * DAY_MINUTES:
+        start = int(seed_rng.integers(size - DAY_MINUTES))
         remaining[start : start + DAY_MINUTES] = np.nan
-    own = np.random.default_rng([seed, _LOSS, number + 1])
-    for _ in range(own.poisson(GAPS_PER_MONTH * size / (_MONTH_DAYS * DAY_MINUTES))):
-        start = int(own.integers(size))
-        remaining[start : start + int(own.integers(GAP_MIN[0], GAP_MIN[1] + 1))] = np.nan
+    series_rng = np.random.default_rng([seed, _LOSS, number + 1])
+    for _ in range(series_rng.poisson(GAPS_PER_MONTH * size / (_MONTH_DAYS * DAY_MINUTES))):
+        start = int(series_rng.integers(size))
+        remaining[start : start + int(series_rng.integers(GAP_MIN[0], GAP_MIN[1] + 1))] = np.nan
     return remaining
 
 

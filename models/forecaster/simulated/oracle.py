@@ -44,6 +44,7 @@ class Oracle:
 
     def __init__(self, future: Future, domains: int, tick_s: int) -> None:
         self._per_minute = ticks_per_minute(tick_s)
+        # Horizons are looked up by index, which is only right for steps of a minute.
         if future.step_ticks != self._per_minute:
             raise ValueError(f"expected steps of a minute, got {future.step_ticks} ticks")
         self._app = future.rps
@@ -58,40 +59,31 @@ class Oracle:
     ) -> tuple[Forecast, Forecast | None]:
         """Forecast each minute; repeat the last forecast in between."""
         if state is None or observation.tick[0] % self._per_minute == 0:
-            domain, app = self.truth(int(observation.tick[0]) // self._per_minute)
+            domain, app = self.ahead(int(observation.tick[0]) // self._per_minute)
             state = issue_forecast(self.name, observation, self._per_minute, domain, app)
         return state, state
 
-    def truth(self, minute: int) -> tuple[tuple[F32, F32], tuple[F32, F32]]:
-        """Values and peaks from a minute on, for domains and for apps."""
+    def ahead(self, minute: int) -> tuple[tuple[F32, F32], tuple[F32, F32]]:
+        """The forecast of a minute: values and peaks, for domains and for apps."""
         return _ahead(self._domain, minute), _ahead(self._app, minute)
 
 
-class Noisy:
+class Noisy(Oracle):
     """The oracle, as wrong as a decent model would be; the same seed gives the same errors."""
 
     name = "noisy"
 
     def __init__(self, future: Future, seeds: list[int], domains: int, tick_s: int) -> None:
-        self._oracle = Oracle(future, domains, tick_s)
+        super().__init__(future, domains, tick_s)
         self._seeds = seeds
-        self._per_minute = ticks_per_minute(tick_s)
 
-    def start(self, observation: Observation) -> Forecast | None:  # noqa: ARG002  the port's shape
-        """The state is the last forecast; there is none yet."""
-        return None
-
-    def step(
-        self, observation: Observation, state: Forecast | None
-    ) -> tuple[Forecast, Forecast | None]:
-        """Forecast each minute with errors; repeat the last forecast in between."""
-        if state is None or observation.tick[0] % self._per_minute == 0:
-            minute = int(observation.tick[0]) // self._per_minute
-            domain, app = self._oracle.truth(minute)
-            domain = self._with_errors(domain, _DOMAINS, minute, 1.0)
-            app = self._with_errors(app, _APPS, minute, _APP_NOISE)
-            state = issue_forecast(self.name, observation, self._per_minute, domain, app)
-        return state, state
+    def ahead(self, minute: int) -> tuple[tuple[F32, F32], tuple[F32, F32]]:
+        """The true values and peaks with errors, for domains and for apps."""
+        domain, app = super().ahead(minute)
+        return (
+            self._with_errors(domain, _DOMAINS, minute, 1.0),
+            self._with_errors(app, _APPS, minute, _APP_NOISE),
+        )
 
     def _with_errors(
         self, truth: tuple[F32, F32], kind: int, minute: int, size: float
@@ -107,6 +99,7 @@ class Noisy:
         factors[..., LOW] *= np.exp(-_Z * deviation)
         factors[..., HIGH] *= np.exp(_Z * deviation)
         noisy = (values * factors).astype(np.float32)
+        # A peak is at least the value of its own minute, and at least the peak of earlier horizons.
         highest = np.maximum(peaks * factors[..., HIGH], noisy[..., HIGH])
         return noisy, np.maximum.accumulate(highest, axis=-1).astype(np.float32)
 
@@ -126,6 +119,7 @@ def _ahead(rps: F32, minute: int) -> tuple[F32, F32]:
     at = np.array(HORIZONS_MIN) - 1
     values = rps[:, indices[at]].transpose(0, 2, 1)
     starts = (0, *HORIZONS_MIN[:-1])
+    # Maxima between horizons, accumulated below, so that every minute is read once.
     parts = [
         rps[:, indices[first:end]].max(axis=1)
         for first, end in zip(starts, HORIZONS_MIN, strict=True)

@@ -25,8 +25,10 @@ from models.sim.world import traffic_shape
 
 _SHOT: Final = int(Purpose.SHOT_NOISE)
 _NOISE: Final = int(Purpose.METRIC_NOISE)
+# A uniform distribution of width 1 has a standard deviation of 1 / sqrt(12).
 _UNIFORM_TO_STD: Final = 12.0**0.5
 _PER_SECOND: Final = 1.0 / 60.0
+# Rows of the scratch array; _RETRY stays zero because no call fails.
 _RATE, _RATE_NEXT, _BOOST, _RETRY, _DEMAND, _PASSED, _TOTAL = range(7)
 _ROWS: Final = 7
 
@@ -94,6 +96,7 @@ def _fill(source: Source, first_minute: int, picked: I32, scratch: F32, recorded
     _base_rates(source, first_minute, rate_next)
     for index in range(recorded.domains.shape[1]):
         copy_row(rate_next, rate)
+        # Rates are linear between minutes, so a minute needs the next one too.
         _base_rates(source, first_minute + index + 1, rate_next)
         total[:] = 0.0
         for step in range(per_minute):
@@ -131,6 +134,7 @@ def _measure(source: Source, tick: int, within: float, scratch: F32) -> None:
     passed[:] = 1.0
     call_forward(calls.caller, calls.callee, calls.per_request, passed, demand)
     spread = np.float32(source.metric_noise * _UNIFORM_TO_STD)
+    # Noise is drawn by the tick of the observation, so these are the samples that a world shows.
     observed_at = tick + 1 + source.lag_ticks
     add_noise(stream(source.seed, _NOISE), observed_at, rows.RPS, spread, demand)
     for app in range(total.size):

@@ -12,7 +12,7 @@ class Args(NamedTuple):
     """Networks that are trained separately and averaged."""
     epochs: int = 16
     steps: int = 480
-    """Per epoch."""
+    """Steps per epoch."""
     batch: int = 256
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3

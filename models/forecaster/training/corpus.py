@@ -75,6 +75,7 @@ def corpus(cluster: SimCluster, traces: Path | None) -> Iterator[Part]:
     """The parts of the corpus, each loaded or generated when it is needed."""
     seeds = [FIRST_SEED + seed for seed in range(SEEDS)]
     made = months(cluster, seeds, DAYS, apps=APPS, without=KEPT_OUT)
+    # Simulated parts are used whole: other seeds and the kinds kept out evaluate the model.
     yield Part("simulated months", made, SIMULATED_SHARE, learned=1.0)
     synthetic = fixtures(range(FIRST_SEED, FIRST_SEED + FIXTURES))
     yield Part("made-up fixtures", synthetic, FIXTURES_SHARE, learned=1.0)
@@ -82,6 +83,7 @@ def corpus(cluster: SimCluster, traces: Path | None) -> Iterator[Part]:
         return
     for recorded in RECORDED:
         yield Part(recorded.name, _read(traces, recorded), recorded.share)
+    # A step of an hour exceeds every horizon, so hourly values cannot be targets as they are.
     smooth = [_by_the_minute(series) for series in _read(traces, HOURLY)]
     yield Part(HOURLY.name, smooth, HOURLY.share)
 
@@ -101,6 +103,7 @@ def _by_the_minute(hourly: Series) -> Series:
     """
     hours = np.arange(hourly.rps.size) / hourly.step_min
     valid = ~hourly.missing
+    # An hourly mean stands for the middle of its hour.
     smooth = np.interp(
         hours, hours[valid][:: hourly.step_min] + 0.5, hourly.rps[valid][:: hourly.step_min]
     )

@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I64
-from models.forecaster.learned.corrector import ERRORS, LARGEST, Corrector, apply, features
+from models.forecaster.learned.corrector import (
+    ERRORS,
+    LARGEST,
+    Corrector,
+    apply,
+    features,
+    log_error,
+)
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.serving import Network
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
@@ -65,7 +72,7 @@ class Moments(NamedTuple):
     @property
     def target(self) -> F64:
         """[N, H] log error of the median, which the corrector predicts."""
-        return _log_error(self.actual, self.forecast[..., MEDIAN])
+        return log_error(self.actual, self.forecast[..., MEDIAN])
 
 
 class Made(NamedTuple):
@@ -85,6 +92,7 @@ def make(
         middle = first + int((end - first) * FITTED_SHARE)
         early.append(moments(network, each, first, middle))
         late.append((each.name, moments(network, each, middle, end)))
+    # One corrector for all series, because one network serves all of them.
     joined = Moments(*(np.concatenate(columns) for columns in zip(*early, strict=True)))
     fitted = fit(joined.hidden, joined.errors, joined.target, joined.age_min, trained_on, until_min)
     gains = {
@@ -98,11 +106,12 @@ def moments(network: Network, series: Series, first: int, end: int) -> Moments:
     """Every minute from `first` to `end` - 1 of a series with a step of one minute."""
     if series.step_min != 1:
         raise InputError(f"{series.name}: a corrector learns from minutes, not from longer steps")
+    # The first moment already needs errors, so forecasts are replayed from earlier on.
     made = np.arange(max(0, first - _LAST - ERRORS), min(end, series.rps.size))
     output = network.predict(encode(series, made))
     medians = output.values[..., MEDIAN]
     actual = np.stack([_at(series.rps, made + horizon) for horizon in HORIZONS_MIN], axis=1)
-    errors = _log_error(actual, medians)
+    errors = log_error(actual, medians)
     recent = np.stack(
         [_known_errors(errors[:, h], HORIZONS_MIN[h]) for h in range(actual.shape[1])], axis=1
     )
@@ -137,6 +146,7 @@ def fit(
         _ridge(inputs[:, at], wanted[:, at], settings.ridge) for at in range(len(HORIZONS_MIN))
     ]
     mean, spread, weights = (np.stack(part) for part in zip(*parts, strict=True))
+    # NaN compares as false, so a corrector that was not evaluated is not used.
     unknown = np.full(2, np.nan)
     limit = settings.most_rate
     return Corrector(mean, spread, weights, limit, trained_on, until_min, int(chosen.size), unknown)
@@ -152,7 +162,7 @@ def gain(corrector: Corrector, hidden: F64, errors: F64, forecast: F64, actual: 
 
 
 def evaluated(corrector: Corrector, gain: Gain) -> Corrector:
-    """With its gain, which decides whether it is used."""
+    """The corrector with its gain, which decides whether it is used."""
     return corrector._replace(rmse=np.array(gain))
 
 
@@ -169,31 +179,26 @@ def _at(values: F64, minutes: I64) -> F64:
 
 def _known_errors(errors: F64, horizon: int) -> F64:
     """[N, 12] errors of earlier forecasts whose outcome is known at each of N minutes."""
+    # The outcome of a forecast is known `horizon` minutes after it was made.
     ages = np.arange(horizon, horizon + ERRORS)
     indices = np.arange(errors.size)[:, None] - ages
     return np.where(indices >= 0, errors[np.maximum(indices, 0)], np.nan)
-
-
-def _log_error(actual: F64, forecast: F64) -> F64:
-    """NaN where one is unknown or zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error: F64 = np.log(actual) - np.log(forecast)
-    return np.where(np.isfinite(error), error, np.nan)
 
 
 def _sample(age_min: F64, settings: Settings) -> I64:
     """Indices of the moments to fit on, old and recent ones in the configured share."""
     recent, old = (np.flatnonzero(side) for side in _by_age(age_min, settings.recent_min))
     share = settings.recent_share
+    # Where one side is scarce, the whole sample shrinks so that the shares stay.
     most = min(settings.sample, recent.size / share, old.size / (1.0 - share))
     if most * min(share, 1.0 - share) < 1.0:
         raise InputError(
             f"{recent.size} recent and {old.size} old moments: a corrector is fitted on both"
         )
     draw = np.random.default_rng(settings.seed)
-    few = draw.choice(recent, round(most * share), replace=False)
-    many = draw.choice(old, round(most * (1.0 - share)), replace=False)
-    return np.concatenate([few, many])
+    recent_sample = draw.choice(recent, round(most * share), replace=False)
+    old_sample = draw.choice(old, round(most * (1.0 - share)), replace=False)
+    return np.concatenate([recent_sample, old_sample])
 
 
 def _by_age(age_min: F64, recent_min: float) -> tuple[Mask, Mask]:
@@ -208,7 +213,9 @@ def _ridge(inputs: F64, target: F64, ridge: float) -> tuple[F64, F64, F64]:
     chosen, wanted = inputs[valid], np.clip(target[valid], -LARGEST, LARGEST)
     mean, spread = chosen.mean(axis=0), chosen.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)
+    # The constant is not part of the penalised weights.
     scaled, centre = (chosen - mean) / spread, wanted.mean()
+    # In proportion to the moments, so that its strength does not depend on their number.
     penalty = ridge * valid.sum() * np.eye(mean.size)
     weights = np.linalg.solve(scaled.T @ scaled + penalty, scaled.T @ (wanted - centre))
     return mean, spread, np.append(weights, centre)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import I64
-from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, Inputs, joined
+from models.forecaster.learned.inputs import FUTURE, PAST, STATIC, NetworkInputs, joined
 from models.forecaster.series import Series
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]
-Encode = Callable[[Series, I64], Inputs]
+Encode = Callable[[Series, I64], NetworkInputs]
 
 
 class Leak(NamedTuple):
@@ -31,6 +31,7 @@ class Leak(NamedTuple):
 def leaks(encode: Encode, series: Series, at: I64, tolerance: float = 1e-5) -> list[Leak]:
     """Inputs that differ between encoding at once and as of each origin, the worst first."""
     whole = encode(series, at)
+    # Announcements are cut too: `until` drops those made later.
     single = [encode(series.until(int(origin) + 1), at[i : i + 1]) for i, origin in enumerate(at)]
     as_of = joined(single)
     found = [
@@ -54,6 +55,7 @@ def _differing(
     for index, name in enumerate(names):
         one, other = whole[..., index], as_of[..., index]
         gap = np.abs(one - other) / np.maximum(1.0, np.abs(other))
+        # Missing in both is no difference; missing in one only is a leak.
         gap = np.where(np.isnan(one) & np.isnan(other), 0.0, np.nan_to_num(gap, nan=np.inf))
         worst = gap.reshape(gap.shape[0], -1).max(axis=1)
         if (worst > tolerance).any():

@@ -134,7 +134,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(self.size, width, bias=False)
 
     def forward(self, ahead: Tensor, all_steps: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """`hidden` [F, P + F] is -inf where a minute must not attend."""
+        """`hidden` [F, P + F] is very negative where a minute must not attend, else 0."""
         rows, steps = ahead.shape[0], ahead.shape[1]
         query = self.query(ahead).view(rows, steps, self.heads, self.size)
         key = self.key(all_steps).view(rows, -1, self.heads, self.size)
@@ -175,8 +175,10 @@ class TemporalFusionTransformer(nn.Module):
         # Gates on the changes of earlier days and events, by their inputs.
         self.trust = nn.Linear(shape.future + width, len(shape.changes))
         nn.init.zeros_(self.trust.weight)
+        # Announced and earlier changes are trusted by 18 % until training says otherwise.
         nn.init.constant_(self.trust.bias, -1.5)
         self.changes = list(shape.changes)
+        # Untrained, the deep part adds only a constant to the shortcuts.
         nn.init.zeros_(self.head.weight)
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Outputs:
@@ -190,9 +192,9 @@ class TemporalFusionTransformer(nn.Module):
             self.first_state(context).unsqueeze(0),
             self.first_cell(context).unsqueeze(0),
         )
-        read, state = self.encoder(old, state)
-        walked, _ = self.decoder(new, state)
-        local = self.after_lstm(torch.cat([read, walked], 1), torch.cat([old, new], 1))
+        encoded, state = self.encoder(old, state)
+        decoded, _ = self.decoder(new, state)
+        local = self.after_lstm(torch.cat([encoded, decoded], 1), torch.cat([old, new], 1))
         enriched = self.enrich(local, self.enriching(context).unsqueeze(1))
         # A minute ahead attends to the past, to earlier minutes ahead and to itself.
         later = torch.triu(torch.full((ahead, ahead), -1e9, device=past.device), diagonal=1)
@@ -203,12 +205,12 @@ class TemporalFusionTransformer(nn.Module):
         logits = self.look(final) + self.smooth(context).view(-1, ahead, self.look.out_features)
         weights = torch.softmax(logits, dim=-1)
         level = (weights[..., :steps] @ past[..., :1]).squeeze(-1)
-        like = weights[..., steps:] * future[..., self.levels]
+        earlier = weights[..., steps:] * future[..., self.levels]
         given = torch.cat([future, context.unsqueeze(1).expand(-1, ahead, -1)], dim=-1)
-        believed = torch.sigmoid(self.trust(given)) * future[..., self.changes]
+        trusted = torch.sigmoid(self.trust(given)) * future[..., self.changes]
         # One by one: the rounding of a sum over few elements depends on its alignment in memory,
         # and a forecast must not depend on the other rows of its batch.
-        for part in (*like.unbind(dim=-1), *believed.unbind(dim=-1)):
+        for part in (*earlier.unbind(dim=-1), *trusted.unbind(dim=-1)):
             level = level + part
         quantiles = _ordered(self.head(final), level)
         return Outputs(quantiles, final, attention, past_weights, future_weights)

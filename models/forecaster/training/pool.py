@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from models.cluster.arrays import F32, F64, I64
 from models.forecaster.learned.announcements import HOLIDAY
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.inputs import AHEAD_MIN, Inputs, to_log
+from models.forecaster.learned.inputs import AHEAD_MIN, NetworkInputs, to_log
 from models.forecaster.port import LEAST_HISTORY_MIN
 from models.forecaster.score.windows import origins as valid_origins
 from models.forecaster.series import Mask, Series
@@ -84,6 +84,7 @@ def _part(part: Part, rng: np.random.Generator, *, validation: bool) -> Pool:
         count = at.size if total <= most else int(np.ceil(at.size * most / total))
         sampled = at if count == at.size else _sample(series, at, count, rng)
         pieces.append(_encoded(series, sampled))
+    # Every window of a part has the same probability, however many windows the part has.
     pool = _joined(pieces)
     return pool._replace(share=np.full(pool.share.size, part.share / max(1, pool.share.size)))
 
@@ -91,6 +92,8 @@ def _part(part: Part, rng: np.random.Generator, *, validation: bool) -> Pool:
 def _sample(series: Series, at: I64, count: int, rng: np.random.Generator) -> I64:
     """`count` origins in order, half of them near announced events if there are enough."""
     near = _is_near(series, at)
+    # Without this, one window in 500 has an announced start ahead and announcements are not
+    # learned.
     first = min(int(near.sum()), int(_NEAR_SHARE * count))
     chosen = rng.choice(at[near], first, replace=False)
     rest = rng.choice(np.setdiff1d(at, chosen), count - first, replace=False)
@@ -116,6 +119,7 @@ def _is_validation(at: I64) -> Mask:
 
 
 def _is_close_to_validation(at: I64) -> Mask:
+    # The margin exceeds the longest horizon, so no target is in both pools.
     return _is_validation(at - _MARGIN_MIN) | _is_validation(at + _MARGIN_MIN) | _is_validation(at)
 
 
@@ -123,7 +127,9 @@ def _encoded(series: Series, at: I64) -> Pool:
     inputs = encode(series, at)
     ahead = sliding_window_view(series.rps, _AHEAD)[at + 1]
     indices = np.array(AHEAD_MIN) - 1
+    # fmax skips missing minutes; a peak is missing only if all minutes until then are.
     highest = np.fmax.accumulate(ahead, axis=1)[:, indices]
+    # Busy moments weigh more, as in the scored error.
     weight = inputs.scale + inputs.offset
     return Pool(
         past=inputs.past,
@@ -136,7 +142,7 @@ def _encoded(series: Series, at: I64) -> Pool:
     )
 
 
-def _logs(inputs: Inputs, values: F64) -> F32:
+def _logs(inputs: NetworkInputs, values: F64) -> F32:
     return np.clip(to_log(inputs, values), -_LARGEST, _LARGEST).astype(np.float32)
 
 

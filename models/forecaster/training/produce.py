@@ -48,7 +48,7 @@ class Watch(TrainingWatch, Protocol):
         ...
 
 
-class Order(NamedTuple):
+class TrainingJob(NamedTuple):
     """What to produce, and where."""
 
     args: Args
@@ -59,24 +59,25 @@ class Order(NamedTuple):
     """The command that reproduces it; part of the card."""
 
 
-def produce(parts: Iterable[Part], order: Order, watch: Watch, clock: Clock) -> Card:
+def produce(parts: Iterable[Part], job: TrainingJob, watch: Watch, clock: Clock) -> Card:
     """Train on the parts and write network, card and curves into the folder."""
-    _check_resumable(order)
-    resumed = any(checkpoint.exists() for _, checkpoint in _members(order))
+    _check_resumable(job)
+    resumed = any(checkpoint.exists() for _, checkpoint in _members(job))
     began, loaded = clock(), list[Part]()
-    training, validation = pools(_noted(parts, loaded, watch), order.args.seed)
+    training, validation = pools(_noted(parts, loaded, watch), job.args.seed)
     members = [
-        train(args, training, validation, checkpoint, watch) for args, checkpoint in _members(order)
+        train(args, training, validation, checkpoint, watch) for args, checkpoint in _members(job)
     ]
-    order.folder.mkdir(parents=True, exist_ok=True)
+    job.folder.mkdir(parents=True, exist_ok=True)
     network = Ensemble([member.network for member in members]).eval()
-    parity = export(network, order.folder / NETWORK)
-    strip(order.folder / NETWORK)
-    card = _card(order, members, _trained_parts(loaded, training), parity, (clock() - began) / 60)
+    parity = export(network, job.folder / NETWORK)
+    # Before the card, which carries the hash of the final file.
+    strip(job.folder / NETWORK)
+    card = _card(job, members, _trained_parts(loaded, training), parity, (clock() - began) / 60)
     notes = [_RESUMED] if resumed else []
     card = msgspec.structs.replace(card, trained_until=_until(loaded), notes=notes)
-    (order.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
-    _draw(members, order.folder / CURVES)
+    (job.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
+    _draw(members, job.folder / CURVES)
     return card
 
 
@@ -108,6 +109,7 @@ def export(network: nn.Module, path: Path) -> float:
     Measured on random inputs with several numbers of rows.
     """
     served = _Served(network).eval()
+    # The example has three rows: torch.export would treat a single row as a constant.
     rows = torch.export.Dim("rows", min=1)
     torch.onnx.export(
         served,
@@ -120,6 +122,7 @@ def export(network: nn.Module, path: Path) -> float:
         external_data=False,
         verbose=False,
     )
+    # Several numbers of rows, because a service forecasts any number of them.
     worst = max(_difference(served, path, rows) for rows in (1, 5, 64))
     if worst > TOLERANCE:
         raise ValueError(f"{path}: differs from the network by {worst:.1e}, over {TOLERANCE}")
@@ -133,6 +136,7 @@ def _difference(served: nn.Module, path: Path, rows: int) -> float:
     quantiles, hidden, _ = session.run(list(OUTPUTS), feed)
     with torch.no_grad():
         wanted = [value.numpy() for value in served(*given)[:2]]
+    # Outputs are logarithms, so this is the relative difference of the values.
     ratios = np.abs(np.expm1(quantiles - wanted[0])).max()
     return float(max(ratios, np.abs(hidden - wanted[1]).max()))
 
@@ -148,9 +152,9 @@ def _random(rows: int) -> tuple[Tensor, Tensor, Tensor]:
     return past, future, static
 
 
-def _check_resumable(order: Order) -> None:
+def _check_resumable(job: TrainingJob) -> None:
     """Check before generating the data, which takes minutes."""
-    for args, checkpoint in _members(order):
+    for args, checkpoint in _members(job):
         if checkpoint.exists() and settings_of(checkpoint) != args:
             raise InputError(
                 f"{checkpoint}: of a run with other settings; "
@@ -165,26 +169,30 @@ def _noted(parts: Iterable[Part], loaded: list[Part], watch: Watch) -> Iterator[
         yield part
 
 
-def _members(order: Order) -> list[tuple[Args, Path]]:
+def _members(job: TrainingJob) -> list[tuple[Args, Path]]:
     """Settings and checkpoint of each member."""
-    seed, members = order.args.seed, order.args.members
+    seed, members = job.args.seed, job.args.members
     return [
         # Seeds and files of members never overlap between runs.
-        (order.args._replace(seed=seed * members + number), order.checkpoints / f"{number}.pt")
+        (job.args._replace(seed=seed * members + number), job.checkpoints / f"{number}.pt")
         for number in range(members)
     ]
 
 
 def _card(
-    order: Order, members: list[Trained], learned: list[TrainedPart], parity: float, minutes: float
+    job: TrainingJob,
+    members: list[Trained],
+    learned: list[TrainedPart],
+    parity: float,
+    minutes: float,
 ) -> Card:
     return Card(
-        model=identity(order.folder / NETWORK),
-        command=order.command,
+        model=identity(job.folder / NETWORK),
+        command=job.command,
         trained_until=SIMULATED,
         learned=learned,
         kept_out=sorted(KEPT_OUT),
-        args=order.args._asdict(),
+        args=job.args._asdict(),
         curves=[[(*each,) for each in member.curve] for member in members],
         parity=parity,
         minutes=minutes,
@@ -194,6 +202,7 @@ def _card(
 
 
 def _trained_parts(parts: list[Part], pool: Pool) -> list[TrainedPart]:
+    # Shares are relative: a corpus without recorded traces has only some of the parts.
     total = sum(part.share for part in parts)
     return [
         TrainedPart(
@@ -209,6 +218,8 @@ def _trained_parts(parts: list[Part], pool: Pool) -> list[TrainedPart]:
 
 def _windows(parts: list[Part], pool: Pool) -> list[int]:
     """Number of windows per part: all windows of a part have the same probability."""
+    # A joined pool does not say where its parts begin; each window has the probability share /
+    # size.
     sizes, first = [], 0
     for part in parts:
         size = round(part.share / float(pool.share[first])) if first < pool.share.size else 0

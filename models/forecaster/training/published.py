@@ -84,6 +84,7 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     draw = np.random.default_rng(args.seed)
+    # Held-back rows follow the training rows in time, as the scored rows do.
     trained = round(data.learned * (1 - _HELD_BACK))
     fitted = _fresh(data, args, trained)
     starts = starts_of(data, range(trained), fitted.steps)
@@ -92,6 +93,7 @@ def fit_tft(data: Data, args: Args, report: Report) -> Fitted:
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, args.learning_rate, total_steps=args.epochs * args.steps, pct_start=0.1
     )
+    # Epoch zero counts: if training never helps, the linear model is returned as it is.
     best, lowest = _weights(fitted), _judged(fitted, held)
     for _ in range(args.epochs):
         fitted.network.train()
@@ -120,6 +122,7 @@ def _weights(fitted: Fitted) -> dict[str, Tensor]:
 def _fresh(data: Data, args: Args, trained: int) -> Fitted:
     protocol = data.protocol
     steps = max(protocol.ahead)
+    # Hourly protocols step by the day, so that 720 hours are 30 steps and not 720.
     patch = 24 if steps % 24 == 0 else 1
     shape = Shape(
         past=1 + CALENDAR,
@@ -132,6 +135,7 @@ def _fresh(data: Data, args: Args, trained: int) -> Fitted:
         hidden=args.hidden,
         dropout=args.dropout,
     )
+    # The change over a past window if steps were independent: a typical size of the targets.
     unit = float(np.diff(data.values[: data.learned], axis=0).std()) * protocol.past**0.5
     linear = fit_linear(data._replace(learned=trained), steps)
     return Fitted(Patched(shape, patch), linear, data, unit, steps, shape.ahead)
@@ -151,6 +155,7 @@ def _batch(data: Data, rows: I64, steps: int) -> Batch:
 
 
 def _judged(fitted: Fitted, held: Batch) -> float:
+    # Evenly spaced windows bound the time of each evaluation.
     every = max(1, held.row.size * held.past.shape[2] // _JUDGED_ROWS)
     some = Batch(held.row[::every], held.past[::every], held.ahead[::every])
     fitted.network.eval()

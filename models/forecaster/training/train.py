@@ -68,6 +68,7 @@ def train(
     watch.begun(args.seed)
     chances = training.share / training.share.sum()
     for epoch in range(run.epoch, args.epochs):
+        # Inside the loop, so that a resumed run stops where the interrupted one would have.
         if run.is_stuck():
             break
         loss = 0.0
@@ -119,6 +120,7 @@ class _Run:
         self._average = {k: v.clone() for k, v in self._network.state_dict().items()}
         self._best = self._average
         self._curve: list[Epoch] = []
+        # Last, because it overwrites the random states that building the network has used.
         if checkpoint.exists():
             self._resume()
 
@@ -133,6 +135,8 @@ class _Run:
 
     def draws(self, chances: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[np.ndarray]:  # type: ignore[type-arg]
         """Indices of the windows of each step of an epoch."""
+        # numpy draws windows and torch drops inputs; the checkpoint has the state of both
+        # generators.
         size = (self._args.steps, self._args.batch)
         return list(self._draw.choice(chances.size, size, p=chances))
 
@@ -159,6 +163,8 @@ class _Run:
             for first in range(0, pool.share.size, _VALIDATION_BATCH):
                 rows = np.arange(first, min(first + _VALIDATION_BATCH, pool.share.size))
                 batch = _batch(pool, rows)
+                # A validation pass reads every window once, so shares act as weights, not as
+                # probabilities.
                 batch["weight"] = batch["weight"] * torch.tensor(pool.share[rows])
                 total += float(_loss(network, batch)) * rows.size
                 weight += float(pool.share[rows].sum())
@@ -172,6 +178,7 @@ class _Run:
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         written = self._checkpoint.with_suffix(".new")
         torch.save(self._state(), written)
+        # Atomic: an interruption never leaves half a checkpoint behind.
         written.replace(self._checkpoint)
 
     def best(self) -> Trained:
@@ -198,6 +205,7 @@ class _Run:
         state = torch.load(self._checkpoint, weights_only=False)
         if Args(*state["args"]) != self._args:
             raise ValueError(f"{self._checkpoint}: from a run with other settings; remove it first")
+        # Settings don't show a changed file or encoding, and the curves of two data sets don't mix.
         if state.get("digest") != self._digest:
             raise InputError(
                 f"{self._checkpoint}: from a run on other data, or with another version; "
@@ -221,6 +229,7 @@ def _loss(network: TemporalFusionTransformer, batch: dict[str, Tensor]) -> Tenso
     """Mean quantile loss over rows, minutes ahead and quantiles; missing targets cost nothing."""
     forecast = network(batch["past"], batch["future"], batch["static"]).quantiles
     actual = torch.stack([batch["target"]] * 3 + [batch["peak"]], dim=-1)
+    # A gap of 0 has no loss and no gradient.
     gap = torch.where(torch.isfinite(actual), actual - forecast, 0.0)
     level = torch.tensor(LEVELS)
     losses = torch.maximum(level * gap, (level - 1.0) * gap)
@@ -233,11 +242,13 @@ def _with_dropped_inputs(batch: dict[str, Tensor], args: Args) -> dict[str, Tens
     chance = torch.rand(4, rows)
     static, past, future = batch["static"], batch["past"], batch["future"]
     static = static * _keep(chance[0] < args.anonymous, STATIC, _IDENTITY)
-    quiet = chance[1] < args.uncalendared
-    static = static * _keep(quiet, STATIC, {"announces"})
-    past = past * _keep(quiet, PAST, _CALENDAR).unsqueeze(1)
-    future = future * _keep(quiet, FUTURE, _CALENDAR).unsqueeze(1)
+    uncalendared = chance[1] < args.uncalendared
+    # A series without a calendar announces nothing.
+    static = static * _keep(uncalendared, STATIC, {"announces"})
+    past = past * _keep(uncalendared, PAST, _CALENDAR).unsqueeze(1)
+    future = future * _keep(uncalendared, FUTURE, _CALENDAR).unsqueeze(1)
     young = chance[2] < args.young
+    # The skill of yesterday's value is unknown as well for a service without a yesterday.
     static = static * _keep(young, STATIC, _SEASONAL_CHARACTER)
     future = future * _keep(young, FUTURE, _SEASON).unsqueeze(1)
     future = future * _keep(chance[3] < args.clockless, FUTURE, _CLOCK).unsqueeze(1)
@@ -246,8 +257,8 @@ def _with_dropped_inputs(batch: dict[str, Tensor], args: Args) -> dict[str, Tens
 
 def _keep(drop: Tensor, names: tuple[str, ...], dropped: set[str]) -> Tensor:
     """[rows, variables] 0 where an input is dropped."""
-    of_these = torch.tensor([name in dropped for name in names])
-    return 1.0 - (drop[:, None] & of_these).float()
+    is_dropped = torch.tensor([name in dropped for name in names])
+    return 1.0 - (drop[:, None] & is_dropped).float()
 
 
 _IDENTITY: Final = {name for name in STATIC if name.startswith(("priority", "domain"))}

@@ -118,13 +118,13 @@ def forecaster(
     """
     _check_torch()
     # Only here: torch is not installed where models run.
-    from models.forecaster.training.produce import Order, produce  # noqa: PLC0415
+    from models.forecaster.training.produce import TrainingJob, produce  # noqa: PLC0415
 
     console = Console(emoji=False)
     if not resume:
         _remove(CHECKPOINTS / str(seed))
     args = Args(seed=seed, epochs=epochs, threads=threads)
-    order = Order(args, out, CHECKPOINTS / str(seed), _command(traces, seed, epochs, threads))
+    order = TrainingJob(args, out, CHECKPOINTS / str(seed), _command(traces, seed, epochs, threads))
     parts = corpus(load_sim_cluster(), traces)
     with progress("training", args.members * epochs * args.steps, console) as advance:
         card = produce(parts, order, TrainingProgress(console, advance, args), time.monotonic)

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.inputs import Inputs, flat, from_log, to_log
+from models.forecaster.learned.inputs import NetworkInputs, flat, from_log, to_log
 from models.forecaster.port import LEAST_HISTORY_MIN, QUANTILES
 from models.forecaster.score.evaluation import Absent, Fitted, H, Progress, Q, no_progress
 from models.forecaster.score.windows import origins, sample, targets
@@ -68,6 +68,8 @@ class Boosted(NamedTuple):
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:
         """Learn from origins whose outcomes are before `until_min` too."""
         past = series.until(until_min)
+        # Targets beyond the cut series are NaN and dropped below, so nothing of the test is
+        # learned.
         at = origins(past, LEAST_HISTORY_MIN - 1, until_min)
         actual = targets(past, at)
         rows = np.flatnonzero(~np.isnan(actual).all(axis=1))
@@ -84,8 +86,9 @@ class Boosted(NamedTuple):
         return lambda share: self.progress((index + share) / H)
 
 
-def _of_horizon(inputs: Inputs, actual: F64, progress: Progress) -> list[Any] | None:
+def _of_horizon(inputs: NetworkInputs, actual: F64, progress: Progress) -> list[Any] | None:
     """A model per quantile; rows are weighted by their traffic."""
+    # Without a scale there is no logarithm to learn.
     valid = ~np.isnan(actual) & ~np.isnan(inputs.scale)
     if valid.sum() < LEAST_ROWS:
         return None

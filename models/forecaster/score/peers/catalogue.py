@@ -63,6 +63,7 @@ def _learned(folder: Path) -> tuple[list[Peer], list[str]]:
     try:
         return [Learned(load_artefact(folder).session)], []
     except InputError as error:
+        # A user who names a folder wants that model; without the shipped one the others still run.
         if folder != SHIPPED:
             raise
         return [], [f"{NAME}: absent, {error}"]

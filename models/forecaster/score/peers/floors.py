@@ -44,6 +44,7 @@ class FittedFloor(NamedTuple):
         for index, horizon in enumerate(HORIZONS_MIN):
             point = self.rule(series, at, horizon)[:, None]
             wide = point * self.spread.ratio[index]
+            # No ratio widens a forecast of zero.
             forecast[:, index] = np.where(point == 0, self.spread.after_zero[index], wide)
         return forecast
 
@@ -73,6 +74,7 @@ class Floor(NamedTuple):
 
 def forward_filled(rps: F64) -> F64:
     """[N] each minute's value; gaps repeat the value before them."""
+    # Gaps point to minute 0 until a value is passed, so leading gaps stay NaN.
     indices = np.where(np.isnan(rps), 0, np.arange(rps.size))
     filled: F64 = rps[np.maximum.accumulate(indices)]
     return filled
@@ -109,6 +111,7 @@ def _same_minute(period: int) -> Rule:
         for back in (1, 2):
             there = at + horizon - back * period
             earlier = np.where(there >= 0, series.rps[there.clip(0)], np.nan)
+            # A gap of yesterday must not become a gap of the forecast.
             found = np.where(np.isnan(found), earlier, found)
         return np.where(np.isnan(found), _last(series, at, horizon), found)
 
@@ -131,6 +134,7 @@ def _spread(rule: Rule, past: Series, at: I64, actual: F64) -> Spread:
         valid = ~np.isnan(actual[:, index]) & ~np.isnan(expected)
         value, point = actual[valid, index], expected[valid]
         moving = point > 0
+        # Quantiles of a handful of values would be luck; the rule then stays without a spread.
         if moving.sum() >= _LEAST_RESIDUALS:
             ratio[index] = _quantiles(value[moving] / point[moving], 1.0)
         if (~moving).sum() >= _LEAST_RESIDUALS:

@@ -55,7 +55,7 @@ class Learned(NamedTuple):
     name: str = NAME
     most_origins: int | None = None
     cache: CachedForecasts | None = None
-    """Of the series that it forecasts, or whose past it forecasts."""
+    """Forecasts of the series, or of a longer one that starts with it."""
     progress: Progress = no_progress
 
     def fit(self, series: Series, until_min: int) -> Fitted | Absent:  # noqa: ARG002  frozen
@@ -67,7 +67,7 @@ class Learned(NamedTuple):
         return self.predict_with_peaks(series, at).values
 
     def predict_with_peaks(self, series: Series, at: I64) -> Calibrated:
-        """The same with the peaks."""
+        """Calibrated quantiles and peaks at ascending origins."""
         cache = self.cache or CachedForecasts(self.session, series)
         return _calibrated(cache, at, self.progress)
 
@@ -88,9 +88,12 @@ def _calibrated(cache: CachedForecasts, at: I64, progress: Progress) -> Calibrat
     The calibration is replayed by the minute from a day before the first origin: at each minute it
     has the outcomes of forecasts about that minute or earlier. Origins are minutes with a value.
     """
+    # So that intervals are calibrated at the first origin, as in a service that has run for a
+    # while.
     first = max(0, int(at[0]) - WARM_UP_MIN)
     minutes = np.arange(first, int(at[-1]) + 1)
     values, peak = cache.at(_step_ends(minutes, cache.series.step_min), progress)
+    # The replay begins at the first forecast; before it there is nothing to repeat.
     start = int(np.argmax(~np.isnan(values).any(axis=(1, 2))))
     actual = cache.series.rps[minutes[start:]]
     found = replay(_filled(values[start:]), actual, int(minutes[start]), _filled(peak[start:]))

@@ -62,6 +62,7 @@ class Linear(NamedTuple):
         first = max(LEAST_HISTORY_MIN - 1, until_min - TRAINING_DAYS * DAY_MINUTES)
         at = origins(past, first, until_min - max(HORIZONS_MIN))
         actual = targets(past, at)
+        # All horizons are solved at once, so a row needs the target of each.
         whole = np.flatnonzero(~np.isnan(actual[:, _scored(series)]).any(axis=1))
         if whole.size < _LEAST_ROWS:
             return Absent(f"{whole.size} windows before the test, expected {_LEAST_ROWS}")
@@ -82,6 +83,7 @@ def _solved(past: Series, at: I64, actual: F64, unit: float) -> FittedLinear:
     fitted = round(at.size * (1 - _HOLDBACK))
     weights = _ridge(inputs[:fitted], wanted[:fitted], busy[:fitted])
     residuals = wanted[fitted:] - inputs[fitted:] @ weights
+    # On fitted rows the errors would be too small; the final weights use all rows.
     residual = np.quantile(residuals, QUANTILES, axis=0).T.reshape(H, Q)
     return FittedLinear(unit, _ridge(inputs, wanted, busy), residual)
 

@@ -36,6 +36,7 @@ class FittedEts(NamedTuple):
         """[B, H, Q]."""
         steps = _steps(self.block)
         forecasts = [self._ahead(blocks(series, int(t), self.block), steps) for t in at]
+        # These models don't know that traffic is never negative.
         return np.array(forecasts).reshape(at.size, H, Q).clip(0)
 
     def _ahead(self, values: F64, steps: I64) -> F64:
@@ -64,6 +65,7 @@ class FittedMstl(NamedTuple):
         if _is_flat(values):
             return np.full((H, Q), np.log1p(values[-1]))
         now = round((at + 1 - self.until_min) / self.block)
+        # The shape starts at `until_min`; negative indices wrap around to the days before.
         past = self._of_day(now + np.arange(-values.size, 0))
         found = self.trend.forward(np.log1p(values) - past, h=int(steps[-1]), level=[_LEVEL])
         return quantiles(found, steps) + self._of_day(now + steps - 1)[:, None]
@@ -128,6 +130,7 @@ class Mstl(NamedTuple):
         library = _library()
         rest = library.AutoETS(season_length=1, model="ZZN")
         model = library.MSTL(season_length=[day], trend_forecaster=rest).fit(np.log1p(values))
+        # The last day, so that the shape starts at the time of day of `until_min`.
         shape = np.asarray(model.model_["seasonal"], np.float64)[-day:]
         return FittedMstl(model.trend_forecaster, shape, until_min, block)
 

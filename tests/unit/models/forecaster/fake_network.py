@@ -8,7 +8,7 @@ from models.cluster.arrays import F32, F64
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.corrector import Corrector
 from models.forecaster.learned.forecaster import Given, Learned, LearnedState
-from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.learned.memory import DEFAULTS, Settings
 from models.forecaster.learned.record import Row
 from models.forecaster.learned.serving import Model, NetworkOutput
@@ -31,7 +31,7 @@ class FakeNetwork:
         self.rows: list[int] = []
         """Of each call."""
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         self.rows.append(inputs.scale.size)
         if self.fails:
             raise RuntimeError("the session is broken")

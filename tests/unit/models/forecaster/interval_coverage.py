@@ -20,17 +20,17 @@ class Coverage(NamedTuple):
     """H horizons; NaN where no outcome is known."""
 
     share: F64
-    """[H] of the outcomes that were within the interval."""
+    """[H] share of outcomes within the interval."""
     mean_width: F64
-    """[H] over the mean of what came; NaN where nothing came."""
+    """[H] over the mean traffic; NaN without traffic."""
     most_width: F64
     """[H] the same of the widest interval."""
     worst_hour: F64
-    """[H] share of the hour of which the fewest outcomes were within."""
+    """[H] share of outcomes within the interval in the worst hour."""
 
 
 def coverage(predicted: F64, actual: F64, first: int = 0) -> Coverage:
-    """What intervals about minute `first` and later were worth."""
+    """Statistics of the intervals about minute `first` and later."""
     inside = covered(predicted, actual)[first:]
     width = _about(predicted[..., HIGH] - predicted[..., LOW])[first:]
     level = _mean(actual[first:, None])

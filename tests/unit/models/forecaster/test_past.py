@@ -19,25 +19,25 @@ def test_the_recorded_minutes_are_those_of_the_history() -> None:
     np.testing.assert_allclose(past.recent[0], history[:, -LEAD_MIN:])
 
 
-def test_no_recorded_minute_is_of_the_scenario() -> None:
+def test_all_recorded_minutes_are_before_the_scenario() -> None:
     past = past_of(world_of("calm", (3,)))
     assert past.recorded().min() >= -HISTORY_MINUTES
     assert past.recorded().max() < 0
 
 
-def test_the_past_knows_nothing_of_the_events_to_come() -> None:
+def test_the_past_does_not_depend_on_events_of_the_scenario() -> None:
     world = world_of("cascade")
     quiet = world_of(msgspec.structs.replace(world.scenario, events=()))
     np.testing.assert_array_equal(past_of(world).days, past_of(quiet).days)
 
 
-def test_the_past_of_an_environment_does_not_depend_on_its_neighbours() -> None:
+def test_the_past_does_not_depend_on_the_other_environments() -> None:
     both, alone = past_of(world_of("calm")), past_of(world_of("calm", (4,)))
     np.testing.assert_array_equal(both.days[1], alone.days[0])
 
 
-def _watched(samples: list[list[float]], spoil: int | None = None, how: str = "") -> float:
-    """Requests per second of domain 0 after the given samples, one of them spoilt."""
+def _observed_rps(samples: list[list[float]], spoil: int | None = None, how: str = "") -> float:
+    """Requests per second of domain 0 after the given samples, invalid from tick `spoil` on."""
     minutes = start_minutes(observed(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick, sample in enumerate(samples, start=1):
         observation = observed(tick, np.array([sample], np.float32))
@@ -57,21 +57,21 @@ def _spoil(measured: np.ndarray, missing: np.ndarray, how: str) -> None:
 
 
 def test_a_minute_is_the_mean_of_its_samples() -> None:
-    assert _watched([[float(n), 0] for n in range(1, 7)]) == 3.5
+    assert _observed_rps([[float(n), 0] for n in range(1, 7)]) == 3.5
 
 
-def test_no_kind_of_missing_sample_reads_as_less_traffic() -> None:
+def test_invalid_samples_never_lower_the_observed_traffic() -> None:
     for how in ("missing", "zero", "nan", "-5", "inf"):
         for spoil in (5, 7, 13):
-            assert _watched([[50.0, 1.0]] * 24, spoil, how) == 50.0
+            assert _observed_rps([[50.0, 1.0]] * 24, spoil, how) == 50.0
 
 
-def test_before_the_first_sample_the_recorded_minutes_stand() -> None:
-    assert _watched([[50.0, 1.0]] * 6, 1, "missing") == 100.0
+def test_the_recorded_minutes_are_used_until_the_first_valid_sample() -> None:
+    assert _observed_rps([[50.0, 1.0]] * 6, 1, "missing") == 100.0
 
 
-def test_a_zero_of_pods_that_answer_is_believed() -> None:
-    assert _watched([[50.0, 1.0]] * 6 + [[0.0, 1.0]] * 6) == 0.0
+def test_zero_requests_from_running_pods_count_as_zero_traffic() -> None:
+    assert _observed_rps([[50.0, 1.0]] * 6 + [[0.0, 1.0]] * 6) == 0.0
 
 
 def test_a_repeated_tick_changes_nothing() -> None:
@@ -82,7 +82,7 @@ def test_a_repeated_tick_changes_nothing() -> None:
     assert minutes.domain[0, 0, -1] == 40.0
 
 
-def test_apps_count_where_they_belong_and_only_while_declared() -> None:
+def test_an_app_counts_for_its_current_domain_and_only_while_declared() -> None:
     minutes = start_minutes(observed(0, np.zeros((1, 2), np.float32)), level_past().recent)
     for tick in range(1, 7):
         observation = observed(tick, np.array([[10.0, 20.0]], np.float32))

@@ -27,7 +27,7 @@ TRAINED = pytest.param(
     "tft", marks=pytest.mark.skipif(ABSENT, reason="no trained forecaster is shipped")
 )
 BLIND = ("calendar", "seasonal", "persistence", TRAINED)
-"""Those that may not know the future."""
+"""Forecasters that must not use the future."""
 EVERY = (*BLIND, *sorted(FORECASTERS.keys() - {"calendar", "seasonal", "persistence", "tft"}))
 
 
@@ -58,7 +58,7 @@ def test_quantiles_are_ordered_and_peaks_are_above_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_forecast_is_made_each_minute_and_handed_out_in_between(name: str) -> None:
+def test_a_forecast_is_made_each_minute_and_repeated_in_between(name: str) -> None:
     world = world_of("calm", (3,))
     predicted = _forecasts(world, FORECASTERS[name](world), 14)
     assert [int(forecast.made_tick[0]) for forecast in predicted] == [0] * 6 + [6] * 6 + [12] * 2
@@ -68,7 +68,7 @@ def test_a_forecast_is_made_each_minute_and_handed_out_in_between(name: str) -> 
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_same_seed_gets_the_same_forecast_alone_and_among_others(name: str) -> None:
+def test_a_forecast_does_not_depend_on_the_other_environments(name: str) -> None:
     both, alone = _after("calm", name, 20, (3, 4)), _after("calm", name, 20, (4,))
     np.testing.assert_array_equal(both.domain[1], alone.domain[0])
     np.testing.assert_array_equal(both.domain_peak[1], alone.domain_peak[0])
@@ -83,8 +83,8 @@ def test_the_future_does_not_change_a_forecast(name: str) -> None:
     np.testing.assert_array_equal(there.domain_peak, not_there.domain_peak)
 
 
-def _told(make: Callable[..., Forecaster[Any]], course: list[float]) -> Forecast:
-    """What a forecaster of the level past says after minutes of the given traffic."""
+def _forecast_after(make: Callable[..., Forecaster[Any]], course: list[float]) -> Forecast:
+    """The forecast after minutes of the given traffic, with a constant past."""
     forecaster = make(level_past(), TICK_S)
     state = forecaster.start(observed(0, np.zeros((1, 2), np.float32)))
     for tick in range(1, len(course) * PER_MINUTE + 1):
@@ -93,17 +93,17 @@ def _told(make: Callable[..., Forecaster[Any]], course: list[float]) -> Forecast
     return forecast
 
 
-def test_persistence_says_what_it_sees() -> None:
-    predicted = _told(persistence, [100.0, 130.0, 150.0, 150.0])
+def test_persistence_forecasts_the_observed_level() -> None:
+    predicted = _forecast_after(persistence, [100.0, 130.0, 150.0, 150.0])
     assert predicted.domain[0, 0, :, MEDIAN] == pytest.approx([150, 150, 150])
 
 
-def test_on_a_level_past_the_season_is_at_the_level_of_the_last_minutes() -> None:
-    predicted = _told(seasonal, [100.0] * 5 + [120.0] * 3)
+def test_with_a_constant_past_the_seasonal_forecast_is_the_recent_level() -> None:
+    predicted = _forecast_after(seasonal, [100.0] * 5 + [120.0] * 3)
     assert predicted.domain[0, 0, :, MEDIAN] == pytest.approx([120, 120, 120])
 
 
-def test_the_season_follows_the_days_before() -> None:
+def test_the_seasonal_shape_follows_the_recorded_days() -> None:
     past = level_past()
     rising = np.linspace(100, 200, past.days.shape[-1], dtype=np.float32)
     rule = seasonal_rule(past._replace(days=past.days * 0 + rising))

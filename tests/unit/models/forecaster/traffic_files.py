@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.cluster.arrays import F64
-from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.port import HORIZONS_MIN
 
@@ -42,7 +42,7 @@ class FixedSession(NamedTuple):
     factor: float = 1.0
     spread: float = 0.1
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         level = self.factor * inputs.scale[:, None] * np.ones(len(HORIZONS_MIN))
         values = level[:, :, None] * np.array([1 - self.spread, 1.0, 1 + self.spread])
         peak = (1 + 2 * self.spread) * level

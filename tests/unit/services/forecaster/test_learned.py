@@ -165,7 +165,7 @@ def test_another_model_takes_over_from_the_recorded_history(
     assert network.rows, "the network ran on the recorded history alone"
 
 
-def full_memory(rows: int) -> memory.Memory:
+def full_memory(rows: int) -> memory.ForecastMemory:
     """The memory of a network with all its scores stored."""
     draw = np.random.default_rng(0)
     found = memory.start(rows)
@@ -178,7 +178,7 @@ def full_memory(rows: int) -> memory.Memory:
     return found
 
 
-def progress(learned: memory.Memory) -> Progress:
+def progress(learned: memory.ForecastMemory) -> Progress:
     """Of a forecaster without apps."""
     recorded = np.zeros((1, len(learned.covered), LEAD_MIN), np.float32)
     return Progress(0, (), start_minutes(blank_observation(0), recorded), newest=0, learned=learned)

@@ -48,21 +48,21 @@ def test_a_long_table_of_one_series_is_named_after_its_file(tmp_path: Path) -> N
     np.testing.assert_array_equal(series.rps, [4, np.nan, 6])
 
 
-def test_values_of_five_minutes_are_repeated_and_gaps_are_missing(tmp_path: Path) -> None:
+def test_five_minute_values_are_repeated_and_gaps_are_missing(tmp_path: Path) -> None:
     rows = "2024-05-01 10:00,4\n2024-05-01 10:05,5\n2024-05-01 10:10,6\n2024-05-01 10:20,7\n"
     (series,) = load(written(tmp_path, "time,value\n" + rows))
     assert series.step_min == 5
     np.testing.assert_array_equal(series.rps, np.repeat([4, 5, 6, np.nan, 7], 5))
 
 
-def test_a_column_separates_several_series_and_the_label_is_ignored(tmp_path: Path) -> None:
+def test_a_series_column_separates_series_and_label_columns_are_ignored(tmp_path: Path) -> None:
     rows = [f"{name},2024-05-01 10:0{i},{i},1" for i in range(3) for name in ("b", "a")]
     found = load(written(tmp_path, "series,timestamp,value,anomaly\n" + "\n".join(rows)))
     assert [series.name for series in found] == ["a", "b"]
     np.testing.assert_array_equal(found[0].rps, [0, 1, 2])
 
 
-def test_a_column_of_words_tells_series_apart_whatever_its_name(tmp_path: Path) -> None:
+def test_the_only_text_column_separates_series_whatever_its_name(tmp_path: Path) -> None:
     rows = [f"{name},2024-05-01 10:0{i},{i}" for i in range(3) for name in ("x1", "x2")]
     found = load(written(tmp_path, "host,timestamp,hits\n" + "\n".join(rows)))
     assert [series.name for series in found] == ["x1", "x2"]
@@ -112,7 +112,7 @@ def test_a_parquet_file_may_hold_lists(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[1].rps, [3, 4])
 
 
-def test_counted_minutes_begin_on_a_monday(tmp_path: Path) -> None:
+def test_files_that_only_count_minutes_start_on_a_monday(tmp_path: Path) -> None:
     text = "minute,day,minute_of_day,tweets,missing\n0,0,0,5,0\n1,0,1,6,0\n3,0,3,7,0\n"
     (series,) = load(written(tmp_path, text))
     assert series.origin_min == MONDAY
@@ -140,7 +140,7 @@ def test_metrics_of_a_service_become_one_series_with_errors_and_latency(tmp_path
     np.testing.assert_array_equal(series.latency, np.full(10, 0.5))
 
 
-def test_values_of_one_step_become_their_mean_with_a_note(tmp_path: Path) -> None:
+def test_values_that_share_a_step_are_averaged_with_a_note(tmp_path: Path) -> None:
     notes: list[str] = []
     rows = "2024-05-01 10:00,4\n2024-05-01 10:01,5\n2024-05-01 10:01,7\n2024-05-01 10:02,1\n"
     (series,) = load(written(tmp_path, "time,value\n" + rows), note=notes.append)
@@ -149,19 +149,19 @@ def test_values_of_one_step_become_their_mean_with_a_note(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("value", ["-3", "inf", "many"])
-def test_a_value_that_is_no_traffic_is_named_with_its_row(tmp_path: Path, value: str) -> None:
+def test_an_invalid_value_is_reported_with_its_row(tmp_path: Path, value: str) -> None:
     text = f"timestamp,requests\n2024-05-01 10:00,4\n2024-05-01 10:01,{value}\n"
     with pytest.raises(InputError, match=r"web\.csv: row 3: requests is .*leave the cell empty"):
         load(written(tmp_path, text))
 
 
-def test_a_wrong_value_that_is_marked_as_missing_is_missing(tmp_path: Path) -> None:
+def test_an_invalid_value_marked_as_missing_is_missing(tmp_path: Path) -> None:
     text = "timestamp,requests,missing\n2024-05-01 10:00,4,0\n2024-05-01 10:01,error,1\n"
     (series,) = load(written(tmp_path, text))
     np.testing.assert_array_equal(series.rps, [4, np.nan])
 
 
-def test_values_below_zero_are_taken_only_if_they_are_meant(tmp_path: Path) -> None:
+def test_negative_values_are_allowed_in_signed_files(tmp_path: Path) -> None:
     file = written(tmp_path, "date,OT\n2024-05-01 10:00,-1\n2024-05-01 11:00,2\n")
     (series,) = load(file, signed=True)
     assert series.rps[0] == -1
@@ -187,7 +187,7 @@ def test_values_below_zero_are_taken_only_if_they_are_meant(tmp_path: Path) -> N
         ("timestamp,v\n2024-05-01 10:00,1,7\n", "not a table"),
     ],
 )
-def test_a_file_that_cannot_be_understood_is_refused_in_one_line(
+def test_an_unreadable_file_is_refused_with_one_line(
     tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as refused:
@@ -217,8 +217,10 @@ def test_without_pyarrow_the_message_names_the_extra(
     st.integers(1, 60),
     st.integers(0, 3599),
 )
-def test_every_stamp_finds_its_value_on_the_axis(places: list[int], step: int, offset: int) -> None:
-    slots = np.array(places, np.int64)
+def test_every_timestamp_has_its_value_on_the_axis(
+    steps: list[int], step: int, offset: int
+) -> None:
+    slots = np.array(steps, np.int64)
     seconds = offset + slots * step * 60
     values = slots.astype(np.float64)
     axis = axis_of(seconds, "x", step)
@@ -229,14 +231,14 @@ def test_every_stamp_finds_its_value_on_the_axis(places: list[int], step: int, o
     assert np.isfinite(rps).sum() == slots.size * step
 
 
-def test_jittering_stamps_do_not_collide() -> None:
+def test_jittering_timestamps_do_not_share_a_step() -> None:
     seconds = 300 * np.arange(50) + np.array([0, 0, 20, -20, 0] * 10)
     rps, shared = on_axis(axis_of(seconds, "x"), seconds, np.arange(50.0))
     assert shared == 0
     np.testing.assert_array_equal(rps[::5], np.arange(50.0))
 
 
-def test_a_first_stamp_that_is_late_or_early_does_not_shift_the_axis() -> None:
+def test_a_late_or_early_first_timestamp_does_not_shift_the_axis() -> None:
     for late in (20, -20):
         seconds = 6000 + 300 * np.arange(50)
         seconds[0] += late
@@ -245,7 +247,7 @@ def test_a_first_stamp_that_is_late_or_early_does_not_shift_the_axis() -> None:
         np.testing.assert_array_equal(on_axis(axis, seconds, np.arange(50.0))[0][:6], [0] * 5 + [1])
 
 
-def test_a_time_has_a_minute_on_the_axis() -> None:
+def test_a_time_is_converted_to_a_minute_of_the_series() -> None:
     series = Series("x", minute("2024-05-01T00:00"), 1, np.zeros(9))
     assert minute_of(series, "2024-05-01 01:30") == 90
     assert minute_of(series, "2024-05-01T01:30Z") == 90
@@ -253,7 +255,7 @@ def test_a_time_has_a_minute_on_the_axis() -> None:
         minute_of(series, "noon")
 
 
-def test_a_calendar_says_when_how_much_of_what_and_since_when(tmp_path: Path) -> None:
+def test_a_calendar_has_times_factors_kinds_and_announcement_times(tmp_path: Path) -> None:
     text = (
         "starts_at,length_minutes,expected_factor,kind,announced_at,domain\n"
         "2024-05-01T02:00,30,2.5,sale,2024-05-01T01:00,\n"
@@ -267,7 +269,7 @@ def test_a_calendar_says_when_how_much_of_what_and_since_when(tmp_path: Path) ->
     )
 
 
-def test_the_first_column_of_times_is_the_start(tmp_path: Path) -> None:
+def test_without_a_named_column_the_first_time_column_is_the_start(tmp_path: Path) -> None:
     file = written(tmp_path, "what,when\nx,2024-05-01 00:10\n")
     assert load_calendar(file, minute("2024-05-01T00:00"))[0].start_min == 10
 
@@ -281,12 +283,12 @@ def test_the_first_column_of_times_is_the_start(tmp_path: Path) -> None:
         ("starts_at,factor\n2024-05-01 00:10,-2\n", "row 2: factor is -2"),
     ],
 )
-def test_a_calendar_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_calendar_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_calendar(written(tmp_path, text), 0)
 
 
-def test_an_entry_for_a_series_that_is_misspelt_names_the_one_that_was_meant(
+def test_a_misspelt_series_in_a_calendar_gets_a_suggestion(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, "timestamp,api,web\n2024-05-01 10:00,1,1\n2024-05-01 10:01,1,1\n")
@@ -295,7 +297,7 @@ def test_an_entry_for_a_series_that_is_misspelt_names_the_one_that_was_meant(
         load(file, strange)
 
 
-def test_an_entry_for_an_unknown_series_is_refused_and_an_idle_calendar_is_noted(
+def test_entries_for_unknown_series_are_refused_and_unused_calendars_noted(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, "timestamp,v\n2024-05-01 10:00,1\n2024-05-01 10:01,1\n")
@@ -322,7 +324,7 @@ def test_an_entry_for_an_unknown_series_is_refused_and_an_idle_calendar_is_noted
         ("petshop_high_traffic_5min.csv.gz", 39, 5, 589 * 5, 0),
     ],
 )
-def test_the_real_traces_load_as_they_are(
+def test_the_recorded_traces_load_with_their_known_sizes(
     dev: Path, name: str, count: int, step: int, minutes: int, missing: int
 ) -> None:
     found = load(dev / name)
@@ -331,7 +333,7 @@ def test_the_real_traces_load_as_they_are(
     assert (first.step_min, first.rps.size, first.missing.sum()) == (step, minutes, missing)
 
 
-def test_the_kick_offs_of_1998_are_on_the_axis_of_the_traffic(dev: Path) -> None:
+def test_the_kick_offs_of_1998_have_their_true_times(dev: Path) -> None:
     (series,) = load(dev / "worldcup98_1min.csv.gz", dev / "worldcup98_calendar.csv")
     assert len(series.calendar) == 64
     first = series.calendar[0]

@@ -20,7 +20,7 @@ _RATIOS: Final = np.array([0.8, 1.0, 1.25])
 
 
 def series(seed: int, jump: float = 1.0, unrest: float = 1.0) -> F64:
-    """A day's course with slow swings and heavy tails; level or unrest change at CHANGE."""
+    """A day's course with slow swings and heavy tails; level or volatility change at CHANGE."""
     draw, minute = np.random.default_rng(seed), np.arange(MINUTES)
     factor = np.where(minute >= CHANGE, unrest, 1.0)
     swing, steps = np.zeros(MINUTES), draw.standard_normal(MINUTES) * 0.02 * factor
@@ -33,8 +33,8 @@ def series(seed: int, jump: float = 1.0, unrest: float = 1.0) -> F64:
 
 def forecast_of(actual: F64, ratios: F64 = _RATIOS) -> F64:
     """The mean of the last 15 known minutes, with fixed quantiles around it."""
-    known = np.concatenate([np.full(14, np.nan), actual])
-    windows = np.lib.stride_tricks.sliding_window_view(known, 15)
+    padded = np.concatenate([np.full(14, np.nan), actual])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 15)
     count = (~np.isnan(windows)).sum(axis=1)
     mean = np.nan_to_num(windows).sum(axis=1) / np.maximum(count, 1)
     predicted: F64 = np.repeat((mean[:, None] * ratios)[:, None], len(HORIZONS_MIN), axis=1)
@@ -42,7 +42,7 @@ def forecast_of(actual: F64, ratios: F64 = _RATIOS) -> F64:
 
 
 def after_change(inside: F64, first: int, last: int) -> F64:
-    """[H] share of forecasts that were made so many minutes after the change and held."""
+    """[H] coverage of the forecasts made `first` to `last` minutes after the change."""
     spans = [
         inside[CHANGE + first + h : CHANGE + last + h, at] for at, h in enumerate(HORIZONS_MIN)
     ]
@@ -50,7 +50,7 @@ def after_change(inside: F64, first: int, last: int) -> F64:
 
 
 @pytest.mark.parametrize("ratios", [(0.5, 1.0, 2.0), (0.95, 1.0, 1.05), (0.9, 1.1, 1.2)])
-def test_too_wide_too_narrow_and_one_sided_intervals_come_to_hold_for_80_percent(
+def test_calibrated_intervals_cover_80_percent_whatever_the_raw_width(
     ratios: tuple[float, ...],
 ) -> None:
     shares = []
@@ -63,7 +63,7 @@ def test_too_wide_too_narrow_and_one_sided_intervals_come_to_hold_for_80_percent
 
 
 @pytest.mark.parametrize(("jump", "unrest"), [(3.0, 1.0), (1 / 3, 1.0), (1.0, 4.0), (1.0, 0.25)])
-def test_a_change_of_regime_is_survived_in_the_first_hour_and_over_within_four(
+def test_coverage_drops_little_after_a_regime_change_and_recovers_in_four_hours(
     jump: float, unrest: float
 ) -> None:
     first, later = [], []
@@ -87,18 +87,18 @@ def widest_after_a_jump(settings: Settings) -> float:
     return float(widths[CHANGE : CHANGE + 60].max() / np.median(widths[CHANGE - 600 : CHANGE]))
 
 
-def test_a_jump_is_not_taken_for_unrest() -> None:
+def test_a_single_jump_widens_intervals_less_than_fivefold() -> None:
     assert widest_after_a_jump(Settings()) < 5.0
     assert widest_after_a_jump(Settings(pace=Pace(most_wrong=1e9))) > 8.0
 
 
-def test_without_it_unrest_breaks_the_promise() -> None:
+def test_uncalibrated_intervals_lose_coverage_when_traffic_becomes_volatile() -> None:
     actual = series(0, unrest=4.0)
     inside = covered(forecast_of(actual), actual)
     assert np.mean(after_change(inside, 0, 60)) < 0.5
 
 
-def test_the_peak_holds_for_90_percent() -> None:
+def test_the_peak_covers_90_percent() -> None:
     actual = series(1)
     predicted = forecast_of(actual)
     found = replay(predicted, actual)
@@ -126,7 +126,7 @@ def test_missing_minutes_do_not_change_the_calibration() -> None:
         np.testing.assert_array_equal(getattr(before, name), getattr(state, name))
 
 
-def test_gaps_leave_the_promise_as_it_is() -> None:
+def test_coverage_stays_at_80_percent_despite_gaps() -> None:
     actual = series(3)
     draw = np.random.default_rng(0)
     actual[draw.random(MINUTES) < 0.1] = np.nan
@@ -158,7 +158,7 @@ def test_a_repeated_minute_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("level", [0.0, 250.0, 1 / 3])
-def test_a_constant_is_forecast_exactly_and_intervals_adapt_to_unrest_after_it(
+def test_constant_traffic_is_covered_and_intervals_widen_after_it(
     level: float,
 ) -> None:
     actual = np.full(MINUTES, level)
@@ -174,7 +174,7 @@ def test_a_constant_is_forecast_exactly_and_intervals_adapt_to_unrest_after_it(
     assert np.mean(after_change(inside, 30, 240)) > 0.65
 
 
-def test_the_width_has_a_limit_and_says_when_it_binds() -> None:
+def test_the_width_is_limited_and_limited_rows_are_marked() -> None:
     actual = series(5, unrest=4.0)
     limited = replay(forecast_of(actual), actual, settings=Settings(most_factor=1.5))
     free = replay(forecast_of(actual), actual, settings=Settings(most_factor=1e15))
@@ -187,7 +187,7 @@ def test_the_width_has_a_limit_and_says_when_it_binds() -> None:
     assert not free.bound.any()
 
 
-def test_a_state_that_was_saved_goes_on_bit_for_bit() -> None:
+def test_a_restored_state_continues_bit_for_bit() -> None:
     actual = np.stack([series(6), series(7)], axis=1)
     predicted = np.stack([forecast_of(actual[:, row]) for row in range(2)], axis=1)
     state = start(2)
@@ -201,7 +201,7 @@ def test_a_state_that_was_saved_goes_on_bit_for_bit() -> None:
     _same(state, loaded)
 
 
-def test_a_row_does_not_depend_on_its_neighbours_and_a_replay_is_its_steps() -> None:
+def test_a_row_does_not_depend_on_other_rows_and_a_replay_equals_its_steps() -> None:
     actual = np.stack([series(8), series(9, jump=3.0)], axis=1)[: CHANGE + 100]
     predicted = np.stack([forecast_of(actual[:, row]) for row in range(2)], axis=1)
     alone, state = replay(predicted[:, 1], actual[:, 1], 77), start(2)
@@ -210,7 +210,7 @@ def test_a_row_does_not_depend_on_its_neighbours_and_a_replay_is_its_steps() -> 
     np.testing.assert_array_equal(both.values[1], alone.values[-1])
 
 
-def test_a_forecast_that_is_no_number_is_refused_in_one_line() -> None:
+def test_a_negative_or_not_finite_forecast_is_refused() -> None:
     predicted = np.full((1, 3, 3), 10.0)
     for value in (np.nan, np.inf, -1.0):
         predicted[0, 1, 1] = value
@@ -218,7 +218,7 @@ def test_a_forecast_that_is_no_number_is_refused_in_one_line() -> None:
             step(start(1), predicted, np.ones((1, 3)), np.ones(1), 0)
 
 
-def test_coverage_width_and_worst_hour_are_counted_at_the_minute_a_forecast_is_about() -> None:
+def test_coverage_counts_at_the_minute_that_a_forecast_is_about() -> None:
     actual = np.full(240, 10.0)
     predicted = np.tile(np.array([9.0, 10.0, 11.0]), (240, 3, 1))
     actual[120:150], actual[200] = 20.0, np.nan
@@ -236,12 +236,12 @@ def test_coverage_width_and_worst_hour_are_counted_at_the_minute_a_forecast_is_a
 
 
 _RATE = st.one_of(st.just(0.0), st.floats(1e-9, 1e9))
-_CAME = st.one_of(st.just(float("nan")), _RATE)
+_ACTUAL = st.one_of(st.just(float("nan")), _RATE)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(_CAME, _RATE, _RATE, _RATE, _RATE), min_size=1, max_size=80))
-def test_quantiles_never_cross_are_never_negative_and_always_numbers(
+@given(st.lists(st.tuples(_ACTUAL, _RATE, _RATE, _RATE, _RATE), min_size=1, max_size=80))
+def test_quantiles_are_ordered_finite_and_never_negative(
     minutes: list[tuple[float, ...]],
 ) -> None:
     state = start(1)

@@ -15,7 +15,7 @@ from models.forecaster.learned.inputs import (
     PAST,
     PAST_WINDOWS,
     STATIC,
-    Inputs,
+    NetworkInputs,
     flat,
     from_log,
     to_log,
@@ -27,11 +27,11 @@ from tests.unit.models.forecaster.synthetic_series import days, series
 HOUR = 60
 
 
-def at_end(one: Series) -> Inputs:
+def at_end(one: Series) -> NetworkInputs:
     return encode(one, np.array([one.rps.size - 1]))
 
 
-def future(inputs: Inputs, name: str) -> NDArray[np.float32]:
+def future(inputs: NetworkInputs, name: str) -> NDArray[np.float32]:
     column: NDArray[np.float32] = inputs.future[0, :, FUTURE.index(name)]
     return column
 
@@ -66,7 +66,7 @@ def test_a_day_without_values_has_no_scale() -> None:
     assert np.isnan(at_end(series(rps)).scale).all()
 
 
-def test_a_gap_is_not_traffic_of_zero() -> None:
+def test_a_gap_is_not_encoded_as_zero_traffic() -> None:
     gap = days(2)
     gap[-3:-1] = np.nan
     inputs = at_end(series(gap))
@@ -76,7 +76,7 @@ def test_a_gap_is_not_traffic_of_zero() -> None:
     assert inputs.scale[0] == pytest.approx(np.nanmean(gap[-15:]))
 
 
-def test_yesterday_tells_how_traffic_will_change() -> None:
+def test_yesterdays_change_is_an_input() -> None:
     minutes = np.arange(3 * DAY_MINUTES)
     rps = np.where(minutes % DAY_MINUTES < 12 * HOUR, 100.0, 300.0)
     noon = 2 * DAY_MINUTES + 12 * HOUR - 11
@@ -85,7 +85,7 @@ def test_yesterday_tells_how_traffic_will_change() -> None:
     assert change[AHEAD_MIN.index(30)] == pytest.approx(np.log(3), abs=0.05)
 
 
-def test_precedents_tell_how_an_event_went_the_last_time() -> None:
+def test_precedents_give_the_change_at_earlier_events() -> None:
     rps = np.full(5 * DAY_MINUTES, 100.0)
     starts = [day * DAY_MINUTES + 10 * HOUR for day in range(1, 5)]
     for start in starts:
@@ -100,7 +100,7 @@ def test_precedents_tell_how_an_event_went_the_last_time() -> None:
     assert future(inputs, "precedents")[AHEAD_MIN.index(30)] > 0.9
 
 
-def test_other_kinds_of_events_are_precedents_only_for_want_of_better() -> None:
+def test_precedents_of_the_same_kind_outweigh_other_kinds() -> None:
     rps = np.full(4 * DAY_MINUTES, 100.0)
     sale, batch, today = (day * DAY_MINUTES + 600 for day in (1, 2, 3))
     rps[sale : sale + 60] *= 4
@@ -124,7 +124,7 @@ def test_an_announcement_counts_from_the_minute_it_was_made() -> None:
 
 
 def with_sale(comes: int, minutes: int) -> Series:
-    """Announced to double steady traffic from minute 2000 for 40; it comes at another."""
+    """Constant traffic that doubles for 40 minutes at `comes`, announced for minute 2000."""
     rps = np.full(3000, 100.0)
     rps[comes : comes + 40] *= 2.0
     return series(rps[:minutes], Announced(2000, 2040, 2.0, "sale"))
@@ -144,27 +144,27 @@ def test_an_event_that_was_early_is_not_expected_again() -> None:
     np.testing.assert_allclose(early, 0.0, atol=0.02)
 
 
-def test_the_end_of_an_event_is_expected_as_its_beginning_was() -> None:
+def test_the_end_of_an_announced_event_is_expected() -> None:
     ending = future(at_end(with_sale(2000, 2036)), "promised_change")
     np.testing.assert_allclose(ending, -np.log([2, 2, 2, 2, 2, 2]), atol=0.02)
 
 
 def test_an_event_counts_for_the_part_of_a_window_that_it_covers() -> None:
-    known = event_table([Announced(10, 20, 3.0, "sale")]).visible_at(np.array([0]))
+    events = event_table([Announced(10, 20, 3.0, "sale")]).visible_at(np.array([0]))
     first, end = np.array([[0, 5, 10, 8, 20]]), np.array([[10, 15, 20, 28, 30]])
-    count, promised = known.during(first, end)
+    count, promised = events.during(first, end)
     np.testing.assert_allclose(count[0], [0.0, 0.5, 1.0, 0.5, 0.0])
     np.testing.assert_allclose(np.exp(promised[0]), [1.0, 2.0, 3.0, 2.0, 1.0])
 
 
-def test_a_short_event_that_is_over_does_not_end_once_more() -> None:
+def test_the_end_of_a_short_event_is_not_expected_again() -> None:
     rps = np.full(2060, 100.0)
     rps[2005:2025] *= 2.0
     over = at_end(series(rps, Announced(2005, 2025, 2.0, "sale")))
     np.testing.assert_allclose(future(over, "promised_change"), 0.0, atol=0.02)
 
 
-def test_what_starts_every_hour_is_expected_again() -> None:
+def test_hourly_spikes_are_expected_at_the_same_minute() -> None:
     rps = np.full(2 * DAY_MINUTES, 10.0)
     rps[::60] = 300.0
     inputs = encode(series(rps), np.array([2 * DAY_MINUTES - 75]))
@@ -173,14 +173,14 @@ def test_what_starts_every_hour_is_expected_again() -> None:
     assert (change > 1.0).tolist() == [minutes == 15 for minutes in AHEAD_MIN]
 
 
-def test_half_an_hour_ago_ends_with_now() -> None:
+def test_the_half_hour_ago_input_ends_at_the_origin() -> None:
     rps = np.linspace(100.0, 2099.0, 2000)
     inputs = at_end(series(rps))
     ago = from_log(inputs, future(inputs, "half_hour_ago")[None].astype(np.float64))[0]
     np.testing.assert_allclose(ago, rps[-1] - 30 + np.array(AHEAD_MIN), rtol=1e-5)
 
 
-def test_the_course_of_earlier_days_is_that_of_all_of_them() -> None:
+def test_the_smooth_change_is_the_mean_of_all_earlier_days() -> None:
     hour = np.arange(9 * DAY_MINUTES) % DAY_MINUTES / 60
     rps = 100.0 * np.exp(0.2 * np.abs(hour - 12))
     rps[-DAY_MINUTES:] = 50.0  # today is not as usual
@@ -212,7 +212,7 @@ def test_weekends_are_days_off() -> None:
 
 @settings(deadline=None)
 @given(values=st.lists(st.floats(0, 1e9), min_size=1, max_size=5))
-def test_logarithms_lead_back_to_the_values(values: list[float]) -> None:
+def test_from_log_inverts_to_log(values: list[float]) -> None:
     inputs = at_end(series(days(2)))
     there = to_log(inputs, np.array([values]))
     np.testing.assert_allclose(from_log(inputs, there)[0], values, rtol=1e-6, atol=1e-6)

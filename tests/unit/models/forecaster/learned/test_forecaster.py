@@ -36,16 +36,16 @@ QUICK: Final = Settings(
 )
 
 
-def how(forecast: Forecast) -> Serving:
+def serving_of(forecast: Forecast) -> Serving:
     assert forecast.serving is not None
     return forecast.serving
 
 
 def reasons(forecast: Forecast) -> list[str]:
-    return list(how(forecast).reason.ravel().tolist())
+    return list(serving_of(forecast).reason.ravel().tolist())
 
 
-def calendar_says(traffic: F32) -> Forecast:
+def calendar_forecast(traffic: F32) -> Forecast:
     calendar = Calendar(level_past(*traffic.shape[1:]), (), TICK_S)
     state = calendar.start(observed(0, traffic[0]))
     for minute, rps in enumerate(traffic, 1):
@@ -53,7 +53,7 @@ def calendar_says(traffic: F32) -> Forecast:
     return forecast
 
 
-def test_all_rows_are_asked_in_one_call_a_minute() -> None:
+def test_the_network_is_queried_once_per_minute_for_all_rows() -> None:
     network = FakeNetwork()
     forecaster = served_by(network, level_history(3, 2))
     state = begin(forecaster, (3, 2))
@@ -72,12 +72,12 @@ def test_between_minutes_the_network_is_not_queried_and_the_forecast_stays() -> 
     assert network.rows == []
 
 
-def test_the_model_that_serves_is_named_with_its_version() -> None:
+def test_the_forecast_names_the_serving_model_and_version() -> None:
     forecaster = served_by(FakeNetwork())
     predicted, _ = play(forecaster, begin(forecaster), level(1))
     assert predicted[0].model == "tft/fake"
-    assert how(predicted[0]).model.tolist() == [["tft/fake", "tft/fake"]]
-    assert how(predicted[0]).trained_until == "2026-01-01T00:00:00Z"
+    assert serving_of(predicted[0]).model.tolist() == [["tft/fake", "tft/fake"]]
+    assert serving_of(predicted[0]).trained_until == "2026-01-01T00:00:00Z"
     assert reasons(predicted[0]) == ["", ""]
 
 
@@ -85,24 +85,26 @@ def test_the_first_forecast_is_calibrated_by_the_record() -> None:
     noise = np.random.default_rng(0).uniform(0.98, 1.02, (1, 2, 1000)).astype(np.float32)
     forecaster = served_by(FakeNetwork(width=0.8), USUAL * noise)
     predicted, _ = play(forecaster, begin(forecaster), level(1))
-    assert (how(predicted[0]).width < 0.2).all(), "far too wide an interval was said"
-    assert (how(predicted[0]).coverage > 0.7).all()
+    assert (serving_of(predicted[0]).width < 0.2).all(), (
+        "the network's own interval is far too wide"
+    )
+    assert (serving_of(predicted[0]).coverage > 0.7).all()
 
 
-def test_a_record_of_some_hours_is_replayed_as_far_as_it_goes() -> None:
+def test_a_short_record_is_replayed_as_far_back_as_it_reaches() -> None:
     network = FakeNetwork()
     begin(served_by(network, level_history(minutes=200)))
     begin(served_by(network, level_history(minutes=5000)))
     assert network.rows == [2 * 20, 2 * WARM_MIN]
 
 
-def test_a_short_history_is_served_by_the_calendar_which_says_why() -> None:
+def test_with_a_short_history_the_calendar_serves_with_a_reason() -> None:
     forecaster = served_by(FakeNetwork(), level_history(minutes=170))
     traffic = level(9, 140.0)
     predicted, state = play(forecaster, begin(forecaster), traffic)
     assert reasons(predicted[-1]) == [SHORT, SHORT]
-    assert how(predicted[-1]).model.tolist() == [["calendar", "calendar"]]
-    expected = calendar_says(traffic)
+    assert serving_of(predicted[-1]).model.tolist() == [["calendar", "calendar"]]
+    expected = calendar_forecast(traffic)
     np.testing.assert_array_equal(predicted[-1].domain, expected.domain)
     np.testing.assert_array_equal(predicted[-1].domain_peak, expected.domain_peak)
     later, _ = play(forecaster, state, level(1, 140.0), first=10)
@@ -120,7 +122,7 @@ def test_the_calendar_serves_a_row_without_values_for_a_day() -> None:
     assert np.isfinite(predicted[0].domain).all()
 
 
-def test_a_session_that_breaks_is_a_fallback_and_it_is_asked_again() -> None:
+def test_after_a_failed_query_the_calendar_serves_and_the_network_is_retried() -> None:
     network = FakeNetwork()
     forecaster = served_by(network)
     _, state = play(forecaster, begin(forecaster), level(2))
@@ -129,11 +131,11 @@ def test_a_session_that_breaks_is_a_fallback_and_it_is_asked_again() -> None:
     network.fails = False
     well, _ = play(forecaster, state, level(1), first=5)
     assert reasons(broken[-1]) == [FAILED, FAILED]
-    np.testing.assert_array_equal(broken[-1].domain, calendar_says(level(4)).domain)
+    np.testing.assert_array_equal(broken[-1].domain, calendar_forecast(level(4)).domain)
     assert reasons(well[0]) == ["", ""]
 
 
-def test_with_a_broken_session_the_calendar_serves() -> None:
+def test_with_a_network_that_fails_at_the_start_the_calendar_serves() -> None:
     network = FakeNetwork()
     network.fails = True
     forecaster = served_by(network)
@@ -141,7 +143,7 @@ def test_with_a_broken_session_the_calendar_serves() -> None:
     assert reasons(predicted[0]) == [FAILED, FAILED]
 
 
-def test_a_forecast_that_is_not_a_number_is_replaced_in_its_row_only() -> None:
+def test_a_nan_forecast_is_replaced_in_its_row_only() -> None:
     network = FakeNetwork()
     forecaster = served_by(network)
     _, state = play(forecaster, begin(forecaster), level(2))
@@ -161,15 +163,15 @@ def test_the_calendar_replaces_a_bad_model_until_it_recovers() -> None:
     well, _ = play(forecaster, state, traffic[30:], first=31)
     assert reasons(bad[5]) == ["", ""], "too few outcomes to judge by"
     assert reasons(bad[-1]) == ["simple-better"] * 2
-    assert (how(bad[-1]).skill < 0).all()
-    np.testing.assert_array_equal(bad[-1].domain, calendar_says(traffic[:25]).domain)
+    assert (serving_of(bad[-1]).skill < 0).all()
+    np.testing.assert_array_equal(bad[-1].domain, calendar_forecast(traffic[:25]).domain)
     assert reasons(mending[-1]) == ["simple-better"] * 2, "old errors are not forgotten at once"
     assert reasons(well[-1]) == ["", ""]
     served = [reasons(forecast)[0] == "" for forecast in [*bad, *mending, *well]]
     assert np.count_nonzero(np.diff(served)) == 2, "away once and back once"
 
 
-def test_minutes_without_a_sample_of_a_domain_are_unknown_and_not_the_last_value() -> None:
+def test_minutes_without_a_sample_of_a_domain_are_nan_in_the_record() -> None:
     forecaster = served_by(FakeNetwork())
     traffic = level(3)
     traffic[1:, :, 1] = np.nan
@@ -188,7 +190,7 @@ def test_skipped_minutes_leave_a_gap() -> None:
 
 
 @pytest.mark.parametrize("rps", [0.0, 100.0, 1e9])
-def test_constant_traffic_is_forecast_as_it_is(rps: float) -> None:
+def test_constant_traffic_is_forecast_as_constant(rps: float) -> None:
     history = np.full((1, 2, 2000), rps, np.float32)
     forecaster = served_by(FakeNetwork(), history)
     predicted, _ = play(forecaster, begin(forecaster), level(10, rps))
@@ -205,7 +207,7 @@ def test_constant_traffic_is_forecast_as_it_is(rps: float) -> None:
     recorded=st.sampled_from([0, 160, 220]),
 )
 @tries(max_examples=10, deadline=None)
-def test_whatever_comes_a_forecast_is_finite_and_in_order(
+def test_forecasts_are_finite_and_ordered_for_any_traffic(
     traffic: list[float], recorded: int
 ) -> None:
     forecaster = served_by(FakeNetwork(), level_history(minutes=max(recorded, 1)))
@@ -218,7 +220,7 @@ def test_whatever_comes_a_forecast_is_finite_and_in_order(
         assert (np.diff(predicted.domain_peak, axis=-1) >= 0).all()
 
 
-def test_an_environment_is_served_as_if_it_were_alone() -> None:
+def test_serving_does_not_depend_on_the_other_environments() -> None:
     draw = np.random.default_rng(1)
     traffic = draw.uniform(50, 150, (8, 3, 2)).astype(np.float32)
     history = draw.uniform(50, 150, (3, 2, 230)).astype(np.float32)
@@ -247,14 +249,14 @@ def first_with(by: Corrector, settings: Settings = DEFAULTS) -> Forecast:
 def test_a_correction_shifts_the_median_and_is_reported() -> None:
     predicted = first_with(corrector(np.log(1.1)))
     np.testing.assert_allclose(predicted.domain[..., MEDIAN], 1.1 * USUAL, rtol=1e-5)
-    np.testing.assert_allclose(how(predicted).shift, 0.1, rtol=1e-5)
-    assert how(predicted).review.tolist() == [["", ""]]
+    np.testing.assert_allclose(serving_of(predicted).shift, 0.1, rtol=1e-5)
+    assert serving_of(predicted).review.tolist() == [["", ""]]
 
 
 def test_a_correction_that_is_too_large_is_refused_and_reported_for_review() -> None:
     predicted = first_with(corrector(np.log(1.3)))
     np.testing.assert_allclose(predicted.domain[..., MEDIAN], USUAL, rtol=1e-5)
-    assert "30% for 15 min" in how(predicted).review[0, 1]
+    assert "30% for 15 min" in serving_of(predicted).review[0, 1]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_a_corrector_that_does_not_help_or_is_switched_off_does_nothing(
     np.testing.assert_allclose(predicted.domain[..., MEDIAN], USUAL, rtol=1e-5)
 
 
-def test_what_is_served_is_not_to_be_written_to() -> None:
+def test_a_served_forecast_is_read_only() -> None:
     forecaster = served_by(FakeNetwork())
     predicted, _ = play(forecaster, begin(forecaster), level(1))
     with pytest.raises(ValueError, match="read-only"):

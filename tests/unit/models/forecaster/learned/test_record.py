@@ -35,7 +35,7 @@ def traffic(minutes: int) -> F32:
     return (1e6 * noise).astype(np.float32)
 
 
-def test_minutes_that_are_not_recorded_for_a_world_are_never_read() -> None:
+def test_inputs_never_read_minutes_that_a_world_does_not_record() -> None:
     rows = (Row(priority=0, domain=0, calendar=CALENDAR),)
     whole = traffic(WIDTH + LAST_MIN)
     kept = minutes_read(rows, BEFORE_MIN, LAST_MIN)
@@ -53,7 +53,7 @@ def test_minutes_that_are_not_recorded_for_a_world_are_never_read() -> None:
 
 
 def _same_inputs(full: Record, partly: Record, rows: tuple[Row, ...], age: int) -> None:
-    """To the last bit: services have the whole record, a world has only what is read of it."""
+    """Bit for bit: services have the whole record, a world computes only the minutes it reads."""
     both = [
         encode(series, np.array([series.rps.size - 1 - age]))
         for record in (full, partly)
@@ -63,7 +63,7 @@ def _same_inputs(full: Record, partly: Record, rows: tuple[Row, ...], age: int) 
         np.testing.assert_array_equal(whole, cut)
 
 
-def test_a_series_ends_now_on_the_clock_of_the_week() -> None:
+def test_a_series_ends_at_the_newest_minute_and_has_the_right_weekday() -> None:
     record = with_minute(record_of(traffic(500), 100), 103, np.array([7.0]))
     rows = (Row(0, 0, (Announced(10, 40, 2.0, "sale"),)),)
     (series,) = series_of(record, rows, first=100, minute_of_week=TUESDAY_TEN)
@@ -74,7 +74,7 @@ def test_a_series_ends_now_on_the_clock_of_the_week() -> None:
     assert series.calendar[0].start_min == series.rps.size - 1 + 8
 
 
-def test_a_record_is_as_long_as_what_is_known() -> None:
+def test_history_starts_at_the_first_valid_minute() -> None:
     history = np.full((3, 50), np.nan, np.float32)
     history[0, 10:] = 5.0
     history[1, [20, 30]] = -1.0, np.inf
@@ -84,18 +84,18 @@ def test_a_record_is_as_long_as_what_is_known() -> None:
     assert [s.rps.size for s in series_of(record, rows, 0, 0)] == [40, 1, 1]
 
 
-def test_a_long_pause_leaves_nothing_but_the_new_minute() -> None:
+def test_after_a_long_pause_only_the_new_minute_remains() -> None:
     record = with_minute(record_of(traffic(WIDTH), 0), 10**6, np.array([3.0]))
     assert np.isfinite(record.rps).sum() == 1
     assert record.newest == 10**6
 
 
-def test_announcements_reach_their_domains_in_minutes_and_numbers_do_not_make_a_kind() -> None:
-    told = (
+def test_announcements_are_given_per_domain_in_minutes_and_kinds_ignore_digits() -> None:
+    announcements = (
         Announcement("flash-sale-12", (0, 2), 61, 130, 2.5),
         Announcement("standstill", (2,), 600, 660, 0.0),
     )
-    rows = rows_of(CLUSTER, told, 6)
+    rows = rows_of(CLUSTER, announcements, 6)
     assert [len(row.calendar) for row in rows] == [1, 0, 2, 0, 0]
     sale, standstill = rows[2].calendar
     assert (sale.start_min, sale.end_min, sale.factor, sale.kind) == (10, 22, 2.5, "flash-sale")
@@ -103,7 +103,7 @@ def test_announcements_reach_their_domains_in_minutes_and_numbers_do_not_make_a_
     assert [row.priority for row in rows] == [0, 0, 1, 2, 3]
 
 
-def test_a_domain_that_the_model_was_not_trained_on_is_not_taken_for_another() -> None:
+def test_a_domain_that_the_model_was_not_trained_on_is_unknown() -> None:
     cluster = load_cluster()
     renamed = msgspec.structs.replace(cluster.domains[0], name="lending")
     domains = (renamed, *cluster.domains[1:])

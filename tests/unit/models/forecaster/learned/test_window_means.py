@@ -18,7 +18,7 @@ def skills(rps: F64, step_min: int = 1) -> dict[str, float]:
     return {name: float(static[STATIC.index(f"{name}_skill")]) for name in ("last", "hour", "day")}
 
 
-def test_a_rule_that_was_right_where_the_mean_was_not_has_skill() -> None:
+def test_a_rule_with_smaller_errors_than_the_mean_has_positive_skill() -> None:
     found = skills(np.tile(HOURLY, 48))
     assert found["hour"] > 1.0
     assert found["day"] > 1.0
@@ -34,7 +34,7 @@ def test_the_skill_of_a_rule_with_few_comparisons_is_small() -> None:
 
 
 def test_rules_are_compared_over_the_same_minutes() -> None:
-    # Wild for long and calm for the last minutes: those are all that yesterday is known for.
+    # Volatile for long and calm for the last minutes, the only ones with a value a day before.
     wild = np.random.default_rng(0).uniform(0.0, 1000.0, DAY_MINUTES - 30)
     calm = np.full(60, 500.0)
     rps = np.concatenate([np.full(30, np.nan), wild, calm])
@@ -43,13 +43,13 @@ def test_rules_are_compared_over_the_same_minutes() -> None:
     assert skills(rps)["day"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_what_stands_for_a_step_is_not_its_own_forecast() -> None:
+def test_a_repeated_value_of_a_step_is_not_compared_with_itself() -> None:
     of_half_hours = np.repeat(np.random.default_rng(1).uniform(50.0, 150.0, 96), 30)
     assert skills(of_half_hours)["last"] > 0.3
     assert skills(of_half_hours, step_min=30)["last"] < 0.0
 
 
-def test_series_that_are_read_at_once_have_their_own_skills() -> None:
+def test_skills_do_not_depend_on_the_other_series_of_a_batch() -> None:
     noise = np.random.default_rng(4)
     several = [
         Series("hourly", 0, 1, np.tile(HOURLY, 40)),
@@ -57,11 +57,11 @@ def test_series_that_are_read_at_once_have_their_own_skills() -> None:
         Series("coarse", 0, 30, np.repeat(noise.uniform(50.0, 150.0, 80), 30)),
     ]
     together = encode_last(several).static
-    for place, one in enumerate(several):
-        np.testing.assert_array_equal(together[place], encode_last([one]).static[0])
+    for index, one in enumerate(several):
+        np.testing.assert_array_equal(together[index], encode_last([one]).static[0])
 
 
-def test_one_origin_has_the_skills_it_has_among_many() -> None:
+def test_skills_are_the_same_for_one_origin_and_for_many() -> None:
     rps = np.random.default_rng(2).gamma(9.0, 10.0, 4000)
     rps[3700:3720] = np.nan
     series = Series("made up", 0, 1, rps)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.forecaster.learned.artefact import Session
-from models.forecaster.learned.inputs import Inputs
+from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.score.contest import choose, contest, steps_of
 from models.forecaster.score.evaluation import Absent
@@ -39,9 +39,7 @@ def made(series: Series, test_from: int | None = None) -> Windows:
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(600, 2000), st.sampled_from([1, 5]))
-def test_what_the_learned_peer_says_does_not_change_with_what_comes_later(
-    at: int, step: int
-) -> None:
+def test_the_learned_peer_does_not_use_later_minutes(at: int, step: int) -> None:
     series = series_of(2200, step)
     origin = at // step * step + step - 1
     early = np.arange(origin - 20 * step, origin + 1, step)
@@ -51,7 +49,7 @@ def test_what_the_learned_peer_says_does_not_change_with_what_comes_later(
         np.testing.assert_array_equal(one, other)
 
 
-def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on() -> None:
+def test_the_learned_peer_is_calibrated_at_the_first_window() -> None:
     series = series_of()
     test = made(series)
     predicted = Learned(cast(Session, FixedSession(spread=0.4))).predict(series, test.at)[:50, 0]
@@ -61,7 +59,7 @@ def test_intervals_of_the_learned_peer_are_calibrated_from_the_first_window_on()
 
 def always(value: float) -> Learned:
     class Always(FixedSession):
-        def predict(self, inputs: Inputs) -> NetworkOutput:
+        def predict(self, inputs: NetworkInputs) -> NetworkOutput:
             predicted = super().predict(inputs)
             return predicted._replace(values=np.full_like(predicted.values, value))
 
@@ -81,9 +79,9 @@ def test_the_learned_model_serves_where_no_simple_rule_was_better() -> None:
     assert "last was never wrong at 5 min, tft was" in still.why
 
 
-def test_a_model_that_is_worse_at_one_horizon_only_does_not_serve() -> None:
-    # A timer that fires every half hour, each day at other minutes: what is now is right for half
-    # an hour ahead, and for nothing else.
+def test_a_model_that_is_worse_at_only_one_horizon_does_not_serve() -> None:
+    # A timer that fires every half hour, each day at other minutes: the current value is right for
+    # 30 minutes ahead and wrong for the shorter horizons.
     minutes = np.arange(MINUTES)
     fires = minutes % 30 == 7 * (minutes // 1440)
     series = Series("timer", 0, 1, np.where(fires, 1000.0, 10.0))
@@ -107,23 +105,23 @@ def test_a_contest_chooses_by_forecasts_before_the_test_only() -> None:
 
 
 class Counted:
-    """A session that notes how many rows it is asked about."""
+    """A session that counts the rows it is queried for."""
 
     def __init__(self) -> None:
         self.rows = 0
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         self.rows += inputs.scale.size
         return FixedSession().predict(inputs)
 
 
-def test_in_a_contest_the_network_is_asked_about_each_minute_once() -> None:
+def test_a_contest_queries_the_network_once_per_minute() -> None:
     series, session = series_of(1440), Counted()
     contest(series, made(series), (Learned(cast(Session, session)), *FLOORS))
     assert 0 < session.rows <= 1440
 
 
-def test_a_bar_of_a_contest_rises_to_its_end_and_moves_within_the_learned_model() -> None:
+def test_progress_reaches_its_total_and_advances_within_the_learned_model() -> None:
     series, peers, steps = series_of(10 * 1440), (learned(), *FLOORS), list[int]()
     contest(series, made(series), peers, steps.append)
     assert sum(steps) == steps_of(peers)
@@ -132,17 +130,17 @@ def test_a_bar_of_a_contest_rises_to_its_end_and_moves_within_the_learned_model(
     assert sum(step > 0 for step in steps) > len(peers) + 1
 
 
-def test_without_a_learned_model_the_best_rule_serves_and_says_so() -> None:
+def test_without_a_learned_model_the_best_rule_serves_with_a_reason() -> None:
     served = choose(series_of(), 3000, FLOORS)
     assert served.model != "tft"
     assert "no learned model" in served.why
 
 
-def test_too_short_a_past_is_served_by_default_with_the_reason() -> None:
+def test_with_a_short_past_the_default_serves_with_a_reason() -> None:
     assert choose(series_of(), 400, (learned(), *FLOORS)).why.startswith("fewer than 6 hours")
 
 
-def test_a_contest_has_rows_ratios_and_intervals_of_every_model() -> None:
+def test_a_contest_scores_every_model() -> None:
     series = series_of()._replace(calendar=(Announced(4000, 4060),))
     found = contest(series, made(series), (learned(), *FLOORS))
     assert {row.model for row in found.rows} == {"tft", "last", "mean5", "mean15", "day"}
@@ -152,36 +150,36 @@ def test_a_contest_has_rows_ratios_and_intervals_of_every_model() -> None:
     assert any("week: absent" in note for note in found.notes)
 
 
-def test_a_constant_series_is_served_and_no_ratio_is_made_up() -> None:
+def test_a_constant_series_is_served_and_has_no_ratios() -> None:
     series = Series("flat", 0, 1, np.full(MINUTES, 5.0))
     found = contest(series, made(series), (learned(), *FLOORS))
     assert found.cells == ()
     assert found.served.model == "tft"
 
 
-def test_one_forecast_is_that_of_the_last_window() -> None:
+def test_a_single_forecast_equals_that_of_the_last_window() -> None:
     series = series_of()
     peers = (learned(), *FLOORS)
-    spoken = forecast_series(series, 3000, peers)
-    assert (spoken.at, spoken.served.model) == (2999, "tft")
+    forecast = forecast_series(series, 3000, peers)
+    assert (forecast.at, forecast.served.model) == (2999, "tft")
     expected = learned().predict_with_peaks(series.until(3000), np.array([2999]))
-    np.testing.assert_array_equal(spoken.values, expected.values[0])
-    assert (spoken.peak >= spoken.values[:, 2]).all()
+    np.testing.assert_array_equal(forecast.values, expected.values[0])
+    assert (forecast.peak >= forecast.values[:, 2]).all()
 
 
-def test_a_rule_that_serves_has_a_peak_above_its_interval() -> None:
-    spoken = forecast_series(series_of(), 3000, FLOORS)
-    assert (spoken.peak >= spoken.values[:, 2]).all()
-    assert (np.diff(spoken.peak) >= 0).all()
+def test_the_peak_of_a_serving_rule_is_at_least_its_high_quantile() -> None:
+    forecast = forecast_series(series_of(), 3000, FLOORS)
+    assert (forecast.peak >= forecast.values[:, 2]).all()
+    assert (np.diff(forecast.peak) >= 0).all()
 
 
-def test_boosted_trees_need_some_past() -> None:
+def test_boosted_trees_are_absent_with_too_few_windows() -> None:
     short = Boosted().fit(series_of(), 400)
     assert isinstance(short, Absent)
     assert "windows before the test" in short.reason
 
 
-def test_boosted_trees_learn_from_the_past_alone() -> None:
+def test_boosted_trees_do_not_learn_from_the_test() -> None:
     pytest.importorskip("lightgbm")
     series = series_of(1500)
     other = series._replace(rps=np.where(np.arange(1500) >= 1000, 3.0, series.rps))

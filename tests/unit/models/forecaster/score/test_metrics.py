@@ -16,7 +16,7 @@ from models.forecaster.score.comparison import (
     geometric_mean,
     headlines,
 )
-from models.forecaster.score.evaluation import Outcome
+from models.forecaster.score.evaluation import Evaluation
 from models.forecaster.score.metrics import (
     coverage,
     interval_score,
@@ -40,11 +40,11 @@ def predicted(points: F64) -> F64:
     return np.repeat((points[:, None] * [0.5, 1.0, 1.5])[:, None], 3, axis=1)
 
 
-def scored(target: F64, **forecasts: F64) -> Outcome:
+def scored(target: F64, **forecasts: F64) -> Evaluation:
     at = np.arange(target.size) + 300
     windows = Windows(300, at, np.repeat(target[:, None], 3, axis=1))
     series = Series("x", 0, 1, np.arange(400.0) % 3)
-    return Outcome(series, windows, forecasts, {})
+    return Evaluation(series, windows, forecasts, {})
 
 
 def test_q_risk_is_twice_the_quantile_loss_over_the_sum() -> None:
@@ -63,7 +63,7 @@ def test_at_the_median_q_risk_is_the_absolute_error_over_the_sum(
         assert q_risk(target, predicted, 0.5) == pytest.approx(expected)
 
 
-def test_the_interval_is_judged_by_coverage_width_and_winklers_score() -> None:
+def test_intervals_are_scored_by_coverage_width_and_winkler_score() -> None:
     assert coverage(TARGET, LOW, HIGH) == 0.5
     assert relative_width(TARGET, LOW, HIGH) == pytest.approx(10 / 40)
     # Outside by 2 and by 4, each times 2 / .2.
@@ -71,7 +71,7 @@ def test_the_interval_is_judged_by_coverage_width_and_winklers_score() -> None:
 
 
 @given(VALUES, VALUES, st.floats(0.01, 100))
-def test_scores_have_no_scale(target: F64, predicted: F64, scale: float) -> None:
+def test_scores_do_not_depend_on_the_unit(target: F64, predicted: F64, scale: float) -> None:
     low, high = np.minimum(target, predicted) * 0.5, predicted
     if target.sum() > 1:
         assert q_risk(target * scale, predicted * scale, 0.9) == pytest.approx(
@@ -82,7 +82,7 @@ def test_scores_have_no_scale(target: F64, predicted: F64, scale: float) -> None
         )
 
 
-def test_mase_divides_by_yesterday_with_two_days_and_by_the_last_value_with_less() -> None:
+def test_mase_divides_by_the_error_of_yesterday_or_of_the_last_value() -> None:
     day = np.tile([1.0, 2.0], 720)
     series = Series("x", 0, 1, np.concatenate([day, day + 3, day + 6]))
     assert mase_scale(series, 2 * 1440) == (3.0, "day")
@@ -91,7 +91,7 @@ def test_mase_divides_by_yesterday_with_two_days_and_by_the_last_value_with_less
     assert mase_scale(stepped, 15) == (2.0, "last")
 
 
-def test_missing_minutes_are_left_out_of_the_scale() -> None:
+def test_missing_minutes_do_not_count_in_the_mase_scale() -> None:
     series = Series("x", 0, 1, np.array([1.0, 2.0, np.nan, 9.0, 10.0]))
     assert mase_scale(series, 5) == (1.0, "last")
 
@@ -114,14 +114,14 @@ def test_a_row_has_the_fields_that_readers_of_the_json_expect() -> None:
     }
 
 
-def test_only_zeros_give_null_with_a_reason_and_no_division() -> None:
+def test_scores_of_all_zero_targets_are_null_with_a_note() -> None:
     found = scored(np.zeros(4), m=predicted(np.ones(4))).scores()
     assert found.rows[0].q_risk_p50 is None
     assert b'"q_risk_p50":null' in msgspec.json.encode(found.rows[0])
     assert "all values are zero" in found.notes[0]
 
 
-def test_a_note_about_zeros_names_the_series_or_the_model_that_met_only_zeros() -> None:
+def test_a_note_about_zeros_names_the_series_or_the_affected_model() -> None:
     some = predicted(np.array([1.0, np.nan]))
     zeros = scored(np.zeros(2), m=some, other=some).scores().notes
     assert len(zeros) == len(HORIZONS_MIN)
@@ -130,7 +130,7 @@ def test_a_note_about_zeros_names_the_series_or_the_model_that_met_only_zeros() 
     assert first.startswith("x: m: 5 min: all values are zero")
 
 
-def test_a_constant_series_has_no_mase_and_says_so() -> None:
+def test_a_constant_series_has_no_mase_and_a_note() -> None:
     windows = Windows(300, np.array([300]), np.full((1, 3), 5.0))
     found = score(Series("x", 0, 1, np.full(400, 5.0)), "m", windows, predicted(np.array([5.0])))
     assert found.rows[0].mase is None
@@ -144,22 +144,22 @@ def test_windows_that_a_model_did_not_forecast_are_not_scored() -> None:
     assert {(row.windows, row.q_risk_p50) for row in rows} == {(2, 0.0)}
 
 
-def test_the_headline_compares_with_the_best_floor_on_the_models_own_windows() -> None:
+def test_a_model_is_compared_with_the_best_rule_on_its_own_windows() -> None:
     target = np.array([10.0, 10.0, 10.0])
     sampled = predicted(np.array([11.0, 11.0, 11.0]))
     sampled[2] = np.nan
-    outcome = scored(
+    evaluation = scored(
         target,
         last=predicted(np.array([12.0, 12.0, 10.0])),
         mean5=predicted(np.array([14.0, 14.0, 10.0])),
         m=sampled,
     )
-    mine = next(cell for cell in cells(outcome).cells if cell.model == "m")
+    mine = next(cell for cell in cells(evaluation).cells if cell.model == "m")
     assert mine.ratio == pytest.approx(0.5)
     assert (mine.horizon_min, mine.floor, mine.windows) == (5, "last", 2)
 
 
-def test_cells_without_a_floor_to_beat_are_named_and_left_out() -> None:
+def test_cells_without_a_ratio_are_left_out_with_a_note() -> None:
     perfect = scored(
         np.array([10.0]), last=predicted(np.array([10.0])), m=predicted(np.array([11.0]))
     )
@@ -178,7 +178,7 @@ def test_the_headline_is_a_geometric_mean_over_series() -> None:
     assert geometric_mean([0.0, 1.0]) > 0
 
 
-def test_a_block_is_a_day_or_an_eighth() -> None:
+def test_a_block_is_a_day_or_an_eighth_of_the_windows() -> None:
     assert block_length(np.arange(100_000)) == 1440
     assert block_length(np.arange(0, 100_000, 5)) == 288
     assert block_length(np.arange(800)) == 100
@@ -191,7 +191,7 @@ def test_a_model_that_is_better_in_every_block_is_significantly_better() -> None
     assert (found.value, found.low, found.high) == pytest.approx((0.9, 0.9, 0.9))
 
 
-def test_blocks_widen_the_interval_of_errors_that_go_together() -> None:
+def test_blocks_widen_the_interval_of_correlated_errors() -> None:
     generator = np.random.default_rng(0)
     ours = np.repeat(generator.uniform(0, 2, 16), 50)
     theirs = np.ones(800)
@@ -200,14 +200,14 @@ def test_blocks_widen_the_interval_of_errors_that_go_together() -> None:
     assert together.low < 1 < together.high
 
 
-def test_significance_is_of_the_windows_that_both_forecast() -> None:
+def test_significance_uses_only_windows_that_both_models_forecast() -> None:
     target = np.full(40, 10.0)
     ours = predicted(np.full(40, 11.0))
     ours[::2] = np.nan
-    outcome = scored(target, ours=ours, theirs=predicted(np.full(40, 12.0)))
-    assert compared(outcome, "ours", "theirs", 15).value == pytest.approx(0.5)
+    evaluation = scored(target, ours=ours, theirs=predicted(np.full(40, 12.0)))
+    assert compared(evaluation, "ours", "theirs", 15).value == pytest.approx(0.5)
 
 
-def test_errors_of_zero_and_single_windows_give_no_interval() -> None:
+def test_zero_errors_and_single_windows_have_no_interval() -> None:
     assert np.isnan(block_ratio(np.ones(9), np.zeros(9), 1).value)
     assert np.isnan(block_ratio(np.ones(1), np.ones(1), 1).low)

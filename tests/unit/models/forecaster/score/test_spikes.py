@@ -41,7 +41,7 @@ def scores(series: Series, forecast: F64) -> tuple[SpikeScore, SpikeScore]:
     return median, high
 
 
-def test_a_doubling_is_where_the_mean_of_five_minutes_is_twice_what_it_was() -> None:
+def test_a_doubling_is_where_the_five_minute_mean_has_doubled() -> None:
     # 10, 14, 18, 22: the third minute of the jump brings the mean above 20.
     assert doublings(jump())[0] == EVENT + 2
     assert one_per_hour(doublings(jump())).tolist() == [EVENT + 2]
@@ -59,14 +59,14 @@ def test_a_doubling_below_the_median_is_noise() -> None:
     assert doublings(night).size == 0
 
 
-def test_silence_and_gaps_are_no_doublings() -> None:
+def test_zero_traffic_and_gaps_are_no_doublings() -> None:
     assert doublings(Series("x", 0, 1, np.zeros(500))).size == 0
     gap = jump(high=10.0)
     gap.rps[400:450] = np.nan
     assert doublings(gap).size == 0
 
 
-def test_of_the_doublings_of_an_hour_the_first_is_kept() -> None:
+def test_only_the_first_doubling_of_an_hour_counts() -> None:
     assert one_per_hour(np.array([5, 6, 64, 65, 100, 130])).tolist() == [5, 65, 130]
 
 
@@ -81,7 +81,7 @@ def test_of_the_doublings_of_an_hour_the_first_is_kept() -> None:
         (Announced(100, 200, announced_from_min=91), False),
     ],
 )
-def test_announced_is_what_the_calendar_had_near_it_and_in_time(
+def test_a_doubling_is_announced_if_a_timely_entry_starts_near_it(
     entry: Announced, announced: bool
 ) -> None:
     assert is_announced((entry,), np.array([100])).tolist() == [announced]
@@ -91,7 +91,7 @@ def test_announced_is_what_the_calendar_had_near_it_and_in_time(
     ("made_before", "index", "found"),
     [(10, 1, 1), (9, 1, 0), (25, 1, 1), (26, 1, 0), (40, 2, 1), (41, 2, 0), (12, 0, 0)],
 )
-def test_a_doubling_is_found_by_a_forecast_made_in_time_that_reaches_it(
+def test_a_doubling_is_found_by_a_timely_forecast_whose_horizon_reaches_it(
     made_before: int, index: int, found: int
 ) -> None:
     series = jump((Announced(EVENT, EVENT + 120),))
@@ -102,7 +102,7 @@ def test_a_doubling_is_found_by_a_forecast_made_in_time_that_reaches_it(
     assert median.recall == found
 
 
-def test_the_median_must_say_more_than_a_half_and_the_upper_quantile_twice() -> None:
+def test_the_median_needs_a_smaller_factor_than_the_high_quantile() -> None:
     series = jump()
     forecast = quiet(series, at_windows(series))
     now = at_windows(series).at == EVENT - 15
@@ -112,7 +112,7 @@ def test_the_median_must_say_more_than_a_half_and_the_upper_quantile_twice() -> 
     assert (median.recall, high.unannounced_recall) == (None, 1.0)
 
 
-def test_a_forecast_spike_that_nothing_follows_is_a_false_alarm_once_an_hour() -> None:
+def test_false_alarms_count_once_per_hour() -> None:
     series = jump()
     found = at_windows(series)
     forecast = quiet(series, found)
@@ -164,7 +164,7 @@ def test_models_are_not_pooled_with_each_other() -> None:
     ("found", "of", "low", "high"),
     [(8, 10, 0.490, 0.943), (0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0), (80, 100, 0.711, 0.867)],
 )
-def test_a_recall_is_as_uncertain_as_its_doublings_are_few(
+def test_the_recall_interval_is_wider_with_fewer_doublings(
     found: int, of: int, low: float, high: float
 ) -> None:
     score = SpikeScore("x", "m", "p50", of, found, 0, 0, 0, 0, 1.0)

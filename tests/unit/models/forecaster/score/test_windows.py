@@ -18,7 +18,7 @@ def made(series: Series, test_from: int | None = None) -> Windows:
     return found
 
 
-def test_the_last_fifth_is_scored_against_the_minutes_to_come() -> None:
+def test_the_last_fifth_is_scored_against_later_minutes() -> None:
     series = series_of(1000)
     found = made(series)
     assert found.test_from == found.at[0] == 800
@@ -27,7 +27,7 @@ def test_the_last_fifth_is_scored_against_the_minutes_to_come() -> None:
     assert np.isnan(found.target[-1, 1:]).all()
 
 
-def test_origins_are_where_a_step_ends_and_horizons_below_it_are_not_scored() -> None:
+def test_origins_are_at_step_ends_and_horizons_below_a_step_are_not_scored() -> None:
     series = series_of(5000, step=10)
     found = made(series)
     assert ((found.at + 1) % 10 == 0).all()
@@ -69,7 +69,7 @@ def test_a_series_that_cannot_be_scored_says_why(
 
 
 @given(st.integers(1, 30), st.integers(300, 4000), st.data())
-def test_a_scored_target_is_known_and_the_value_it_claims_to_be(
+def test_every_target_is_the_value_at_its_horizon(
     step: int, minutes: int, data: st.DataObject
 ) -> None:
     series = series_of(minutes - minutes % step, step)
@@ -79,17 +79,17 @@ def test_a_scored_target_is_known_and_the_value_it_claims_to_be(
     if isinstance(found, Windows):
         assert (np.diff(found.at) > 0).all()
         assert not np.isnan(series.rps[found.at]).any()
-        rows, places = np.nonzero(~np.isnan(found.target))
-        minute = found.at[rows] + np.array(HORIZONS_MIN)[places]
-        np.testing.assert_array_equal(found.target[rows, places], series.rps[minute])
+        rows, columns = np.nonzero(~np.isnan(found.target))
+        minute = found.at[rows] + np.array(HORIZONS_MIN)[columns]
+        np.testing.assert_array_equal(found.target[rows, columns], series.rps[minute])
         assert (found.at >= found.test_from).all()
 
 
 @given(st.integers(1, 500), st.integers(1, 300))
 def test_a_sample_is_evenly_spaced_and_has_no_origin_twice(origins: int, most: int) -> None:
-    places = sample(np.arange(origins), most)
-    assert places.size == min(origins, most)
-    gaps = np.diff(places)
+    indices = sample(np.arange(origins), most)
+    assert indices.size == min(origins, most)
+    gaps = np.diff(indices)
     if gaps.size:
         assert gaps.min() >= 1
         assert gaps.max() - gaps.min() <= 1

@@ -17,7 +17,7 @@ def unrest(rps: F64, starts: list[int]) -> float:
     return float(np.abs(np.log((after + 1.0) / (before + 1.0))).mean())
 
 
-def test_a_seed_is_a_series_and_no_two_are_alike() -> None:
+def test_a_seed_gives_one_series_and_all_seeds_differ() -> None:
     again = fixtures(range(FIRST_SEED + 3, FIRST_SEED + 4))[0]
     np.testing.assert_array_equal(again.rps, MANY[3].rps)
     assert again.calendar == MANY[3].calendar
@@ -31,7 +31,7 @@ def test_traffic_is_a_count_for_every_minute() -> None:
         assert (series.rps >= 0).all()
 
 
-def test_the_calendar_has_the_hours_and_not_the_size() -> None:
+def test_the_calendar_has_start_times_and_no_factors() -> None:
     for series in MANY:
         starts = [entry.start_min for entry in series.calendar]
         assert starts == sorted(set(starts))
@@ -39,13 +39,13 @@ def test_the_calendar_has_the_hours_and_not_the_size() -> None:
         assert starts[-1] < series.rps.size
 
 
-def test_what_is_announced_is_felt() -> None:
-    felt, else_where = [], []
+def test_traffic_changes_around_announced_starts() -> None:
+    around, elsewhere = [], []
     for series in MANY:
         starts = [entry.start_min for entry in series.calendar if entry.start_min > DAY_MINUTES]
-        felt.append(unrest(series.rps, starts))
+        around.append(unrest(series.rps, starts))
         # The same hours before there were events: the course of the day alone.
         first = starts[0] // DAY_MINUTES * DAY_MINUTES
         hours = [start % DAY_MINUTES + first - DAY_MINUTES for start in starts]
-        else_where.append(unrest(series.rps, hours))
-    assert np.mean(felt) > 1.5 * np.mean(else_where)
+        elsewhere.append(unrest(series.rps, hours))
+    assert np.mean(around) > 1.5 * np.mean(elsewhere)

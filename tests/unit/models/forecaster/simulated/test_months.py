@@ -21,7 +21,7 @@ from models.forecaster.simulated.event_plans import (
     SHIFT_MIN,
     SHORT_NOTICE,
     SILENT,
-    Outcome,
+    EventOutcome,
     Planned,
     calendar_of,
     events_of,
@@ -44,7 +44,7 @@ SEEDS = range(FIRST_SEED, FIRST_SEED + 8)
 YEARS = [plans(seed, 366) for seed in SEEDS]
 MANY = [plan for year in YEARS for plan in year]
 PLANNABLE = [plan for plan in MANY if KINDS[plan.kind].plannable]
-SAID = [plan for plan in PLANNABLE if plan.announced]
+ANNOUNCED = [plan for plan in PLANNABLE if plan.announced]
 
 
 def _scenario(*events: Traffic) -> Scenario:
@@ -73,26 +73,26 @@ def test_a_seed_gives_the_same_series_bit_for_bit() -> None:
     assert first[0].rps.tobytes() != first[7].rps.tobytes()
 
 
-def test_more_days_leave_the_first_ones_as_they_are() -> None:
+def test_more_days_do_not_change_the_first_ones() -> None:
     assert plans(FIRST_SEED, 40)[: len(plans(FIRST_SEED, 20))] == plans(FIRST_SEED, 20)
 
 
-def test_plain_days_are_the_past_of_a_world_of_the_same_seed() -> None:
+def test_days_without_events_equal_the_past_of_a_world_of_the_same_seed() -> None:
     metrics = msgspec.structs.replace(CLUSTER.physics.metrics, noise=0.0)
     cluster = with_physics(CLUSTER, metrics=metrics)
     past = past_of(World(cluster, _scenario(), [FIRST_SEED]))
     plain = np.array([series.rps for series in months(cluster, [FIRST_SEED], 14, without=QUIET)])
     seen = plain[:, past.recorded()[:, :-1] + HISTORY_MINUTES]
-    # Rates go straight from minute to minute, and six ticks see five twelfths of the way.
+    # Rates are linear within a minute; the mean of its six ticks is 5/12 of the way to the next.
     expected = past.days[0, :, :, :-1] * (7 / 12) + past.days[0, :, :, 1:] * (5 / 12)
     known = ~np.isnan(seen)
     assert known.mean() > 0.98
-    # What is left is the shot noise of millions of requests a minute.
+    # The rest is shot noise, small for millions of requests a minute.
     np.testing.assert_allclose(seen[known], expected[known], rtol=5e-3)
     assert abs((seen[known] / expected[known]).mean() - 1) < 1e-4
 
 
-def test_a_recorded_minute_is_what_an_observer_of_the_played_world_measures() -> None:
+def test_a_recorded_minute_equals_the_observations_of_the_simulated_world() -> None:
     outage = Traffic(
         name="outage",
         target=Target(domains=("payments",)),
@@ -110,7 +110,7 @@ def test_a_recorded_minute_is_what_an_observer_of_the_played_world_measures() ->
 
 
 def _with_room(cluster: SimCluster) -> SimCluster:
-    """So many pods that nothing is ever overloaded or sent again."""
+    """With so many pods that nothing is overloaded, and without retries."""
     roomy = msgspec.structs.replace(cluster.physics.population, cpu_use=0.2)
     domains = {
         name: msgspec.structs.replace(domain, retryable=False)
@@ -120,7 +120,7 @@ def _with_room(cluster: SimCluster) -> SimCluster:
 
 
 def _observed(world: World, minutes: int) -> F64:
-    """[D, minutes] means of what is measured of each minute, lag taken out."""
+    """[D, minutes] measured means of each minute, without the lag."""
     lag = int(world.given.rules.physics["lag_ticks"][0])
     samples = []
     for _ in range(6 * minutes + lag):
@@ -131,25 +131,25 @@ def _observed(world: World, minutes: int) -> F64:
     return np.array([by_app[:, domain == d].sum(axis=1) for d in range(world.layout.domains)])
 
 
-def test_events_turn_out_as_often_as_the_constants_say() -> None:
+def test_event_outcomes_have_their_configured_shares() -> None:
     expected = {"early": EARLY, "late": LATE, "cancelled": CANCELLED, "silent": SILENT}
     assert len(PLANNABLE) > 1000
     for outcome, share in expected.items():
         found = [plan for plan in PLANNABLE if plan.outcome == outcome]
         assert _share(found, PLANNABLE) == pytest.approx(share, abs=0.03)
-    on_time = [plan for plan in PLANNABLE if plan.outcome is Outcome.ON_TIME]
+    on_time = [plan for plan in PLANNABLE if plan.outcome is EventOutcome.ON_TIME]
     assert _share(on_time, PLANNABLE) > 0.5
 
 
-def test_announcements_are_misjudged_and_late_as_often_as_the_constants_say() -> None:
-    short = [plan for plan in SAID if plan.announced_from_min != ALWAYS]
-    assert _share(short, SAID) == pytest.approx(SHORT_NOTICE, abs=0.03)
+def test_wrong_and_late_announcements_have_their_configured_shares() -> None:
+    short = [plan for plan in ANNOUNCED if plan.announced_from_min != ALWAYS]
+    assert _share(short, ANNOUNCED) == pytest.approx(SHORT_NOTICE, abs=0.03)
     assert all(60 <= plan.start_min - plan.announced_from_min <= 12 * 60 for plan in short)
-    off = [plan for plan in SAID if abs(plan.announced_factor - plan.factor) > 0.0501]
-    assert 0.5 * MISJUDGED < _share(off, SAID) < MISJUDGED
+    off = [plan for plan in ANNOUNCED if abs(plan.announced_factor - plan.factor) > 0.0501]
+    assert 0.5 * MISJUDGED < _share(off, ANNOUNCED) < MISJUDGED
 
 
-def test_most_days_are_quiet_and_every_kind_comes() -> None:
+def test_most_days_have_no_event_and_every_kind_occurs() -> None:
     busy = [len({plan.start_min // DAY_MINUTES for plan in year}) for year in YEARS]
     assert max(busy) < 0.5 * 366
     assert {plan.kind for plan in MANY} == set(KINDS)
@@ -157,47 +157,47 @@ def test_most_days_are_quiet_and_every_kind_comes() -> None:
 
 def test_events_are_early_or_late_by_the_drawn_shift() -> None:
     low, high = SHIFT_MIN
-    signs = {Outcome.EARLY: -1, Outcome.LATE: 1}
+    signs = {EventOutcome.EARLY: -1, EventOutcome.LATE: 1}
     moved = [plan for plan in PLANNABLE if plan.outcome in signs and plan.start_min > high]
     for plan in moved:
         begin = events_of([plan], 367)[0].at_minute
         assert low <= signs[plan.outcome] * (begin - plan.start_min) <= high
 
 
-@given(st.sampled_from(SAID), st.sampled_from(list(Outcome)), st.floats(5, 30))
+@given(st.sampled_from(ANNOUNCED), st.sampled_from(list(EventOutcome)), st.floats(5, 30))
 def test_a_calendar_does_not_depend_on_what_happens(
-    plan: Planned, outcome: Outcome, shift: float
+    plan: Planned, outcome: EventOutcome, shift: float
 ) -> None:
     turned = plan._replace(outcome=outcome, shift_min=shift)
     for domain in CLUSTER.domain_names:
-        told = calendar_of([turned], domain)
-        assert told == (calendar_of([plan], domain) if turned.announced else ())
-    assert bool(events_of([turned], 367)) == (outcome is not Outcome.CANCELLED)
+        entries = calendar_of([turned], domain)
+        assert entries == (calendar_of([plan], domain) if turned.announced else ())
+    assert bool(events_of([turned], 367)) == (outcome is not EventOutcome.CANCELLED)
 
 
-def test_a_cancelled_event_stands_in_the_calendar_and_leaves_no_trace_in_the_traffic() -> None:
+def test_a_cancelled_event_is_announced_and_does_not_change_traffic() -> None:
     days = 20
     seed, plan = next(
         (seed, plan)
         for seed in SEEDS
         for plan in plans(seed, days)
-        if plan.outcome is Outcome.CANCELLED and plan.kind == "evening-sale"
+        if plan.outcome is EventOutcome.CANCELLED and plan.kind == "evening-sale"
     )
-    told = months(SMALL, [seed], days)[0]
-    untold = months(SMALL, [seed], days, without=frozenset({"evening-sale"}))[0]
+    with_it = months(SMALL, [seed], days)[0]
+    without = months(SMALL, [seed], days, without=frozenset({"evening-sale"}))[0]
     day = slice(plan.start_min - 60, plan.start_min + 120)
-    assert any(entry.start_min == plan.start_min for entry in told.calendar)
-    assert all(entry.start_min != plan.start_min for entry in untold.calendar)
-    np.testing.assert_array_equal(told.rps[day], untold.rps[day])
+    assert any(entry.start_min == plan.start_min for entry in with_it.calendar)
+    assert all(entry.start_min != plan.start_min for entry in without.calendar)
+    np.testing.assert_array_equal(with_it.rps[day], without.rps[day])
 
 
-def test_an_event_on_time_is_in_the_traffic_of_its_minutes() -> None:
+def test_an_event_on_time_changes_traffic_from_its_announced_start() -> None:
     days = 20
     seed, plan = next(
         (seed, plan)
         for seed in SEEDS
         for plan in plans(seed, days)
-        if plan.outcome is Outcome.ON_TIME and plan.kind == "evening-sale"
+        if plan.outcome is EventOutcome.ON_TIME and plan.kind == "evening-sale"
     )
     with_it = months(SMALL, [seed], days)[0].rps
     without = months(SMALL, [seed], days, without=frozenset({"evening-sale"}))[0].rps
@@ -207,14 +207,14 @@ def test_an_event_on_time_is_in_the_traffic_of_its_minutes() -> None:
     np.testing.assert_array_equal(with_it[before], without[before])
 
 
-def test_kinds_that_are_left_out_leave_the_others_as_they_were() -> None:
+def test_leaving_out_kinds_does_not_change_the_other_events() -> None:
     out = frozenset({"flash-sale", "spike"})
     kept = tuple(plan for plan in plans(FIRST_SEED, 200) if plan.kind not in out)
     assert plans(FIRST_SEED, 200, out) == kept
     assert len(kept) < len(plans(FIRST_SEED, 200))
 
 
-def test_gaps_are_missing_and_nothing_else_is() -> None:
+def test_only_the_planned_gaps_are_missing() -> None:
     series = months(SMALL, [FIRST_SEED], 28)
     assert any(one.missing.any() for one in series)
     for one in series:
@@ -224,7 +224,7 @@ def test_gaps_are_missing_and_nothing_else_is() -> None:
         assert (one.rps[~one.missing] > 0).all()
 
 
-def test_of_some_seeds_all_series_lack_the_same_day() -> None:
+def test_in_some_seeds_all_series_lack_the_same_day() -> None:
     whole, seeds = np.ones(31 * DAY_MINUTES), range(FIRST_SEED, FIRST_SEED + 100)
     lost = [
         np.isnan([drop_minutes(whole, seed, n) for n in range(3)]).all(axis=0).sum()
@@ -262,7 +262,7 @@ def test_apps_of_a_domain_add_up_to_it() -> None:
         np.testing.assert_allclose(total[known], whole.rps[known], rtol=1e-5)
 
 
-def test_what_cannot_be_made_is_refused_in_one_line() -> None:
+def test_invalid_requests_for_months_are_refused() -> None:
     renamed = tuple(
         msgspec.structs.replace(d, name="other" if d.name == "data" else d.name)
         for d in SMALL.domains

@@ -15,7 +15,7 @@ from models.sim.world import World
 from tests.unit.models.forecaster.observations import PER_MINUTE, POPULATION, world_of
 
 LEAF = int(np.setdiff1d(np.flatnonzero(POPULATION.apps.domain == 0), POPULATION.calls.caller)[0])
-"""A payments app that calls nobody and is not sent a request twice: it may appear without pods."""
+"""A payments app that calls nobody and gets no retries: it may appear without pods."""
 SCENARIO = Scenario(
     name="all-kinds",
     shows="Everything that changes what arrives.",
@@ -41,7 +41,7 @@ SCENARIO = Scenario(
 )  # fmt: skip
 
 
-def _lived(world: World) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+def _simulate(world: World) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """Requests per second, payload and failing share of every tick, with pods to spare."""
     plan = world.hold()
     plan.replicas[:] = np.ceil(1.3 * world.state.status[:, rows.REPLICAS])
@@ -55,16 +55,16 @@ def _lived(world: World) -> tuple[list[np.ndarray], list[np.ndarray], list[np.nd
     return arrived, heavier, failing
 
 
-def test_the_future_is_what_comes_up_to_noise() -> None:
+def test_the_computed_future_matches_the_simulated_traffic() -> None:
     world = world_of(SCENARIO)
     future = future_of(world, 1)
-    arrived, heavier, failing = (np.stack(found, axis=1) for found in _lived(world))
+    arrived, heavier, failing = (np.stack(found, axis=1) for found in _simulate(world))
     ticks = arrived.shape[1]
     np.testing.assert_allclose(future.payload[:, :ticks], heavier, rtol=1e-5)
     expected = future.rps[:, :ticks]
     silent = (expected == 0).all(axis=1)
     assert (arrived.sum(axis=1)[silent] == 0).all()
-    # What failed is sent again, which is nobody's plan.
+    # Failed requests are retried, which the computed future leaves out.
     well = (failing < 0.01).all(axis=1) & ~silent
     assert well.mean() > 0.7
     by_app = arrived.sum(axis=1)[well] / expected.sum(axis=1)[well]
@@ -83,15 +83,15 @@ def test_minutes_of_the_future_are_means_of_its_ticks() -> None:
     np.testing.assert_allclose(by_minute, means, rtol=1e-4, atol=1e-4)
 
 
-def test_the_future_can_be_asked_for_at_any_tick() -> None:
+def test_the_computed_future_does_not_depend_on_the_current_tick() -> None:
     world = world_of(SCENARIO)
     before = future_of(world, PER_MINUTE)
-    _lived(world)
+    _simulate(world)
     for first, second in zip(before[1:], future_of(world, PER_MINUTE)[1:], strict=True):
         np.testing.assert_array_equal(first, second)
 
 
-def test_the_oracle_says_the_truth_at_every_quantile() -> None:
+def test_every_quantile_of_the_oracle_is_the_true_value() -> None:
     world = world_of(SCENARIO)
     truth = future_of(world, PER_MINUTE)
     domains, oracle = by_domain(truth, world.layout.domains), oracle_of(world)

@@ -54,7 +54,7 @@ def fitted(seed: int = 0, *, learnable: bool = True, limit: float = 0.15) -> Cor
     return evaluated(found, gain(found, later.hidden, later.errors, later.predicted, later.actual))
 
 
-def test_errors_that_follow_from_the_last_ones_are_corrected() -> None:
+def test_predictable_errors_are_corrected() -> None:
     artefact, fresh = fitted(), moments(7)
     found = gain(artefact, fresh.hidden, fresh.errors, fresh.predicted, fresh.actual)
     assert artefact.used
@@ -75,11 +75,11 @@ def test_a_corrector_that_does_not_help_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 10, 20])
-def test_where_there_is_nothing_to_learn_the_raw_forecast_is_served(seed: int) -> None:
+def test_a_corrector_fitted_on_noise_is_not_used(seed: int) -> None:
     assert not fitted(seed, learnable=False).used
 
 
-def test_all_quantiles_are_shifted_alike() -> None:
+def test_a_correction_shifts_all_quantiles_by_the_same_factor() -> None:
     fresh = moments(7)
     found = correct(fitted(), fresh.hidden, fresh.errors, fresh.predicted)
     ratio = found.values / fresh.predicted
@@ -87,7 +87,7 @@ def test_all_quantiles_are_shifted_alike() -> None:
     assert np.abs(ratio - 1.0).max() > 0.05
 
 
-def test_too_large_a_correction_is_refused_and_the_raw_forecast_served() -> None:
+def test_a_too_large_correction_is_refused_and_the_raw_forecast_is_served() -> None:
     fresh = moments(7)
     found = correct(fitted(limit=0.03), fresh.hidden, fresh.errors, fresh.predicted)
     np.testing.assert_array_equal(found.refused, found.rate > 0.03)
@@ -96,7 +96,7 @@ def test_too_large_a_correction_is_refused_and_the_raw_forecast_served() -> None
     assert (found.values[~found.refused] != fresh.predicted[~found.refused]).any()
 
 
-def test_a_hidden_state_that_is_no_number_is_refused() -> None:
+def test_a_correction_from_a_nan_hidden_state_is_refused() -> None:
     fresh = moments(7, 4)
     fresh.hidden[1, 2, 3] = np.nan
     found = correct(fitted(), fresh.hidden, fresh.errors, fresh.predicted)
@@ -115,7 +115,7 @@ def test_no_past_error_moves_a_forecast_by_more_than_the_limit(errors: list[floa
 _ARTEFACT: Final = fitted()
 
 
-def test_three_tenths_of_the_sample_are_recent() -> None:
+def test_thirty_percent_of_the_fitted_sample_are_recent() -> None:
     past = moments(0)
     recent = past.age_min <= 240.0
     marked = past._replace(target=np.repeat(recent[:, None] * 1.0, 3, axis=1))
@@ -124,7 +124,7 @@ def test_three_tenths_of_the_sample_are_recent() -> None:
     np.testing.assert_allclose(found.weights[:, -1], 0.3)
 
 
-def test_where_recent_data_is_scarce_the_share_stays() -> None:
+def test_scarce_recent_data_shrinks_the_sample_and_keeps_its_share() -> None:
     past = moments(0)
     found = fit(*past[:4], "", 0, Settings(recent_min=30.0))
     assert found.moments == 200
@@ -137,7 +137,7 @@ def test_the_same_seed_gives_the_same_corrector() -> None:
     assert (one.weights != other.weights).any()
 
 
-def test_a_saved_corrector_corrects_bit_for_bit(tmp_path: Path) -> None:
+def test_a_saved_corrector_gives_bit_identical_corrections(tmp_path: Path) -> None:
     fresh, artefact = moments(7), fitted()
     save(artefact, tmp_path / "corrector.npz")
     loaded = load(tmp_path / "corrector.npz")
@@ -148,7 +148,7 @@ def test_a_saved_corrector_corrects_bit_for_bit(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_what_is_no_corrector_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_corrector_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "corrector.npz"
     with pytest.raises(InputError, match="fit it anew"):
         load(file)
@@ -162,7 +162,7 @@ def test_what_is_no_corrector_is_refused_in_one_line(tmp_path: Path) -> None:
         load(file)
 
 
-def test_data_that_cannot_be_fitted_or_judged_is_refused_in_one_line() -> None:
+def test_unusable_data_for_a_corrector_is_refused() -> None:
     past = moments(0, 100)
     with pytest.raises(InputError, match="recent and 0 old"):
         fit(*past[:3], np.zeros(100), "", 0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.learned.encode import encode
-from models.forecaster.learned.inputs import PAST, Inputs
+from models.forecaster.learned.inputs import PAST, NetworkInputs
 from models.forecaster.series import Announced, Series
 from models.forecaster.training.leakage import leaks
 
@@ -46,30 +46,30 @@ def test_every_input_is_the_same_when_the_future_is_cut_off(seed: int, days: flo
     assert leaks(encode, series, origins(series, seed)) == []
 
 
-def test_coarse_series_do_not_leak_either() -> None:
+def test_inputs_of_coarse_series_do_not_leak() -> None:
     fine = traffic(1)
     coarse = fine._replace(rps=np.repeat(fine.rps[::5], 5)[: fine.rps.size], step_min=5)
     at = origins(coarse, 1) // 5 * 5 + 4
     assert leaks(encode, coarse, at[~coarse.missing[at]]) == []
 
 
-def with_level(inputs: Inputs, level: NDArray[np.float64]) -> Inputs:
+def with_level(inputs: NetworkInputs, level: NDArray[np.float64]) -> NetworkInputs:
     past = inputs.past.copy()
     past[:, NEWEST, PAST.index("level")] = level
     return inputs._replace(past=past)
 
 
-def centred_window(series: Series, at: I64) -> Inputs:
+def centred_window(series: Series, at: I64) -> NetworkInputs:
     around = np.stack([series.rps[np.clip(at + k, 0, series.rps.size - 1)] for k in range(-2, 3)])
     return with_level(encode(series, at), np.nanmean(around, axis=0))
 
 
-def full_series_scaler(series: Series, at: I64) -> Inputs:
+def full_series_scaler(series: Series, at: I64) -> NetworkInputs:
     scaled = (series.rps[at] - np.nanmean(series.rps)) / np.nanstd(series.rps)
     return with_level(encode(series, at), scaled)
 
 
-def look_ahead_fill(series: Series, at: I64) -> Inputs:
+def look_ahead_fill(series: Series, at: I64) -> NetworkInputs:
     known = np.flatnonzero(~series.missing)
     following = known[
         np.minimum(np.searchsorted(known, np.arange(series.rps.size)), known.size - 1)
@@ -77,7 +77,7 @@ def look_ahead_fill(series: Series, at: I64) -> Inputs:
     return encode(series._replace(rps=series.rps[following]), at)
 
 
-def target_day_calendar(series: Series, at: I64) -> Inputs:
+def target_day_calendar(series: Series, at: I64) -> NetworkInputs:
     """The calendar as it stood in the end, not as it stood at the origin."""
     final = tuple(entry._replace(announced_from_min=0) for entry in series.calendar)
     return encode(series._replace(calendar=final), at)
@@ -93,12 +93,12 @@ def target_day_calendar(series: Series, at: I64) -> Inputs:
     ],
 )
 def test_a_planted_leak_is_found_and_named(
-    leaky: Callable[[Series, I64], Inputs], found: str
+    leaky: Callable[[Series, I64], NetworkInputs], found: str
 ) -> None:
     series = traffic(3)
     at = origins(series, 3, 150)
     if leaky is look_ahead_fill:
-        # A gap that is filled from its end is only seen by those who look from inside it.
+        # Filling a gap from its end leaks only at origins inside the gap.
         at = np.flatnonzero(series.missing)
         at = at[(at > DAY_MINUTES) & (at < series.rps.size - 31)]
     assert found in [leak.variable for leak in leaks(leaky, series, at)]

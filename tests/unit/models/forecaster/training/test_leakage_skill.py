@@ -9,7 +9,7 @@ from models.cluster.arrays import F64, I64
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.learned.artefact import NETWORK, SHIPPED, load_model
 from models.forecaster.learned.encode import encode, encode_last
-from models.forecaster.learned.inputs import Inputs, joined
+from models.forecaster.learned.inputs import NetworkInputs, joined
 from models.forecaster.port import MEDIAN
 from models.forecaster.score.windows import targets
 from models.forecaster.series import Announced, Series
@@ -18,9 +18,9 @@ from models.forecaster.training.leakage import Encode
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 
 MOST_DIFFERENCE = 0.03
-"""Of the skill; a larger one is knowledge of the future."""
+"""Largest relative difference of the skill; a larger one means that inputs leak."""
 LEAST_SKILL = 0.05
-"""With less there is nothing that a share could be taken of."""
+"""Smallest skill for which a relative difference means anything."""
 EVERY_MIN = 23
 """Minutes between two origins; coprime to the hour."""
 
@@ -45,19 +45,19 @@ def origins() -> I64:
 
 
 @cache
-def known_then(encode: Encode) -> Inputs:
-    """Origin by origin, from the series as it was at each."""
+def encoded_as_of(encode: Encode) -> NetworkInputs:
+    """Encoded one by one, from the series cut at each origin."""
     cut = [(traffic().until(int(at) + 1), np.array([at])) for at in origins()]
     return joined([encode(series, at) for series, at in cut])
 
 
-def as_served(series: Series, at: I64) -> Inputs:
-    """By the way that a service takes, which only ever has a past."""
+def as_served(series: Series, at: I64) -> NetworkInputs:
+    """Encoded as a service does, which has no later minutes."""
     return encode_last([series.until(int(minute) + 1) for minute in at])
 
 
-def skill(inputs: Inputs) -> float:
-    """Share of the error of `nothing changes` that the model's median is spared."""
+def skill(inputs: NetworkInputs) -> float:
+    """Share by which the model's median errs less than the last value."""
     series, at = traffic(), origins()
     predicted = load_model().network.predict(inputs).values[..., MEDIAN]
     return 1 - error(predicted) / error(series.rps[at][:, None])
@@ -68,29 +68,29 @@ def error(predicted: F64) -> float:
 
 
 def difference(encode: Encode) -> float:
-    """By which the skill on inputs of the whole series differs from that on what was known."""
-    return skill(encode(traffic(), origins())) / skill(known_then(encode)) - 1
+    """Relative difference of the skill on whole-series inputs from that on as-of inputs."""
+    return skill(encode(traffic(), origins())) / skill(encoded_as_of(encode)) - 1
 
 
-def centred_smoothing(series: Series, at: I64) -> Inputs:
+def centred_smoothing(series: Series, at: I64) -> NetworkInputs:
     """Noise is smoothed away by the minutes on both sides."""
     around = np.convolve(np.pad(series.rps, 5, "edge"), np.ones(11) / 11, "valid")
     return encode(series._replace(rps=around), at)
 
 
-def final_calendar(series: Series, at: I64) -> Inputs:
+def final_calendar(series: Series, at: I64) -> NetworkInputs:
     """The calendar as it stood in the end, not as it stood at the origin."""
     final = tuple(entry._replace(announced_from_min=0) for entry in series.calendar)
     return encode(series._replace(calendar=final), at)
 
 
 @pytest.mark.parametrize("inputs", [encode, as_served])
-def test_the_skill_of_the_shipped_model_owes_nothing_to_the_future(inputs: Encode) -> None:
-    of_whole, of_known = skill(inputs(traffic(), origins())), skill(known_then(encode))
+def test_the_skill_of_the_shipped_model_does_not_come_from_the_future(inputs: Encode) -> None:
+    of_whole, of_known = skill(inputs(traffic(), origins())), skill(encoded_as_of(encode))
     assert of_known > LEAST_SKILL
     assert of_whole == pytest.approx(of_known, rel=MOST_DIFFERENCE)
 
 
 @pytest.mark.parametrize("leaky", [centred_smoothing, final_calendar])
-def test_a_leak_would_show_in_the_skill(leaky: Encode) -> None:
+def test_leaking_inputs_change_the_skill(leaky: Encode) -> None:
     assert abs(difference(leaky)) > MOST_DIFFERENCE

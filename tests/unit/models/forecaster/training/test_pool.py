@@ -23,7 +23,7 @@ def near(learned: pool.Pool) -> int:
     return int((ahead > 0).any(axis=1).sum())
 
 
-def test_what_is_rare_is_kept_where_windows_are_thinned_out(
+def test_windows_near_events_are_oversampled_when_a_part_is_sampled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts = [Part("one", [series(0, SALE)], 1.0, learned=1.0)]
@@ -35,21 +35,21 @@ def test_what_is_rare_is_kept_where_windows_are_thinned_out(
     assert near(some) > 0.2 * some.share.size
 
 
-def test_every_part_has_its_share_however_many_windows_it_has() -> None:
+def test_each_part_is_sampled_by_its_share_whatever_its_number_of_windows() -> None:
     parts = [Part("one", [series(0)], 0.3), Part("two", [series(1), series(2)], 0.7)]
     for found in pool.pools(parts, 0):
         assert np.unique(found.share).size == 2
         assert found.share.sum() == pytest.approx(1.0)
 
 
-def test_no_window_that_is_learned_from_is_near_one_that_judges() -> None:
+def test_no_training_window_is_close_to_a_validation_window() -> None:
     at = np.arange(6 * 1440)
     judged, learned = at[pool._is_validation(at)], at[~pool._is_close_to_validation(at)]
     assert judged.size > 300
     assert np.abs(judged[:, None] - learned).min() > 30
 
 
-def test_the_turns_of_an_announced_event_are_near_it_and_its_middle_is_not() -> None:
+def test_windows_near_the_start_or_end_of_an_event_count_as_near_it() -> None:
     long = Announced(START, START + 240, 2.0, "campaign")
     minutes = START + np.array([-46, -45, 14, 15, 209, 210, 254, 255])
     assert pool._is_near(series(0, long), minutes).tolist() == [

@@ -58,7 +58,7 @@ def network_of(seed: int) -> TemporalFusionTransformer:
     return network
 
 
-def asked(rows: int, network: nn.Module | None = None) -> Outputs:
+def outputs_of(rows: int, network: nn.Module | None = None) -> Outputs:
     torch.manual_seed(rows)
     shapes = (
         (rows, len(PAST_WINDOWS), len(PAST)),
@@ -72,16 +72,16 @@ def asked(rows: int, network: nn.Module | None = None) -> Outputs:
     return predicted
 
 
-def test_quantiles_never_cross_and_a_maximum_is_not_below_them() -> None:
-    predicted = asked(300).quantiles
+def test_quantiles_never_cross_and_peaks_are_at_least_the_high_quantile() -> None:
+    predicted = outputs_of(300).quantiles
     assert (predicted[..., LOW] <= predicted[..., MEDIAN]).all()
     assert (predicted[..., MEDIAN] <= predicted[..., HIGH]).all()
     assert (predicted[..., HIGH] <= predicted[..., PEAK]).all()
     assert (predicted[:, 1:, PEAK] >= predicted[:, :-1, PEAK]).all()
 
 
-def test_a_minute_ahead_does_not_look_at_later_ones() -> None:
-    attention = asked(8).attention
+def test_a_minute_ahead_does_not_attend_to_later_minutes() -> None:
+    attention = outputs_of(8).attention
     ahead = attention[:, :, 16:]
     assert torch.allclose(attention.sum(-1), torch.ones(8, 6))
     for step in range(5):
@@ -89,7 +89,7 @@ def test_a_minute_ahead_does_not_look_at_later_ones() -> None:
 
 
 def test_the_weights_of_variables_sum_to_one() -> None:
-    predicted = asked(4)
+    predicted = outputs_of(4)
     assert torch.allclose(predicted.past_weights.sum(-1), torch.ones(4, 16))
     assert torch.allclose(predicted.future_weights.sum(-1), torch.ones(4, 6))
 
@@ -130,7 +130,7 @@ def test_training_is_reproducible_by_seed(threads: int, tmp_path: Path) -> None:
     assert any(not torch.equal(states[0][name], states[2][name]) for name in states[0])
 
 
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_a_resumed_run_gives_the_same_result_as_an_uninterrupted_one(tmp_path: Path) -> None:
     learned, validation = drawn()
 
     class Stop(Exception):  # noqa: N818  it is no error
@@ -150,7 +150,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_other_data(tmp_path: Path) -> None:
     learned, validation = drawn()
     train(TINY, learned, validation, tmp_path / "c.pt", Silent())
     other = learned._replace(target=learned.target + 1e-6)
@@ -165,28 +165,28 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
     assert curve[-1].validation_loss < 0.9 * curve[0].validation_loss
 
 
-def test_a_window_without_earlier_days_is_as_one_of_a_service_that_is_new() -> None:
+def test_dropping_earlier_days_hides_exactly_what_a_new_service_lacks() -> None:
     learned, _ = drawn()
     young = TINY._replace(anonymous=0.0, uncalendared=0.0, clockless=0.0, young=1.0)
     whole = _batch(learned, learned.share.size - np.arange(1, 41))
-    forgot = _with_dropped_inputs(whole, young)
-    # What a series of less than a day says nothing of is what must be hidden, and nothing else.
+    dropped = _with_dropped_inputs(whole, young)
+    # Exactly the inputs that are zero for a series shorter than a day must be dropped.
     one = series(3)
     new = encode(one._replace(rps=one.rps[:1300]), np.array([1299]))
-    for names, seen, left, of_new in (
-        (FUTURE, whole["future"], forgot["future"], new.future[0]),
-        (STATIC, whole["static"], forgot["static"], new.static),
+    for names, seen, left, new_service in (
+        (FUTURE, whole["future"], dropped["future"], new.future[0]),
+        (STATIC, whole["static"], dropped["static"], new.static),
     ):
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             if name.startswith(("yesterday", "last_week", "usual", "smooth", "has_", "day_skill")):
-                assert (left[..., place] == 0).all(), name
-                assert (of_new[..., place] == 0).all(), name
-                assert (seen[..., place] != 0).any() or "week" in name, name
+                assert (left[..., index] == 0).all(), name
+                assert (new_service[..., index] == 0).all(), name
+                assert (seen[..., index] != 0).any() or "week" in name, name
             else:
-                assert torch.equal(left[..., place], seen[..., place]), name
+                assert torch.equal(left[..., index], seen[..., index]), name
 
 
-def test_a_like_level_can_be_the_whole_answer() -> None:
+def test_an_earlier_level_can_be_the_whole_forecast() -> None:
     network = fresh(TINY).eval()
     names = [name for name in FUTURE if name.endswith("_ago")]
     assert names == ["half_hour_ago", "hour_ago", "hours_ago"]
@@ -204,14 +204,14 @@ def test_a_like_level_can_be_the_whole_answer() -> None:
     assert torch.allclose(predicted, future[..., FUTURE.index("hour_ago")], atol=1e-5)
 
 
-def test_several_networks_say_the_mean_of_what_each_says() -> None:
+def test_an_ensemble_predicts_the_mean_of_its_members() -> None:
     members = [network_of(seed) for seed in range(3)]
-    apart = torch.stack([asked(4, member).quantiles for member in members])
-    assert torch.allclose(asked(4, Ensemble(members)).quantiles, apart.mean(dim=0))
+    apart = torch.stack([outputs_of(4, member).quantiles for member in members])
+    assert torch.allclose(outputs_of(4, Ensemble(members)).quantiles, apart.mean(dim=0))
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_exported_network_says_the_same_for_any_number_of_rows(tmp_path: Path) -> None:
+def test_the_exported_network_predicts_the_same_for_any_number_of_rows(tmp_path: Path) -> None:
     network = network_of(0)
     assert export(network, tmp_path / "network.onnx") <= TOLERANCE
     one = series(2)

@@ -9,7 +9,7 @@ from models.forecaster.data.axes import stamp
 from models.forecaster.data.load import load
 from models.forecaster.learned import corrector
 from models.forecaster.learned.artefact import CARD, CORRECTOR, NETWORK, SHIPPED
-from models.forecaster.learned.inputs import Inputs, to_log
+from models.forecaster.learned.inputs import NetworkInputs, to_log
 from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.training import corrector as correcting
 from models.inputs.errors import InputError
@@ -40,7 +40,7 @@ def test_months_of_several_seeds_and_apps_begin_on_the_same_day(tmp_path: Path) 
 class Biased:
     """Always says a tenth too little of the recent level, and shows it in its hidden state."""
 
-    def predict(self, inputs: Inputs) -> NetworkOutput:
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         values = np.repeat(0.9 * inputs.scale[:, None, None], 9, axis=1).reshape(-1, 3, 3)
         hidden = np.repeat(to_log(inputs, inputs.scale)[:, None, None], 3, axis=1)
         return NetworkOutput(values, values[..., 2], hidden)

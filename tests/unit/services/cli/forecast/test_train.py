@@ -65,9 +65,9 @@ def few(epochs: int = 2) -> "Args":
 @needs_torch
 @pytest.mark.filterwarnings("ignore")
 def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    from models.forecaster.training.produce import Order, produce
+    from models.forecaster.training.produce import TrainingJob, produce
 
-    order = Order(few(), tmp_path / "model", tmp_path / "on-the-way", "hirl train forecaster")
+    order = TrainingJob(few(), tmp_path / "model", tmp_path / "on-the-way", "hirl train forecaster")
     heard = RecordingWatch()
     card = produce(parts(), order, heard, time.monotonic)
     assert heard.parts == ["simulated", "recorded"]

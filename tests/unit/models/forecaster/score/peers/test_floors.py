@@ -47,7 +47,7 @@ def median(name: str, series: Series, until: int, at: int) -> F64:
     return forecast
 
 
-def test_each_rule_says_what_its_name_says() -> None:
+def test_each_rule_forecasts_what_its_name_says() -> None:
     series = Series("x", 0, 1, np.arange(9.0 * DAY))
     at, until = 8 * DAY + 100, 8 * DAY
     ahead = np.array(HORIZONS_MIN)
@@ -58,13 +58,13 @@ def test_each_rule_says_what_its_name_says() -> None:
     assert median("week", series, until, at).tolist() == (at + ahead - 7 * DAY).tolist()
 
 
-def test_missing_minutes_are_left_out_of_means_and_do_not_end_a_doubling() -> None:
+def test_means_and_filled_values_skip_missing_minutes() -> None:
     values = np.array([np.nan, 4.0, np.nan, 8.0, np.nan, np.nan])
     np.testing.assert_array_equal(forward_filled(values), [np.nan, 4, 4, 8, 8, 8])
     np.testing.assert_array_equal(mean_of_last(values, np.array([0, 3, 5]), 3), [np.nan, 6, 8])
 
 
-def test_a_mean_of_missing_minutes_is_the_last_value() -> None:
+def test_where_all_minutes_are_missing_the_mean_rule_uses_the_last_value() -> None:
     series = Series("x", 0, 1, np.full(1000, 7.0))
     series.rps[880:901] = np.nan
     assert median("mean15", series, 800, 900).tolist() == [7.0] * 3
@@ -85,7 +85,7 @@ def test_outer_quantiles_are_the_rule_times_past_ratios() -> None:
     np.testing.assert_allclose(forecast[0, 2] / forecast[0, 2, 1], [1 / 3, 1, 3])
 
 
-def test_after_a_zero_the_upper_quantile_is_that_of_values_after_zeros() -> None:
+def test_after_a_zero_the_quantiles_are_those_of_values_after_zeros() -> None:
     series = Series("x", 0, 1, np.tile([0.0, 0.0, 0.0, 6.0], 500))
     forecast = fitted("last", series, 1600).predict(series, np.array([1700, 1703]))
     # Five minutes after a zero comes 0, 0 or 6.
@@ -93,14 +93,14 @@ def test_after_a_zero_the_upper_quantile_is_that_of_values_after_zeros() -> None
     assert forecast[1, 0, 1] == 6
 
 
-def test_a_series_without_a_day_or_a_week_has_no_such_peer() -> None:
-    outcome = run(noisy(2), Windows(DAY, np.array([1500]), np.ones((1, 3))), FLOORS)
-    assert list(outcome.forecasts) == ["last", "mean5", "mean15"]
-    assert list(outcome.absent) == ["day", "week"]
-    assert "1440 minutes of history" in outcome.absent["day"]
+def test_rules_that_look_back_further_than_the_history_are_absent() -> None:
+    evaluation = run(noisy(2), Windows(DAY, np.array([1500]), np.ones((1, 3))), FLOORS)
+    assert list(evaluation.forecasts) == ["last", "mean5", "mean15"]
+    assert list(evaluation.absent) == ["day", "week"]
+    assert "1440 minutes of history" in evaluation.absent["day"]
 
 
-def test_a_past_that_is_all_missing_is_absent_with_a_reason() -> None:
+def test_a_rule_without_past_values_is_absent_with_a_reason() -> None:
     found = BY_NAME["last"].fit(Series("x", 0, 1, np.full(900, np.nan)), 700)
     assert isinstance(found, Absent)
     assert "no values" in found.reason
@@ -152,7 +152,7 @@ def test_quantiles_never_cross() -> None:
         ),
     ],
 )
-def test_the_floors_of_the_real_traces_are_as_known(
+def test_the_rules_have_their_known_errors_on_recorded_traces(
     dev: Path, trace: str, expected: dict[str, tuple[float, ...]]
 ) -> None:
     (series,) = load(dev / f"{trace}.csv.gz")

@@ -41,13 +41,13 @@ def test_a_wave_is_forecast_better_than_by_any_simple_rule(step: int) -> None:
     series = wave(3, step)
     found = windows(series)
     assert isinstance(found, Windows)
-    outcome = run(series, found, (*FLOORS, Linear()))
-    mine = [cell.ratio for cell in cells(outcome).cells if cell.model == "linear"]
+    evaluation = run(series, found, (*FLOORS, Linear()))
+    mine = [cell.ratio for cell in cells(evaluation).cells if cell.model == "linear"]
     assert len(mine) == 3
     assert max(mine) < 0.9
 
 
-def test_the_interval_holds_about_four_fifths_of_the_values() -> None:
+def test_the_interval_covers_about_80_percent_of_the_values() -> None:
     series = wave(3)
     found = windows(series)
     assert isinstance(found, Windows)
@@ -70,7 +70,7 @@ def test_fitting_uses_nothing_of_the_test() -> None:
     np.testing.assert_array_equal(fitted_wave(1).predict(series, at), cut)
 
 
-def test_the_unit_of_a_series_does_not_matter() -> None:
+def test_forecasts_scale_with_the_unit_of_the_series() -> None:
     series, at = wave(3), np.arange(2 * DAY, 2 * DAY + 50)
     scaled = series._replace(rps=series.rps * 1e-3)
     expected = fitted_wave(1).predict(series, at) * 1e-3
@@ -88,7 +88,7 @@ def test_quantiles_never_cross_and_traffic_is_never_negative() -> None:
     ("rps", "reason"),
     [(np.zeros(900), "no traffic"), (np.ones(250), "windows before the test")],
 )
-def test_where_there_is_nothing_to_learn_it_is_absent(
+def test_without_enough_traffic_to_learn_from_it_is_absent(
     rps: np.ndarray[tuple[int], np.dtype[np.float64]], reason: str
 ) -> None:
     found = Linear().fit(Series("x", 0, 1, rps), rps.size)
@@ -96,7 +96,7 @@ def test_where_there_is_nothing_to_learn_it_is_absent(
     assert reason in found.reason
 
 
-def test_a_constant_stays_constant() -> None:
+def test_a_constant_series_is_forecast_as_constant() -> None:
     series = Series("x", 0, 1, np.full(2 * DAY, 40.0))
     forecast = fitted(series, DAY).predict(series, np.array([DAY + 5]))
     np.testing.assert_allclose(forecast, 40)

@@ -48,7 +48,7 @@ def test_blocks_are_means_that_end_with_the_origin() -> None:
     assert blocks(Series("x", 0, 1, np.ones(9 * DAY)), 9 * DAY - 1, 5).size == 7 * 288
 
 
-def test_quantiles_are_the_mean_and_the_ends_of_the_interval_at_the_horizons() -> None:
+def test_quantiles_are_the_librarys_mean_and_interval_at_the_horizons() -> None:
     predicted = {"mean": np.arange(6.0), "lo-80": np.arange(6.0) - 1, "hi-80": np.arange(6.0) + 1}
     expected = [[-1, 0, 1], [1, 2, 3], [4, 5, 6]]
     np.testing.assert_array_equal(quantiles(predicted, np.array([1, 3, 6])), expected)
@@ -63,7 +63,7 @@ def test_quantiles_are_the_mean_and_the_ends_of_the_interval_at_the_horizons() -
         (Ets(), np.full(900, np.nan), "constant"),
     ],
 )
-def test_where_there_is_nothing_to_fit_they_are_absent(
+def test_with_too_few_or_constant_values_they_are_absent(
     peer: Peer, rps: np.ndarray[tuple[int], np.dtype[np.float64]], reason: str
 ) -> None:
     found = peer.fit(Series("x", 0, 1, rps), rps.size)
@@ -99,7 +99,7 @@ def test_fitting_uses_nothing_of_the_test(peer: Peer) -> None:
 
 
 @pytest.mark.usefixtures("library")
-def test_a_days_shape_is_known_to_mstl_and_kept_in_phase() -> None:
+def test_mstl_keeps_the_daily_shape_in_phase() -> None:
     series = wave()
     ready = fitted(Mstl(), series, 4 * DAY)
     # Where the wave rises steepest, and off the grid of the fit by five hours.
@@ -109,7 +109,7 @@ def test_a_days_shape_is_known_to_mstl_and_kept_in_phase() -> None:
 
 
 @pytest.mark.usefixtures("library")
-def test_a_flat_week_forecasts_itself() -> None:
+def test_a_constant_week_is_forecast_as_constant() -> None:
     series = wave(days=16)
     series.rps[7 * DAY :] = 50.0
     for peer in STATISTICAL:
@@ -118,12 +118,12 @@ def test_a_flat_week_forecasts_itself() -> None:
 
 
 @pytest.mark.usefixtures("library")
-def test_they_are_asked_at_two_hundred_evenly_spaced_origins() -> None:
+def test_they_forecast_at_two_hundred_evenly_spaced_origins() -> None:
     series = wave(step=5, days=5)
     found = windows(series)
     assert isinstance(found, Windows)
     assert found.at.size > 200
-    outcome = run(series, found, [Ets()])
-    asked = ~np.isnan(outcome.forecasts["ets"]).any(axis=(1, 2))
-    assert asked.sum() == 200
-    assert np.ptp(np.diff(found.at[asked])) <= series.step_min
+    evaluation = run(series, found, [Ets()])
+    forecast_at = ~np.isnan(evaluation.forecasts["ets"]).any(axis=(1, 2))
+    assert forecast_at.sum() == 200
+    assert np.ptp(np.diff(found.at[forecast_at])) <= series.step_min

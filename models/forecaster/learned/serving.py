@@ -5,6 +5,7 @@ by its recent outcomes, and replaced by the simple model's forecast where it is 
 the simple model has been better for long enough.
 """
 
+import logging
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -26,6 +27,8 @@ from models.forecaster.port import (
     Texts,
 )
 from models.forecaster.series import Mask
+
+log = logging.getLogger(__name__)
 
 FAILED, UNSEEN, SHORT, NO_NUMBER = "model-failed", "nothing-seen", "short-history", "no-number"
 """Why the network's answer is not used."""
@@ -114,7 +117,8 @@ def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForec
     """Query the network once for all rows; `history_min` [R] is the length of their history."""
     try:
         output = model.network.predict(inputs)
-    except Exception:  # noqa: BLE001  whatever went wrong, the simple model can still serve
+    except Exception as error:  # noqa: BLE001  whatever went wrong, the simple model can still serve
+        log.warning("the network failed, the simple model serves: %r", error)
         return _failed(inputs.scale.size)
     finite = np.isfinite(output.values).all(axis=(1, 2)) & np.isfinite(output.peak).all(axis=1)
     unusable = [np.isnan(inputs.scale), history_min < LEAST_HISTORY_MIN, ~finite]

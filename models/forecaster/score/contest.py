@@ -139,6 +139,9 @@ def choose(series: Series, until_min: int, peers: Iterable[Peer]) -> Served:
     if until_min - first < JUDGED_MIN[0] or np.isnan(actual).all():
         return _default(servable, f"fewer than {JUDGED_MIN[0] // 60} hours before to judge by")
     errors = _errors(run(past, judged, servable))
+    if errors.keys() <= {NAME}:
+        # Rules that look back find nothing where all minutes before the judged ones are missing.
+        return _default(servable, "no simple rule could be judged: the minutes before are missing")
     return _chosen(errors, f"the {(until_min - first) / 60:.0f} hours before")
 
 

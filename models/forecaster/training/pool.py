@@ -74,13 +74,15 @@ def origins(series: Series, end_min: int) -> I64:
 
 def _part(part: Part, rng: np.random.Generator, *, validation: bool) -> Pool:
     chosen = []
-    for series in part.series:
+    # A series without a single window has nothing to encode.
+    long_enough = [series for series in part.series if series.rps.size > _AHEAD]
+    for series in long_enough:
         at = origins(series, int(series.rps.size * part.learned))
         chosen.append(at[_is_validation(at) if validation else ~_is_close_to_validation(at)])
     total = max(1, sum(at.size for at in chosen))
     most = MOST_WINDOWS // _VALIDATION if validation else MOST_WINDOWS
     pieces = []
-    for series, at in zip(part.series, chosen, strict=True):
+    for series, at in zip(long_enough, chosen, strict=True):
         count = at.size if total <= most else int(np.ceil(at.size * most / total))
         sampled = at if count == at.size else _sample(series, at, count, rng)
         pieces.append(_encoded(series, sampled))

@@ -135,12 +135,15 @@ def test_after_a_failed_query_the_calendar_serves_and_the_network_is_retried() -
     assert reasons(well[0]) == ["", ""]
 
 
-def test_with_a_network_that_fails_at_the_start_the_calendar_serves() -> None:
+def test_with_a_network_that_fails_at_the_start_the_calendar_serves_and_the_cause_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     network = FakeNetwork()
     network.fails = True
     forecaster = served_by(network)
     predicted, _ = play(forecaster, begin(forecaster), level(1))
     assert reasons(predicted[0]) == [FAILED, FAILED]
+    assert "the network failed" in caplog.text
 
 
 def test_a_nan_forecast_is_replaced_in_its_row_only() -> None:

@@ -136,6 +136,12 @@ def test_without_a_learned_model_the_best_rule_serves_with_a_reason() -> None:
     assert "no learned model" in served.why
 
 
+def test_the_default_serves_when_every_minute_before_the_judged_ones_is_missing() -> None:
+    series = series_of(6000)
+    series.rps[:4000] = np.nan
+    assert "no simple rule" in choose(series, 4800, FLOORS).why
+
+
 def test_with_a_short_past_the_default_serves_with_a_reason() -> None:
     assert choose(series_of(), 400, (learned(), *FLOORS)).why.startswith("fewer than 6 hours")
 

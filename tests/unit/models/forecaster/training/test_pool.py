@@ -55,3 +55,10 @@ def test_windows_near_the_start_or_end_of_an_event_count_as_near_it() -> None:
     assert pool._is_near(series(0, long), minutes).tolist() == [
         False, True, True, False, False, True, True, False,
     ]  # fmt: skip
+
+
+def test_a_series_that_is_shorter_than_a_window_is_skipped() -> None:
+    short = Series("short", 0, 1, np.ones(20), ())
+    alone, _ = pool.pools([Part("one", [series(0)], 1.0)], 0)
+    both, _ = pool.pools([Part("one", [short, series(0)], 1.0)], 0)
+    assert both.share.size == alone.share.size > 0

@@ -40,11 +40,12 @@ from models.sim.state import State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance
 from models.sim.traffic import TrafficShape, fill_history
 
+# Seeds are stored as signed 64-bit integers.
 _SEEDS: Final = 1 << 63
 _MODELS: Final = Path(__file__).parents[1]
 
 
-class Snapshot(NamedTuple):
+class WorldSnapshot(NamedTuple):
     """Everything that changes in a world; a restored world continues bit for bit."""
 
     state: State
@@ -130,15 +131,16 @@ class World:
             reset_accounts(self.accounts)
         advance(self.state, self.accounts, plan, self.given, self._scratch)
 
-    def save(self) -> Snapshot:
+    def save(self) -> WorldSnapshot:
         """An independent copy of everything that changes."""
-        return Snapshot(copy_state(self.state), copy_accounts(self.accounts))
+        return WorldSnapshot(copy_state(self.state), copy_accounts(self.accounts))
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: WorldSnapshot) -> None:
         """Continue from a snapshot of this world, or of another one of the same shape."""
         mine: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
         saved: tuple[NDArray[Any], ...] = (*snapshot.state, *snapshot.accounts)
         for array, value in zip(mine, saved, strict=True):
+            # In place, because observations have views of the state.
             array[...] = value
 
 
@@ -194,6 +196,7 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
 def _code_digest() -> str:
     """Of the code without comments, docstrings and formatting."""
     digest = hashlib.sha256()
+    # What a world is made of. Controllers act on a world and are not part of it.
     for package in ("cluster", "inputs", "sim"):
         for file in sorted((_MODELS / package).rglob("*.py")):
             digest.update(meaning(file).encode())
@@ -221,6 +224,7 @@ def app_history(world: World, environment: int, minutes: int = HISTORY_MINUTES) 
         raise ValueError(f"expected 1 to {HISTORY_MINUTES} minutes, got {minutes}")
     given = world.given
     rates = np.zeros((minutes, given.apps.size), np.float32)
+    # As at tick 0: a move within the scenario must not change the history.
     domain = world.population.apps.domain.astype(np.int32)
     seed = int(world.state.env["seed"][environment])
     passed = np.ones_like(rates[0])

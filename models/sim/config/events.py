@@ -148,6 +148,7 @@ class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
 Event: TypeAlias = (
     Traffic | Payload | Mix | Regime | Deploy | ZoneLoss | SpotReclaim | MetricsOutage | Inventory
 )
+# The tags of `Event`, to list them in error messages. A test keeps both equal.
 KINDS = (
     "traffic",
     "payload",

@@ -148,6 +148,7 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
     minutes = _violation_minutes(world, e)
     pw = priority_weighted(minutes, world.cluster.priority_weights)
     node_hours = float(totals[NODE_TICKS]) * tick_s / _HOUR_S
+    # With the pods that still wait: otherwise pods that never get a node would improve the figure.
     waits = world.accounts.waits[e].sum(axis=0) + _still_waiting(world, e)
     overruns = decisions.budget_overruns
     return Result(
@@ -165,6 +166,7 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
         scaling_actions=int(totals[ACTIONS]),
         reversals=int(totals[REVERSALS]),
         oscillation_rate=_ratio(totals[REVERSALS], totals[ACTIONS]),
+        # A loop is out and back, so two reversals.
         loops_per_day=_ratio(totals[REVERSALS] / 2 * _DAY_S, seconds),
         pods_started=int(totals[STARTED]),
         pods_stopped=int(totals[STOPPED]),

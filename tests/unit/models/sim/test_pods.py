@@ -84,13 +84,14 @@ def test_counts_agree_with_pods_and_nodes_after_every_tick(seed: int) -> None:
         world.step(random_plan(world, rng))
         assert broken_invariants(world) == [], f"after tick {tick}"
     totals = world.accounts.totals.sum(axis=0)
+    # Otherwise the test would show nothing about these mechanisms.
     assert (totals[[EVICTED, PREEMPTED, REFUSED, RESIZED]] > 0).all(), "a mechanism did not run"
     assert (world.state.status[:, rows.ACTIVE, [3, 30]] == 0).all()
     world.restore(snapshot)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "complaint"),
+    ("corrupted", "message"),
     [
         ("bound", "bound pods differ"),
         ("room", "free cpu differs"),
@@ -98,21 +99,21 @@ def test_counts_agree_with_pods_and_nodes_after_every_tick(seed: int) -> None:
         ("queue", "pending pods differ"),
     ],
 )
-def test_the_audit_finds_a_count_that_is_off_by_one(spoil: str, complaint: str) -> None:
+def test_the_audit_finds_a_count_that_is_off_by_one(corrupted: str, message: str) -> None:
     world = start()
     snapshot = world.save()
     world.step(world.hold())
     assert broken_invariants(world) == []
     state = world.state
     ready = int(np.flatnonzero(state.node["state"][0] != NODE_ABSENT)[0])
-    if spoil == "bound":
+    if corrupted == "bound":
         state.hidden[0, 0, 7] += 1
-    elif spoil == "room":
+    elif corrupted == "room":
         state.room[0, 0, ready] += 1
-    elif spoil == "market":
+    elif corrupted == "market":
         state.pool_market[0, 0, 0] += 1
     else:
         state.status[0, 7, 7] += 1
     found = broken_invariants(world)
     world.restore(snapshot)
-    assert any(complaint in line for line in found), found
+    assert any(message in line for line in found), found

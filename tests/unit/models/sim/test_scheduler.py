@@ -32,7 +32,7 @@ def full_world(order: str = "fifo", *, preemption: bool = False) -> World:
     return World(with_physics(cluster, scheduler=scheduler), still_scenario(), [1], population)
 
 
-def more(world: World, *apps: int) -> None:
+def want_more(world: World, *apps: int) -> None:
     """One tick in which some apps want ten pods more."""
     plan = world.hold()
     plan.replicas[0, list(apps)] += 10
@@ -45,13 +45,13 @@ def bound(world: World) -> list[int]:
 
 def test_first_come_first_served_binds_the_oldest_pods_first() -> None:
     world = full_world("fifo")
-    more(world, INTERNAL, PAYMENTS)
+    want_more(world, INTERNAL, PAYMENTS)
     assert bound(world) == [22, 20, 20]
 
 
 def test_priority_order_binds_the_highest_class_first() -> None:
     world = full_world("priority")
-    more(world, INTERNAL, PAYMENTS)
+    want_more(world, INTERNAL, PAYMENTS)
     assert bound(world) == [20, 22, 20]
 
 
@@ -59,23 +59,24 @@ def test_an_older_request_goes_first_only_without_priorities() -> None:
     for order, expected in (("fifo", [22, 20, 20]), ("priority", [20, 22, 20])):
         world = full_world(order)
         free = world.state.room[0].copy()
+        # No room for a tick, so that the first pods stay in the queue.
         world.state.room[0] = 0
-        more(world, INTERNAL)
+        want_more(world, INTERNAL)
         world.state.room[0] = free
-        more(world, PAYMENTS)
+        want_more(world, PAYMENTS)
         assert bound(world) == expected
 
 
 def test_preemption_evicts_lower_classes_only() -> None:
     world = full_world("priority", preemption=True)
-    more(world, PAYMENTS)
+    want_more(world, PAYMENTS)
     assert bound(world) == [12, 30, 20]
     assert world.accounts.totals[0, PREEMPTED] == 8
 
 
 def test_the_lowest_class_does_not_preempt() -> None:
     world = full_world("priority", preemption=True)
-    more(world, INTERNAL)
+    want_more(world, INTERNAL)
     assert bound(world) == [22, 20, 20]
     assert world.state.status[0, rows.PENDING, INTERNAL] == 8
     assert world.accounts.totals[0, PREEMPTED] == 0
@@ -83,7 +84,7 @@ def test_the_lowest_class_does_not_preempt() -> None:
 
 def test_without_preemption_no_pod_is_evicted() -> None:
     world = full_world("priority")
-    more(world, PAYMENTS)
+    want_more(world, PAYMENTS)
     assert bound(world) == [20, 22, 20]
 
 
@@ -135,6 +136,7 @@ def test_pods_of_a_coordinated_pool_request_no_nodes_and_get_those_of_the_plan()
     plan = world.hold()
     plan.replicas[0, 0] += 8
     plan.coordinated[:] = 1
+    # Two minutes, far beyond the batch window and a boot.
     for _ in range(12):
         world.step(plan)
     assert world.state.pool_market[0].sum() == nodes, "eight pods wait, and no node comes"

@@ -7,12 +7,12 @@ from models.compare.hpa_worlds import HpaWorld, copy_memory, digest
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.population.generate import generate
-from models.sim.world import Snapshot, World
+from models.sim.world import World, WorldSnapshot
 
 BEFORE, AFTER = 150, 90
 
 
-def saved() -> tuple[HpaWorld, Snapshot, HpaState]:
+def saved() -> tuple[HpaWorld, WorldSnapshot, HpaState]:
     """A run that is stopped in the middle, with deploys, starts and boots in flight."""
     cluster = with_apps(load_sim_cluster(), 60)
     world = World(cluster, load_scenario("cascade", cluster), [1, 2], generate(cluster))
@@ -21,7 +21,7 @@ def saved() -> tuple[HpaWorld, Snapshot, HpaState]:
     return run, world.save(), copy_memory(run.memory)
 
 
-def restore(run: HpaWorld, snapshot: Snapshot, memory: HpaState) -> None:
+def restore(run: HpaWorld, snapshot: WorldSnapshot, memory: HpaState) -> None:
     run.world.restore(snapshot)
     run.memory = copy_memory(memory)
 

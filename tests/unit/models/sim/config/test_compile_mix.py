@@ -53,6 +53,7 @@ def test_the_declared_mix_costs_what_the_app_was_calibrated_to() -> None:
 
 
 def test_requests_that_become_batches_are_more_work_in_proportion_to_the_mix() -> None:
+    # Half of the API requests become batches; the second app has half as many of them.
     half = 0.5 * (WORK.batch - WORK.api)
     expected = [1 + half / WORK.api, 1 + 0.5 * half / (0.5 * WORK.api + 0.5 * WORK.batch), 1]
     assert work_per_request(TO_BATCH) == pytest.approx([1e-3 * each for each in expected])

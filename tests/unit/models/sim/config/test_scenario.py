@@ -70,7 +70,7 @@ def first_spike_minute(scenario: Scenario) -> float:
     return next(event.at_minute for event in scenario.events if isinstance(event, Traffic))
 
 
-def test_the_fifteen_scenarios_ship() -> None:
+def test_the_fifteen_scenarios_are_shipped() -> None:
     assert scenario_names() == NAMES
 
 

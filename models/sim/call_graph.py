@@ -26,8 +26,8 @@ class CallRows(NamedTuple):
     callee: U32
     per_request: F32
     callers: U32
-    """Apps that call, innermost first. Among those, apps with equally many calls stand side by
-    side: branch prediction works best when consecutive loops have the same length."""
+    """Apps that call, innermost first. Among those, apps with equally many calls are
+    neighbours: branch prediction works best when consecutive loops have the same length."""
     by_caller_start: U32
     """[callers + 1] where each caller's calls begin in the two rows below."""
     by_caller_callee: U32

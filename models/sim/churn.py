@@ -1,4 +1,4 @@
-"""What happens to pods and nodes by itself: deploys, crashes, OOM kills, drains, reclaims.
+"""Changes that no autoscaler causes: deploys, crashes, OOM kills, drains, reclaims.
 
 Chances are drawn once a minute per app or node, each in its own tick of the minute, which spreads
 the work. Without churn a domain without extra traffic never needs a pod, so no cascade could hit

@@ -1,10 +1,10 @@
 """CPU above the request: pods burst up to their limit on cores that other pods leave idle.
 
 Requests come first: nothing takes away what an app uses within its requests. The idle cores of a
-pool then go to what apps want beyond their requests, the same share to each. What is left stands
-ready, again in equal shares, for the rest of the limits. So the pods of a pool together never use
-more than its ready nodes have. Load follows capacity: pods in a full pool burst less than pods of
-the same app elsewhere.
+pool then go to what apps want beyond their requests, the same share to each. Apps may use what is
+left up to their limits, again in equal shares. So the pods of a pool together never use more than
+its ready nodes have. Load follows capacity: pods in a full pool burst less than pods of the same
+app elsewhere.
 """
 
 from typing import NamedTuple

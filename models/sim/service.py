@@ -115,17 +115,7 @@ def serve(
     sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
     status, hidden, minute = st.status[e], st.hidden[e], acc.minute_requests[e]
     p50, spread, throughput = sample[rows.P50], scratch[_SPREAD], sample[rows.THROUGHPUT]
-    queues = Queues(
-        demand=scratch[_DEMAND],
-        servers=scratch[_SERVERS],
-        service=scratch[_SERVICE],
-        load=scratch[_LOAD],
-        backlog=flow[BACKLOG],
-        done=scratch[_DONE],
-        waited=scratch[_WAITED],
-        late=scratch[_LATE],
-        fail=sample[rows.ERRORS],
-    )
+    queues = _queue_rows(scratch, flow, sample)
     demand, servers, service = queues.demand, queues.servers, queues.service
     answers = Answers(
         passed=flow[PASSED],
@@ -160,17 +150,31 @@ def serve(
     propagate_latency(calls, p50, spread)
     # In most ticks nothing fails, which saves the slowest walk.
     if failing > 0:
-        call_wait = scratch[_CALL_WAIT]
-        failures = FailureRows(
-            status[rows.DOMAIN], traits.timeout, throughput, queues.fail, call_wait
-        )
+        waits = scratch[_CALL_WAIT]
+        failures = FailureRows(status[rows.DOMAIN], traits.timeout, throughput, queues.fail, waits)
         propagate_failures(calls, failures, acc.domains[e, :, UNSCORED])
-        _add(call_wait, p50)
+        _add(waits, p50)
     _judge(queues, traits.target, p50, spread, sample[rows.P99], minute[VIOLATED])
     _measure(
         queues, traits, status[rows.READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
         _ONE / seconds, sample,
     )  # fmt: skip
+
+
+@kernel
+def _queue_rows(scratch: F32, flow: F32, sample: F32) -> Queues:
+    # Only the backlog lives on in the state; the failing share is a measurement.
+    return Queues(
+        demand=scratch[_DEMAND],
+        servers=scratch[_SERVERS],
+        service=scratch[_SERVICE],
+        load=scratch[_LOAD],
+        backlog=flow[BACKLOG],
+        done=scratch[_DONE],
+        waited=scratch[_WAITED],
+        late=scratch[_LATE],
+        fail=sample[rows.ERRORS],
+    )
 
 
 @kernel

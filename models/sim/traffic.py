@@ -78,6 +78,7 @@ class Moment(NamedTuple):
 @kernel
 def moment_of(minute: int, shape: TrafficShape) -> Moment:
     """The moment of a minute since the warm-up began; negative in the history."""
+    # `%` is never negative, as in Python, also for the minutes of the history.
     of_week = (minute + shape.start_minute_of_week) % WEEK_MINUTES
     since = minute + _EPOCH_MINUTES
     first, second, third = shape.periods
@@ -191,6 +192,7 @@ def _lay_season(
 def _lay_bursts(
     apps: Records, per_hour: F32, burst_stream: np.uint64, moment: Moment, rates: F32
 ) -> None:
+    # One draw per hour: most apps have no burst and need no further draws.
     key = row_key(burst_stream, 0, moment.hour)
     for app in range(rates.size):
         if as_uniform_32(draw_in_row(key, app)) < per_hour[app]:
@@ -256,6 +258,7 @@ def wave_shape(wave: Record, tick: float) -> float:
 @kernel
 def lay_waves(st: State, e: int, script: Script) -> None:
     """Set the factors of the scenario's waves on traffic and payload for this tick."""
+    # Without waves both factors stay 1, as `empty_state` sets them.
     if script.waves.shape[1] == 0:
         return
     boost, payload = st.flow[e, BOOST], st.flow[e, PAYLOAD]

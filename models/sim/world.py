@@ -137,9 +137,9 @@ class World:
 
     def restore(self, snapshot: WorldSnapshot) -> None:
         """Continue from a snapshot of this world, or of another one of the same shape."""
-        mine: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
+        current: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
         saved: tuple[NDArray[Any], ...] = (*snapshot.state, *snapshot.accounts)
-        for array, value in zip(mine, saved, strict=True):
+        for array, value in zip(current, saved, strict=True):
             # In place, because observations have views of the state.
             array[...] = value
 

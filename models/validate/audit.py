@@ -23,6 +23,8 @@ from models.sim.state import (
     NODE_READY,
     NONE,
     OLDEST,
+    ROOM_CPU,
+    ROOM_MEMORY,
     ROOM_PODS,
     SURGE,
     State,
@@ -139,7 +141,11 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
         yield "a node that is not ready has pods"
     if (pods > pool["max_pods"]).any():
         yield "a node has more pods than it may have"
-    for row, request, size in ((0, rows.CPU_REQUEST, "cpu"), (1, rows.MEMORY_REQUEST, "memory")):
+    resources = (
+        (ROOM_CPU, rows.CPU_REQUEST, "cpu"),
+        (ROOM_MEMORY, rows.MEMORY_REQUEST, "memory"),
+    )
+    for row, request, size in resources:
         held = np.bincount(
             used["node"], used["count"] * state.status[e, request][used["app"]], node.size
         )

@@ -27,6 +27,7 @@ def examine(effort: Effort) -> Section:
     # Each audit recounts two environments.
     audits = 2 * effort.conservation_ticks // _AUDIT_EVERY
     worst = max(residuals)
+    # The audit's lines are sorted into checks by their texts.
     over = [line for line in problems if "above its allocatable" in line or "may have" in line]
     billed = [line for line in problems if "billed" in line]
     rest = [line for line in problems if line not in (*over, *billed)]

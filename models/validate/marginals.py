@@ -63,6 +63,7 @@ def examine(_effort: Effort, traces: Path | None) -> Section:
 
 def _sizes(fitted: Fitted, apps: Apps) -> Check:
     cores, real = _cpu_shares(fitted)
+    # Requests are float32, the fitted sizes float64.
     made = np.array([(np.isclose(apps.cpu_request, core)).mean() for core in cores])
     worst = float(np.abs(made - real).max())
     return Check("pod sizes, share of apps by CPU", f"{worst:.1%} apart at most",

@@ -102,6 +102,7 @@ def _tightened(population: Population) -> Population:
 def _level(utilisation: float, population: Population, effort: Effort) -> _Level:
     cluster = _sized(load_sim_cluster(), utilisation / _USE_OVER_PACKED)
     seeds = list(range(effort.seeds))
+    # The same seeds without a spike: only the difference is due to it.
     calm = _run(cluster, population, seeds, None)
     totals, without = calm.accounts.totals, calm.accounts.violation_minutes
     growth = []

@@ -71,6 +71,7 @@ def plain_apps(apps: int, calls: Calls | None = None, **columns: ArrayLike) -> P
     """Equal apps with a constant load, except for the given columns."""
     values: dict[str, ArrayLike] = {**_PLAIN, **columns}
     arrays = {
+        # Copied, because broadcast arrays are read-only.
         name: np.broadcast_to(np.asarray(value, _TYPES.get(name, np.float32)), apps).copy()
         for name, value in values.items()
     }

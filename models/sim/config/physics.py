@@ -113,7 +113,9 @@ class Provisioner(Section, frozen=True, kw_only=True):
     """Number of booting nodes at which half of that slow-down is reached."""
     # As the Cluster Autoscaler: under 50 % for ten minutes, ten deletions at once.
     scale_down_utilisation: Share = 0.5
+    """A node is under-used while both its requested CPU and memory are below this share."""
     scale_down_after_s: Positive = 600.0
+    """How long a node has to be under-used before it is drained."""
     scale_down_nodes_per_minute: Count = 10
 
 
@@ -122,10 +124,13 @@ class PodStart(Section, frozen=True, kw_only=True):
 
     image_pull_s: NotNegative
     image_cached_share: Share
+    """Share of the starts whose image is on the node already."""
     boot_s: NotNegative
     warm_up_s: NotNegative
     sigma: NotNegative
+    """Log standard deviation of each part."""
     readiness_period_s: NotNegative
+    """A pod that has started is ready at its next readiness probe."""
 
 
 class Churn(Section, frozen=True, kw_only=True):
@@ -134,7 +139,9 @@ class Churn(Section, frozen=True, kw_only=True):
     deploys_per_app_per_day: NotNegative
     # Kubernetes' defaults for a Deployment.
     max_surge: Share = 0.25
+    """Extra pods of a rolling deploy, over the replicas."""
     max_unavailable: Share = 0.25
+    """Pods that a rolling deploy may take down at once, over the replicas."""
     crashes_per_pod_per_day: NotNegative
     restart_s: Positive = 20.0
     node_evictions_per_day: NotNegative
@@ -147,11 +154,14 @@ class Metrics(Section, frozen=True, kw_only=True):
     """Lag, noise and loss between the true measurements and a controller."""
 
     lag_s: NotNegative = 10.0
+    """Age of the samples that our controllers get."""
     # Mean age at a scrape interval of 30 s (kubernetes/kubernetes#110317).
     hpa_lag_s: NotNegative = 27.5
+    """Mean age of the samples that HPA gets from metrics-server."""
     noise: NotNegative = 0.03
     """Relative standard deviation of a sample."""
     missing_share: Share = 0.004
+    """Share of the samples that do not arrive."""
 
 
 class RequestWork(Section, frozen=True, kw_only=True):
@@ -175,6 +185,7 @@ class Population(Section, frozen=True, kw_only=True):
     cpu_use: Annotated[float, Meta(gt=0, lt=1)] = 0.675
     """Mean used over allocatable CPU that apps are sized for."""
     wrong_class_share: Share = 0.07
+    """Share of the apps whose pods declare another priority class than their domain's."""
     request_work: RequestWork = RequestWork()
 
 

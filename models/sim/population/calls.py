@@ -130,12 +130,12 @@ def _choose_callees(
     pairs = [np.zeros((0, 2), dtype=np.int32)]
     groups = np.stack([structure.domain[caller], tier, kind[caller]], axis=1)
     for domain, to_tier, callers_kind in np.unique(groups, axis=0).tolist():
-        mine = (groups == (domain, to_tier, callers_kind)).all(axis=1)
+        in_group = (groups == (domain, to_tier, callers_kind)).all(axis=1)
         suited = (structure.domain == domain) & (structure.tier == to_tier)
         suited &= structure.open if callers_kind == 2 else np.True_
         suited &= np.True_ if callers_kind == 1 else ~structure.best_effort
-        chosen = _by_weight(rng, _indices(suited), np.sqrt(mean_rps), int(mine.sum()))
-        pairs.append(np.stack([caller[mine][: len(chosen)], chosen], axis=1))
+        chosen = _by_weight(rng, _indices(suited), np.sqrt(mean_rps), int(in_group.sum()))
+        pairs.append(np.stack([caller[in_group][: len(chosen)], chosen], axis=1))
     return np.concatenate(pairs).astype(np.int32)
 
 

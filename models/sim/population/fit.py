@@ -185,6 +185,7 @@ def fit_calls(traces: Path) -> CallStructure:
     """Depth and size from services, fan-out and call rates from their edges."""
     services, edges = Table(traces, ALIBABA_SERVICES), Table(traces, ALIBABA_EDGES)
     depth = services.numbers("max_depth").astype(int)
+    # Other targets are caches, databases and calls out of the trace: leaves.
     inner = np.isin(edges.words("target_label"), ("normal", "relay"))
     rate = edges.numbers("calls_per_request")
     real = inner & (rate >= _REAL_CALL)

@@ -208,6 +208,7 @@ def load_fitted(file: Path | None = None) -> Fitted:
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """The random stream of one purpose."""
+    # `hash` of a text differs between processes.
     key = zlib.crc32(purpose.encode())
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, key])))
 

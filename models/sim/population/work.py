@@ -73,10 +73,12 @@ def draw_work(
     """Draw the occupation, then service times short enough for the target at that occupation."""
     rng = generator(cluster.physics.population.seed, "work")
     apps, io_bound = len(peak), pods.bound == IO_BOUND
+    # IO-bound apps run out of workers before they use their CPU request, the others do not.
     io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
     full_use = np.where(io_bound, rng.uniform(0.45, 0.7, apps), 1.0)
     io_occupation = rng.uniform(0.62, 0.72, apps)
     use = np.where(io_bound, io_occupation * full_use, 0.0)
+    # The others make up for the low CPU use of IO-bound apps, as far as their queues allow.
     hot = np.minimum(_MAX_UTILISATION, _compensating_use(cluster, pods, peak, use))
     use = np.where(io_bound, use, hot)
     occupation = np.where(io_bound, io_occupation, use)

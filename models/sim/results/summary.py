@@ -197,6 +197,7 @@ def _still_waiting(world: World, e: int) -> I64:
     """[WAIT_BINS] pods that are without a node now, by ticks since they were needed."""
     waits = np.zeros(WAIT_BINS, np.int64)
     queue = world.state.queue[e, : world.state.env["queue_length"][e]]
+    # The last bin holds all longer waits.
     ticks = np.minimum(world.state.env["tick"][e] - queue["since"], WAIT_BINS - 1)
     np.add.at(waits, ticks, queue["count"])
     return waits
@@ -204,6 +205,7 @@ def _still_waiting(world: World, e: int) -> I64:
 
 def _violation_minutes(world: World, e: int) -> dict[Priority, float]:
     priority = world.given.rules.domains["priority"]
+    # `domain_minutes`, not the apps' minutes: those would follow an app that moves.
     sums = np.bincount(priority, world.accounts.domain_minutes[e], minlength=len(PRIORITIES))
     return {name: float(value) for name, value in zip(PRIORITIES, sums, strict=True)}
 

@@ -74,6 +74,7 @@ def test_traffic_is_the_same_whatever_a_controller_does() -> None:
     for tick in range(TICKS):
         scaled.run(1)
         held.step(held.hold())
+        # Row 0 is RATE, row 1 is RATE_NEXT.
         np.testing.assert_array_equal(scaled.world.state.flow[:, :2], held.state.flow[:, :2])
         slot = tick % SAMPLE_RING
         np.testing.assert_array_equal(

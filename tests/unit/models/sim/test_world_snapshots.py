@@ -23,6 +23,7 @@ def saved() -> tuple[HpaWorld, WorldSnapshot, HpaState]:
 
 def restore(run: HpaWorld, snapshot: WorldSnapshot, memory: HpaState) -> None:
     run.world.restore(snapshot)
+    # A copy, because the run changes it and tests restore more than once.
     run.memory = copy_memory(memory)
 
 

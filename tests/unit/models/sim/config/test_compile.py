@@ -112,8 +112,8 @@ def test_an_environment_is_the_same_alone_and_among_64(name: str) -> None:
     alone = compiled(scenario, [7])
     for field, letters in AXES.items():
         among = getattr(many, field)
-        mine = among[7:8] if letters.startswith("E") else among
-        np.testing.assert_array_equal(mine, getattr(alone, field), err_msg=field)
+        same_seed = among[7:8] if letters.startswith("E") else among
+        np.testing.assert_array_equal(same_seed, getattr(alone, field), err_msg=field)
 
 
 def test_seeds_differ_within_the_jitter_only() -> None:

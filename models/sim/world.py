@@ -180,6 +180,7 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
     values count, not the location of its file.
     """
     digest = hashlib.sha256(_code_digest().encode())
+    # The noise of the traffic is read from this file; it is not part of the population.
     digest.update(FITTED.read_bytes())
     digest.update(msgspec.json.encode(cluster))
     nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]

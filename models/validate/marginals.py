@@ -102,6 +102,7 @@ def _profiles(cluster: SimCluster, fitted: Fitted, apps: Apps) -> Check:
     profile = apps.day_profile[np.array(fed)[apps.domain]]
     made = np.bincount(profile, minlength=weight.size) / profile.size
     share = weight / weight.sum()
+    # Over the standard error of a share, because rare shapes differ less by chance.
     errors = float((np.abs(made - share) / np.sqrt(share * (1 - share) / profile.size)).max())
     return Check(
         f"daily profiles of {profile.size} queue-fed apps, share by shape",

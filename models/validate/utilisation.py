@@ -57,9 +57,9 @@ def examine(effort: Effort) -> Section:
     """Let one domain spike per run, in clusters of different sizes."""
     population = _tightened(generate(load_sim_cluster()))
     levels = [_level(u, population, effort) for u in effort.utilisations]
-    at = dict(zip(effort.utilisations, levels, strict=True))
+    by_use = dict(zip(effort.utilisations, levels, strict=True))
     # Every effort has these two levels.
-    absorbed, cascading = 1 - at[0.70].cascading, at[0.85].cascading
+    absorbed, cascading = 1 - by_use[0.70].cascading, by_use[0.85].cascading
     spikes = levels[0].growth.size
     checks = [
         Check("spikes absorbed at 70 % CPU use", f"{absorbed:.0%} of {spikes}",
@@ -70,7 +70,7 @@ def examine(effort: Effort) -> Section:
     columns = ("wanted", "CPU use", "spikes", "cascading", "median growth of bystanders")
     rows = [(f"{u:.0%}", f"{level.utilisation:.1%}", int(level.growth.size),
              f"{level.cascading:.0%}", f"{np.median(level.growth):+.0%}")
-            for u, level in at.items()]  # fmt: skip
+            for u, level in by_use.items()]  # fmt: skip
     return Section(
         "Utilisation and cascades",
         f"One domain's traffic grows by {_FACTOR - 1:.0%} (seeds differ) while {_RELEASED:.0%} of "
@@ -109,10 +109,10 @@ def _level(utilisation: float, population: Population, effort: Effort) -> _Level
     for domain in effort.spiking:
         world = _run(cluster, population, seeds, domain)
         spiking = population.apps.domain == cluster.domain_names.index(domain)
-        apart = _unrelated(population, spiking)
-        minutes = world.accounts.violation_minutes[:, apart].sum(axis=1)
+        unrelated = _unrelated(population, spiking)
+        minutes = world.accounts.violation_minutes[:, unrelated].sum(axis=1)
         # At least a minute, so that a few violations after a quiet run are not a cascade.
-        growth.append(minutes / np.maximum(without[:, apart].sum(axis=1), 1.0) - 1)
+        growth.append(minutes / np.maximum(without[:, unrelated].sum(axis=1), 1.0) - 1)
     return _Level(
         float((totals[:, CPU_USED] / totals[:, CPU_CAPACITY]).mean()), np.concatenate(growth)
     )

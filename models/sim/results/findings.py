@@ -84,6 +84,7 @@ def _stampede(episode: Episode, recording: Recording, setting: Setting) -> _Expl
     numbers = {
         "asking_apps": float(recording.asking[during].sum(axis=1).max()),
         "nodes_on_the_way": float(nodes.sum(axis=1).max()),
+        # Of all domains: in a stampede every pod waits for the same provisioner.
         **_need_to_ready(episode, recording, setting, np.ones_like(episode.domains)),
     }
     return numbers, (

@@ -161,5 +161,5 @@ def test_slowly_growing_memory_is_not_a_crash_loop() -> None:
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(0, 0), (0.01, 0.1), (1, 10), (3, 40), (20, 300)])
-def test_the_wait_follows_the_kubelet(level: float, seconds: float) -> None:
+def test_the_back_off_follows_the_kubelet(level: float, seconds: float) -> None:
     assert back_off_s(level) == pytest.approx(seconds)

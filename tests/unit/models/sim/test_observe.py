@@ -40,7 +40,7 @@ def ages(world: World, pipeline: Pipeline) -> list[float]:
     return found
 
 
-def test_a_decision_does_not_change_when_only_the_truth_changes() -> None:
+def test_a_decision_does_not_depend_on_hidden_state() -> None:
     assert decision_changes(apps=60, ticks=150, every=10) == []
 
 

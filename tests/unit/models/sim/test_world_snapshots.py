@@ -47,7 +47,7 @@ def test_a_snapshot_continues_in_another_world_of_the_same_shape() -> None:
     assert digest(other) == digest(here)
 
 
-def test_a_fork_that_decides_differently_diverges_and_restoring_returns() -> None:
+def test_a_fork_that_decides_differently_diverges_and_can_be_restored() -> None:
     run, snapshot, memory = saved()
     world, at_fork = run.world, digest(run.world)
     run.run(AFTER)

@@ -173,7 +173,7 @@ def test_a_regime_goes_from_high_to_low_and_back() -> None:
     np.testing.assert_allclose(ends[:-1], overlays.start[0, 4:])
 
 
-def test_a_share_takes_that_many_apps_and_at_least_one() -> None:
+def test_a_share_selects_exactly_that_many_apps_and_at_least_one() -> None:
     groups = groups_of(CLUSTER)
     some = select(Target(domains=("payments", "fraud"), share=0.5), "x", CLUSTER, groups)
     # Half of the 330 apps of payments and of the 220 of fraud.
@@ -182,7 +182,7 @@ def test_a_share_takes_that_many_apps_and_at_least_one() -> None:
     assert select(Target(domains=("fraud",), share=1e-6), "x", CLUSTER, groups).sum() == 1
 
 
-def test_different_events_take_different_apps() -> None:
+def test_different_events_select_different_apps() -> None:
     target = Target(domains=("payments",), share=0.5)
     groups = groups_of(CLUSTER)
     one, other = (select(target, name, CLUSTER, groups) for name in ("one", "other"))
@@ -210,7 +210,7 @@ def test_deploys_are_spread_over_their_window() -> None:
     assert 50 < started.max() - started.min() <= 60
 
 
-def test_outages_and_moves_reach_the_arrays() -> None:
+def test_outages_and_moves_are_compiled() -> None:
     outage = compiled(load_scenario("metrics-outage", CLUSTER), [0])
     assert outage.outage_mode[0] == OUTAGE_ZERO
     assert (outage.outage_end - outage.outage_start == 72).all()

@@ -39,7 +39,7 @@ def put(value: Any, *steps: Step) -> Callable[[Any], None]:
     return change
 
 
-def test_the_example_cluster_has_the_apps_of_the_design() -> None:
+def test_the_example_cluster_has_1550_apps() -> None:
     assert load_sim_cluster().apps == 1550
 
 

@@ -100,7 +100,7 @@ def test_slow_pods_of_a_few_apps_are_not_a_stampede(calm: Recording) -> None:
     assert begun(calm) == []
 
 
-def test_a_bystander_that_waits_while_another_rose_is_a_cascade(calm: Recording) -> None:
+def test_a_bystander_that_waits_while_another_domain_rose_is_a_cascade(calm: Recording) -> None:
     calm.outside[SPIKE:, 0] *= 2
     calm.rps[SPIKE:, 0] *= 2
     calm.violating[SPIKE:, 1] = 0.2
@@ -187,7 +187,7 @@ def test_later_ticks_do_not_change_earlier_findings(calm: Recording) -> None:
     assert begun(calm) == before
 
 
-def test_a_rise_is_measured_against_the_quiet_before_it(calm: Recording) -> None:
+def test_a_rise_is_measured_against_the_lowest_mean_before_it(calm: Recording) -> None:
     calm.rps[SPIKE:, 0] *= 2
     assert traffic_rise(calm.rps, SPIKE + 60, 10.0) == pytest.approx([2, 1, 1])
     assert traffic_rise(calm.rps, 3, 10.0) == pytest.approx([1, 1, 1])

@@ -16,7 +16,7 @@ from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32, I64, INT, Records, record_type
 from models.cluster.description import MARKETS
 from models.jit import kernel
-from models.sim.rules import Layout, Rules
+from models.sim.rules import ClusterRules, Layout
 from models.sim.state import BOUND, NONE, SAMPLE_RING, State
 
 # Kinds of requests. UNSCORED is summed by domain only.
@@ -64,6 +64,7 @@ RESERVED: Final = MARKETS.index("reserved")
 TOTALS: Final = 24
 WAIT_BINS: Final = 128
 """Bins of the need-to-ready histogram, one per tick; the last holds all longer waits."""
+# So far back that an app's first change never counts as a reversal.
 _LONG_AGO: Final = -(1 << 20)
 
 LAST_CHANGE: Final = record_type(tick=INT, direction=INT)
@@ -143,7 +144,7 @@ def count_change(
 
 
 @kernel
-def close_tick(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+def close_tick(st: State, acc: Accounts, e: int, rules: ClusterRules) -> None:
     """Bill the nodes, count waiting pods, and close the minute when it is over."""
     totals = acc.totals[e]
     totals[TICKS] += 1
@@ -154,11 +155,12 @@ def close_tick(st: State, acc: Accounts, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _bill(st: State, e: int, rules: Rules, totals: F64) -> None:
+def _bill(st: State, e: int, rules: ClusterRules, totals: F64) -> None:
     money = 0.0
     nodes = 0
     for pool in range(rules.pools.size):
         for market in range(st.pool_market.shape[2]):
+            # Booting nodes count: if they were free, requesting too many would cost nothing.
             existing = st.pool_market[e, pool, market]
             nodes += existing
             # Reserved nodes are paid for whether they exist or not.
@@ -169,11 +171,12 @@ def _bill(st: State, e: int, rules: Rules, totals: F64) -> None:
     money *= rules.physics[0].tick_s / 3600.0
     totals[NODE_TICKS] += nodes
     totals[MONEY] += money
+    # Tick by tick, so that cheap ticks don't make up for expensive ones.
     totals[OVERSPEND] += max(0.0, money - rules.physics[0].spend_cap_per_tick)
 
 
 @kernel
-def _count_waiting(st: State, e: int, rules: Rules, waited_for: I8, totals: F64) -> None:
+def _count_waiting(st: State, e: int, rules: ClusterRules, waited_for: I8, totals: F64) -> None:
     """Pending pods, and what the lowest priority holds while the highest waits."""
     pending = 0
     p0_waits = False
@@ -203,12 +206,13 @@ def _mark_pools(choices: I32, marked: I8) -> None:
 
 
 @kernel
-def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+def _close_minute(st: State, acc: Accounts, e: int, rules: ClusterRules) -> None:
     """Add the minute's requests to the domains' sums and the violation minutes."""
     requests, minute, sums = acc.minute_requests[e], acc.last_minute[e], acc.domains[e]
     domain, active = st.status[e, rows.DOMAIN], st.status[e, rows.ACTIVE]
     minutes = acc.violation_minutes[e]
     minute[:] = 0.0
+    # First the domains' sums, because the weight of each app depends on them.
     for app in range(domain.size):
         index = domain[app]
         minute[index, _REQUESTS] += requests[ARRIVED, app]
@@ -218,6 +222,7 @@ def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     for app in range(domain.size):
         index = domain[app]
         if minute[index, _REQUESTS] > 0.0:
+            # Weighted by traffic: otherwise a busy app would count no more than an idle one.
             mean = minute[index, _REQUESTS] / minute[index, _APPS]
             minutes[app] += requests[VIOLATED, app] / mean
             acc.domain_minutes[e, index] += requests[VIOLATED, app] / mean
@@ -226,7 +231,7 @@ def _close_minute(st: State, acc: Accounts, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
+def _sum_use(st: State, acc: Accounts, e: int, rules: ClusterRules) -> None:
     """Add what the cluster used in the last tick of the minute, and the domains' latency."""
     sample, domain = st.samples[e, st.env[e].tick % SAMPLE_RING], st.status[e, rows.DOMAIN]
     totals, latency = acc.totals[e], acc.latency[e]
@@ -240,13 +245,14 @@ def _sum_use(st: State, acc: Accounts, e: int, rules: Rules) -> None:
     ready_cpu, ready_memory = ready_capacity(st, e, rules)
     totals[MINUTES] += 1
     totals[CPU_USED] += cpu
+    # Samples are in cores and GiB, pools in millicores and MiB.
     totals[CPU_CAPACITY] += ready_cpu / 1000.0
     totals[MEMORY_USED] += memory
     totals[MEMORY_CAPACITY] += ready_memory / 1024.0
 
 
 @kernel
-def held_share(st: State, e: int, rules: Rules, priority: int) -> float:
+def held_share(st: State, e: int, rules: ClusterRules, priority: int) -> float:
     """Share of the ready allocatable CPU that pods of a priority occupy."""
     held = 0.0
     for app in range(st.status.shape[2]):
@@ -256,7 +262,7 @@ def held_share(st: State, e: int, rules: Rules, priority: int) -> float:
 
 
 @kernel
-def held_share_of_pools(st: State, e: int, rules: Rules, priority: int, pools: I8) -> float:
+def held_share_of_pools(st: State, e: int, rules: ClusterRules, priority: int, pools: I8) -> float:
     """`held_share` of the pools that are marked in `pools`."""
     held = 0.0
     ready = 0.0
@@ -266,12 +272,13 @@ def held_share_of_pools(st: State, e: int, rules: Rules, priority: int, pools: I
         ready += float(st.pool[e, pool].ready) * rules.pools[pool].cpu
         for app in range(st.status.shape[2]):
             if rules.domains[st.status[e, rows.DOMAIN, app]].priority == priority:
+                # The counts per pool save a walk over all groups of pods.
                 held += float(st.placed[e, pool, app]) * st.status[e, rows.CPU_REQUEST, app]
     return held / max(1.0, ready)
 
 
 @kernel
-def ready_capacity(st: State, e: int, rules: Rules) -> tuple[float, float]:
+def ready_capacity(st: State, e: int, rules: ClusterRules) -> tuple[float, float]:
     """Allocatable millicores and MiB of all ready nodes."""
     cpu = 0.0
     memory = 0.0

@@ -17,7 +17,7 @@ from models.sim.accounting import (
 )
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import resize_groups
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import NONE, RESIZE_CPU, RESIZE_MEMORY, RESIZE_TICK, State
 
 _RESIZE = int(Purpose.RESIZE)
@@ -28,7 +28,7 @@ _LEAST_MEMORY = 32
 
 @kernel
 def apply_plan(
-    st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: Rules, changed: I32
+    st: State, acc: Accounts, plan: Plan, e: int, apps: Records, rules: ClusterRules, changed: I32
 ) -> None:
     """Apply what the plan changes, and count each change per app and dimension."""
     status, tick, physics = st.status[e], st.env[e].tick, rules.physics[0]
@@ -41,6 +41,7 @@ def apply_plan(
     for app in range(changed.size):
         if changed[app] == 0:
             continue
+        # The inventory's bounds hold, whatever a controller plans.
         wanted = min(max(plan.replicas[e, app], apps[app].min_replicas), apps[app].max_replicas)
         # A negative count means that the plan has nothing to say about the app.
         if wanted != status[rows.REPLICAS, app] and plan.replicas[e, app] >= 0:
@@ -52,9 +53,11 @@ def apply_plan(
             if st.hidden[e, RESIZE_TICK, app] <= tick:
                 _finish_resize(st, acc, e, app)
             continue
+        # A pod above the allocatable of the smallest machine might fit no node of its pools.
         cpu = min(max(plan.cpu[e, app], _LEAST_CPU), physics.largest_cpu)
         memory = min(max(plan.memory[e, app], _LEAST_MEMORY), physics.largest_memory)
         differs = cpu != status[rows.CPU_REQUEST, app] or memory != status[rows.MEMORY_REQUEST, app]
+        # Zero or less is no request: raised to the minimum it would shrink the app's pods.
         if differs and plan.cpu[e, app] > 0 and plan.memory[e, app] > 0:
             _begin_resize(st, acc, e, app, cpu, memory, window)
 
@@ -72,6 +75,7 @@ def _find_changes(
 ) -> None:
     """Find the few apps that the plan changes; without a branch, so that the loop vectorises."""
     for app in range(changed.size):
+        # `^` is zero only for equal numbers. A resize in progress needs a look in any case.
         moved = (replicas[app] ^ old_replicas[app]) | (cpu[app] ^ old_cpu[app])
         changed[app] = moved | (memory[app] ^ old_memory[app]) | (resize_tick[app] ^ NONE)
 

@@ -12,10 +12,12 @@ from models.cluster.arrays import F32, I8, I16, I32, Records, records
 from models.cluster.description import Cluster
 from models.cluster.inventory import Inventory, declare_cluster
 
+# What limits a pod.
 CPU_BOUND: Final = 0
 MEMORY_BOUND: Final = 1
 IO_BOUND: Final = 2
 
+# What a caller does when a call fails, see `config.physics.CallGuard`.
 GUARD_NONE: Final = 0
 GUARD_FAIL_OPEN: Final = 1
 GUARD_QUEUE: Final = 2
@@ -111,6 +113,7 @@ class Population(NamedTuple):
 
 def app_records(apps: Apps) -> Records:
     """[A] one record per app with all its scalar properties, as kernels take them."""
+    # For kernels that visit single apps. Loops over all apps read the rows of `Traits`.
     columns = {name: column for name, column in apps._asdict().items() if column.ndim == 1}
     return records(columns, apps.domain.shape)
 
@@ -153,6 +156,8 @@ def service_traits(apps: Apps) -> Traits:
 def declare(population: Population, cluster: Cluster) -> Inventory:
     """The inventory that the owners of these apps would declare."""
     apps = population.apps
+    # Saturation is the CPU used per core requested when all workers are busy. It is below 1 where
+    # requests wait for IO.
     busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
     return declare_cluster(cluster)._replace(
         domain=apps.domain,

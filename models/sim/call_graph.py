@@ -26,8 +26,8 @@ class CallRows(NamedTuple):
     callee: U32
     per_request: F32
     callers: U32
-    """Apps that call, innermost first. Among those, apps with equally many calls stand side by
-    side: branch prediction works best when consecutive loops have the same length."""
+    """Apps that call, innermost first. Among those, apps with equally many calls are
+    neighbours: branch prediction works best when consecutive loops have the same length."""
     by_caller_start: U32
     """[callers + 1] where each caller's calls begin in the two rows below."""
     by_caller_callee: U32
@@ -51,6 +51,7 @@ def call_rows(calls: Calls) -> CallRows:
     # times as long when it has to wait for the previous addition to the same number.
     forward = np.lexsort((_occurrence(calls.callee), depth))
     _, count_of, counts = np.unique(calls.caller, return_inverse=True, return_counts=True)
+    # `lexsort` sorts by its last key first.
     by_caller = np.lexsort((calls.caller, counts[count_of], -depth))
     callers, caller_start = _runs(calls.caller[by_caller])
     by_callee = np.argsort(-last_call[calls.callee], kind="stable")
@@ -107,6 +108,7 @@ def call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, dema
     """Add calls to the callees' demand: a caller passes on the share that it served last tick."""
     for edge in range(callers.size):
         caller = callers[edge]
+        # `passed` is of the last tick: this tick's share is known only after it was served.
         demand[callees[edge]] += demand[caller] * passed[caller] * per_request[edge]
 
 
@@ -115,11 +117,13 @@ def propagate_latency(calls: CallRows, p50: F32, spread: F32) -> None:
     """Add the callees' latency to their callers, innermost callers first."""
     for index in range(calls.callers.size):
         caller = calls.callers[index]
+        # The sums stay in registers until the last call is added. Call by call they would be read
+        # from memory and written back each time.
         median, square = p50[caller], spread[caller]
         for edge in range(calls.by_caller_start[index], calls.by_caller_start[index + 1]):
-            callee, often = calls.by_caller_callee[edge], calls.by_caller_per_request[edge]
-            median += often * p50[callee]
-            square += often * spread[callee]
+            callee, per_request = calls.by_caller_callee[edge], calls.by_caller_per_request[edge]
+            median += per_request * p50[callee]
+            square += per_request * spread[callee]
         p50[caller] = median
         spread[caller] = square
 
@@ -132,7 +136,7 @@ class FailureRows(NamedTuple):
     served: F32
     fail: F32
     """[A] failing share, raised in place."""
-    held: F32
+    call_wait: F32
     """[A] seconds that callers wait for failed calls. Overwritten."""
 
 
@@ -142,19 +146,21 @@ def propagate_failures(calls: CallRows, rows: FailureRows, unscored: F64) -> Non
 
     Waiting time also reaches the callers' callers. `unscored` counts skipped calls by domain.
     """
-    fail, held = rows.fail, rows.held
-    held[:] = _ZERO
+    fail, call_wait = rows.fail, rows.call_wait
+    call_wait[:] = _ZERO
     for index in range(calls.callees.size):
         callee = calls.callees[index]
-        if fail[callee] <= UNNOTICED and held[callee] == _ZERO:
+        # Most callees are healthy, so skip all their edges at once.
+        if fail[callee] <= UNNOTICED and call_wait[callee] == _ZERO:
             continue
         for edge in range(calls.by_callee_start[index], calls.by_callee_start[index + 1]):
-            caller, often = calls.by_callee_caller[edge], calls.by_callee_per_request[edge]
-            lost = min(_ONE, often * fail[callee])
-            held[caller] += often * held[callee]
+            caller, per_request = calls.by_callee_caller[edge], calls.by_callee_per_request[edge]
+            lost = min(_ONE, per_request * fail[callee])
+            call_wait[caller] += per_request * call_wait[callee]
             if calls.by_callee_guard[edge] == GUARD_FAIL_OPEN:
                 unscored[rows.domain[caller]] += lost * rows.served[caller]
             elif calls.by_callee_guard[edge] == GUARD_QUEUE:
-                held[caller] += lost * rows.timeout[callee]
+                call_wait[caller] += lost * rows.timeout[callee]
             else:
+                # Only requests that have not failed otherwise can fail by this call.
                 fail[caller] += lost * (_ONE - fail[caller])

@@ -1,4 +1,4 @@
-"""What happens to pods and nodes by itself: deploys, crashes, OOM kills, drains, reclaims.
+"""Changes that no autoscaler causes: deploys, crashes, OOM kills, drains, reclaims.
 
 Chances are drawn once a minute per app or node, each in its own tick of the minute, which spreads
 the work. Without churn a domain without extra traffic never needs a pod, so no cascade could hit
@@ -22,7 +22,7 @@ from models.sim.config.script import APPEAR, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.nodes import SPOT, empty_lost, lose, zone_is_lost
 from models.sim.pods import begin_deploy
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import BOUND, DOWN, LEAK_HOURS, NODE_READY, RESTART_RING, SAMPLE_RING, State
 
 _DEPLOY = int(Purpose.DEPLOY)
@@ -31,19 +31,23 @@ _EVICTION = int(Purpose.EVICTION)
 _SPOT = int(Purpose.SPOT)
 _OOM_SHARE = 0.2
 """Share of an app's pods that a minute above the memory limit kills, while a fresh pod fits it."""
+# The kubelet's CrashLoopBackOff.
 _FIRST_BACK_OFF_S: Final = 10.0
 _LONGEST_BACK_OFF_S: Final = 300.0
 _HEALTHY_S: Final = 600.0
 
 
 @kernel
-def churn(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script) -> None:
+def churn(
+    st: State, acc: Accounts, e: int, apps: Records, rules: ClusterRules, script: Script
+) -> None:
     """Run one tick of churn, the scenario's part of it included."""
     _change_inventory(st, e, script)
-    _touch_apps(st, acc, e, apps, rules, script)
-    _touch_nodes(st, e, rules)
+    _churn_apps(st, acc, e, apps, rules, script)
+    _churn_nodes(st, e, rules)
     _lose_zones(st, e, rules, script)
     _reclaim_spot(st, e, rules, script)
+    # Once for all losses of the tick, because it scans all groups of pods.
     empty_lost(st, acc, e)
 
 
@@ -66,18 +70,19 @@ def turn_of(tick: int, ticks_per_minute: int, size: int) -> tuple[int, int]:
 
 
 @kernel
-def _touch_apps(
-    st: State, acc: Accounts, e: int, apps: Records, rules: Rules, script: Script
+def _churn_apps(
+    st: State, acc: Accounts, e: int, apps: Records, rules: ClusterRules, script: Script
 ) -> None:
     """Deploys, crashes and OOM kills of this tick's part of the apps."""
     tick, physics = st.env[e].tick, rules.physics[0]
     deploys, crashes = stream(st.env[e].seed, _DEPLOY), stream(st.env[e].seed, _CRASH)
     first, end = turn_of(tick, physics.ticks_per_minute, apps.size)
     for app in range(first, end):
+        # An app's turn comes once a minute.
         st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
         # First, because a deploy changes the number of pods that the last measurement belongs to.
         limit = st.status[e, rows.MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
-        too_much = _memory_per_pod(st, e, app) > limit
+        over_limit = _memory_per_pod(st, e, app) > limit
         due = script.deploy_tick[e, app]
         # An app's turn comes once a minute, so the scenario's deploy starts at the next one.
         forced = due >= 0 and tick - physics.ticks_per_minute < due <= tick
@@ -92,7 +97,7 @@ def _touch_apps(
         # scenarios.
         if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
             _restart(st, acc, e, app, 1, physics, CRASHED)
-        if too_much:
+        if over_limit:
             # If not even a fresh pod fits its limit, every restart fails again.
             hopeless = apps[app].memory_base * MIB_PER_GIB > limit
             killed = ready if hopeless else math.ceil(ready * _OOM_SHARE)
@@ -116,13 +121,14 @@ def _restart(
     back = tick + physics.restart_ticks + wait
     st.hidden[e, DOWN, app] += count
     st.status[e, rows.RESTARTS, app] += count
+    # The ring is as long as the longest restart plus the longest back-off.
     st.restart_ring[e, back % RESTART_RING, app] += count
     st.flow[e, LEAK_HOURS, app] *= 1.0 - share
     acc.totals[e, total] += count
 
 
 @kernel
-def _touch_nodes(st: State, e: int, rules: Rules) -> None:
+def _churn_nodes(st: State, e: int, rules: ClusterRules) -> None:
     """Maintenance drains and spot reclaims of this tick's part of the nodes."""
     tick = st.env[e].tick
     every = rules.physics[0].ticks_per_minute
@@ -140,7 +146,8 @@ def _touch_nodes(st: State, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _lose_zones(st: State, e: int, rules: Rules, script: Script) -> None:
+def _lose_zones(st: State, e: int, rules: ClusterRules, script: Script) -> None:
+    # Only at the start: `nodes.launch` avoids the zone until it is back.
     for k in range(script.zones.shape[1]):
         if script.zones[e, k].start == st.env[e].tick:
             for node in range(st.node.shape[1]):
@@ -149,7 +156,7 @@ def _lose_zones(st: State, e: int, rules: Rules, script: Script) -> None:
 
 
 @kernel
-def _reclaim_spot(st: State, e: int, rules: Rules, script: Script) -> None:
+def _reclaim_spot(st: State, e: int, rules: ClusterRules, script: Script) -> None:
     reclaims = stream(st.env[e].seed, _SPOT)
     for k in range(script.reclaims.shape[1]):
         if script.reclaims[e, k].tick == st.env[e].tick:

@@ -13,6 +13,7 @@ import numpy as np
 
 from models.jit import kernel
 
+# numpy types throughout: with a Python int, numba would compute uint64 as float64.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
@@ -20,6 +21,7 @@ _S30, _S27, _S31, _S32, _S11 = (np.uint64(n) for n in (30, 27, 31, 32, 11))
 _FIELD = np.uint64(0xFFFF)
 _S16, _S48 = np.uint64(16), np.uint64(48)
 _UNIT = 1.0 / (1 << 53)
+# One over the standard deviation of a sum of four 16-bit uniforms.
 _NORMAL_SCALE = 1.0 / (65536.0 * (4.0 / 12.0) ** 0.5)
 _WHOLE_ROW = 0x7FFFFFFF
 """Larger than the index of any entity."""
@@ -28,6 +30,7 @@ _T8, _T15, _T16 = np.uint32(8), np.uint32(15), np.uint32(16)
 _BYTES, _LOW_HALF = np.uint32(0x00FF00FF), np.uint32(0xFFFF)
 _UNIT_32 = np.float32(1.0 / (1 << 24))
 _BYTES_MEAN = np.float32(4 * 127.5)
+# The same for four bytes, with the exact variance of a discrete uniform.
 _BYTES_SCALE = np.float32(1.0 / (4 * (256.0**2 - 1) / 12.0) ** 0.5)
 
 
@@ -70,6 +73,7 @@ def stream(seed: int, purpose: int) -> np.uint64:
 @kernel
 def draw(from_stream: np.uint64, entity: int, ordinal: int, tick: int) -> np.uint64:
     """64 random bits of a stream."""
+    # Both are below 2**32, so they share a word without collisions.
     key = (np.uint64(entity) << _S32) | np.uint64(ordinal)
     return mix(mix(from_stream ^ key) + np.uint64(tick) * _GOLDEN)
 
@@ -77,6 +81,7 @@ def draw(from_stream: np.uint64, entity: int, ordinal: int, tick: int) -> np.uin
 @kernel
 def as_uniform(word: np.uint64) -> float:
     """A number in [0, 1) from 64 bits."""
+    # 53 bits, all that a float64 holds exactly.
     return np.float64(word >> _S11) * _UNIT
 
 
@@ -87,6 +92,7 @@ def as_normal(word: np.uint64) -> float:
     Bounded on purpose: bursts and faults model the outliers.
     """
     total = (word & _FIELD) + ((word >> _S16) & _FIELD) + ((word >> _S32) & _FIELD)
+    # 131070 is the mean of the sum.
     return (np.float64(total + (word >> _S48)) - 131070.0) * _NORMAL_SCALE
 
 
@@ -114,12 +120,14 @@ def _mix_32(value: np.uint32) -> np.uint32:
 @kernel
 def as_uniform_32(word: np.uint32) -> np.float32:
     """A number in [0, 1) from 32 bits."""
+    # 24 bits, all that a float32 holds exactly.
     return np.float32(np.int32(word >> _T8)) * _UNIT_32
 
 
 @kernel
 def as_normal_32(word: np.uint32) -> np.float32:
     """Nearly standard normal, as `as_normal`, from the sum of four bytes."""
+    # Adds two pairs of bytes at once, each in 16 bits of its own.
     pairs = np.uint32((word & _BYTES) + ((word >> _T8) & _BYTES))
     total = np.int32((pairs & _LOW_HALF) + (pairs >> _T16))
     return (np.float32(total) - _BYTES_MEAN) * _BYTES_SCALE

@@ -36,6 +36,7 @@ def add_group(
     st.group[e, group].pool = pool
     st.group[e, group].count = count
     st.group[e, group].ready = ready_tick
+    # Never narrowed: `idle_cores` skips the apps outside, so a range too wide is only slower.
     st.pool[e, pool].first_app = min(st.pool[e, pool].first_app, app)
     st.pool[e, pool].end_app = max(st.pool[e, pool].end_app, app + 1)
     _link_app(st, e, group, app)
@@ -52,6 +53,7 @@ def take_from_group(st: State, e: int, group: int, count: int) -> None:
     app = st.group[e, group].app
     _occupy(st, e, app, st.group[e, group].node, st.group[e, group].pool, -count)
     ready_tick = st.group[e, group].ready
+    # Starting pods leave the ready ring as well, or they would become ready after all.
     if ready_tick > st.env[e].tick:
         st.status[e, rows.STARTING, app] -= count
         st.ready_ring[e, ready_tick % READY_RING, app] -= count
@@ -65,18 +67,21 @@ def take_from_group(st: State, e: int, group: int, count: int) -> None:
 @kernel
 def remove_newest(st: State, e: int, app: int, count: int) -> None:
     """Remove the youngest pods first, as a ReplicaSet does when it scales in."""
-    while count > 0 and st.hidden[e, NEWEST, app] != NONE:
-        group = st.hidden[e, NEWEST, app]
-        taken = min(count, st.group[e, group].count)
-        take_from_group(st, e, group, taken)
-        count -= taken
+    _remove_from_end(st, e, app, count, NEWEST)
 
 
 @kernel
 def remove_oldest(st: State, e: int, app: int, count: int) -> None:
     """Remove the oldest pods first, as a rolling deploy does."""
-    while count > 0 and st.hidden[e, OLDEST, app] != NONE:
-        group = st.hidden[e, OLDEST, app]
+    _remove_from_end(st, e, app, count, OLDEST)
+
+
+@kernel
+def _remove_from_end(st: State, e: int, app: int, count: int, end: int) -> None:
+    """Remove pods from one end (OLDEST or NEWEST) of the app's list, or all if there are fewer."""
+    while count > 0 and st.hidden[e, end, app] != NONE:
+        # Taking all pods of a group unlinks it, so the next group is at the end then.
+        group = st.hidden[e, end, app]
         taken = min(count, st.group[e, group].count)
         take_from_group(st, e, group, taken)
         count -= taken
@@ -110,6 +115,7 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
         following = st.group[e, group].newer
         node, count = st.group[e, group].node, st.group[e, group].count
         fits = count
+        # A smaller request always fits.
         if more_cpu > 0:
             fits = min(fits, max(0, st.room[e, ROOM_CPU, node]) // more_cpu)
         if more_memory > 0:
@@ -121,6 +127,7 @@ def resize_groups(st: State, e: int, app: int, cpu: int, memory: int) -> tuple[i
         in_place += fits
         refused += count - fits
         group = following
+    # Last, because `take_from_group` frees what the pods requested before.
     st.status[e, rows.CPU_REQUEST, app] = cpu
     st.status[e, rows.MEMORY_REQUEST, app] = memory
     return in_place, refused

@@ -1,10 +1,10 @@
 """CPU above the request: pods burst up to their limit on cores that other pods leave idle.
 
 Requests come first: nothing takes away what an app uses within its requests. The idle cores of a
-pool then go to what apps want beyond their requests, the same share to each. What is left stands
-ready, again in equal shares, for the rest of the limits. So the pods of a pool together never use
-more than its ready nodes have. Load follows capacity: pods in a full pool burst less than pods of
-the same app elsewhere.
+pool then go to what apps want beyond their requests, the same share to each. Apps may use what is
+left up to their limits, again in equal shares. So the pods of a pool together never use more than
+its ready nodes have. Load follows capacity: pods in a full pool burst less than pods of the same
+app elsewhere.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,14 @@ import numpy as np
 from models.cluster.arrays import F32, I32
 from models.jit import kernel
 from models.sim.apps import Traits
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import BACKLOG, BOUND, PAYLOAD, State
 
+# Hundredths of a core are fine enough, and the sums of a pool fit into 32 bits.
 _CENTI = np.float32(100.0)
 _MILLI_PER_CENTI = 10
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+# Upwards, so that the sums of a pool never understate what its pods use.
 _ROUND_UP = np.float32(0.999)
 _TINY = np.float32(1e-12)
 
@@ -45,7 +47,7 @@ def add_idle_cores(
     st: State,
     e: int,
     traits: Traits,
-    rules: Rules,
+    rules: ClusterRules,
     demand: F32,
     service: F32,
     servers: F32,
@@ -64,14 +66,15 @@ def add_idle_cores(
         placed = st.placed[e, pool, apps]
         wanted, spare = cpu.wanted[apps], cpu.spare[apps]
         use_sum, wanted_sum, spare_sum = _sum_pool(placed, cpu.use[apps], wanted, spare)
+        # Otherwise no app of the pool may burst.
         if spare_sum + wanted_sum > 0:
             ready = int(st.pool[e, pool].ready) * int(rules.pools[pool].cpu) // _MILLI_PER_CENTI
             idle = max(0, ready - use_sum)
             granted = min(1.0, idle / max(1, wanted_sum))
             left = min(1.0, max(0, idle - wanted_sum) / max(1, spare_sum))
             shares = np.float32(granted), np.float32(left)
-            _gain(placed, wanted, spare, shares, cpu.gained[apps])
-    _extend(service, flow[PAYLOAD], traits.cpu_seconds, cpu.gained, servers)
+            _grant_idle(placed, wanted, spare, shares, cpu.gained[apps])
+    _add_servers(service, flow[PAYLOAD], traits.cpu_seconds, cpu.gained, servers)
 
 
 @kernel
@@ -90,14 +93,16 @@ def _measure_pods(
     limit_ratio, cpu_seconds = traits.limit_ratio, traits.cpu_seconds
     use, wanted, spare, gained = cpu.use, cpu.wanted, cpu.spare, cpu.gained
     for app in range(use.size):
+        # Servers that all waiting and arriving requests would keep busy for the whole tick.
         busy = (demand[app] + backlog[app]) * service[app] * per_second
-        of_server = _CENTI * payload[app] * cpu_seconds[app] / service[app]
-        of_pod = of_server / np.float32(max(np.int32(1), bound[app]))
-        beyond = servers[app] * (limit_ratio[app] - _ONE)
-        more = min(max(busy - servers[app], _ZERO), beyond)
-        use[app] = min(busy, servers[app]) * of_pod
-        wanted[app] = more * of_pod
-        spare[app] = (beyond - more) * of_pod
+        # A server uses CPU only for a part of its time: IO waits use none.
+        cpu_per_server = _CENTI * payload[app] * cpu_seconds[app] / service[app]
+        cpu_per_pod = cpu_per_server / np.float32(max(np.int32(1), bound[app]))
+        burstable = servers[app] * (limit_ratio[app] - _ONE)
+        bursting = min(max(busy - servers[app], _ZERO), burstable)
+        use[app] = min(busy, servers[app]) * cpu_per_pod
+        wanted[app] = bursting * cpu_per_pod
+        spare[app] = (burstable - bursting) * cpu_per_pod
         gained[app] = _ZERO
 
 
@@ -118,17 +123,17 @@ def _sum_pool(placed: I32, use: F32, wanted: F32, spare: F32) -> tuple[int, int,
 
 
 @kernel
-def _gain(
+def _grant_idle(
     placed: I32, wanted: F32, spare: F32, shares: tuple[np.float32, np.float32], gained: F32
 ) -> None:
     granted, left = shares
     for app in range(gained.size):
-        of_pod = wanted[app] * granted + spare[app] * left
-        gained[app] += np.float32(placed[app]) * of_pod
+        cpu_per_pod = wanted[app] * granted + spare[app] * left
+        gained[app] += np.float32(placed[app]) * cpu_per_pod
 
 
 @kernel
-def _extend(service: F32, payload: F32, cpu_seconds: F32, gained: F32, servers: F32) -> None:
+def _add_servers(service: F32, payload: F32, cpu_seconds: F32, gained: F32, servers: F32) -> None:
     """Convert the gained cores back to servers."""
     for app in range(servers.size):
         work = _CENTI * payload[app] * cpu_seconds[app]

@@ -12,7 +12,7 @@ from models.sim.draws import Purpose, uniform
 from models.sim.groups import add_group
 from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
-from models.sim.rules import Rules, spill_share
+from models.sim.rules import ClusterRules, spill_share
 from models.sim.scheduler import START_STRIDE, pods_per_node
 from models.sim.state import BOUND, LEAK_HOURS, NONE, ROOM_CPU, ROOM_MEMORY, ROOM_PODS, State
 from models.sim.traffic import TrafficShape, seasonal_rates
@@ -23,16 +23,19 @@ def start_replicas(population: Population, shape: TrafficShape, script: Script) 
     apps, calls = population.apps, population.calls
     rates = np.zeros(apps.domain.size)
     seasonal_rates(app_records(apps), shape, script, 0, rates)
-    for caller, callee, often in zip(calls.caller, calls.callee, calls.per_request, strict=True):
-        rates[callee] += rates[caller] * often
+    # Edges into an app precede its own, so one pass carries the whole demand.
+    edges = zip(calls.caller, calls.callee, calls.per_request, strict=True)
+    for caller, callee, per_request in edges:
+        rates[callee] += rates[caller] * per_request
     wanted = np.ceil(apps.start_replicas * rates / np.maximum(apps.mean_rps, 1e-9))
     return np.clip(wanted, apps.min_replicas, apps.max_replicas).astype(np.int32)
 
 
 def fill(
-    st: State, cluster: SimCluster, apps: Apps, rules: Rules, script: Script, replicas: I32
+    st: State, cluster: SimCluster, apps: Apps, rules: ClusterRules, script: Script, replicas: I32
 ) -> None:
     """Start the pools' nodes and bind every pod; all are ready at tick 0."""
+    # At least 1, because the scheduler divides by requests.
     st.status[:, rows.CPU_REQUEST] = np.maximum(1, np.round(apps.cpu_request * MILLI))
     st.status[:, rows.MEMORY_REQUEST] = np.maximum(1, np.round(apps.memory_request * MIB_PER_GIB))
     st.status[:, rows.REPLICAS] = replicas
@@ -51,6 +54,7 @@ def _container_ages(apps: Apps, seed: int, cluster: SimCluster) -> F32:
     room = apps.memory_request * apps.memory_limit_ratio - apps.memory_base
     until_full = np.where(apps.memory_leak > 0, room / np.maximum(apps.memory_leak, 1e-9), np.inf)
     between_deploys = 24 / max(cluster.physics.churn.deploys_per_app_per_day, 1e-3)
+    # A random point between two restarts, as in a cluster that has been running.
     share = [uniform(seed, Purpose.CONTAINER_AGE, app, 0, 0) for app in range(room.size)]
     return (np.minimum(until_full, between_deploys) * share).astype(np.float32)
 
@@ -62,7 +66,7 @@ def hide_late_apps(st: State, script: Script) -> None:
 
 
 @kernel
-def _start_nodes(st: State, e: int, rules: Rules, script: Script) -> None:
+def _start_nodes(st: State, e: int, rules: ClusterRules, script: Script) -> None:
     for pool in range(rules.pools.size):
         first = rules.pools[pool].first
         for node in range(first, first + rules.pools[pool].start_nodes):
@@ -71,7 +75,7 @@ def _start_nodes(st: State, e: int, rules: Rules, script: Script) -> None:
 
 
 @kernel
-def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
+def _bind_all(st: State, e: int, rules: ClusterRules, spill: F32, order: I32) -> None:
     """Bind the spill share in the shared pools, then the rest, preferred pool first.
 
     `order` has large pods first: they fit only while nodes are empty.
@@ -80,6 +84,7 @@ def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
     for app in order:
         domain = st.status[e, rows.DOMAIN, app]
         left = st.status[e, rows.REPLICAS, app]
+        # The pools are sized for these shares, see `rules._pool_share`.
         shared = int(left * spill[domain] + 0.5)
         for choice in range(1, choices):
             shared -= _bind_in(st, e, app, shared, rules.domain_pools[domain, choice], rules)
@@ -91,7 +96,7 @@ def _bind_all(st: State, e: int, rules: Rules, spill: F32, order: I32) -> None:
 
 
 @kernel
-def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: Rules) -> int:
+def _bind_in(st: State, e: int, app: int, wanted: int, pool: int, rules: ClusterRules) -> int:
     if wanted <= 0 or pool == NONE:
         return 0
     first = rules.pools[pool].first

@@ -37,6 +37,7 @@ def tail(p50: Real, p99: Real, x: Real) -> np.float32:
     median, limit = np.float32(p50), np.float32(x)
     span = max(np.float32(p99) - median, _SPAN_MIN)
     early = limit < median
+    # Both cases are computed and one is chosen: a branch would prevent vectorising.
     ratio = (limit if early else limit - median) / (median if early else span)
     return min(_ONE, _ONE - _HALF * ratio) if early else _HALF * halved(_LOG2_50 * ratio)
 

@@ -6,7 +6,7 @@ from models.sim.accounting import EVICTED, RESERVED, STOPPED, Accounts
 from models.sim.config.script import Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.groups import remove_all_on_lost_nodes
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import (
     NODE_ABSENT,
     NODE_BOOTING,
@@ -27,7 +27,7 @@ _BOOT_JITTER = 0.15
 
 
 @kernel
-def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
+def launch(st: State, e: int, node: int, rules: ClusterRules, script: Script) -> None:
     """Start a node in a free slot; from now on it is billed."""
     pool = rules.node_pool[node]
     word = draw(stream(st.env[e].seed, _BOOT), node, 0, st.env[e].tick)
@@ -38,6 +38,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
     jitter = 1.0 + _BOOT_JITTER * (
         2.0 * as_uniform(draw(stream(st.env[e].seed, _BOOT), node, 1, st.env[e].tick)) - 1.0
     )
+    # Fixed at launch: boots that start later don't delay this one.
     ticks = max(1, int(rules.physics[0].boot_s * slow * jitter / rules.physics[0].tick_s + 0.5))
     st.node[e, node].state = NODE_BOOTING
     st.node[e, node].ready = st.env[e].tick + ticks
@@ -51,7 +52,7 @@ def launch(st: State, e: int, node: int, rules: Rules, script: Script) -> None:
 
 
 @kernel
-def _choose_market(st: State, e: int, pool: int, chance: float, rules: Rules) -> int:
+def _choose_market(st: State, e: int, pool: int, chance: float, rules: ClusterRules) -> int:
     """Use up the reserved nodes, which are paid for anyway; buy the rest by the pool's shares."""
     if st.pool_market[e, pool, RESERVED] < rules.pools[pool].reserved:
         return RESERVED
@@ -59,7 +60,7 @@ def _choose_market(st: State, e: int, pool: int, chance: float, rules: Rules) ->
 
 
 @kernel
-def _choose_zone(st: State, e: int, node: int, rules: Rules, script: Script) -> int:
+def _choose_zone(st: State, e: int, node: int, rules: ClusterRules, script: Script) -> int:
     """The zone of a slot, or the next one while that is lost. Neighbouring slots differ."""
     zones = rules.physics[0].zones
     for step in range(zones):
@@ -70,7 +71,7 @@ def _choose_zone(st: State, e: int, node: int, rules: Rules, script: Script) -> 
 
 
 @kernel
-def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
+def make_ready(st: State, e: int, node: int, rules: ClusterRules) -> None:
     """Make a booted node schedulable."""
     pool = rules.node_pool[node]
     st.node[e, node].state = NODE_READY
@@ -83,7 +84,7 @@ def make_ready(st: State, e: int, node: int, rules: Rules) -> None:
 
 
 @kernel
-def finish_boots(st: State, e: int, rules: Rules) -> None:
+def finish_boots(st: State, e: int, rules: ClusterRules) -> None:
     """Make the nodes ready whose boot is over."""
     if st.env[e].booting == 0:
         return
@@ -93,7 +94,7 @@ def finish_boots(st: State, e: int, rules: Rules) -> None:
 
 
 @kernel
-def lose(st: State, e: int, node: int, rules: Rules) -> None:
+def lose(st: State, e: int, node: int, rules: ClusterRules) -> None:
     """Remove a node by drain, reclaim or failure. Call `empty_lost` next to evict its pods."""
     pool = rules.node_pool[node]
     if st.node[e, node].state == NODE_READY:
@@ -103,6 +104,7 @@ def lose(st: State, e: int, node: int, rules: Rules) -> None:
         st.env[e].booting -= 1
     else:
         return
+    # From this tick on it is not billed.
     st.pool_market[e, pool, st.node[e, node].market] -= 1
     st.node[e, node].state = NODE_LOST
     st.env[e].lost += 1

@@ -15,7 +15,7 @@ from models.jit import copy_row, kernel
 from models.sim.config.script import OUTAGE_ZERO, Script
 from models.sim.draws import Purpose, as_uniform_32, draw_in_row, row_key, stream, uniform
 from models.sim.provisioner import coming_nodes, sum_room
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import ROOM_CPU, ROOM_MEMORY, SAMPLE_RING, State
 
 _NOISE = int(Purpose.METRIC_NOISE)
@@ -24,6 +24,7 @@ _SCRAPE_TICKS: Final = 3
 """metrics-server scrapes every 30 s; its answers age until the next scrape."""
 _RING = np.uint32(SAMPLE_RING)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
+# A uniform variable of width w has a standard deviation of w / sqrt(12).
 _UNIFORM_TO_STD = 12.0**0.5
 
 
@@ -45,6 +46,7 @@ def scrape_ages(apps: int, mean_ticks: float) -> I32:
     """[_SCRAPE_TICKS, A] age in ticks of metrics-server's answers, by tick of its scrape cycle."""
     ages = np.zeros((_SCRAPE_TICKS, apps), np.int32)
     for app in range(apps):
+        # Seed 0: phases belong to the cluster, so all environments have the same.
         start = int(_SCRAPE_TICKS * uniform(0, _PHASE, app, 0, 0))
         dither = uniform(0, _PHASE, app, 1, 0)
         for tick in range(_SCRAPE_TICKS):
@@ -56,7 +58,7 @@ def scrape_ages(apps: int, mean_ticks: float) -> I32:
 
 @kernel
 def observe(
-    st: State, obs: Observation, rules: Rules, script: Script, ages: I32, pipeline: int
+    st: State, obs: Observation, rules: ClusterRules, script: Script, ages: I32, pipeline: int
 ) -> None:
     """Fill the buffers of every environment from the last ticks' measurements."""
     physics = rules.physics[0]
@@ -70,6 +72,7 @@ def observe(
             _look_back(ring, rows.CPU, age, tick, measured[rows.CPU])
             _look_back(ring, rows.PODS, age, tick, measured[rows.PODS])
         else:
+            # Tick - 1 is the last one that was measured.
             for kind in range(rows.SAMPLES):
                 copy_row(ring[(tick - 1 - lag) % SAMPLE_RING, kind], measured[kind])
         noises = stream(st.env[e].seed, _NOISE)
@@ -81,6 +84,7 @@ def observe(
             # HPA reads only CPU from the metrics API. Errors are counted, so they have no noise.
             if kind == rows.CPU or (pipeline == Pipeline.OURS and kind != rows.ERRORS):
                 add_noise(noises, tick, kind, spread, measured[kind])
+        # Last, so that an outage overrides noise and lost samples.
         _break_metrics(st, obs, e, script)
         _count_pools(st, obs, e, rules)
 
@@ -96,6 +100,7 @@ def _look_back(ring: F32, kind: int, ages: I32, tick: int, out: F32) -> None:
 
 @kernel
 def _lose_samples(noises: np.uint64, tick: int, share: np.float32, missing: I8) -> None:
+    # An ordinal beyond those of the noise, so that both are independent.
     key = row_key(noises, rows.SAMPLES, tick)
     for app in range(missing.size):
         missing[app] = 1 if as_uniform_32(draw_in_row(key, app)) < share else 0
@@ -129,7 +134,7 @@ def _break_metrics(st: State, obs: Observation, e: int, script: Script) -> None:
 
 
 @kernel
-def _count_pools(st: State, obs: Observation, e: int, rules: Rules) -> None:
+def _count_pools(st: State, obs: Observation, e: int, rules: ClusterRules) -> None:
     for pool in range(rules.pools.size):
         first, end = rules.pools[pool].first, rules.pools[pool].end
         status = obs.pool[e, pool]

@@ -9,7 +9,7 @@ from models.cluster.arrays import I32
 from models.jit import kernel
 from models.sim.accounting import STOPPED, Accounts
 from models.sim.groups import remove_newest, remove_oldest
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import (
     BOUND,
     CANCELLED,
@@ -25,10 +25,11 @@ from models.sim.state import (
 
 
 @kernel
-def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> None:
+def reconcile(st: State, acc: Accounts, e: int, rules: ClusterRules, missing: I32) -> None:
     """Make started pods ready, advance deploys, and queue or stop pods until counts agree."""
     tick = st.env[e].tick
     status, hidden = st.status[e], st.hidden[e]
+    # First, so that a deploy goes on in the tick in which its last batch is ready.
     _finish_starts(status[rows.STARTING], st.ready_ring[e, tick % READY_RING])
     _finish_restarts(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
     _compare(
@@ -46,7 +47,7 @@ def reconcile(st: State, acc: Accounts, e: int, rules: Rules, missing: I32) -> N
 
 
 @kernel
-def _settle(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+def _settle(st: State, acc: Accounts, e: int, app: int, rules: ClusterRules) -> None:
     if st.hidden[e, DEPLOY_LEFT, app] > 0:
         _advance_deploy(st, acc, e, app, rules)
     missing = _missing_pods(st, e, app) - st.status[e, rows.PENDING, app]
@@ -96,7 +97,7 @@ def _add_deploys(deploy_left: I32, missing: I32) -> None:
 
 
 @kernel
-def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: ClusterRules) -> None:
     """Start a rolling deploy: add the surge, and stop the first unavailable pods."""
     # A deploy that is under way already replaces all pods.
     if st.hidden[e, DEPLOY_LEFT, app] > 0 or st.hidden[e, BOUND, app] == 0:
@@ -105,6 +106,7 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
     st.hidden[e, SURGE, app] = math.ceil(
         st.status[e, rows.REPLICAS, app] * rules.physics[0].max_surge
     )
+    # The surge replaces old pods only once it is ready, see `_advance_deploy`.
     _replace(
         st,
         acc,
@@ -115,12 +117,13 @@ def begin_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> No
 
 
 @kernel
-def _advance_deploy(st: State, acc: Accounts, e: int, app: int, rules: Rules) -> None:
+def _advance_deploy(st: State, acc: Accounts, e: int, app: int, rules: ClusterRules) -> None:
     """Replace the next batch when all pods of the last one are ready."""
     # Replacements of this tick are not queued yet, so they count as missing.
     if _missing_pods(st, e, app) > 0 or st.status[e, rows.STARTING, app] > 0:
         return
     unavailable = math.floor(st.status[e, rows.REPLICAS, app] * rules.physics[0].max_unavailable)
+    # At least one: if both shares round to zero, the deploy would never end.
     _replace(st, acc, e, app, max(1, st.hidden[e, SURGE, app] + unavailable))
     if st.hidden[e, DEPLOY_LEFT, app] == 0:
         st.hidden[e, SURGE, app] = 0
@@ -145,6 +148,7 @@ def _stop(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
     """Stop pods without a node first, then the youngest."""
     waiting = min(count, st.status[e, rows.PENDING, app])
     st.status[e, rows.PENDING, app] -= waiting
+    # The queue is not searched here: `schedule` drops cancelled pods in one pass.
     st.hidden[e, CANCELLED, app] += waiting
     remove_newest(st, e, app, count - waiting)
     acc.totals[e, STOPPED] += count - waiting

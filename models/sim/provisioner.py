@@ -15,7 +15,7 @@ from models.jit import kernel
 from models.sim.accounting import Accounts
 from models.sim.config.script import Script
 from models.sim.nodes import empty_lost, finish_boots, launch, lose
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import (
     COORDINATED,
     NODE_ABSENT,
@@ -28,7 +28,7 @@ from models.sim.state import (
 
 _PACKING = 0.95
 """Share of a new node that the provisioner expects to fill."""
-_INDEPENDENT = 2
+_OWN_REQUEST_PRIORITY = 2
 """Priority of the pods' own requests, which carry none: in the middle."""
 _DRAIN_MARGIN = 1.3
 """Free room elsewhere over what a node uses, before the node is drained."""
@@ -37,9 +37,12 @@ _MAX_SAVED_TOKENS_TICKS = 2.0
 
 
 @kernel
-def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script: Script) -> None:
+def provision(
+    st: State, acc: Accounts, plan: Plan, e: int, rules: ClusterRules, script: Script
+) -> None:
     """One tick of the provisioner."""
     finish_boots(st, e, rules)
+    # Before the pods' own requests, so that the plan gets the quota first.
     _accept_coordinated(st, plan, e, rules)
     _accept_pending(st, plan, e, rules)
     _request_shortage(st, plan, e, rules)
@@ -51,7 +54,7 @@ def provision(st: State, acc: Accounts, plan: Plan, e: int, rules: Rules, script
 
 
 @kernel
-def _accept_coordinated(st: State, plan: Plan, e: int, rules: Rules) -> None:
+def _accept_coordinated(st: State, plan: Plan, e: int, rules: ClusterRules) -> None:
     for priority in range(plan.nodes.shape[2]):
         for pool in range(plan.nodes.shape[1]):
             if plan.nodes[e, pool, priority] > 0:
@@ -59,7 +62,7 @@ def _accept_coordinated(st: State, plan: Plan, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _accept_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
+def _accept_pending(st: State, plan: Plan, e: int, rules: ClusterRules) -> None:
     """Sum what pending pods need per pool; new requests are accepted at a limited rate.
 
     In a coordinated pool pods request nothing. They still count as a reason not to scale the pool
@@ -88,7 +91,7 @@ def _accept_pending(st: State, plan: Plan, e: int, rules: Rules) -> None:
 
 
 @kernel
-def _pool_with_room(st: State, e: int, domain: int, rules: Rules) -> int:
+def _pool_with_room(st: State, e: int, domain: int, rules: ClusterRules) -> int:
     """The most preferred pool whose quota has room beyond what is already pending for it."""
     for choice in range(rules.domain_pools.shape[1]):
         pool = rules.domain_pools[domain, choice]
@@ -111,7 +114,7 @@ def coming_nodes(st: State, e: int, pool: int) -> int:
 
 
 @kernel
-def _request_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
+def _request_shortage(st: State, plan: Plan, e: int, rules: ClusterRules) -> None:
     for pool in range(rules.pools.size):
         if st.pool[e, pool].pending_cpu == 0 or plan.coordinated[e, pool] == 1:
             continue
@@ -123,11 +126,13 @@ def _request_shortage(st: State, plan: Plan, e: int, rules: Rules) -> None:
         # Nodes that are coming will take some of the pending pods.
         short = int(nodes) + 1 - coming_nodes(st, e, pool)
         if short > 0:
-            _queue_launch(st, e, pool, short, _INDEPENDENT, rules)
+            _queue_launch(st, e, pool, short, _OWN_REQUEST_PRIORITY, rules)
 
 
 @kernel
-def _queue_launch(st: State, e: int, pool: int, count: int, priority: int, rules: Rules) -> None:
+def _queue_launch(
+    st: State, e: int, pool: int, count: int, priority: int, rules: ClusterRules
+) -> None:
     """Queue a node request, cut to the pool's quota.
 
     It joins the last entry if that has the same pool and priority, or any such entry when the
@@ -152,7 +157,7 @@ def _queue_launch(st: State, e: int, pool: int, count: int, priority: int, rules
 
 
 @kernel
-def _launch_queued(st: State, e: int, rules: Rules, script: Script) -> None:
+def _launch_queued(st: State, e: int, rules: ClusterRules, script: Script) -> None:
     """Start as many nodes as the cloud allows: by priority, then oldest request first."""
     limit = rules.physics[0].launches_per_tick * _MAX_SAVED_TOKENS_TICKS
     st.env[e].launch_tokens = min(
@@ -178,6 +183,7 @@ def _launch_queued(st: State, e: int, rules: Rules, script: Script) -> None:
 def _most_urgent(st: State, e: int) -> int:
     best = NONE
     for entry in range(st.env[e].launch_length):
+        # Strictly lower: among equals the oldest request wins.
         if best == NONE or st.launch[e, entry].priority < st.launch[e, best].priority:
             best = entry
     return best
@@ -193,7 +199,7 @@ def _remove_launch(st: State, e: int, entry: int) -> None:
 
 
 @kernel
-def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
+def _free_slot(st: State, e: int, pool: int, rules: ClusterRules) -> int:
     for node in range(rules.pools[pool].first, rules.pools[pool].end):
         if st.node[e, node].state == NODE_ABSENT:
             return node
@@ -201,9 +207,10 @@ def _free_slot(st: State, e: int, pool: int, rules: Rules) -> int:
 
 
 @kernel
-def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
+def _scale_down(st: State, plan: Plan, e: int, rules: ClusterRules) -> None:
     """Drain nodes that are under-used for long, if nothing waits and other nodes have room."""
     tick, physics = st.env[e].tick, rules.physics[0]
+    # One limit for all pools, as the Cluster Autoscaler deletes nodes.
     drains = physics.drains_per_minute
     for pool in range(rules.pools.size):
         first, end, cpu = rules.pools[pool].first, rules.pools[pool].end, rules.pools[pool].cpu
@@ -222,6 +229,7 @@ def _scale_down(st: State, plan: Plan, e: int, rules: Rules) -> None:
             # Empty nodes go at once; others only if their pods fit elsewhere with a margin.
             if used == 0 or used * _DRAIN_MARGIN < spare - free:
                 lose(st, e, first + slot, rules)
+                # Its free room is gone, and its pods use up room elsewhere.
                 spare -= cpu
                 drains -= 1
 

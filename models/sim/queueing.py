@@ -27,6 +27,7 @@ _STEPS: Final = 8
 _SLACK_OCTAVES: Final = 6
 _COLUMNS: Final = _SLACK_OCTAVES * _STEPS + 2
 _STRIDE: Final = np.uint64(_COLUMNS)
+# Cell of the tables' first corner: 1 server (exponent 127) and a slack of 2**-6.
 _ORIGIN: Final = np.uint64(127 * _STEPS * _COLUMNS + (127 - _SLACK_OCTAVES) * _STEPS)
 _TERMS: Final = np.uint64(8)
 _OTHER: Final = np.uint64(4)
@@ -50,6 +51,7 @@ def waiting_probability(servers: ArrayLike, utilisation: ArrayLike) -> F64:
 
 def _blocking_probability(servers: I64, load: F64) -> F64:
     """Erlang B by its recursion in the number of servers, which never overflows."""
+    # By size, so that step k only touches the queues that have a k-th server.
     order = np.argsort(-servers, kind="stable")
     count, offered = servers[order], load[order]
     active = np.searchsorted(-count, -np.arange(1, count.max() + 1), side="right")
@@ -96,6 +98,7 @@ def _drain_rate(servers: ArrayLike, utilisation: ArrayLike) -> F64:
 
 def _tail_given_waits(waits: F64, drain: F64, t: F64) -> F64:
     """Service plus, with probability `waits`, an exponential wait; stable where rates agree."""
+    # Where waiting and service decay alike, the closed form would divide by zero.
     gap = np.maximum(np.abs(drain - 1.0), 1e-12)
     late = np.exp(-np.minimum(drain, 1.0) * t) * -np.expm1(-gap * t) / gap
     return np.asarray(np.exp(-t) + waits * late)
@@ -114,6 +117,7 @@ def build_tables() -> LatencyTables:
     """Exact quantiles on the grid; interpolated where the number of servers is not an integer."""
     servers = _grid(0, SERVERS_MAX.bit_length() - 1)[:, None]
     utilisation = 1.0 - np.minimum(_grid(-_SLACK_OCTAVES, 0), 1.0)
+    # Erlang's formulas need whole servers, but steps within an octave are fractions.
     whole = np.floor(servers)
     part = servers - whole
 

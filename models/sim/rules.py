@@ -14,6 +14,7 @@ from models.sim.config.physics import Churn, PodStart, Provisioner, Scheduler, S
 
 _GROUPS_PER_POD = 1.3
 """Groups hold one pod or more, so this is enough even when the cluster grows."""
+# An app adds at most an entry per tick; `pods.enqueue` merges entries when the queue is full.
 _QUEUE_ENTRIES_PER_APP = 12
 _LAUNCH_ENTRIES = 256
 
@@ -29,7 +30,7 @@ class Layout(NamedTuple):
     launches: int
 
 
-class Rules(NamedTuple):
+class ClusterRules(NamedTuple):
     """Constants of the kernels; times are ticks, CPU is millicores, memory is MiB."""
 
     physics: Records
@@ -48,7 +49,7 @@ class Rules(NamedTuple):
 
 def compile_rules(
     cluster: SimCluster, population: Population, replicas: I32
-) -> tuple[Layout, Rules]:
+) -> tuple[Layout, ClusterRules]:
     """Size the pools for `replicas` pods per app, and convert times to ticks."""
     first, start, end = _slots(cluster, population, replicas)
     layout = Layout(
@@ -68,6 +69,7 @@ def _slots(cluster: SimCluster, population: Population, replicas: I32) -> tuple[
     # Quotas are for the daily peak, also when a scenario starts at night.
     growth = max(1.0, cluster.physics.population.pods_at_peak / float(replicas.sum()))
     quota = growth * np.array([pool.max_nodes for pool in cluster.pool_physics])
+    # At least one slot more than the initial nodes, so that every pool can grow.
     slots = np.maximum(np.ceil(start * quota), start + 1).astype(np.int32)
     end = np.cumsum(slots).astype(np.int32)
     return (end - slots).astype(np.int32), start.astype(np.int32), end
@@ -82,6 +84,7 @@ def _start_nodes(cluster: SimCluster, population: Population, replicas: I32, poo
     pods = replicas * share[apps.domain]
     cpu = float((pods * apps.cpu_request).sum())
     memory = float((pods * apps.memory_request).sum())
+    # The scarcest of CPU, memory and pod slots decides.
     nodes = max(
         cpu / (machine.cpu_cores - machine.reserved_cpu_cores),
         memory / (machine.memory_gib - machine.reserved_memory_gib),
@@ -105,13 +108,13 @@ def _pool_share(cluster: SimCluster, domain: Domain, pool_name: str) -> float:
     return 0.0
 
 
-def _rules(cluster: SimCluster, first: I32, start: I32, end: I32) -> Rules:
+def _rules(cluster: SimCluster, first: I32, start: I32, end: I32) -> ClusterRules:
     domains = cluster.domains
     slots = np.arange(end[-1])
     pool_of = np.searchsorted(end, slots, side="right")
     market_price = np.array([getattr(cluster.prices, market) for market in MARKETS])
     node_price = np.array([cluster.machine_of(pool).price_per_hour for pool in cluster.pools])
-    return Rules(
+    return ClusterRules(
         physics=records(_physics(cluster), (1,)),
         pools=records(_pools(cluster, first, start, end), start.shape),
         pool_price=np.outer(node_price, market_price).astype(np.float32),
@@ -162,6 +165,7 @@ def _physics(cluster: SimCluster) -> dict[str, ArrayLike]:
         "tick_s": tick,
         "ticks_per_minute": max(1, round(60 / tick)),
         "zones": len(cluster.physics.zones),
+        # Of the smallest machine, so that a resized pod fits a node of every pool.
         "largest_cpu": min(_allocatable_cpu(machine) for machine in cluster.machines),
         "largest_memory": min(_allocatable_memory(machine) for machine in cluster.machines),
         "spend_cap_per_tick": cluster.spend_cap_per_hour * tick / 3600,
@@ -169,12 +173,14 @@ def _physics(cluster: SimCluster) -> dict[str, ArrayLike]:
         "hpa_lag_ticks": cluster.physics.metrics.hpa_lag_s / tick,
         "metric_noise": cluster.physics.metrics.noise,
         "missing_share": cluster.physics.metrics.missing_share,
-        **_placing(cluster.physics.scheduler, cluster.physics.provisioner, tick),
-        **_living(cluster.physics.pod_start, cluster.physics.churn, tick),
+        **_scheduling_physics(cluster.physics.scheduler, cluster.physics.provisioner, tick),
+        **_lifecycle_physics(cluster.physics.pod_start, cluster.physics.churn, tick),
     }
 
 
-def _placing(scheduler: Scheduler, prov: Provisioner, tick: float) -> dict[str, ArrayLike]:
+def _scheduling_physics(
+    scheduler: Scheduler, prov: Provisioner, tick: float
+) -> dict[str, ArrayLike]:
     return {
         "by_priority": int(scheduler.order == "priority"),
         "preemption": int(scheduler.preemption),
@@ -192,7 +198,7 @@ def _placing(scheduler: Scheduler, prov: Provisioner, tick: float) -> dict[str, 
     }
 
 
-def _living(pods: PodStart, churn: Churn, tick: float) -> dict[str, ArrayLike]:
+def _lifecycle_physics(pods: PodStart, churn: Churn, tick: float) -> dict[str, ArrayLike]:
     per_minute = 1 / (24 * 60)
     return {
         "image_pull_s": pods.image_pull_s,

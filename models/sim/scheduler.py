@@ -12,7 +12,7 @@ from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accoun
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream
 from models.sim.groups import add_group, take_from_group
 from models.sim.kernel_math import exponential
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import (
     BOUND,
     CANCELLED,
@@ -60,7 +60,9 @@ def empty_failed(pools: int) -> Failed:
 
 
 @kernel
-def schedule(st: State, acc: Accounts, e: int, apps: Records, rules: Rules, failed: Failed) -> None:
+def schedule(
+    st: State, acc: Accounts, e: int, apps: Records, rules: ClusterRules, failed: Failed
+) -> None:
     """Bind the pending pods that fit."""
     if st.env[e].queue_length == 0:
         return
@@ -101,7 +103,7 @@ def _place_entry(
     entry: int,
     app: int,
     apps: Records,
-    rules: Rules,
+    rules: ClusterRules,
     failed: Failed,
     budget: int,
 ) -> int:
@@ -135,7 +137,7 @@ def place_in_pool(
     since: int,
     pool: int,
     apps: Records,
-    rules: Rules,
+    rules: ClusterRules,
     failed: Failed,
 ) -> int:
     """Bind up to `wanted` pods in one pool, starting at a node that depends on the app.
@@ -187,7 +189,7 @@ def _fill(
     begin: int,
     stop: int,
     apps: Records,
-    rules: Rules,
+    rules: ClusterRules,
 ) -> int:
     """Bind up to `chunk` pods to each node of a range, in order; returns how many."""
     free_cpu, free_memory, free_pods = (
@@ -228,6 +230,7 @@ def _highest(row: I32) -> int:
 
 @kernel
 def _fits_nowhere(failed: Failed, pool: int, cpu: int, memory: int) -> bool:
+    # A pod that needs at least as much of both as one that failed, fails too.
     both = failed.both[pool]
     return cpu >= failed.cpu[pool] or (cpu >= both[ROOM_CPU] and memory >= both[ROOM_MEMORY])
 
@@ -242,7 +245,7 @@ def bind(
     count: int,
     since: int,
     apps: Records,
-    rules: Rules,
+    rules: ClusterRules,
 ) -> None:
     """Bind pods and draw when they will be ready."""
     ticks = start_ticks(st, e, app, node, apps, rules)
@@ -257,7 +260,7 @@ def bind(
 
 
 @kernel
-def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: Rules) -> int:
+def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: ClusterRules) -> int:
     """Ticks from bound to ready: image, boot and warm-up, the next readiness probe."""
     physics = rules.physics[0]
     # One hash per batch; further draws mix it again instead of hashing all arguments.
@@ -274,7 +277,14 @@ def start_ticks(st: State, e: int, app: int, node: int, apps: Records, rules: Ru
 
 @kernel
 def _preempt(
-    st: State, acc: Accounts, e: int, app: int, wanted: int, since: int, apps: Records, rules: Rules
+    st: State,
+    acc: Accounts,
+    e: int,
+    app: int,
+    wanted: int,
+    since: int,
+    apps: Records,
+    rules: ClusterRules,
 ) -> int:
     """Evict pods of lower classes from the app's pools, the lowest class first."""
     placed = 0
@@ -295,7 +305,14 @@ def _preempt(
 
 @kernel
 def _preempt_group(
-    st: State, acc: Accounts, e: int, app: int, group: int, since: int, apps: Records, rules: Rules
+    st: State,
+    acc: Accounts,
+    e: int,
+    app: int,
+    group: int,
+    since: int,
+    apps: Records,
+    rules: ClusterRules,
 ) -> int:
     """Make room for one pod on the group's node, if evicting pods of the group is enough."""
     node, victim = st.group[e, group].node, st.group[e, group].app
@@ -318,7 +335,7 @@ def _preempt_group(
 
 
 @kernel
-def _may_use(st: State, e: int, app: int, pool: int, rules: Rules) -> bool:
+def _may_use(st: State, e: int, app: int, pool: int, rules: ClusterRules) -> bool:
     for choice in range(rules.domain_pools.shape[1]):
         if rules.domain_pools[st.status[e, rows.DOMAIN, app], choice] == pool:
             return True

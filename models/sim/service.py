@@ -28,7 +28,7 @@ from models.sim.draws import Purpose, as_normal_32, draw_in_row, row_key, stream
 from models.sim.idle_cores import BURST_ROWS, add_idle_cores
 from models.sim.kernel_math import tail
 from models.sim.queueing import U32, LatencyTables, interpolate, locate
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.state import (
     BACKLOG,
     BOOST,
@@ -56,7 +56,7 @@ _MILLI = np.float32(0.001)
 
 # Rows of the scratch memory.
 _DEMAND, _SERVERS, _SERVICE, _LOAD, _DONE, _WAITED, _LATE, _SPREAD, _DOWN, _RIGHT = range(10)
-_HELD, _BURST = range(10, 12)
+_CALL_WAIT, _BURST = range(10, 12)
 SCRATCH_ROWS: Final = _BURST + BURST_ROWS
 
 
@@ -104,7 +104,7 @@ def serve(
     e: int,
     traits: Traits,
     calls: CallRows,
-    rules: Rules,
+    rules: ClusterRules,
     tables: LatencyTables,
     scratch: F32,
     cells: U32,
@@ -115,17 +115,7 @@ def serve(
     sample, flow = st.samples[e, tick % SAMPLE_RING], st.flow[e]
     status, hidden, minute = st.status[e], st.hidden[e], acc.minute_requests[e]
     p50, spread, throughput = sample[rows.P50], scratch[_SPREAD], sample[rows.THROUGHPUT]
-    queues = Queues(
-        demand=scratch[_DEMAND],
-        servers=scratch[_SERVERS],
-        service=scratch[_SERVICE],
-        load=scratch[_LOAD],
-        backlog=flow[BACKLOG],
-        done=scratch[_DONE],
-        waited=scratch[_WAITED],
-        late=scratch[_LATE],
-        fail=sample[rows.ERRORS],
-    )
+    queues = _queue_rows(scratch, flow, sample)
     demand, servers, service = queues.demand, queues.servers, queues.service
     answers = Answers(
         passed=flow[PASSED],
@@ -141,6 +131,7 @@ def serve(
         flow[RATE], flow[RATE_NEXT], flow[BOOST], flow[RETRY], status[rows.ACTIVE],
         within, seconds, row_key(stream(st.env[e].seed, _SHOT), 0, tick), demand,
     )  # fmt: skip
+    # An app that is absent makes no calls, and gets none.
     limit_to_active(status[rows.ACTIVE], flow[PASSED])
     call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
     limit_to_active(status[rows.ACTIVE], demand)
@@ -159,15 +150,31 @@ def serve(
     propagate_latency(calls, p50, spread)
     # In most ticks nothing fails, which saves the slowest walk.
     if failing > 0:
-        held = scratch[_HELD]
-        failures = FailureRows(status[rows.DOMAIN], traits.timeout, throughput, queues.fail, held)
+        waits = scratch[_CALL_WAIT]
+        failures = FailureRows(status[rows.DOMAIN], traits.timeout, throughput, queues.fail, waits)
         propagate_failures(calls, failures, acc.domains[e, :, UNSCORED])
-        _add(held, p50)
+        _add(waits, p50)
     _judge(queues, traits.target, p50, spread, sample[rows.P99], minute[VIOLATED])
     _measure(
         queues, traits, status[rows.READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
         _ONE / seconds, sample,
     )  # fmt: skip
+
+
+@kernel
+def _queue_rows(scratch: F32, flow: F32, sample: F32) -> Queues:
+    # Only the backlog lives on in the state; the failing share is a measurement.
+    return Queues(
+        demand=scratch[_DEMAND],
+        servers=scratch[_SERVERS],
+        service=scratch[_SERVICE],
+        load=scratch[_LOAD],
+        backlog=flow[BACKLOG],
+        done=scratch[_DONE],
+        waited=scratch[_WAITED],
+        late=scratch[_LATE],
+        fail=sample[rows.ERRORS],
+    )
 
 
 @kernel
@@ -225,6 +232,7 @@ def _work(queues: Queues, timeout: F32, seconds: np.float32) -> None:
     for app in range(demand.size):
         # Requests per second.
         capacity = servers[app] / service[app]
+        # Without the backlog: `_convert_to_seconds` adds the wait behind it.
         load[app] = demand[app] / max(capacity * seconds, _TINY)
         before = backlog[app]
         offered = demand[app] + before
@@ -274,6 +282,7 @@ def _answer(queues: Queues, retry_share: F32, answers: Answers) -> int:
         fail[app] = share
         retry[app] = demand[app] * share * retry_share[app]
         failing += 1 if share > UNNOTICED else 0
+        # Requests of the tick; `_measure` turns them into a rate.
         throughput[app] = good
         arrived[app] += demand[app]
         served[app] += good
@@ -287,9 +296,9 @@ def _judge(queues: Queues, target: F32, p50: F32, spread: F32, p99: F32, violate
     demand, fail, late, waited = queues.demand, queues.fail, queues.late, queues.waited
     for app in range(demand.size):
         # Only the part of the latency that varies between requests has a tail.
-        moving = p50[app] - waited[app]
+        varying = p50[app] - waited[app]
         distance = np.float32(math.sqrt(spread[app]))
-        slow = tail(moving, moving + distance, target[app] - waited[app])
+        slow = tail(varying, varying + distance, target[app] - waited[app])
         # Requests beyond the timeout have failed already: don't count them as slow, too.
         slow = max(_ZERO, slow - late[app]) / max(_ONE - late[app], _TINY)
         p99[app] = p50[app] + distance
@@ -351,5 +360,6 @@ def _use_memory(
     done, service = queues.done, queues.service
     base, leak, per_request = traits.memory_base, traits.memory_leak, traits.memory_per_request
     for app in range(done.size):
+        # Pods that are starting or down use memory as well, so all bound pods count.
         idle = np.float32(bound[app]) * (base[app] + leak[app] * leak_hours[app])
         memory[app] = idle + done[app] * service[app] * per_second * per_request[app]

@@ -14,7 +14,7 @@ from models.sim.config.script import Script
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.queueing import U32, LatencyTables
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 from models.sim.scheduler import Failed, schedule
 from models.sim.service import serve
 from models.sim.state import State
@@ -27,7 +27,7 @@ class Given(NamedTuple):
     apps: Records
     traits: Traits
     calls: CallRows
-    rules: Rules
+    rules: ClusterRules
     shape: TrafficShape
     script: Script
     tables: LatencyTables
@@ -56,14 +56,17 @@ def _advance_one(
 ) -> None:
     apps, rules, script = given.apps, given.rules, given.script
     apply_plan(st, acc, plan, e, apps, rules, scratch.counts)
+    # Before reconciling, so that pods lost now are queued in the same tick.
     churn(st, acc, e, apps, rules, script)
     reconcile(st, acc, e, rules, scratch.counts)
     schedule(st, acc, e, apps, rules, scratch.failed)
+    # After scheduling: only pods that found no room are a reason for new nodes.
     provision(st, acc, plan, e, rules, script)
     every = rules.physics[0].ticks_per_minute
     if st.env[e].tick % every == 0:
         begin_minute(st, e, apps, given.shape, script, every)
     lay_waves(st, e, script)
+    # Last: requests meet the pods that are ready in this tick.
     serve(
         st, acc, e, given.traits, given.calls, rules, given.tables,
         scratch.per_app, scratch.cells,

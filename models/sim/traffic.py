@@ -78,6 +78,7 @@ class Moment(NamedTuple):
 @kernel
 def moment_of(minute: int, shape: TrafficShape) -> Moment:
     """The moment of a minute since the warm-up began; negative in the history."""
+    # `%` is never negative, as in Python, also for the minutes of the history.
     of_week = (minute + shape.start_minute_of_week) % WEEK_MINUTES
     since = minute + _EPOCH_MINUTES
     first, second, third = shape.periods
@@ -114,35 +115,37 @@ def add_octave(
 
 
 @kernel
-def burst_factor(burst_stream: np.uint64, kind: Record, app: int, moment: Moment) -> float:
+def burst_factor(burst_stream: np.uint64, app_record: Record, app: int, moment: Moment) -> float:
     """Factor of an hour's burst: it starts at a random minute, rises at once, falls linearly."""
     shape = draw(burst_stream, app, 1, moment.hour)
+    # A burst ends within its hour, because the next hour has a draw of its own.
     since = moment.of_hour - int(as_uniform(shape) * (60 - _BURST_MINUTES))
     if since < 0 or since >= _BURST_MINUTES:
         return 1.0
-    size = kind.burst_size * (0.5 + as_uniform(draw(burst_stream, app, 2, moment.hour)))
+    # 0.5 to 1.5 times the app's mean burst.
+    size = app_record.burst_size * (0.5 + as_uniform(draw(burst_stream, app, 2, moment.hour)))
     return 1.0 + size * (1.0 - since / _BURST_MINUTES)
 
 
 @kernel
-def seasonal_factor(kind: Record, profiles: F32, weekend: float, moment: Moment) -> float:
+def seasonal_factor(app_record: Record, profiles: F32, weekend: float, moment: Moment) -> float:
     """Day profile and weekend factor of an app's own traffic."""
-    of_day = moment.of_day + kind.day_shift
+    of_day = moment.of_day + app_record.day_shift
     # Cheaper than a modulo; both terms are below a day.
     if of_day >= DAY_MINUTES:
         of_day -= DAY_MINUTES
-    factor = profiles[kind.day_profile, of_day]
+    factor = profiles[app_record.day_profile, of_day]
     return factor * weekend if moment.is_weekend else factor
 
 
 @kernel
 def season_of(
-    kind: Record, row: int, replay: F32, profiles: F32, weekend: float, moment: Moment
+    app_record: Record, row: int, replay: F32, profiles: F32, weekend: float, moment: Moment
 ) -> float:
     """The replayed trace if the app has one (`row` >= 0), else its own season."""
     if row >= 0:
         return replay[row, min(moment.replay_index, replay.shape[1] - 1)]
-    return seasonal_factor(kind, profiles, weekend, moment)
+    return seasonal_factor(app_record, profiles, weekend, moment)
 
 
 @kernel
@@ -157,6 +160,7 @@ def base_rates(
 ) -> None:
     """Requests per second from outside at a minute, without the scenario's events."""
     moment = moment_of(minute, shape)
+    # The row holds the noise first, then the rates: every row more costs time in the cache.
     rates[:] = 0.0
     noise_stream = stream(seed, _NOISE)
     for octave in range(_OCTAVES):
@@ -188,6 +192,7 @@ def _lay_season(
 def _lay_bursts(
     apps: Records, per_hour: F32, burst_stream: np.uint64, moment: Moment, rates: F32
 ) -> None:
+    # One draw per hour: most apps have no burst and need no further draws.
     key = row_key(burst_stream, 0, moment.hour)
     for app in range(rates.size):
         if as_uniform_32(draw_in_row(key, app)) < per_hour[app]:
@@ -253,6 +258,7 @@ def wave_shape(wave: Record, tick: float) -> float:
 @kernel
 def lay_waves(st: State, e: int, script: Script) -> None:
     """Set the factors of the scenario's waves on traffic and payload for this tick."""
+    # Without waves both factors stay 1, as `empty_state` sets them.
     if script.waves.shape[1] == 0:
         return
     boost, payload = st.flow[e, BOOST], st.flow[e, PAYLOAD]
@@ -281,8 +287,8 @@ def seasonal_rates(
     """Rates from outside without noise, bursts and events; initial replicas are sized by them."""
     moment = moment_of(minute, shape)
     for app in range(apps.size):
-        kind = apps[app]
-        factor = shape.weekend[kind.domain]
+        app_record = apps[app]
+        factor = shape.weekend[app_record.domain]
         row = script.replay_of[app]
-        season = season_of(kind, row, script.replay, shape.day_profiles, factor, moment)
-        rates[app] = kind.own_rps * season
+        season = season_of(app_record, row, script.replay, shape.day_profiles, factor, moment)
+        rates[app] = app_record.own_rps * season

@@ -39,10 +39,11 @@ from models.sim.state import State, copy_state, empty_state
 from models.sim.tick import Given, Scratch, advance
 from models.sim.traffic import TrafficShape, fill_history
 
+# Seeds are stored as signed 64-bit integers.
 _SEEDS: Final = 1 << 63
 
 
-class Snapshot(NamedTuple):
+class WorldSnapshot(NamedTuple):
     """Everything that changes in a world; a restored world continues bit for bit."""
 
     state: State
@@ -128,15 +129,16 @@ class World:
             reset_accounts(self.accounts)
         advance(self.state, self.accounts, plan, self.given, self._scratch)
 
-    def save(self) -> Snapshot:
+    def save(self) -> WorldSnapshot:
         """An independent copy of everything that changes."""
-        return Snapshot(copy_state(self.state), copy_accounts(self.accounts))
+        return WorldSnapshot(copy_state(self.state), copy_accounts(self.accounts))
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: WorldSnapshot) -> None:
         """Continue from a snapshot of this world, or of another one of the same shape."""
-        mine: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
+        current: tuple[NDArray[Any], ...] = (*self.state, *self.accounts)
         saved: tuple[NDArray[Any], ...] = (*snapshot.state, *snapshot.accounts)
-        for array, value in zip(mine, saved, strict=True):
+        for array, value in zip(current, saved, strict=True):
+            # In place, because observations have views of the state.
             array[...] = value
 
 
@@ -175,7 +177,9 @@ def world_hash(cluster: SimCluster, scenario: Scenario, population: Population, 
     that results of two different worlds are not compared by accident. Of a replayed trace the
     values count, not the location of its file.
     """
+    # What a world is made of. Controllers act on a world and are not part of it.
     digest = hashlib.sha256(code_digest(Path(__file__)).encode())
+    # The noise of the traffic is read from this file; it is not part of the population.
     digest.update(FITTED.read_bytes())
     digest.update(msgspec.json.encode(cluster))
     nameless = [msgspec.structs.replace(entry, file="") for entry in scenario.replay]
@@ -209,6 +213,7 @@ def app_history(world: World, environment: int, minutes: int = HISTORY_MINUTES) 
         raise ValueError(f"expected 1 to {HISTORY_MINUTES} minutes, got {minutes}")
     given = world.given
     rates = np.zeros((minutes, given.apps.size), np.float32)
+    # As at tick 0: a move within the scenario must not change the history.
     domain = world.population.apps.domain.astype(np.int32)
     seed = int(world.state.env["seed"][environment])
     passed = np.ones_like(rates[0])

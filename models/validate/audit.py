@@ -23,6 +23,8 @@ from models.sim.state import (
     NODE_READY,
     NONE,
     OLDEST,
+    ROOM_CPU,
+    ROOM_MEMORY,
     ROOM_PODS,
     SURGE,
     State,
@@ -49,6 +51,7 @@ def flow_residuals(world: World, backlog: F64, requests: F64) -> F64:
     after = world.state.flow[:, BACKLOG].astype(np.float64)
     handled = in_tick[:, SERVED] + in_tick[:, FAILED] + after
     offered = in_tick[:, ARRIVED] + backlog
+    # Relative, because float32 sums lose precision with their size.
     return np.asarray(np.abs(offered - handled) / np.maximum(offered, 1.0))
 
 
@@ -56,6 +59,7 @@ def _used_groups(state: State, e: int) -> I64:
     """Indices of the groups with pods: all that are not in the free list."""
     newer, free = state.group["newer"][e], np.zeros(state.group.shape[1], bool)
     group = int(state.env["free_group"][e])
+    # Also ends if the free list is a ring; `_apps` reports that.
     while group != NONE and not free[group]:
         free[group] = True
         group = int(newer[group])
@@ -71,6 +75,7 @@ def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
         yield "a group without pods is not in the free list"
     if (np.bincount(group["app"], group["count"], apps) != hidden[BOUND]).any():
         yield "bound pods differ from the pods of the groups"
+    # The tick is already counted: pods that become ready in the next one are still starting.
     young = group[group["ready"] >= state.env["tick"][e]]
     if (np.bincount(young["app"], young["count"], apps) != status[rows.STARTING]).any():
         yield "starting pods differ from the groups that are not ready"
@@ -80,6 +85,7 @@ def _apps(world: World, e: int, groups: I64) -> Iterator[str]:
     if (state.restart_ring[e].sum(axis=0) < hidden[DOWN]).any():
         yield "more containers are down than the restart ring has"
     wanted = (status[rows.REPLICAS] + hidden[SURGE]) * status[rows.ACTIVE]
+    # Fewer are possible: when the queue is full, pods stay missing for a tick.
     if (hidden[BOUND] + status[rows.PENDING] > wanted).any():
         yield "an app has more pods than are wanted"
 
@@ -99,6 +105,7 @@ def _queue(world: World, e: int, _groups: I64) -> Iterator[str]:
     state = world.state
     queue = state.queue[e][: state.env["queue_length"][e]]
     waiting = np.bincount(queue["app"], queue["count"], state.status.shape[2])
+    # Cancelled pods stay in the queue until the scheduler drops them.
     if (waiting - state.hidden[e, CANCELLED] != state.status[e, rows.PENDING]).any():
         yield "pending pods differ from the queue without cancelled pods"
     if (state.status[e, rows.PENDING] < 0).any() or (queue["count"] <= 0).any():
@@ -134,7 +141,11 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
         yield "a node that is not ready has pods"
     if (pods > pool["max_pods"]).any():
         yield "a node has more pods than it may have"
-    for row, request, size in ((0, rows.CPU_REQUEST, "cpu"), (1, rows.MEMORY_REQUEST, "memory")):
+    resources = (
+        (ROOM_CPU, rows.CPU_REQUEST, "cpu"),
+        (ROOM_MEMORY, rows.MEMORY_REQUEST, "memory"),
+    )
+    for row, request, size in resources:
         held = np.bincount(
             used["node"], used["count"] * state.status[e, request][used["app"]], node.size
         )

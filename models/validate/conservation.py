@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-5
 """Rows over apps are float32."""
+# A recount in Python takes far longer than a tick.
 _AUDIT_EVERY = 5
 
 
@@ -23,8 +24,10 @@ def examine(effort: Effort) -> Section:
     """Run a world with every kind of event, and recount it regularly."""
     run = HpaWorld(busy_world(with_apps(load_sim_cluster(), effort.conservation_apps), 2))
     residuals, problems = _recount(run, effort.conservation_ticks)
+    # Each audit recounts two environments.
     audits = 2 * effort.conservation_ticks // _AUDIT_EVERY
     worst = max(residuals)
+    # The audit's lines are sorted into checks by their texts.
     over = [line for line in problems if "above its allocatable" in line or "may have" in line]
     billed = [line for line in problems if "billed" in line]
     rest = [line for line in problems if line not in (*over, *billed)]

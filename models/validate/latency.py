@@ -100,10 +100,12 @@ def latency_by_load(loads: F64, servers: int = 8) -> F64:
 def latency_by_cpu(millicores: F64) -> F64:
     """[sizes] 99th percentile in seconds of equal apps whose pods are resized."""
     apps = millicores.size
+    # 70 % of eight cores.
     rate = 0.7 * 8 / _SECONDS
     population = plain_apps(
         apps, start_replicas=8, cpu_seconds=_SECONDS, own_rps=rate, mean_rps=rate, timeout=1.0
     )
+    # Room for pods that grow to three cores without a restart.
     world = World(still_cluster(32 * apps, headroom=0.9), still_scenario(), [0], population)
     plan = world.hold()
     plan.cpu[0] = millicores
@@ -123,6 +125,7 @@ def _quantiles(servers: F64, rho: F64) -> tuple[F64, F64]:
     for tick in range(_TICKS):
         world.step(world.hold())
         samples.append(world.state.samples[0, tick % SAMPLE_RING][[rows.P50, rows.P99]].copy())
+    # The median over ticks, because arrivals of single ticks are noisy.
     p50, p99 = np.median(samples, axis=0) / _SECONDS
     return p50, p99
 

@@ -63,6 +63,7 @@ def examine(_effort: Effort, traces: Path | None) -> Section:
 
 def _sizes(fitted: Fitted, apps: Apps) -> Check:
     cores, real = _cpu_shares(fitted)
+    # Requests are float32, the fitted sizes float64.
     made = np.array([(np.isclose(apps.cpu_request, core)).mean() for core in cores])
     worst = float(np.abs(made - real).max())
     return Check("pod sizes, share of apps by CPU", f"{worst:.1%} apart at most",
@@ -88,6 +89,7 @@ def _service_times(fitted: Fitted, apps: Apps) -> Check:
     """Compare the median only: service times are truncated to meet the latency targets."""
     made = float(np.median(1000 * (apps.cpu_seconds + apps.io_seconds)))
     table = fitted.service_times.interactive
+    # 1.645 standard deviations enclose 90 % of a normal distribution.
     low, high = (table.median_ms * math.exp(z * table.log_std) for z in (-1.645, 1.645))
     return Check("service time, median of the apps", f"{made:.1f} ms",
                  f"real 5 to 95 %: {low:.1f} to {high:,.0f} ms", low < made < high)  # fmt: skip
@@ -100,6 +102,7 @@ def _profiles(cluster: SimCluster, fitted: Fitted, apps: Apps) -> Check:
     profile = apps.day_profile[np.array(fed)[apps.domain]]
     made = np.bincount(profile, minlength=weight.size) / profile.size
     share = weight / weight.sum()
+    # Over the standard error of a share, because rare shapes differ less by chance.
     errors = float((np.abs(made - share) / np.sqrt(share * (1 - share) / profile.size)).max())
     return Check(
         f"daily profiles of {profile.size} queue-fed apps, share by shape",
@@ -111,6 +114,7 @@ def _profiles(cluster: SimCluster, fitted: Fitted, apps: Apps) -> Check:
 
 def _skew(fitted: Fitted, apps: Apps) -> Check:
     real = float(np.interp(0.9, np.linspace(0, 1, 41), fitted.traffic.over_median))
+    # By pods: the fitted skew is applied to them, and traffic follows.
     made = float(np.quantile(apps.start_replicas, 0.9) / np.median(apps.start_replicas))
     return Check("traffic skew, 90th percentile over median of an app's pods",
                  f"{made:.1f}, real {real:.1f}", f"within a factor of {_SKEW:g}",

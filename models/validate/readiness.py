@@ -22,6 +22,7 @@ from models.validate.worlds import plain_apps, still_cluster, still_scenario
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# The ranges that the provisioner is calibrated to, see docs/concepts/simulated-cluster.md.
 _IDLE_S = (30.0, 60.0)
 _STAMPEDE_S = (180.0, 240.0)
 _CASCADE_S = (240.0, 480.0)
@@ -81,10 +82,12 @@ def _check(name: str, seconds: list[float], range_s: tuple[float, float]) -> Che
 def _idle() -> _Waits:
     """One app needs four more pods; two pods fill a node, so it needs two nodes."""
     population = plain_apps(1, cpu_request=30, start_replicas=32)
+    # A full pool with quota to grow.
     cluster = still_cluster(64, headroom=0.0, max_nodes=2.0)
     world = World(cluster, still_scenario(), list(range(_IDLE_SEEDS)), population)
     plan = world.hold()
     plan.replicas[:] += 4
+    # Long enough for every pod to get a node.
     for _ in range(WAIT_BINS):
         world.step(plan)
     pods = world.accounts.waits.sum(axis=(0, 1))
@@ -105,6 +108,7 @@ def _episode(scenario: str, name: FailureName, seeds: list[int]) -> _Waits:
     run.run(run.world.timeline.total_ticks, look)
     pods = np.zeros(WAIT_BINS, np.int64)
     for recorder, watch in zip(recorders, watches, strict=True):
+        # A seed may have several episodes; the slowest one is shown.
         worst = _worst([f for f in watch.findings(recorder.recording) if f.name == name])
         if worst is not None:
             hit = [cluster.domain_names.index(domain) for domain in worst.domains]

@@ -48,6 +48,7 @@ def _same(name: str, first: str, second: str) -> Check:
 
 
 def _in_another_process() -> str:
+    # Another process has other addresses and another hash seed.
     program = (
         "from models.compare.hpa_worlds import digest_of_run;"
         f"print(digest_of_run({_APPS}, [5], {_TICKS}))"
@@ -78,6 +79,7 @@ def _forked() -> tuple[str, str]:
     run.run(60)
     first = digest(world)
     world.restore(saved)
+    # Hold instead of HPA: only a fork that differs shows that restoring goes back.
     for _ in range(60):
         world.step(world.hold())
     diverged = digest(world) != first
@@ -118,6 +120,7 @@ def decision_changes(apps: int, ticks: int, every: int) -> list[str]:
 def _decide(run: HpaWorld) -> tuple[Observation, Plan]:
     """Copies of the observation and the plan; the controller's memory does not change."""
     observed = run.world.observe(run.hpa.pipeline)
+    # With a copy of the memory, because the same tick is decided twice.
     plan, _ = run.hpa.step(observed, None, copy_memory(run.memory))
     return Observation._make(part.copy() for part in observed), Plan._make(
         part.copy() for part in plan
@@ -129,6 +132,7 @@ def _scramble(world: World, rng: np.random.Generator) -> None:
     for name in _HIDDEN:
         array = getattr(world.state, name)
         array.view(np.uint8)[...] = rng.integers(0, 256, array.view(np.uint8).shape, np.uint8)
+    # Our pipeline and HPA's are at least one tick late, so no decision may depend on it.
     newest = world.state.samples[:, (world.tick - 1) % SAMPLE_RING]
     newest[...] = rng.normal(1000, 1000, newest.shape)
     for array in world.accounts:

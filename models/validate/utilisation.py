@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 
-_TIGHT = np.float32(0.77)
+_REQUEST_FACTOR = np.float32(0.77)
 """Requests over those of the example cluster; use and limits stay the same."""
 _USE_OVER_PACKED = 0.931
 """CPU use under HPA over the share of node capacity that is requested at the start."""
-_MORE = 0.25
+_CASCADE_GROWTH = 0.25
 """A spike cascades when the bystanders' violation minutes grow by this share."""
 _FACTOR, _FACTOR_JITTER = 1.8, 0.3
 _RELEASED = 0.3
@@ -50,15 +50,16 @@ class _Level(NamedTuple):
 
     @property
     def cascading(self) -> float:
-        return float((self.growth > _MORE).mean())
+        return float((self.growth > _CASCADE_GROWTH).mean())
 
 
 def examine(effort: Effort) -> Section:
     """Let one domain spike per run, in clusters of different sizes."""
     population = _tightened(generate(load_sim_cluster()))
     levels = [_level(u, population, effort) for u in effort.utilisations]
-    at = dict(zip(effort.utilisations, levels, strict=True))
-    absorbed, cascading = 1 - at[0.70].cascading, at[0.85].cascading
+    by_use = dict(zip(effort.utilisations, levels, strict=True))
+    # Every effort has these two levels.
+    absorbed, cascading = 1 - by_use[0.70].cascading, by_use[0.85].cascading
     spikes = levels[0].growth.size
     checks = [
         Check("spikes absorbed at 70 % CPU use", f"{absorbed:.0%} of {spikes}",
@@ -69,13 +70,13 @@ def examine(effort: Effort) -> Section:
     columns = ("wanted", "CPU use", "spikes", "cascading", "median growth of bystanders")
     rows = [(f"{u:.0%}", f"{level.utilisation:.1%}", int(level.growth.size),
              f"{level.cascading:.0%}", f"{np.median(level.growth):+.0%}")
-            for u, level in at.items()]  # fmt: skip
+            for u, level in by_use.items()]  # fmt: skip
     return Section(
         "Utilisation and cascades",
         f"One domain's traffic grows by {_FACTOR - 1:.0%} (seeds differ) while {_RELEASED:.0%} of "
         "all apps roll a deploy; the number of nodes is fixed. A bystander has no call path to or "
         f"from the spiking apps. A spike cascades when the bystanders' violation minutes exceed "
-        f"those of the same seed without the spike by more than {_MORE:.0%}.",
+        f"those of the same seed without the spike by more than {_CASCADE_GROWTH:.0%}.",
         checks,
         [Plot("share of spikes that cascade, by CPU use", _draw(levels))],
         Listing(columns, list(rows)),
@@ -87,12 +88,13 @@ def _tightened(population: Population) -> Population:
     apps = population.apps
     return population._replace(
         apps=apps._replace(
-            cpu_request=apps.cpu_request * _TIGHT,
-            cpu_limit_ratio=apps.cpu_limit_ratio / _TIGHT,
-            memory_request=apps.memory_request * _TIGHT,
-            memory_base=apps.memory_base * _TIGHT,
-            memory_per_request=apps.memory_per_request * _TIGHT,
-            memory_leak=apps.memory_leak * _TIGHT,
+            cpu_request=apps.cpu_request * _REQUEST_FACTOR,
+            cpu_limit_ratio=apps.cpu_limit_ratio / _REQUEST_FACTOR,
+            memory_request=apps.memory_request * _REQUEST_FACTOR,
+            # Memory use shrinks along with the request: fresh pods must stay below their limits.
+            memory_base=apps.memory_base * _REQUEST_FACTOR,
+            memory_per_request=apps.memory_per_request * _REQUEST_FACTOR,
+            memory_leak=apps.memory_leak * _REQUEST_FACTOR,
         )
     )
 
@@ -100,15 +102,17 @@ def _tightened(population: Population) -> Population:
 def _level(utilisation: float, population: Population, effort: Effort) -> _Level:
     cluster = _sized(load_sim_cluster(), utilisation / _USE_OVER_PACKED)
     seeds = list(range(effort.seeds))
+    # The same seeds without a spike: only the difference is due to it.
     calm = _run(cluster, population, seeds, None)
     totals, without = calm.accounts.totals, calm.accounts.violation_minutes
     growth = []
     for domain in effort.spiking:
         world = _run(cluster, population, seeds, domain)
         spiking = population.apps.domain == cluster.domain_names.index(domain)
-        apart = _unrelated(population, spiking)
-        minutes = world.accounts.violation_minutes[:, apart].sum(axis=1)
-        growth.append(minutes / np.maximum(without[:, apart].sum(axis=1), 1.0) - 1)
+        unrelated = _unrelated(population, spiking)
+        minutes = world.accounts.violation_minutes[:, unrelated].sum(axis=1)
+        # At least a minute, so that a few violations after a quiet run are not a cascade.
+        growth.append(minutes / np.maximum(without[:, unrelated].sum(axis=1), 1.0) - 1)
     return _Level(
         float((totals[:, CPU_USED] / totals[:, CPU_CAPACITY]).mean()), np.concatenate(growth)
     )
@@ -116,6 +120,7 @@ def _level(utilisation: float, population: Population, effort: Effort) -> _Level
 
 def _sized(cluster: SimCluster, packed: float) -> SimCluster:
     """A cluster with a fixed number of nodes, of which `packed` is requested at the start."""
+    # Neither new nodes nor drains: only the existing headroom counts.
     pools = {
         name: replace(pool, headroom=1 - packed, max_nodes=1.0)
         for name, pool in cluster.physics.pools.items()
@@ -165,13 +170,14 @@ def _run(
 def _hpa_at_the_limit(world: World) -> Hpa:
     """An HPA whose targets rely on idle cores, which the tightened requests need."""
     declared = declare(world.population, world.cluster)
-    counting = declared._replace(saturation=declared.saturation / _TIGHT)
+    counting = declared._replace(saturation=declared.saturation / _REQUEST_FACTOR)
     return Hpa(counting, world.layout.pools, world.cluster.tick_seconds)
 
 
 def _unrelated(population: Population, spiking: Mask) -> Mask:
     """Apps without a call path to or from the spiking ones; they only share capacity."""
     calls, apps = population.calls, spiking.size
+    # In reverse order, so that edges into an app precede its own again.
     backwards = calls._replace(caller=calls.callee[::-1], callee=calls.caller[::-1])
     return ~(reachable(calls, apps, spiking) | reachable(backwards, apps, spiking))
 

@@ -19,6 +19,7 @@ STILL = Churn(
     node_evictions_per_day=0.0,
     spot_reclaims_per_day=0.0,
 )
+# Columns that are not float32.
 _TYPES = {
     "domain": np.int16,
     "tier": np.int16,
@@ -31,6 +32,7 @@ _TYPES = {
     "day_profile": np.int16,
     "day_shift": np.int16,
 }
+# Short requests, a generous timeout and no noise: whatever happens is due to the test.
 _PLAIN: Mapping[str, float] = {
     "domain": 0,
     "tier": 0,
@@ -69,9 +71,11 @@ def plain_apps(apps: int, calls: Calls | None = None, **columns: ArrayLike) -> P
     """Equal apps with a constant load, except for the given columns."""
     values: dict[str, ArrayLike] = {**_PLAIN, **columns}
     arrays = {
+        # Copied, because broadcast arrays are read-only.
         name: np.broadcast_to(np.asarray(value, _TYPES.get(name, np.float32)), apps).copy()
         for name, value in values.items()
     }
+    # The mix matters only when a scenario shifts it, so any will do.
     kinds = len(REQUEST_TYPES)
     return Population(
         Apps(

@@ -11,7 +11,7 @@ import numpy as np
 from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, MIB_PER_GIB, MILLI
 from models.cluster.observation import Observation
-from models.sim.rules import Rules
+from models.sim.rules import ClusterRules
 
 _PACKED: Final = 0.94
 """How full nodes get."""
@@ -36,7 +36,7 @@ class Supply(NamedTuple):
     """[D] the pool that takes what the preferred one has no room for."""
 
 
-def supply_of(rules: Rules) -> Supply:
+def supply_of(rules: ClusterRules) -> Supply:
     """The supply of a world's pools."""
     choices = rules.domain_pools
     last = (choices >= 0).sum(axis=1) - 1

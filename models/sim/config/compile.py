@@ -61,20 +61,21 @@ class _Job(NamedTuple):
 
     def begin(self, event: Event) -> F64:
         """[environments] ticks at which the event begins, jitter included."""
-        jitter = event.jitter_minutes * self._signed(event, Purpose.EVENT_TIME)
+        jitter = event.jitter_minutes * self._signed_draws(event, Purpose.EVENT_TIME)
         return self.times.tick_at(event.at_minute) + jitter * self.times.ticks(1)
 
     def size(self, event: Traffic | Payload | Regime, factor: float) -> F64:
         """[environments] the factor with jitter on its change; never negative."""
-        jitter = event.factor_jitter * self._signed(event, Purpose.EVENT_SIZE)
+        # On the change, so that a factor of 1 stays 1 for every seed.
+        jitter = event.factor_jitter * self._signed_draws(event, Purpose.EVENT_SIZE)
         return np.maximum(1 + (factor - 1) * (1 + jitter), 0)
 
     def share(self, event: Mix) -> F64:
         """[environments] the share with jitter, at most 1."""
-        jitter = event.share_jitter * self._signed(event, Purpose.EVENT_SIZE)
+        jitter = event.share_jitter * self._signed_draws(event, Purpose.EVENT_SIZE)
         return np.minimum(event.share * (1 + jitter), 1)
 
-    def _signed(self, event: Event, purpose: Purpose) -> F64:
+    def _signed_draws(self, event: Event, purpose: Purpose) -> F64:
         """[environments] draws from -1 to 1."""
         draws = [_draw(seed, purpose, event, 0) for seed in self.seeds]
         return 2 * np.array(draws) - 1
@@ -135,6 +136,7 @@ def _waves_of(job: _Job, event: Event) -> list[_Wave]:
             ramp=job.times.ticks(event.ramp_minutes),
             hold=job.times.ticks(event.hold_minutes),
             decay=job.times.ticks(event.decay_minutes),
+            # A mix shift is a payload wave by the shifted share. `_weight` turns it into work.
             factor=1 + job.share(event)
             if isinstance(event, Mix)
             else job.size(event, event.factor),
@@ -144,25 +146,26 @@ def _waves_of(job: _Job, event: Event) -> list[_Wave]:
 
 
 def _weight(job: _Job, event: Traffic | Payload | Mix) -> F64:
-    touched = job.mask(event.target, event.name).astype(np.float64)
+    affected = job.mask(event.target, event.name).astype(np.float64)
     if not isinstance(event, Mix):
-        return touched
+        return affected
     work = job.cluster.physics.population.request_work
-    return touched * work_change(job.apps.request_mix, work, event.from_type, event.to_type)
+    return affected * work_change(job.apps.request_mix, work, event.from_type, event.to_type)
 
 
 def _regime(job: _Job, event: Regime) -> list[_Wave]:
     """High and low waves in turn; the decay of one overlaps the ramp of the next."""
     start = job.begin(event)
-    touched = job.mask(event.target, event.name).astype(np.float64)
+    affected = job.mask(event.target, event.name).astype(np.float64)
     ramp = job.times.ticks(event.ramp_minutes)
     waves: list[_Wave] = []
     for _ in range(event.cycles):
         for factor, minutes in ((event.high, event.high_minutes), (event.low, event.low_minutes)):
             hold = job.times.ticks(minutes)
             size = job.size(event, factor)
-            waves.append(_Wave(script.TRAFFIC, start, ramp, hold, ramp, size, touched))
+            waves.append(_Wave(script.TRAFFIC, start, ramp, hold, ramp, size, affected))
             # The next level's ramp begins when this one's hold ends.
+            # `_at_least_a_tick` lengthens a ramp of 0, so count it as one tick here, too.
             start = start + max(ramp, 1) + hold
     return waves
 
@@ -175,7 +178,7 @@ def _deploys(job: _Job) -> Columns:
         for app in np.flatnonzero(job.mask(event.target, event.name)):
             # Ordinal 0 is the jitter of the event as a whole.
             spread = [_draw(seed, Purpose.EVENT_TIME, event, int(app) + 1) for seed in job.seeds]
-            ticks[:, app] = _whole(begin + over * np.array(spread))
+            ticks[:, app] = _round_ticks(begin + over * np.array(spread))
     return {"deploy_tick": ticks}
 
 
@@ -189,7 +192,7 @@ def _zones(job: _Job) -> Columns:
 def _reclaims(job: _Job) -> Columns:
     events = job.of(SpotReclaim)
     return {
-        "reclaim_tick": _whole(_by_environment(job, [job.begin(event) for event in events])),
+        "reclaim_tick": _round_ticks(_by_environment(job, [job.begin(event) for event in events])),
         "reclaim_share": np.array([event.share for event in events], dtype=np.float32),
     }
 
@@ -216,7 +219,9 @@ def _inventory(job: _Job) -> Columns:
     domains = [_domain_index(job.cluster, event.to_domain) for event, _ in rows]
     return {
         "inventory_kind": np.array([_CHANGES[event.change] for event, _ in rows], dtype=np.int8),
-        "inventory_tick": _whole(_by_environment(job, [job.begin(event) for event, _ in rows])),
+        "inventory_tick": _round_ticks(
+            _by_environment(job, [job.begin(event) for event, _ in rows])
+        ),
         "inventory_app": np.array([app for _, app in rows], dtype=np.int32),
         "inventory_domain": np.array(domains, dtype=np.int16),
     }
@@ -229,6 +234,7 @@ def _domain_index(cluster: SimCluster, name: str | None) -> int:
 def _replays(job: _Job) -> Columns:
     of = np.full(len(job.apps.domain), -1, dtype=np.int32)
     series = np.empty((len(job.scenario.replay), replay_minutes(job.times)), dtype=np.float32)
+    # In file order: a later entry overrides an earlier one for the same app.
     for row, entry in enumerate(job.scenario.replay):
         of[job.mask(entry.target, Path(entry.file).name)] = row
         series[row] = replay_series(entry, job.times)
@@ -239,11 +245,12 @@ def _spans(job: _Job, events: Sequence[ZoneLoss | MetricsOutage]) -> tuple[I32, 
     """[environments, events] first tick, and the tick after the last."""
     start = _by_environment(job, [job.begin(event) for event in events])
     length = np.array([job.times.ticks(event.length_minutes) for event in events])
-    return _whole(start), _whole(start + length)
+    return _round_ticks(start), _round_ticks(start + length)
 
 
 def _by_environment(job: _Job, columns: Sequence[F64]) -> F64:
     """[environments, columns]; keeps the environments when there is no column."""
+    # Without columns `np.array` has no axis for the environments, so the shape is stated.
     by_column = np.array(columns, dtype=np.float64).reshape(len(columns), len(job.seeds))
     return np.ascontiguousarray(by_column.T)
 
@@ -254,6 +261,7 @@ def _by_app(job: _Job, rows: Sequence[Mask]) -> Mask:
 
 
 def _draw(seed: int, purpose: Purpose, event: Event, ordinal: int) -> float:
+    # By name, not by position: removing an event leaves the draws of the others unchanged.
     return uniform(seed, int(purpose), key_of(event.name), ordinal, 0)
 
 
@@ -262,8 +270,9 @@ def _at_least_a_tick(ticks: Sequence[float]) -> NDArray[np.float32]:
     return np.maximum(np.array(ticks, dtype=np.float32), 1)
 
 
-def _whole(ticks: F64) -> I32:
+def _round_ticks(ticks: F64) -> I32:
     """Rounded to ticks, not before the first one."""
+    # Jitter may move an event before tick 0, where no kernel would notice it.
     return np.maximum(np.rint(ticks), 0).astype(np.int32)
 
 

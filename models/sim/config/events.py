@@ -55,6 +55,7 @@ class _Wave(_Event, frozen=True, kw_only=True):
 
     target: Target
     factor: Positive
+    # Below 1, so that no seed turns a rise into a fall.
     factor_jitter: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Relative to the change: 0.15 turns a doubling into a factor of 1.85 to 2.15."""
     ramp_minutes: Span = 0.0
@@ -148,6 +149,7 @@ class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
 Event: TypeAlias = (
     Traffic | Payload | Mix | Regime | Deploy | ZoneLoss | SpotReclaim | MetricsOutage | Inventory
 )
+# The tags of `Event`, to list them in error messages. A test keeps both equal.
 KINDS = (
     "traffic",
     "payload",

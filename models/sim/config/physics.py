@@ -33,6 +33,7 @@ EXAMPLE_PHYSICS: Final = Path(__file__).parents[1] / "physics.yaml"
 Guard = Literal["none", "fail-open", "queue"]
 LimitRatio = Annotated[float, Meta(ge=1, le=10)]
 
+# These bound the rings in `state.py`, which every app of every environment has.
 LONGEST_LAG_TICKS: Final = 6
 """Older samples are not stored."""
 LONGEST_RESTART_TICKS: Final = 15
@@ -97,6 +98,7 @@ class Scheduler(Section, frozen=True, kw_only=True):
 class Provisioner(Section, frozen=True, kw_only=True):
     """The node autoscaler and the cloud behind it."""
 
+    # Karpenter's longest batch window.
     batch_window_s: NotNegative = 10.0
     """Time to collect unschedulable pods before nodes are requested."""
     requests_per_second: Positive
@@ -109,8 +111,11 @@ class Provisioner(Section, frozen=True, kw_only=True):
     """Largest relative slow-down of a boot by other boots."""
     contention_half: Positive
     """Number of booting nodes at which half of that slow-down is reached."""
+    # As the Cluster Autoscaler: under 50 % for ten minutes, ten deletions at once.
     scale_down_utilisation: Share = 0.5
+    """A node is under-used while both its requested CPU and memory are below this share."""
     scale_down_after_s: Positive = 600.0
+    """How long a node has to be under-used before it is drained."""
     scale_down_nodes_per_minute: Count = 10
 
 
@@ -119,18 +124,24 @@ class PodStart(Section, frozen=True, kw_only=True):
 
     image_pull_s: NotNegative
     image_cached_share: Share
+    """Share of the starts whose image is on the node already."""
     boot_s: NotNegative
     warm_up_s: NotNegative
     sigma: NotNegative
+    """Log standard deviation of each part."""
     readiness_period_s: NotNegative
+    """A pod that has started is ready at its next readiness probe."""
 
 
 class Churn(Section, frozen=True, kw_only=True):
     """What replaces pods without any autoscaler."""
 
     deploys_per_app_per_day: NotNegative
+    # Kubernetes' defaults for a Deployment.
     max_surge: Share = 0.25
+    """Extra pods of a rolling deploy, over the replicas."""
     max_unavailable: Share = 0.25
+    """Pods that a rolling deploy may take down at once, over the replicas."""
     crashes_per_pod_per_day: NotNegative
     restart_s: Positive = 20.0
     node_evictions_per_day: NotNegative
@@ -143,10 +154,14 @@ class Metrics(Section, frozen=True, kw_only=True):
     """Lag, noise and loss between the true measurements and a controller."""
 
     lag_s: NotNegative = 10.0
+    """Age of the samples that our controllers get."""
+    # Mean age at a scrape interval of 30 s (kubernetes/kubernetes#110317).
     hpa_lag_s: NotNegative = 27.5
+    """Mean age of the samples that HPA gets from metrics-server."""
     noise: NotNegative = 0.03
     """Relative standard deviation of a sample."""
     missing_share: Share = 0.004
+    """Share of the samples that do not arrive."""
 
 
 class RequestWork(Section, frozen=True, kw_only=True):
@@ -170,6 +185,7 @@ class Population(Section, frozen=True, kw_only=True):
     cpu_use: Annotated[float, Meta(gt=0, lt=1)] = 0.675
     """Mean used over allocatable CPU that apps are sized for."""
     wrong_class_share: Share = 0.07
+    """Share of the apps whose pods declare another priority class than their domain's."""
     request_work: RequestWork = RequestWork()
 
 
@@ -284,6 +300,7 @@ def with_apps(cluster: SimCluster, apps: int) -> SimCluster:
     """The same cluster with `apps` apps in total; domains and pods are scaled alike."""
     physics, factor = cluster.physics, apps / cluster.apps
     counts = [max(1, round(domain.apps * factor)) for domain in cluster.domain_physics]
+    # Rounding differences go to the first domain, which keeps at least one app.
     counts[0] += max(1 - counts[0], apps - sum(counts))
     scaled = {
         name: replace(physics.domains[name], apps=count)
@@ -319,12 +336,14 @@ def _check_physics(cluster: SimCluster) -> None:
     _check_entries("domains", cluster.domain_names, physics.domains)
     _check_entries("pools", cluster.pool_names, physics.pools)
     for domain in cluster.domains:
+        # Otherwise every slow request fails first, and the target has no meaning.
         if cluster.physics_of(domain).timeout_ms <= domain.slo.latency_target_ms:
             raise ValueError(
                 f"domains.{domain.name}.timeout_ms: expected more than the latency target of "
                 f"{domain.slo.latency_target_ms:g}"
             )
     calls = {" -> ".join(_pair(call)) for call in cluster.calls}
+    # A misspelt guard would silently be "none".
     for entry in physics.guards:
         expect_one_of("guards", " -> ".join(_pair(entry)), calls)
     pods = sum(domain.pod_share for domain in cluster.domain_physics)
@@ -346,6 +365,7 @@ def _check_times(cluster: SimCluster) -> None:
     tick, physics = cluster.tick_seconds, cluster.physics
     for path, seconds, ticks in (
         ("metrics.lag_s", physics.metrics.lag_s, LONGEST_LAG_TICKS),
+        # HPA's samples get up to two ticks older before the next scrape.
         ("metrics.hpa_lag_s", physics.metrics.hpa_lag_s, LONGEST_LAG_TICKS - 2),
         ("churn.restart_s", physics.churn.restart_s, LONGEST_RESTART_TICKS),
     ):

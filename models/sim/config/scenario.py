@@ -53,6 +53,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     replay: tuple[Replay, ...] = ()
 
     def __post_init__(self) -> None:
+        # Parsed only to refuse a bad value while the file's name is known.
         minute_of_week(self.start)
         names = [event.name for event in self.events]
         for index, event in enumerate(self.events):
@@ -84,6 +85,7 @@ def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
         if got not in allowed:
             raise input_error(file, path, f"expected one of {_listed(allowed)}, got {got}")
     _check_app_indices(file, scenario, cluster)
+    # Trace files are relative to the scenario file, not to the working directory.
     replay = tuple(
         msgspec.structs.replace(entry, file=str(file.parent / entry.file))
         for entry in scenario.replay
@@ -112,6 +114,7 @@ def _check_kinds(file: Path, value: Any) -> None:
     """List the allowed kinds: the decoder would only report that this one is invalid."""
     events = value.get("events") if isinstance(value, dict) else None
     for index, event in enumerate(events if isinstance(events, list) else ()):
+        # Anything but a mapping is left to the decoder, which names its path.
         kind = event.get("kind", "none") if isinstance(event, dict) else KINDS[0]
         if kind not in KINDS:
             raise input_error(

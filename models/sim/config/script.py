@@ -109,6 +109,7 @@ class Script(NamedTuple):
 
 def script_of(overlays: Overlays) -> Script:
     """Combine the columns of each kind of event into records."""
+    # Columns without environments are repeated, so that a kernel reads an event from one record.
     o = overlays
     waves: dict[str, ArrayLike] = {"kind": o.kind, "start": o.start, "ramp": o.ramp, "hold": o.hold}
     waves |= {"decay": o.decay, "factor": o.factor}

@@ -36,6 +36,7 @@ class Grouped(Protocol):
 
 def key_of(name: str) -> int:
     """The entity of a name in draws: 32 bits, the same in every process."""
+    # `hash` of a text differs between processes.
     return crc32(name.encode())
 
 
@@ -45,7 +46,7 @@ def select(target: Target, name: str, cluster: SimCluster, apps: Grouped) -> Mas
     chosen[list(target.apps)] = True
     for domain in target.domains:
         matching = np.flatnonzero(_matches(target, domain, cluster, apps))
-        chosen[_some(matching, target.share, name)] = True
+        chosen[_choose_share(matching, target.share, name)] = True
     return chosen
 
 
@@ -60,11 +61,12 @@ def _matches(target: Target, domain: str, cluster: SimCluster, apps: Grouped) ->
     return inside & np.isin(apps.tier, tiers)
 
 
-def _some(apps: NDArray[np.intp], share: float, name: str) -> NDArray[np.intp]:
+def _choose_share(apps: NDArray[np.intp], share: float, name: str) -> NDArray[np.intp]:
     """An exact share of `apps`, but at least one, so that small clusters show the same effects."""
     if share == 1 or not len(apps):
         return apps
     key = key_of(name)
     draws = [uniform(_SHARED_SEED, _APPS, int(app), key, 0) for app in apps]
+    # The apps with the lowest draws, because a chance per app would not give an exact share.
     count = max(1, round(share * len(apps)))
     return apps[np.argsort(draws, kind="stable")[:count]]

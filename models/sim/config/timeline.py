@@ -61,6 +61,7 @@ def timeline(start: str, warmup_minutes: int, length_minutes: int, tick_seconds:
     """The timeline of a scenario whose accounted part begins at `start`."""
     warmup = math.ceil(warmup_minutes * 60 / tick_seconds)
     length = math.ceil(length_minutes * 60 / tick_seconds)
+    # The warm-up may begin in the week before.
     first = (minute_of_week(start) - warmup_minutes) % WEEK_MINUTES
     return Timeline(tick_seconds, warmup, warmup + length, first)
 

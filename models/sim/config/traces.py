@@ -75,6 +75,7 @@ def _read(file: Path) -> tuple[list[str], list[list[str]]]:
         raise input_error(file, "", f"cannot be read ({reason})") from None
     except (UnicodeDecodeError, csv.Error):
         raise input_error(file, "", "expected CSV in UTF-8") from None
+    # Two rows are the least that has a step.
     if len(lines) < 3:
         raise input_error(file, "", "expected a header and at least two rows")
     return [name.strip() for name in lines[0]], lines[1:]
@@ -115,6 +116,7 @@ def _check_grid(file: Path, cells: Sequence[str]) -> int:
         raise input_error(file, "", f"expected a step of 1 to 60 minutes, got {step} s")
     off = np.flatnonzero(distances != step)
     if len(off):
+        # Row 0 is line 2, and a distance belongs to its second row.
         _refuse_distance(file, int(off[0]) + 3, int(distances[off[0]]), step)
     return step
 
@@ -162,6 +164,7 @@ def _value(file: Path, line: int, cell: str) -> float:
         value = float(cell)
     except ValueError:
         value = math.nan
+    # `float` also accepts "nan" and "inf".
     if not (math.isfinite(value) and value >= 0):
         _refuse(file, line, f'expected a number of at least 0, got "{cell}": {_MARK_VALUE}')
     return value
@@ -170,6 +173,7 @@ def _value(file: Path, line: int, cell: str) -> float:
 def _per_minute(column: str, values: F64, missing: NDArray[np.bool_], step: int) -> Trace:
     at = np.arange(len(values)) * (step / 60)
     minutes = np.arange(math.floor(len(values) * step / 60))
+    # Minutes between two rows are missing if the earlier row is.
     row = np.minimum((minutes * 60) // step, len(values) - 1)
     return Trace(
         column=column,

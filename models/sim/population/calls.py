@@ -57,13 +57,15 @@ def inflow(calls: Calls, mean_rps: F64) -> F64:
 
 def draw_calls(cluster: SimCluster, fitted: Fitted, structure: Structure, mean_rps: F64) -> Calls:
     """Edges inside domains by the fitted structure, and between domains by the cluster's calls."""
+    # Kernels walk the edges in one pass, so domains must not call each other in a circle.
     rank = _call_order(cluster)
     edges = [_inside(cluster, fitted, structure, mean_rps)]
-    arriving = _arriving(edges, mean_rps)
+    arriving = _inflow_of(edges, mean_rps)
+    # One after the other, because each uses up room that callees have left.
     for number, call in enumerate(cluster.calls):
         edges.append(_between(cluster, structure, mean_rps, arriving, (number, call)))
-        arriving = _arriving(edges, mean_rps)
-    return _sorted(_joined(edges), structure, rank)
+        arriving = _inflow_of(edges, mean_rps)
+    return _sorted(_join_parts(edges), structure, rank)
 
 
 def _call_order(cluster: SimCluster) -> I32:
@@ -79,7 +81,7 @@ def _call_order(cluster: SimCluster) -> I32:
     return np.array([order.index(name) for name in cluster.domain_names], np.int32)
 
 
-def _arriving(edges: list[_Edges], mean_rps: F64) -> F64:
+def _inflow_of(edges: list[_Edges], mean_rps: F64) -> F64:
     total = np.zeros(len(mean_rps))
     for part in edges:
         total += np.bincount(part.callee, mean_rps[part.caller] * part.rate, len(mean_rps))
@@ -98,12 +100,14 @@ def _inside(cluster: SimCluster, fitted: Fitted, structure: Structure, mean_rps:
     ahead = _slots(structure, np.where(calling, callees, 0), structure.tier + 1)
     inmost = _slots(structure, np.where(calling, leaves, 0), structure.tiers - 1)
     slots = np.concatenate([ahead, inmost])
-    pairs = np.unique(_aim(rng, structure, slots, mean_rps), axis=0)
+    # A caller may draw a callee twice; one edge is left.
+    pairs = np.unique(_choose_callees(rng, structure, slots, mean_rps), axis=0)
     rate = from_quantiles(rng, fitted.calls.calls_per_request, len(pairs))
     caller, callee = pairs[:, 0], pairs[:, 1]
     rate = np.minimum(rate, _MOST_PER_REQUEST)
     room = _MOST_INFLOW * mean_rps
-    return _Edges(caller, callee, _within(room, caller, callee, rate, mean_rps), 0 * caller)
+    # Guard 0: inside a domain a failed call fails its caller.
+    return _Edges(caller, callee, _limit_inflow(room, caller, callee, rate, mean_rps), 0 * caller)
 
 
 def _slots(structure: Structure, count: I32, tier: I32) -> I32:
@@ -112,23 +116,26 @@ def _slots(structure: Structure, count: I32, tier: I32) -> I32:
     return np.stack([caller, tier[caller]], axis=1).astype(np.int32)
 
 
-def _aim(rng: np.random.Generator, structure: Structure, slots: I32, mean_rps: F64) -> I32:
+def _choose_callees(
+    rng: np.random.Generator, structure: Structure, slots: I32, mean_rps: F64
+) -> I32:
     """Choose a callee for each slot, with weights that grow as the square root of traffic.
 
     Open apps call only open ones, so nothing behind them becomes reachable for other domains.
     Apps with a latency target don't call apps without one.
     """
     caller, tier = slots[:, 0], slots[:, 1]
+    # 0 closed, 1 best-effort, 2 open: `structure` opens no best-effort app.
     kind = 2 * structure.open + structure.best_effort
     pairs = [np.zeros((0, 2), dtype=np.int32)]
     groups = np.stack([structure.domain[caller], tier, kind[caller]], axis=1)
     for domain, to_tier, callers_kind in np.unique(groups, axis=0).tolist():
-        mine = (groups == (domain, to_tier, callers_kind)).all(axis=1)
+        in_group = (groups == (domain, to_tier, callers_kind)).all(axis=1)
         suited = (structure.domain == domain) & (structure.tier == to_tier)
         suited &= structure.open if callers_kind == 2 else np.True_
         suited &= np.True_ if callers_kind == 1 else ~structure.best_effort
-        chosen = _by_weight(rng, _indices(suited), np.sqrt(mean_rps), int(mine.sum()))
-        pairs.append(np.stack([caller[mine][: len(chosen)], chosen], axis=1))
+        chosen = _by_weight(rng, _indices(suited), np.sqrt(mean_rps), int(in_group.sum()))
+        pairs.append(np.stack([caller[in_group][: len(chosen)], chosen], axis=1))
     return np.concatenate(pairs).astype(np.int32)
 
 
@@ -146,10 +153,11 @@ def _by_weight(rng: np.random.Generator, options: I32, weight: F64, count: int) 
     edges = np.cumsum(weight[options])
     at = (rng.permutation(count) + rng.random()) / count
     row = np.searchsorted(edges, at * edges[-1], side="right")
+    # Rounding may put the last draw beyond the last edge.
     return np.asarray(options[np.minimum(row, len(options) - 1)], dtype=np.int32)
 
 
-def _within(room: F64, caller: I32, callee: I32, rate: F64, mean_rps: F64) -> F64:
+def _limit_inflow(room: F64, caller: I32, callee: I32, rate: F64, mean_rps: F64) -> F64:
     """Lower the rates where a callee would get more calls than it has room for."""
     load = np.bincount(callee, mean_rps[caller] * rate, len(mean_rps))
     fit = np.minimum(1.0, np.maximum(room, 0) / np.maximum(load, 1e-12))
@@ -184,7 +192,7 @@ def _between(
     for _ in range(8):
         carried = max(float((mean_rps[caller] * rate).sum()), 1e-12)
         rate = np.minimum(rate * call.calls_per_request * entering / carried, _MOST_PER_REQUEST)
-        rate = _within(room, caller, callee, rate, mean_rps)
+        rate = _limit_inflow(room, caller, callee, rate, mean_rps)
     guard = _GUARDS[cluster.guard_of(call)]
     return _Edges(caller, callee, rate, np.full(len(pairs), guard, np.int32))
 
@@ -199,7 +207,7 @@ def _callers(rng: np.random.Generator, structure: Structure, own: Mask, mean_rps
     return np.asarray(pool[chosen], dtype=np.int32)
 
 
-def _joined(edges: list[_Edges]) -> _Edges:
+def _join_parts(edges: list[_Edges]) -> _Edges:
     """All parts, without edges whose rate is nearly zero because the callee had no room."""
     real = [part.rate >= _LEAST_PER_REQUEST for part in edges]
     columns = zip(*edges, strict=True)
@@ -210,6 +218,7 @@ def _sorted(edges: _Edges, structure: Structure, rank: I32) -> Calls:
     """Callers in call order: by their domain's rank, then by tier."""
     caller = edges.caller
     keys = (edges.callee, caller, structure.tier[caller], rank[structure.domain[caller]])
+    # `lexsort` sorts by its last key first.
     order = np.lexsort(keys)
     crosses = structure.domain[edges.caller] != structure.domain[edges.callee]
     return Calls(

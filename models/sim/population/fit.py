@@ -29,9 +29,9 @@ from models.sim.population.fitted import (
     CallStructure,
     Fitted,
     LogNormal,
-    Memory,
     MinReplicas,
     PodSizes,
+    ProcessMemory,
     ServiceTimes,
     Traffic,
 )
@@ -39,6 +39,7 @@ from models.sim.population.fitted import (
 COMMAND: Final = "hirl world fit --traces DIR"
 _DIGITS: Final = 4
 """Significant digits that are kept: more than the tables support, and still readable."""
+# Once a minute on average.
 _BUSY_14_DAYS: Final = 14 * 1440
 _LEAST_SIZE_APPS: Final = 3
 _MOST_CALLS: Final = 8
@@ -61,6 +62,7 @@ def fit(traces: Path) -> Fitted:
         calls=fit_calls(traces),
         boot=fit_boot(traces),
     )
+    # Rounded here and not when writing, so that a new fit equals the file of an old one.
     return msgspec.convert(_rounded(msgspec.to_builtins(fitted)), Fitted)
 
 
@@ -141,6 +143,7 @@ def fit_service_times(traces: Path) -> ServiceTimes:
 
 
 def _log_normal(medians: F64, ratio: F64) -> LogNormal:
+    # The mean of the logarithms is the logarithm of a log-normal's median.
     logs = np.log(medians)
     return LogNormal(
         median_ms=float(np.exp(logs.mean())),
@@ -149,14 +152,14 @@ def _log_normal(medians: F64, ratio: F64) -> LogNormal:
     )
 
 
-def fit_memory(traces: Path) -> Memory:
+def fit_memory(traces: Path) -> ProcessMemory:
     """Level and growth of a process's memory."""
     table = Table(traces, AZURE_DURATIONS)
     mean = table.numbers("mem_mb")
     low, high = table.numbers("mem_mb_pct5"), table.numbers("mem_mb_pct99")
     use = (mean > 0) & (low > 0)
     statistic = "log-normal of mem_mb; growth = 1 - mem_mb_pct5 / mem_mb_pct99"
-    return Memory(
+    return ProcessMemory(
         sources=(provenance(AZURE_DURATIONS, int(use.sum()), statistic),),
         median_mb=float(np.exp(np.log(mean[use]).mean())),
         log_std=float(np.log(mean[use]).std()),
@@ -182,6 +185,7 @@ def fit_calls(traces: Path) -> CallStructure:
     """Depth and size from services, fan-out and call rates from their edges."""
     services, edges = Table(traces, ALIBABA_SERVICES), Table(traces, ALIBABA_EDGES)
     depth = services.numbers("max_depth").astype(int)
+    # Other targets are caches, databases and calls out of the trace: leaves.
     inner = np.isin(edges.words("target_label"), ("normal", "relay"))
     rate = edges.numbers("calls_per_request")
     real = inner & (rate >= _REAL_CALL)
@@ -213,6 +217,7 @@ def fit_boot(traces: Path) -> BootContention:
     seconds, together = table.numbers("boot_time_s"), table.numbers("concurrent_boots").astype(int)
     concurrent = np.unique(together)
     medians = np.array([np.median(seconds[together == n]) for n in concurrent])
+    # The first entry is a boot on its own, which all others are compared with.
     slow_down = medians / medians[0]
     # y = limit x / (x + half) is a line in 1/x: 1/y = 1/limit + half/limit / x.
     slope, intercept = np.polyfit(1 / (concurrent[1:] - 1.0), 1 / (slow_down[1:] - 1), 1)

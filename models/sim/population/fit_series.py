@@ -26,6 +26,7 @@ STEPS: Final = 21
 """Quantiles are kept at 0, 5, .. 100 %."""
 _DAY: Final = 1440
 _BUSY_14_DAYS: Final = 14 * _DAY
+# The shortest wave of a day is three hours long.
 _HARMONICS: Final = 8
 _SHAPES: Final = 24
 _PEAK_HOUR: Final = 14.0
@@ -82,6 +83,7 @@ def _is_rhythmic(harmonics: Complex) -> Mask:
 
 def _turn_to_peak(harmonics: Complex) -> Complex:
     """Shift each day so that its first harmonic peaks at the common hour."""
+    # So that groups are by shape, not by time of the peak. `traits` shifts the apps again.
     shift = np.angle(harmonics[:, :1]) + 2 * np.pi * _PEAK_HOUR / 24
     order = np.arange(1, _HARMONICS + 1)
     return np.asarray(harmonics * np.exp(-1j * order * shift))
@@ -139,13 +141,16 @@ def _autocorrelation(traces: Path, file: str) -> tuple[Autocorrelation, int]:
     window = np.ones(_TREND_MINUTES)
     weight = np.convolve(present, window, "same")
     trend = np.convolve(np.where(present, counts, 0), window, "same") / np.maximum(weight, 1)
+    # At gaps and ends the running mean covers too few minutes.
     use = present & (weight > 0.9 * _TREND_MINUTES) & (trend >= _LEAST_COUNT)
+    # Half a request keeps the logarithm finite in minutes without any.
     residual = np.where(use, np.log((counts + 0.5) / np.maximum(trend, 0.5)), np.nan)
     residual -= np.nanmean(residual)
     # The variance of the load is what remains without that of Poisson counting.
     variance = float(np.nanmean(residual**2) - np.mean(1 / trend[use]))
     found = [float(np.nanmean(residual[lag:] * residual[:-lag])) / variance for lag in _LAGS]
     name = file.rsplit("/", maxsplit=1)[-1].split(".", maxsplit=1)[0]
+    # An estimate without the Poisson part may exceed 1.
     correlation = tuple(min(1.0, value) for value in found)
     section = Autocorrelation(
         trace=name, std=variance**0.5, lags_minutes=_LAGS, correlation=correlation
@@ -161,6 +166,7 @@ def octave_weights(correlation: F64) -> tuple[float, float, float]:
     matrix[0] = 1
     # The total must be 1; the correlations are met as well as three octaves allow.
     priority = np.array([100.0, 1, 1, 1])
+    # Not a plain least-squares fit, because a share of the variance cannot be negative.
     shares, _ = nnls(matrix * priority[:, None], np.array([1.0, *correlation]) * priority)
     alone = np.array(rows[0])
     first, second, third = np.sqrt(shares / shares.sum() / alone).tolist()
@@ -179,9 +185,12 @@ def _knot_covariance(period: int, lag: int) -> float:
 def _excess_std(minutes: F64) -> F64:
     """Relative noise of functions whose counts vary more than by chance; timers vary less."""
     tens = minutes[minutes.sum(axis=1) >= 2 * _DAY].reshape(-1, _DAY // 10, 10).sum(axis=2)
+    # Counts of ten minutes: about two hours, centred.
     width = 13
     padded = np.pad(tens, ((0, 0), (width // 2, width // 2)), mode="reflect")
     trend = sliding_window_view(padded, width, axis=1).mean(axis=2)
+    # The trend contains the count itself, hence width / (width - 1). A Poisson count has a variance
+    # equal to its mean, which is subtracted.
     own = ((tens - trend) ** 2).mean(axis=1) * width / (width - 1) - trend.mean(axis=1)
     relative = own / (trend**2).mean(axis=1)
     return np.asarray(np.sqrt(relative[relative > 0]), dtype=np.float64)
@@ -192,8 +201,10 @@ def fit_bursts(traces: Path) -> Bursts:
     minutes = Table(traces, AZURE_DAY).minutes()
     busy = minutes[minutes.sum(axis=1) >= _DAY]
     normal = _running_median(busy)
+    # A function that is mostly idle has no normal level to exceed.
     steady = (normal > 0).mean(axis=1) > 0.9
     busy, normal = busy[steady], normal[steady]
+    # Four standard deviations of a Poisson count.
     hot = busy > 2 * normal + 4 * np.sqrt(normal)
     sizes = [_peaks(row, hot[index], normal[index]) for index, row in enumerate(busy)]
     statistic = "runs of minutes above 2 x median + 4 sqrt(median), median of 121 minutes"

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, I32
 from models.inputs import yamlfile
 
 FITTED = Path(__file__).with_name("fitted.yaml")
@@ -83,7 +83,7 @@ class ServiceTimes(_Section, frozen=True):
     queued: LogNormal
 
 
-class Memory(_Section, frozen=True):
+class ProcessMemory(_Section, frozen=True):
     """Memory of a process, and the part of it that depends on its load."""
 
     sources: Sources
@@ -192,7 +192,7 @@ class Fitted(_Section, frozen=True):
     pod_sizes: PodSizes
     min_replicas: MinReplicas
     service_times: ServiceTimes
-    memory: Memory
+    memory: ProcessMemory
     traffic: Traffic
     profiles: Profiles
     noise: Noise
@@ -208,6 +208,7 @@ def load_fitted(file: Path | None = None) -> Fitted:
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """The random stream of one purpose."""
+    # `hash` of a text differs between processes.
     key = zlib.crc32(purpose.encode())
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, key])))
 
@@ -229,7 +230,9 @@ def truncated(rng: np.random.Generator, fit: LogNormal, low: F64, high: F64) -> 
     """
     centre = np.log(fit.median_ms / 1000)
     bottom = _below((np.log(low) - centre) / fit.log_std)
+    # The interval stays open where the longest time allowed is below the shortest.
     top = _below((np.log(np.maximum(high, 1.01 * low)) - centre) / fit.log_std)
+    # Not up to 0 and 1, where the inverse is infinite.
     at = bottom + (top - bottom) * rng.uniform(0.001, 0.999, len(top))
     drawn = np.array([_NORMAL.inv_cdf(share) for share in at.tolist()])
     return np.asarray(np.exp(centre + fit.log_std * drawn), dtype=np.float64)
@@ -239,8 +242,16 @@ def _below(deviations: F64) -> F64:
     return np.array([_NORMAL.cdf(value) for value in deviations.tolist()])
 
 
+def weighted_index(weights: F64, uniform: F64) -> I32:
+    """Indices with probabilities in proportion to `weights`, one for each uniform draw."""
+    edges = np.cumsum(weights) / weights.sum()
+    # Without the last edge, so that rounding of the sum cannot give an index beyond the end.
+    return np.searchsorted(edges[:-1], uniform, side="right").astype(np.int32)
+
+
 def pick(rng: np.random.Generator, weights: F64, count: int) -> NDArray[np.bool_]:
     """Mask of `count` entries chosen without replacement in proportion to `weights`."""
+    # The entries with the smallest keys are a weighted sample (Efraimidis and Spirakis).
     keys = rng.exponential(size=len(weights)) / np.maximum(weights, 1e-12)
     mask = np.zeros(len(weights), dtype=np.bool_)
     mask[np.argsort(keys, kind="stable")[:count]] = True

@@ -52,6 +52,7 @@ def generate(cluster: SimCluster, fitted: Fitted | None = None) -> Population:
     structure = draw_structure(cluster)
     curves = fit.profiles.curves()
     rhythm = draw_rhythm(cluster, fit, structure, curves)
+    # Steps of ten minutes are enough to find peaks of smooth profiles.
     shape = over_peak(curves, rhythm, _STEP_MINUTES)
     pods = draw_pods(cluster, fit, structure)
     peak = peak_replicas(cluster, fit, structure, pods, shape)
@@ -59,6 +60,7 @@ def generate(cluster: SimCluster, fitted: Fitted | None = None) -> Population:
     memory = draw_memory(cluster, fit, pods, work)
     # Traffic that keeps the peak replicas at the sized occupation.
     mean_rps = peak * work.rps_per_pod(pods) * shape.mean(axis=1)
+    # After traffic, because calls are a part of it: `own_rps` is what is left.
     calls = draw_calls(cluster, fit, structure, mean_rps)
     drawn = _Drawn(structure, pods, peak, work, memory, rhythm, curves, mean_rps)
     return Population(_assemble(cluster, drawn, calls), calls)
@@ -115,5 +117,6 @@ def _assemble(cluster: SimCluster, drawn: _Drawn, calls: Calls) -> Apps:
 
 def _start_replicas(drawn: _Drawn) -> I32:
     """Replicas for the mean weekday traffic, rounded up as an autoscaler does."""
+    # Rounding errors must not add a replica.
     needed = np.ceil(drawn.mean_rps / drawn.work.rps_per_pod(drawn.pods) - 1e-6)
     return np.maximum(needed, drawn.pods.min_replicas).astype(np.int32)

@@ -7,7 +7,7 @@ import numpy as np
 from models.cluster.arrays import F64, I8, I32
 from models.sim.apps import CPU_BOUND, IO_BOUND, MEMORY_BOUND
 from models.sim.config.physics import SimCluster
-from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
+from models.sim.population.fitted import Fitted, from_quantiles, generator, pick, weighted_index
 from models.sim.population.structure import Structure
 
 _IO_SHARE: Final = 0.20
@@ -45,18 +45,13 @@ def draw_pods(cluster: SimCluster, fitted: Fitted, structure: Structure) -> Pods
     """Sizes from the fitted joint distribution, kinds by their share, minima from real settings."""
     seed, apps = cluster.physics.population.seed, len(structure.domain)
     sizes = fitted.pod_sizes
-    row = _choice(generator(seed, "pod-size"), sizes.share, apps)
+    row = weighted_index(np.array(sizes.share), generator(seed, "pod-size").random(apps))
     cpu = np.minimum(np.array(sizes.cpu_cores)[row], structure.most_cpu)
     memory = np.array(sizes.memory_gib)[row]
     bound = _kinds(generator(seed, "bound"), memory / cpu)
     memory = np.where(bound == MEMORY_BOUND, memory, _RIGHT_SIZED * memory)
     memory = np.ceil(np.minimum(memory, structure.most_memory) / _MEMORY_STEP) * _MEMORY_STEP
     return Pods(bound, cpu, memory, _min_replicas(cluster, fitted, structure))
-
-
-def _choice(rng: np.random.Generator, shares: tuple[float, ...], size: int) -> I32:
-    edges = np.cumsum(shares) / np.sum(shares)
-    return np.searchsorted(edges[:-1], rng.random(size), side="right").astype(np.int32)
 
 
 def _kinds(rng: np.random.Generator, gib_per_core: F64) -> I8:
@@ -70,7 +65,7 @@ def _kinds(rng: np.random.Generator, gib_per_core: F64) -> I8:
 def _min_replicas(cluster: SimCluster, fitted: Fitted, structure: Structure) -> I32:
     """Fitted minima, but at least one replica, and two for P0 and P1."""
     rng = generator(cluster.physics.population.seed, "min-replicas")
-    row = _choice(rng, fitted.min_replicas.share, len(structure.domain))
+    row = weighted_index(np.array(fitted.min_replicas.share), rng.random(len(structure.domain)))
     least = np.where(structure.priority <= 1, 2, 1)
     configured = np.array(fitted.min_replicas.replicas, np.int32)[row]
     return np.maximum(configured, least).astype(np.int32)
@@ -86,6 +81,7 @@ def peak_replicas(
     """
     rng = generator(cluster.physics.population.seed, "replicas")
     relative = from_quantiles(rng, fitted.traffic.over_median, len(structure.domain))
+    # Entry apps that other domains call have to carry the calls as well.
     relative = relative * structure.popularity
     shares = np.array([spec.pod_share for spec in cluster.domain_physics])
     wanted = shares * cluster.physics.population.pods_at_peak
@@ -118,6 +114,7 @@ def _fill_domains(
 def _fill(relative: F64, floor: F64, cap: F64, total: float) -> I32:
     """Integers in proportion to `relative`, within bounds, that sum to about `total`."""
     low, high = 0.0, float(np.max(cap / relative))
+    # Sixty halvings use up the precision of a float64.
     for _ in range(60):
         middle = 0.5 * (low + high)
         too_many = np.clip(middle * relative, floor, cap).sum() > total

@@ -60,6 +60,7 @@ def draw_structure(cluster: SimCluster) -> Structure:
     domain = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
     tier = np.concatenate([_tiers(cluster, spec) for spec in cluster.domains]).astype(np.int32)
     best_effort = np.concatenate([_best_effort(cluster, spec) for spec in cluster.domains])
+    # The latency of a caller in another domain must not depend on an app without a target.
     opened = np.concatenate([_open(cluster, spec) for spec in cluster.domains]) & ~best_effort
     targets, timeouts, called = _inline_limits(cluster)
     inline = opened & called[domain]
@@ -109,6 +110,7 @@ def _open(cluster: SimCluster, spec: Domain) -> Mask:
     # At least one app, so that other domains have something to call.
     quota = max(1, int(_OPEN_SHARE * tier.size))
     first = pick(rng, (tier == 0).astype(float), int(_OPEN_FIRST_TIER * np.sum(tier == 0)))
+    # `pick` takes apps of weight zero when there are too few others.
     first &= tier == 0
     inner = pick(rng, (tier > 0).astype(float), max(0, quota - int(first.sum())))
     return np.asarray(first | inner)

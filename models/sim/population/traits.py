@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I8, I16, I32
+from models.cluster.arrays import F64, I8, I16
 from models.sim.config.physics import SimCluster
-from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
+from models.sim.population.fitted import Fitted, from_quantiles, generator, pick, weighted_index
 from models.sim.population.structure import Structure
 
 _FUNCTIONS_PER_APP: Final = 64
@@ -69,18 +69,13 @@ def draw_rhythm(cluster: SimCluster, fit: Fitted, structure: Structure, curves: 
 def _profiles(cluster: SimCluster, fit: Fitted, structure: Structure, curves: F64) -> I16:
     """Profiles by weight; user-facing apps get only those with a moderate swing."""
     rng = generator(cluster.physics.population.seed, "profile")
-    at = rng.random(len(structure.domain))
+    draws = rng.random(len(structure.domain))
     weight = np.array([shape.weight for shape in fit.profiles.shapes])
     swing = curves.max(axis=1)
     gentle = (swing >= _GENTLE_SWING[0]) & (swing <= _GENTLE_SWING[1])
     users = ~structure.queued & ~structure.best_effort
-    by_users = _at(weight * gentle if gentle.any() else weight, at)
-    return np.where(users, by_users, _at(weight, at)).astype(np.int16)
-
-
-def _at(weight: F64, uniform: F64) -> I32:
-    edges = np.cumsum(weight) / weight.sum()
-    return np.searchsorted(edges[:-1], uniform, side="right").astype(np.int32)
+    of_users = weighted_index(weight * gentle if gentle.any() else weight, draws)
+    return np.where(users, of_users, weighted_index(weight, draws)).astype(np.int16)
 
 
 def _shifts(cluster: SimCluster, structure: Structure) -> I16:
@@ -88,6 +83,7 @@ def _shifts(cluster: SimCluster, structure: Structure) -> I16:
     rng = generator(cluster.physics.population.seed, "shift")
     apps = len(structure.domain)
     together, spread = rng.normal(0, 45, apps), rng.normal(0, 180, apps)
+    # Half a day ahead of the others.
     night = 720 + rng.normal(0, 120, apps)
     shift = np.select([structure.best_effort, structure.queued], [night, spread], together)
     return np.asarray(np.rint(shift) % 1440, dtype=np.int16)
@@ -125,7 +121,7 @@ def request_mix(cluster: SimCluster, structure: Structure) -> F64:
         [np.array(mix)[None] for mix in (_MIX_BEST_EFFORT, _MIX_QUEUED, _MIX_LOWEST, _MIX_OUTER)],
         np.array(_MIX_INNER)[None],
     )
-    # A row of gamma draws divided by its sum is a Dirichlet draw.
+    # A row of gamma draws divided by its sum is a Dirichlet draw. Its shape must be above zero.
     drawn = rng.gamma(np.maximum(_MIX_CONCENTRATION * mean, 0.02), size=mean.shape)
     drawn = np.maximum(drawn, 1e-9)
     return np.asarray(drawn / drawn.sum(axis=1, keepdims=True), dtype=np.float64)

@@ -23,11 +23,11 @@ from models.sim.population.sizes import Pods
 from models.sim.population.structure import Structure
 from models.sim.queueing import response_quantile
 
-_HOTTEST: Final = 0.78
+_MAX_UTILISATION: Final = 0.78
 """Maximum utilisation that apps are sized for at their peak."""
 _LEAST_MULTIPLE: Final = 9.0
 """Minimum of a target over the mean service time; the 99th percentile of service alone is 4.6."""
-_SPARE: Final = 1.3
+_LATENCY_MARGIN: Final = 1.3
 """Margin over the 99th percentile at the sized occupation, for noise and churn."""
 _PER_LEVEL: Final = 0.35
 """Part of a target that each level of callees uses up."""
@@ -73,15 +73,18 @@ def draw_work(
     """Draw the occupation, then service times short enough for the target at that occupation."""
     rng = generator(cluster.physics.population.seed, "work")
     apps, io_bound = len(peak), pods.bound == IO_BOUND
+    # IO-bound apps run out of workers before they use their CPU request, the others do not.
     io_part = np.where(io_bound, rng.uniform(0.6, 0.9, apps), rng.uniform(0, 0.25, apps))
     full_use = np.where(io_bound, rng.uniform(0.45, 0.7, apps), 1.0)
     io_occupation = rng.uniform(0.62, 0.72, apps)
     use = np.where(io_bound, io_occupation * full_use, 0.0)
-    hot = np.minimum(_HOTTEST, _compensating_use(cluster, pods, peak, use))
+    # The others make up for the low CPU use of IO-bound apps, as far as their queues allow.
+    hot = np.minimum(_MAX_UTILISATION, _compensating_use(cluster, pods, peak, use))
     use = np.where(io_bound, use, hot)
     occupation = np.where(io_bound, io_occupation, use)
+    # At full occupation these workers use `full_use` of the CPU request.
     per_core = full_use / (1 - io_part)
-    target, timeout = _promises(cluster, structure)
+    target, timeout = _targets_and_timeouts(cluster, structure)
     workers = np.maximum(1, np.floor(peak * pods.cpu * per_core))
     seconds = _service_seconds(cluster, fitted, structure, target, (workers, occupation))
     return Work(
@@ -107,7 +110,7 @@ def _compensating_use(cluster: SimCluster, pods: Pods, peak: I32, io_use: F64) -
     return float(np.clip(wanted / max(busy, 1e-9), 0.3, 0.88))
 
 
-def _promises(cluster: SimCluster, structure: Structure) -> tuple[F64, F64]:
+def _targets_and_timeouts(cluster: SimCluster, structure: Structure) -> tuple[F64, F64]:
     """Targets and timeouts in seconds: looser in outer tiers, which include callees' latency."""
     rng = generator(cluster.physics.population.seed, "target")
     depth = structure.tier / np.maximum(structure.tiers - 1, 1)
@@ -127,8 +130,10 @@ def _service_seconds(
     """Log-normal, truncated to what allows the app to meet its target."""
     rng = generator(cluster.physics.population.seed, "service-time")
     workers, occupation = queue
+    # The exact formula takes a step per server, and beyond 512 the quantile hardly changes.
     slowest = response_quantile(np.minimum(workers, 512), occupation, 0.99)
-    multiple = np.maximum(_LEAST_MULTIPLE, _SPARE * slowest)
+    multiple = np.maximum(_LEAST_MULTIPLE, _LATENCY_MARGIN * slowest)
+    # A path inside a domain has at most four apps, see `calls`.
     levels = np.minimum(structure.tiers - 1 - structure.tier, 3)
     allowed = np.minimum(target, structure.inline_target)
     longest = allowed / (multiple * (1 + _PER_LEVEL * levels))

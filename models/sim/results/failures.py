@@ -62,7 +62,7 @@ class _Match(NamedTuple):
 
 _BURST_MEMORY_S: Final = 600
 _BOUND_WITHIN_S: Final = 120
-_MOST: Final = 0.15
+_MAIN_SHARE: Final = 0.15
 """Minimum share of the asking apps for a domain to be part of the stampede."""
 _AT_ONCE_S: Final = 60
 """Cascade: pods needed this long before a rise becomes visible may still be due to it."""
@@ -76,9 +76,9 @@ class FailureWatch:
     def __init__(self, setting: Setting, thresholds: Thresholds | None = None) -> None:
         self._setting = setting
         self._limits = thresholds or Thresholds()
-        self._burst: int | None = None
-        self._rose = np.full(len(setting.domains), -np.inf)
-        self._up = np.full(len(setting.domains), np.inf)
+        self._burst_tick: int | None = None
+        self._last_rise = np.full(len(setting.domains), -np.inf)
+        self._risen_since = np.full(len(setting.domains), np.inf)
         self._episodes: list[Episode] = []
 
     def look(self, recording: Recording, tick: int) -> list[Finding]:
@@ -106,6 +106,7 @@ class FailureWatch:
         """Add a tick to an episode; returns True if a new episode begins."""
         pause = self._limits.pause_s / self._setting.tick_s
         for episode in self._episodes:
+            # `match.first` may be before this tick: a stampede begins before it can be detected.
             if episode.name == name and match.first - episode.last <= pause:
                 episode.last = tick
                 episode.domains |= match.domains
@@ -119,35 +120,35 @@ class FailureWatch:
         limits, tick_s = self._limits, self._setting.tick_s
         many = max(limits.asking_apps, limits.asking_share * self._setting.apps)
         # The burst of requests comes minutes before its pods are ready, so remember it for a while.
-        fresh = self._burst is not None and tick - self._burst <= _BURST_MEMORY_S / tick_s
+        fresh = self._burst_tick is not None and tick - self._burst_tick <= _BURST_MEMORY_S / tick_s
         if not fresh:
-            self._burst = tick if recording.asking[tick].sum() >= many else None
-        if self._burst is None:
+            self._burst_tick = tick if recording.asking[tick].sum() >= many else None
+        if self._burst_tick is None:
             return None
         bound_from = _since(tick, _BOUND_WITHIN_S, tick_s)
         bound = recording.waits[bound_from : tick + 1]
         if quantile_s(bound.sum(axis=(0, 1)), 0.95, tick_s) < limits.slow_s:
             return None
-        if _most_coming(recording, self._burst, tick) < limits.coming_share:
+        if _most_coming(recording, self._burst_tick, tick) < limits.coming_share:
             return None
-        burst = recording.asking[self._burst : tick + 1]
+        burst = recording.asking[self._burst_tick : tick + 1]
         asked = burst[burst.sum(axis=1).argmax()]
         # The domains with most of the asking apps at the height of the burst.
-        most = asked >= _MOST * asked.sum()
-        return _Match(self._burst, bound_from, most, most)
+        most = asked >= _MAIN_SHARE * asked.sum()
+        return _Match(self._burst_tick, bound_from, most, most)
 
     def _cascade(self, recording: Recording, tick: int) -> _Match | None:
         tick_s = self._setting.tick_s
         risen = traffic_rise(recording.outside, tick, tick_s) >= self._limits.risen
         # Without retries: they are an effect on the bystander, not a cause.
         own = traffic_rise(recording.rps - recording.retries, tick, tick_s)
-        self._rose[own > self._limits.not_risen] = tick
+        self._last_rise[own > self._limits.not_risen] = tick
         # Pods may still wait long after a rise of the domain itself.
-        quiet = tick - self._rose > self._limits.quiet_s / tick_s
-        self._up = np.where(risen, np.minimum(self._up, tick), np.inf)
+        quiet = tick - self._last_rise > self._limits.quiet_s / tick_s
+        self._risen_since = np.where(risen, np.minimum(self._risen_since, tick), np.inf)
         # Pods that were needed before the rise have another cause, such as a lost zone.
         needed = tick - recording.waited_s[tick] / tick_s
-        after = self._up[None, :] <= needed[:, None] + _AT_ONCE_S / tick_s
+        after = self._risen_since[None, :] <= needed[:, None] + _AT_ONCE_S / tick_s
         harmed = self._setting.share_pool & after
         harmed &= (self._waiting(recording, tick) & quiet)[:, None]
         if not harmed.any():
@@ -175,6 +176,7 @@ def setting_of(world: World) -> Setting:
     shared = np.array([[bool(a & b) for b in uses] for a in uses])
     names = world.cluster.domain_names
     for call in world.cluster.calls:
+        # A caller's spike reaches its callees by calls, which is not a cascade.
         shared[names.index(call.callee), names.index(call.caller)] = False
     return Setting(
         domains=world.cluster.domain_names,
@@ -191,6 +193,7 @@ def traffic_rise(rps: F64, tick: int, tick_s: float) -> F64:
     recent = rps[_since(tick, _BASELINE_S, tick_s) : tick + 1]
     width = max(1, round(_SMOOTH_S / tick_s))
     if recent.shape[0] <= width:
+        # Too early for a baseline: nothing counts as risen.
         return np.ones(recent.shape[1])
     sums = np.cumsum(recent, axis=0)
     means = (sums[width:] - sums[:-width]) / width

@@ -52,6 +52,7 @@ class Episode:
         self.first = self.last = first
         self.bound_from = bound_from
         """Pods bound from this tick on were delayed by the failure."""
+        # Copies, because `FailureWatch` extends them in place.
         self.domains = domains.copy()
         self.culprits = culprits.copy()
 
@@ -83,6 +84,7 @@ def _stampede(episode: Episode, recording: Recording, setting: Setting) -> _Expl
     numbers = {
         "asking_apps": float(recording.asking[during].sum(axis=1).max()),
         "nodes_on_the_way": float(nodes.sum(axis=1).max()),
+        # Of all domains: in a stampede every pod waits for the same provisioner.
         **_need_to_ready(episode, recording, setting, np.ones_like(episode.domains)),
     }
     return numbers, (
@@ -113,6 +115,7 @@ def _cascade(episode: Episode, recording: Recording, setting: Setting) -> _Expla
 def _inversion(episode: Episode, recording: Recording, setting: Setting) -> _Explained:
     during = slice(episode.first, episode.last + 1)
     waits = recording.waited_s[during][:, episode.domains]
+    # Without the ticks of a pause, in which P0 does not wait.
     held = recording.held[during][:, episode.culprits].sum(axis=1)[waits.max(axis=1) > 0]
     numbers = {
         "p3_share": float(held.mean()),
@@ -131,6 +134,7 @@ def _need_to_ready(
     episode: Episode, recording: Recording, setting: Setting, domains: Mask
 ) -> dict[str, float]:
     """Quantiles over the delayed pods of `domains`."""
+    # From `bound_from`: a stampede is found from pods that were bound before.
     bound = recording.waits[episode.bound_from : episode.last + 1, domains]
     waits = bound.sum(axis=(0, 1), dtype=np.int64)
     return {

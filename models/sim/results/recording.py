@@ -106,6 +106,7 @@ class Recorder:
         record.p99_ms[tick] = (
             1000 * np.bincount(domain, sample[rows.RPS] * sample[rows.P99], domains) / traffic
         )
+        # Targets of best-effort apps are infinite.
         with_target = np.where(np.isfinite(self._targets), sample[rows.RPS], 0)
         over = np.bincount(domain, with_target * sample[rows.P99] / self._targets, domains)
         record.p99_over_target[tick] = over / np.maximum(
@@ -137,6 +138,7 @@ class Recorder:
         queue = state.queue[self._e, : state.env["queue_length"][self._e]]
         domain = state.status[self._e, rows.DOMAIN]
         seconds = (tick - queue["since"]) * float(world.cluster.tick_seconds)
+        # `at`, because a domain may have several entries.
         np.maximum.at(record.waited_s[tick], domain[queue["app"]], seconds)
         # Pods of coordinated pools don't request nodes themselves.
         asks = (seconds < ASKING_S) & (queue["node_request"] != COORDINATED)

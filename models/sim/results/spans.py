@@ -34,6 +34,7 @@ def event_spans(world: World, environment: int = 0) -> list[Span]:
     rows: dict[type, int] = {}
     spans = []
     for event in world.scenario.events:
+        # All kinds of waves share the rows of one table, in file order.
         kind = Traffic if isinstance(event, Traffic | Payload | Mix | Regime) else type(event)
         row = rows.get(kind, 0)
         start, end, used = _span(world, environment, event, row)
@@ -47,6 +48,7 @@ def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, i
     script = world.given.script
     match event:
         case Traffic() | Payload() | Mix() | Regime():
+            # A regime has a high and a low wave per cycle.
             count = 2 * event.cycles if isinstance(event, Regime) else 1
             waves = script.waves[e, row : row + count]
             end = waves["start"] + waves["ramp"] + waves["hold"] + waves["decay"]

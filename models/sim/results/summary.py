@@ -148,6 +148,7 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
     minutes = _violation_minutes(world, e)
     pw = priority_weighted(minutes, world.cluster.priority_weights)
     node_hours = float(totals[NODE_TICKS]) * tick_s / _HOUR_S
+    # With the pods that still wait: otherwise pods that never get a node would improve the figure.
     waits = world.accounts.waits[e].sum(axis=0) + _still_waiting(world, e)
     overruns = decisions.budget_overruns
     return Result(
@@ -165,6 +166,7 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
         scaling_actions=int(totals[ACTIONS]),
         reversals=int(totals[REVERSALS]),
         oscillation_rate=_ratio(totals[REVERSALS], totals[ACTIONS]),
+        # A loop is out and back, so two reversals.
         loops_per_day=_ratio(totals[REVERSALS] / 2 * _DAY_S, seconds),
         pods_started=int(totals[STARTED]),
         pods_stopped=int(totals[STOPPED]),
@@ -195,6 +197,7 @@ def _still_waiting(world: World, e: int) -> I64:
     """[WAIT_BINS] pods that are without a node now, by ticks since they were needed."""
     waits = np.zeros(WAIT_BINS, np.int64)
     queue = world.state.queue[e, : world.state.env["queue_length"][e]]
+    # The last bin holds all longer waits.
     ticks = np.minimum(world.state.env["tick"][e] - queue["since"], WAIT_BINS - 1)
     np.add.at(waits, ticks, queue["count"])
     return waits
@@ -202,6 +205,7 @@ def _still_waiting(world: World, e: int) -> I64:
 
 def _violation_minutes(world: World, e: int) -> dict[Priority, float]:
     priority = world.given.rules.domains["priority"]
+    # `domain_minutes`, not the apps' minutes: those would follow an app that moves.
     sums = np.bincount(priority, world.accounts.domain_minutes[e], minlength=len(PRIORITIES))
     return {name: float(value) for name, value in zip(PRIORITIES, sums, strict=True)}
 

@@ -36,6 +36,7 @@ def test_what_p3_holds_is_counted_in_the_pools_that_p0_waits_for() -> None:
     more.replicas[0, 0] += 10
     for _ in range(2):
         world.step(more)
+    # A pod of 60 cores on a node with 62.5 allocatable.
     totals, full = world.accounts.totals[0], 60 / 62.5
     assert totals[P0_WAIT_TICKS] == 1, "not yet in the tick in which the pods are needed"
     assert totals[P3_HELD] == pytest.approx(full * 20 / 30)

@@ -26,11 +26,11 @@ def deploying(replicas: int) -> World:
 @pytest.mark.parametrize("replicas", [1, 4, 40])
 def test_a_rolling_deploy_keeps_three_quarters_of_the_pods_ready(replicas: int) -> None:
     world = deploying(replicas)
-    least = replicas
+    lowest = replicas
     for _ in range(120):
         world.step(world.hold())
-        least = min(least, int(world.state.status[0, rows.READY, 0]))
-    assert least == replicas - math.floor(replicas * 0.25)
+        lowest = min(lowest, int(world.state.status[0, rows.READY, 0]))
+    assert lowest == replicas - math.floor(replicas * 0.25)
     assert world.state.status[0, rows.READY, 0] == replicas, "and it ends"
 
 
@@ -135,6 +135,7 @@ def outages(counts: list[int]) -> list[int]:
 
 
 def test_each_death_doubles_the_wait_up_to_five_minutes() -> None:
+    # 10 s is one tick; the kubelet's 300 s are 30.
     expected = [RESTART + wait for wait in (0, 1, 2, 4, 8, 16, 30, 30)]
     assert outages(ready(hungry(1), 40 * MINUTE))[:8] == expected
 
@@ -146,6 +147,7 @@ def test_memory_below_what_a_fresh_pod_needs_takes_all_pods_down() -> None:
 def test_ten_minutes_of_health_reset_the_back_off() -> None:
     world = hungry(1)
     ready(world, 12 * MINUTE)
+    # Enough memory for longer than ten minutes, whatever back-off was left.
     ready(world, 16 * MINUTE, memory_mib=4096)
     assert outages(ready(world, 4 * MINUTE, memory_mib=1024))[:2] == [RESTART, RESTART + 1]
 
@@ -159,5 +161,5 @@ def test_slowly_growing_memory_is_not_a_crash_loop() -> None:
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(0, 0), (0.01, 0.1), (1, 10), (3, 40), (20, 300)])
-def test_the_wait_follows_the_kubelet(level: float, seconds: float) -> None:
+def test_the_back_off_follows_the_kubelet(level: float, seconds: float) -> None:
     assert back_off_s(level) == pytest.approx(seconds)

@@ -38,6 +38,7 @@ def start() -> World:
 
 def test_every_request_of_every_app_is_served_fails_or_waits() -> None:
     world = start()
+    # Restored in the end, because the tests share one world.
     snapshot = world.save()
     for tick in range(6 * MINUTES):
         backlog = world.state.flow[:, BACKLOG].astype(np.float64)

@@ -43,6 +43,7 @@ def test_every_bit_is_set_half_of_the_time(drawn: F64) -> None:
 
 def test_neighbouring_draws_are_independent(drawn: F64) -> None:
     """Entities, ticks, ordinals and seeds that differ by one."""
+    # Five standard errors of a correlation, so that it fails by chance once in millions of runs.
     limit = 5 / np.sqrt(drawn.size / 2)
     few = range(KEYS // 2)
     assert abs(correlation(drawn[:, 1:], drawn[:, :-1])) < limit
@@ -60,10 +61,11 @@ def test_sums_over_entities_and_over_ticks_have_the_spread_of_independent_draws(
 
 
 def test_rows_are_not_permutations_of_each_other(drawn: F64) -> None:
+    # Hashed by half of the key only, rows would hold the same words in another order.
     assert np.unique(drawn).size > 0.999 * drawn.size
 
 
-def test_numbers_made_of_words_have_their_moments() -> None:
+def test_uniform_and_normal_draws_have_the_right_mean_and_spread() -> None:
     key = row_key(stream(5, 2), 0, 0)
     drawn = [draw_in_row(key, entity) for entity in range(20_000)]
     normal = np.array([as_normal_32(word) for word in drawn])

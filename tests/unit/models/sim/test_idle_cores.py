@@ -70,6 +70,7 @@ def most_in_pools(world: World) -> float:
     fullest = 0.0
     for count in range(1, rules.pools.size + 1):
         for chosen in map(list, combinations(pools, count)):
+            # Bursts may be anywhere, so only those of apps without pods elsewhere must fit here.
             only_there = share[:, chosen].sum(axis=1) > 1 - 1e-9
             used = (guaranteed * share[:, chosen].sum(axis=1) + beyond * only_there).sum(axis=1)
             fullest = max(fullest, float((used / there[:, chosen].sum(axis=1)).max()))
@@ -93,6 +94,7 @@ def test_bursts_share_idle_cores_and_leave_requested_ones_alone() -> None:
 def test_no_app_bursts_when_all_use_their_requests() -> None:
     used = cores_used(apps_at([1.5, 1.5, 1.5], [1.0, 1.0, 2.0]), headroom=0.0)
     np.testing.assert_allclose(used[:2], 20.0, rtol=0.01)
+    # Its 20 cores and the 2.5 that the node has beyond all requests.
     assert used[2] <= 22.5
 
 

@@ -33,13 +33,14 @@ def ages(world: World, pipeline: Pipeline) -> list[float]:
     for tick in range(24):
         world.step(world.hold())
         world.state.samples[0, tick % SAMPLE_RING, rows.CPU] = tick
+        # Before that the ring holds slots that were never written.
         if tick >= SAMPLE_RING:
             observed = world.observe(pipeline).measured[0, rows.CPU]
             found.append(10.0 * float((tick - observed).mean()))
     return found
 
 
-def test_a_decision_does_not_change_when_only_the_truth_changes() -> None:
+def test_a_decision_does_not_depend_on_hidden_state() -> None:
     assert decision_changes(apps=60, ticks=150, every=10) == []
 
 
@@ -71,6 +72,7 @@ def test_noise_has_the_configured_width_and_no_bias() -> None:
     world = world_of(observed_cluster(noise=0.1))
     for _ in range(10):
         world.step(world.hold())
+    # Tick 9 was the last; ours is one tick late.
     truth = world.state.samples[0, 8 % SAMPLE_RING, rows.CPU]
     ratio = world.observe().measured[0, rows.CPU] / truth
     assert ratio.std() == pytest.approx(0.1, rel=0.15)
@@ -99,5 +101,6 @@ def test_a_missing_outage_is_flagged_and_ends() -> None:
     for _ in range(24):
         world.step(world.hold())
         flags.append(int(world.observe().missing[0, 3]))
+    # The outage starts after six ticks and lasts twelve.
     assert sum(flags[5:17]) == 12
     assert sum(flags[17:]) == 0

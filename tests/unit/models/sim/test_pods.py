@@ -14,7 +14,7 @@ from models.sim.accounting import EVICTED, PREEMPTED, REFUSED, RESIZED
 from models.sim.config.events import Deploy, Inventory, SpotReclaim, Target, Traffic, ZoneLoss
 from models.sim.config.physics import Churn, SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate
-from models.sim.state import NODE_ABSENT
+from models.sim.state import BOUND, NODE_ABSENT, ROOM_CPU
 from models.sim.world import World
 from models.validate.audit import broken_invariants
 from models.validate.worlds import still_scenario
@@ -79,18 +79,20 @@ def random_plan(world: World, rng: np.random.Generator) -> Plan:
 @settings(max_examples=6, deadline=None)
 def test_counts_agree_with_pods_and_nodes_after_every_tick(seed: int) -> None:
     world, rng = start(), np.random.default_rng(seed)
+    # Restored in the end, because the tests share one world.
     snapshot = world.save()
     for tick in range(36):
         world.step(random_plan(world, rng))
         assert broken_invariants(world) == [], f"after tick {tick}"
     totals = world.accounts.totals.sum(axis=0)
+    # Otherwise the test would show nothing about these mechanisms.
     assert (totals[[EVICTED, PREEMPTED, REFUSED, RESIZED]] > 0).all(), "a mechanism did not run"
     assert (world.state.status[:, rows.ACTIVE, [3, 30]] == 0).all()
     world.restore(snapshot)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "complaint"),
+    ("corrupted", "message"),
     [
         ("bound", "bound pods differ"),
         ("room", "free cpu differs"),
@@ -98,21 +100,21 @@ def test_counts_agree_with_pods_and_nodes_after_every_tick(seed: int) -> None:
         ("queue", "pending pods differ"),
     ],
 )
-def test_the_audit_finds_a_count_that_is_off_by_one(spoil: str, complaint: str) -> None:
+def test_the_audit_finds_a_count_that_is_off_by_one(corrupted: str, message: str) -> None:
     world = start()
     snapshot = world.save()
     world.step(world.hold())
     assert broken_invariants(world) == []
     state = world.state
     ready = int(np.flatnonzero(state.node["state"][0] != NODE_ABSENT)[0])
-    if spoil == "bound":
-        state.hidden[0, 0, 7] += 1
-    elif spoil == "room":
-        state.room[0, 0, ready] += 1
-    elif spoil == "market":
+    if corrupted == "bound":
+        state.hidden[0, BOUND, 7] += 1
+    elif corrupted == "room":
+        state.room[0, ROOM_CPU, ready] += 1
+    elif corrupted == "market":
         state.pool_market[0, 0, 0] += 1
     else:
-        state.status[0, 7, 7] += 1
+        state.status[0, rows.PENDING, 7] += 1
     found = broken_invariants(world)
     world.restore(snapshot)
-    assert any(complaint in line for line in found), found
+    assert any(message in line for line in found), found

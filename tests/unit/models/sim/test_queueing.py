@@ -116,7 +116,7 @@ def test_values_outside_the_tables_are_read_at_their_edge() -> None:
     assert table_quantiles(np.inf, -1.0) == table_quantiles(erlang.SERVERS_MAX, 0.0)
 
 
-def test_tables_are_built_alike_each_time() -> None:
+def test_tables_are_the_same_each_time_they_are_built() -> None:
     again = erlang.build_tables.__wrapped__()
     for first, second in zip(erlang.build_tables(), again, strict=True):
         assert np.array_equal(first, second)
@@ -144,7 +144,7 @@ def test_tail_is_a_share_and_falls_with_the_limit(
     assert far <= near + 1e-6
 
 
-def test_tail_passes_through_what_it_is_given() -> None:
+def test_tail_passes_through_both_quantiles() -> None:
     assert tail(2.0, 8.0, 0.0) == 1.0
     assert tail(2.0, 8.0, 1.0) == 0.75
     assert tail(2.0, 8.0, 2.0) == 0.5

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from models.cluster import rows
+from models.cluster.plan import Plan
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
 from models.sim.config.events import ZoneLoss
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps, with_physics
@@ -32,7 +33,7 @@ def full_world(order: str = "fifo", *, preemption: bool = False) -> World:
     return World(with_physics(cluster, scheduler=scheduler), still_scenario(), [1], population)
 
 
-def more(world: World, *apps: int) -> None:
+def want_more(world: World, *apps: int) -> None:
     """One tick in which some apps want ten pods more."""
     plan = world.hold()
     plan.replicas[0, list(apps)] += 10
@@ -45,13 +46,14 @@ def bound(world: World) -> list[int]:
 
 def test_first_come_first_served_binds_the_oldest_pods_first() -> None:
     world = full_world("fifo")
-    more(world, INTERNAL, PAYMENTS)
+    want_more(world, INTERNAL, PAYMENTS)
+    # Two nodes are free.
     assert bound(world) == [22, 20, 20]
 
 
 def test_priority_order_binds_the_highest_class_first() -> None:
     world = full_world("priority")
-    more(world, INTERNAL, PAYMENTS)
+    want_more(world, INTERNAL, PAYMENTS)
     assert bound(world) == [20, 22, 20]
 
 
@@ -59,23 +61,25 @@ def test_an_older_request_goes_first_only_without_priorities() -> None:
     for order, expected in (("fifo", [22, 20, 20]), ("priority", [20, 22, 20])):
         world = full_world(order)
         free = world.state.room[0].copy()
+        # No room for a tick, so that the first pods stay in the queue.
         world.state.room[0] = 0
-        more(world, INTERNAL)
+        want_more(world, INTERNAL)
         world.state.room[0] = free
-        more(world, PAYMENTS)
+        want_more(world, PAYMENTS)
         assert bound(world) == expected
 
 
 def test_preemption_evicts_lower_classes_only() -> None:
     world = full_world("priority", preemption=True)
-    more(world, PAYMENTS)
+    want_more(world, PAYMENTS)
+    # Two nodes are free, and eight pods are evicted.
     assert bound(world) == [12, 30, 20]
     assert world.accounts.totals[0, PREEMPTED] == 8
 
 
 def test_the_lowest_class_does_not_preempt() -> None:
     world = full_world("priority", preemption=True)
-    more(world, INTERNAL)
+    want_more(world, INTERNAL)
     assert bound(world) == [22, 20, 20]
     assert world.state.status[0, rows.PENDING, INTERNAL] == 8
     assert world.accounts.totals[0, PREEMPTED] == 0
@@ -83,7 +87,7 @@ def test_the_lowest_class_does_not_preempt() -> None:
 
 def test_without_preemption_no_pod_is_evicted() -> None:
     world = full_world("priority")
-    more(world, PAYMENTS)
+    want_more(world, PAYMENTS)
     assert bound(world) == [20, 22, 20]
 
 
@@ -129,12 +133,19 @@ def crowded_world() -> World:
     return World(still_cluster(64, headroom=0.0, max_nodes=2.0), still_scenario(), [1], population)
 
 
+def eight_more_pods(world: World, coordinated: int) -> Plan:
+    """A plan for pods that do not fit, with or without coordination of their pool."""
+    plan = world.hold()
+    plan.replicas[0, 0] += 8
+    plan.coordinated[:] = coordinated
+    return plan
+
+
 def test_pods_of_a_coordinated_pool_request_no_nodes_and_get_those_of_the_plan() -> None:
     world = crowded_world()
     nodes = world.state.pool["ready"][0, 0]
-    plan = world.hold()
-    plan.replicas[0, 0] += 8
-    plan.coordinated[:] = 1
+    plan = eight_more_pods(world, coordinated=1)
+    # Two minutes, far beyond the batch window and a boot.
     for _ in range(12):
         world.step(plan)
     assert world.state.pool_market[0].sum() == nodes, "eight pods wait, and no node comes"
@@ -150,9 +161,7 @@ def test_pods_of_a_coordinated_pool_request_no_nodes_and_get_those_of_the_plan()
 
 def test_pods_request_nodes_again_when_the_coordination_ends() -> None:
     world = crowded_world()
-    plan = world.hold()
-    plan.replicas[0, 0] += 8
-    plan.coordinated[:] = 1
+    plan = eight_more_pods(world, coordinated=1)
     for _ in range(12):
         world.step(plan)
     for _ in range(12):
@@ -166,9 +175,7 @@ def test_apps_of_a_coordinated_pool_are_not_recorded_as_asking(
 ) -> None:
     world = crowded_world()
     recorder = Recorder(world)
-    plan = world.hold()
-    plan.replicas[0, 0] += 8
-    plan.coordinated[:] = coordinated
+    plan = eight_more_pods(world, coordinated)
     world.step(plan)
     recorder(world)
     assert recorder.recording.asking[0].sum() == asking
@@ -176,9 +183,7 @@ def test_apps_of_a_coordinated_pool_are_not_recorded_as_asking(
 
 def test_no_node_of_a_coordinated_pool_is_drained_while_pods_wait_for_it() -> None:
     world = crowded_world()
-    plan = world.hold()
-    plan.replicas[0, 0] += 8
-    plan.coordinated[:] = 1
+    plan = eight_more_pods(world, coordinated=1)
     for _ in range(2):
         world.step(plan)
     assert world.state.pool["pending_cpu"][0, 0] == 8 * 30_000

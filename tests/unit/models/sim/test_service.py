@@ -52,18 +52,20 @@ def test_failed_requests_are_retried_only_where_allowed() -> None:
         world.step(world.hold())
         arrived.append(world.state.samples[0, tick % SAMPLE_RING, rows.RPS].copy())
         assert world.state.flow[0, RETRY, 1] == 0
+    # The requests get slower at tick 6, for three minutes.
     before, during = arrived[4], arrived[20]
     assert during[0] > 1.5 * before[0], "retries make it worse"
     assert during[1] == pytest.approx(before[1], rel=0.02)
 
 
-def test_a_storm_outlives_its_cause_where_requests_are_retried() -> None:
+def test_a_retry_storm_outlives_its_cause() -> None:
     population = busy_apps(retry_share=[0.9, 0.0])
     world = World(still_cluster(100), still_scenario([slow_down(0, 1)]), [1], population)
     failing = []
     for tick in range(36):
         world.step(world.hold())
         failing.append(world.state.samples[0, tick % SAMPLE_RING, rows.ERRORS].copy())
+    # At tick 28 the requests are as fast as before.
     assert failing[28][0] > 0.5
     assert failing[28][1] < 0.01
 

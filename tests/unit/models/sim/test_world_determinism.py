@@ -68,11 +68,13 @@ def test_traffic_is_the_same_whatever_a_controller_does() -> None:
     scaled, held = driven([5]), driven([5]).world
     population = held.population
     called = np.isin(np.arange(APPS), population.calls.callee)
+    # Calls and retries depend on the callers' capacity, so compare apps that have neither.
     own = ~called & (population.apps.retry_share == 0)
     assert own.any()
     for tick in range(TICKS):
         scaled.run(1)
         held.step(held.hold())
+        # Row 0 is RATE, row 1 is RATE_NEXT.
         np.testing.assert_array_equal(scaled.world.state.flow[:, :2], held.state.flow[:, :2])
         slot = tick % SAMPLE_RING
         np.testing.assert_array_equal(
@@ -84,9 +86,9 @@ def test_traffic_is_the_same_whatever_a_controller_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "complaint"),
+    ("seeds", "message"),
     [([], "at least one"), ([-1], "from 0 to .*, got -1"), ([4, -7], "from 0 to .*, got -7")],
 )
-def test_bad_seeds_are_refused(seeds: list[int], complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
+def test_bad_seeds_are_refused(seeds: list[int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         World(setting()[0], still_scenario(), seeds)

@@ -19,6 +19,7 @@ def test_history_ends_where_the_scenario_begins() -> None:
     own = world.population.apps.own_rps > 0
     before = app_history(world, 0, 2)
     world.step(world.hold())
+    # History includes calls, RATE does not.
     uncalled = own & ~np.isin(np.arange(own.size), world.population.calls.callee)
     now = world.state.flow[0, RATE]
     ratio = now[uncalled] / before[-1, uncalled]

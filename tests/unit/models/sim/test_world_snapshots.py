@@ -7,12 +7,12 @@ from models.compare.hpa_worlds import HpaWorld, copy_memory, digest
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.population.generate import generate
-from models.sim.world import Snapshot, World
+from models.sim.world import World, WorldSnapshot
 
 BEFORE, AFTER = 150, 90
 
 
-def saved() -> tuple[HpaWorld, Snapshot, HpaState]:
+def saved() -> tuple[HpaWorld, WorldSnapshot, HpaState]:
     """A run that is stopped in the middle, with deploys, starts and boots in flight."""
     cluster = with_apps(load_sim_cluster(), 60)
     world = World(cluster, load_scenario("cascade", cluster), [1, 2], generate(cluster))
@@ -21,8 +21,9 @@ def saved() -> tuple[HpaWorld, Snapshot, HpaState]:
     return run, world.save(), copy_memory(run.memory)
 
 
-def restore(run: HpaWorld, snapshot: Snapshot, memory: HpaState) -> None:
+def restore(run: HpaWorld, snapshot: WorldSnapshot, memory: HpaState) -> None:
     run.world.restore(snapshot)
+    # A copy, because the run changes it and tests restore more than once.
     run.memory = copy_memory(memory)
 
 
@@ -46,7 +47,7 @@ def test_a_snapshot_continues_in_another_world_of_the_same_shape() -> None:
     assert digest(other) == digest(here)
 
 
-def test_a_fork_that_decides_differently_diverges_and_restoring_returns() -> None:
+def test_a_fork_that_decides_differently_diverges_and_can_be_restored() -> None:
     run, snapshot, memory = saved()
     world, at_fork = run.world, digest(run.world)
     run.run(AFTER)

@@ -112,12 +112,13 @@ def test_an_environment_is_the_same_alone_and_among_64(name: str) -> None:
     alone = compiled(scenario, [7])
     for field, letters in AXES.items():
         among = getattr(many, field)
-        mine = among[7:8] if letters.startswith("E") else among
-        np.testing.assert_array_equal(mine, getattr(alone, field), err_msg=field)
+        same_seed = among[7:8] if letters.startswith("E") else among
+        np.testing.assert_array_equal(same_seed, getattr(alone, field), err_msg=field)
 
 
 def test_seeds_differ_within_the_jitter_only() -> None:
     overlays = compiled(load_scenario("missed-forecast", CLUSTER), list(range(64)))
+    # Six ticks a minute; the warm-up is 20 minutes.
     minutes = overlays.start[:, 0] / 6 - 20
     assert 22 <= minutes.min() < 23
     assert 27 < minutes.max() <= 28
@@ -132,6 +133,7 @@ def test_removing_an_event_leaves_the_others_as_they_were() -> None:
     np.testing.assert_array_equal(
         compiled(whole, seeds).deploy_tick, compiled(without, seeds).deploy_tick
     )
+    # The event removed was the only wave.
     assert len(compiled(without, seeds).kind) == 0
 
 
@@ -171,15 +173,16 @@ def test_a_regime_goes_from_high_to_low_and_back() -> None:
     np.testing.assert_allclose(ends[:-1], overlays.start[0, 4:])
 
 
-def test_a_share_takes_that_many_apps_and_at_least_one() -> None:
+def test_a_share_selects_exactly_that_many_apps_and_at_least_one() -> None:
     groups = groups_of(CLUSTER)
     some = select(Target(domains=("payments", "fraud"), share=0.5), "x", CLUSTER, groups)
+    # Half of the 330 apps of payments and of the 220 of fraud.
     assert some.sum() == 165 + 110
     assert (groups.domain[some] <= 1).all()
     assert select(Target(domains=("fraud",), share=1e-6), "x", CLUSTER, groups).sum() == 1
 
 
-def test_different_events_take_different_apps() -> None:
+def test_different_events_select_different_apps() -> None:
     target = Target(domains=("payments",), share=0.5)
     groups = groups_of(CLUSTER)
     one, other = (select(target, name, CLUSTER, groups) for name in ("one", "other"))
@@ -199,6 +202,7 @@ def test_a_target_can_list_apps() -> None:
 
 def test_deploys_are_spread_over_their_window() -> None:
     ticks = compiled(load_scenario("cascade", CLUSTER), [5]).deploy_tick[0]
+    # Apps are ordered by domain: payments has the first 330, fraud the next 220.
     fraud = ticks[330:550]
     assert (fraud >= 0).sum() == round(0.6 * 220)
     assert (ticks[:330] == -1).all()
@@ -206,21 +210,22 @@ def test_deploys_are_spread_over_their_window() -> None:
     assert 50 < started.max() - started.min() <= 60
 
 
-def test_outages_and_moves_reach_the_arrays() -> None:
+def test_outages_and_moves_are_compiled() -> None:
     outage = compiled(load_scenario("metrics-outage", CLUSTER), [0])
     assert outage.outage_mode[0] == OUTAGE_ZERO
     assert (outage.outage_end - outage.outage_start == 72).all()
     drift = compiled(load_scenario("slow-drift", CLUSTER), [0])
     moved = drift.inventory_kind == MOVE
     assert set(drift.inventory_domain[moved]) == {CLUSTER.domain_names.index("merchant")}
+    # Only a move has a new domain.
     assert set(drift.inventory_domain[~moved]) == {-1}
 
 
 def test_the_shipped_trace_follows_its_formula() -> None:
     with (SHIPPED / "example-trace.csv").open() as text:
         rows = [int(row["requests"]) for row in csv.DictReader(text)]
-    for place, requests in enumerate(rows):
-        minute = 5 * place
+    for index, requests in enumerate(rows):
+        minute = 5 * index
         day = 1 - 0.45 * math.cos(2 * math.pi * (minute - 180) / 1440)
         value = 1000 * (day + 0.08 * math.sin(2 * math.pi * minute / 90))
         assert requests == round(value * (1.6 if 630 <= minute < 660 else 1))

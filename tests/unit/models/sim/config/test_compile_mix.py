@@ -53,6 +53,7 @@ def test_the_declared_mix_costs_what_the_app_was_calibrated_to() -> None:
 
 
 def test_requests_that_become_batches_are_more_work_in_proportion_to_the_mix() -> None:
+    # Half of the API requests become batches; the second app has half as many of them.
     half = 0.5 * (WORK.batch - WORK.api)
     expected = [1 + half / WORK.api, 1 + 0.5 * half / (0.5 * WORK.api + 0.5 * WORK.batch), 1]
     assert work_per_request(TO_BATCH) == pytest.approx([1e-3 * each for each in expected])
@@ -65,7 +66,7 @@ def test_a_shift_to_lighter_requests_is_less_work() -> None:
     assert seconds[2] == pytest.approx(1e-3 * WORK.stream / WORK.batch)
 
 
-def test_a_whole_shift_is_the_work_of_the_new_mix() -> None:
+def test_shifting_a_whole_type_costs_the_work_of_the_new_mix() -> None:
     mix = generate(load_sim_cluster()).apps.request_mix
     shifted = mix.copy()
     api, batch = REQUEST_TYPES.index("api"), REQUEST_TYPES.index("batch")
@@ -75,7 +76,7 @@ def test_a_whole_shift_is_the_work_of_the_new_mix() -> None:
     assert 1 + work_change(mix, WORK, "api", "batch") == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_jittered_share_stays_within_the_whole() -> None:
+def test_jitter_never_raises_a_share_above_one() -> None:
     event = msgspec.structs.replace(TO_BATCH, share=1.0, share_jitter=0.9)
     world = World(still_cluster(100), still_scenario([event]), list(range(12)), three_apps())
     for _ in range(18):

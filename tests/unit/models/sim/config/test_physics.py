@@ -39,7 +39,7 @@ def put(value: Any, *steps: Step) -> Callable[[Any], None]:
     return change
 
 
-def test_the_example_cluster_has_the_apps_of_the_design() -> None:
+def test_the_example_cluster_has_1550_apps() -> None:
     assert load_sim_cluster().apps == 1550
 
 
@@ -75,7 +75,7 @@ def test_a_cluster_of_any_size_keeps_its_proportions(apps: int) -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_named_with_its_path_and_what_belongs_there(
+def test_the_error_names_the_path_of_a_wrong_value_and_what_is_expected(
     tmp_path: Path, steps: tuple[Step, ...], value: object, expected: str
 ) -> None:
     assert refusal(tmp_path, put(value, *steps)) == f"physics.yaml: {expected}"
@@ -108,7 +108,7 @@ def test_the_example_physics_do_not_fit_another_cluster_and_the_error_says_what_
         load_sim_cluster(SMALLEST)
 
 
-def test_a_cluster_of_the_operators_own_can_be_simulated() -> None:
+def test_an_operators_own_cluster_can_be_simulated() -> None:
     cluster = load_sim_cluster(SMALLEST, ITS_PHYSICS)
     world = World(cluster, load_scenario("calm", cluster), [0])
     world.observe()

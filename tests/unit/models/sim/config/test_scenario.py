@@ -70,7 +70,7 @@ def first_spike_minute(scenario: Scenario) -> float:
     return next(event.at_minute for event in scenario.events if isinstance(event, Traffic))
 
 
-def test_the_fifteen_scenarios_ship() -> None:
+def test_the_fifteen_scenarios_are_shipped() -> None:
     assert scenario_names() == NAMES
 
 
@@ -194,7 +194,7 @@ def test_a_bad_scenario_gets_one_line_with_file_path_and_expectation(
     assert "\n" not in str(caught.value)
 
 
-def test_broken_yaml_and_other_values_get_one_line(tmp_path: Path) -> None:
+def test_unreadable_yaml_is_reported_in_one_line(tmp_path: Path) -> None:
     for text in ("name: [", "", "- a", "events: 3"):
         file = tmp_path / "mine.yaml"
         file.write_text(text)

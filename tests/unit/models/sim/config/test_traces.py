@@ -41,7 +41,7 @@ def entry(file: Path, start_minute: int | None = None) -> Replay:
     return Replay(file=str(file), start_minute=start_minute, target=Target(apps=(0,)))
 
 
-def test_minutes_are_read_as_they_are(tmp_path: Path) -> None:
+def test_a_trace_by_minute_is_read_unchanged(tmp_path: Path) -> None:
     trace = load_trace(written(tmp_path, "minute,requests", "5,1", "6,2.5", "7,0"))
     assert trace.column == "requests"
     assert trace.values.tolist() == [1, 2.5, 0]
@@ -51,6 +51,7 @@ def test_minutes_are_read_as_they_are(tmp_path: Path) -> None:
 
 def test_gzip_and_a_byte_order_mark_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv.gz"
+    # As a spreadsheet exports it.
     file.write_bytes(gzip.compress(b"\xef\xbb\xbfminute,requests\n0,1\n1,2\n"))
     assert load_trace(file, time_column="minute").values.tolist() == [1, 2]
 
@@ -117,6 +118,7 @@ def test_an_unknown_column_is_refused_with_the_allowed_names(tmp_path: Path) -> 
 
 
 def test_a_long_trace_is_cut_at_its_start_minute(tmp_path: Path) -> None:
+    # 14 days and the warm-up, then 700 minutes of the trace are left out.
     start = HISTORY_MINUTES + 20 + 700
     series = replay_series(entry(days(tmp_path, 16), start), TIMES)
     # The value of a minute is its number + 1, up to the mean.

@@ -34,7 +34,7 @@ def test_at_any_size_and_seed_calls_lead_inwards_and_carry_at_most_60_percent(
     _assert_sound_calls(generate(with_physics(cluster, population=renewed)))
 
 
-def test_calls_between_domains_are_near_what_the_cluster_asks() -> None:
+def test_calls_between_domains_are_near_the_configured_rate() -> None:
     apps, calls = population()
     carried = apps.mean_rps[calls.caller] * calls.per_request
     inside = np.bincount(calls.callee, carried * (calls.cross_domain == 0), len(apps.domain))
@@ -58,6 +58,7 @@ def test_payments_reaches_some_of_fraud_and_leaves_bystanders_everywhere() -> No
     assert away[0] == 0
     assert away[1] >= 0.4
     assert min(away[1:]) >= 0.3
+    # Payments calls fraud, so some of it is reached.
     assert away[1] < 1
 
 
@@ -80,12 +81,13 @@ def test_reachability_follows_calls_forward_only() -> None:
     assert from_second.tolist() == [False, True, True, False, False]
 
 
-def _assert_sound_calls(people: Population) -> None:
-    apps, calls = people
+def _assert_sound_calls(generated: Population) -> None:
+    apps, calls = generated
     by_calls = np.bincount(
         calls.callee, apps.mean_rps[calls.caller] * calls.per_request, len(apps.domain)
     )
     np.testing.assert_allclose(apps.own_rps + by_calls, apps.mean_rps, rtol=1e-4)
+    # 60 %, with a margin for float32.
     assert (by_calls <= 0.601 * apps.mean_rps).all()
     crosses = apps.domain[calls.caller] != apps.domain[calls.callee]
     np.testing.assert_array_equal(calls.cross_domain, crosses)
@@ -95,7 +97,7 @@ def _assert_sound_calls(people: Population) -> None:
         assert callee not in seen_as_caller
 
 
-def test_walks_along_the_calls_find_every_sum_complete() -> None:
+def test_call_order_completes_each_sum_before_it_is_read() -> None:
     """Forward, all calls to an app come before its own; backward, all its own before those."""
     rows = call_rows(population().calls)
     last_to = {int(app): edge for edge, app in enumerate(rows.callee)}

@@ -68,6 +68,7 @@ def test_daily_shapes_are_positive_with_mean_one_and_swing() -> None:
     profiles = load_fitted().profiles
     curves = profiles.curves()
     assert curves.shape == (len(profiles.shapes), 1440)
+    # Profiles are damped to a minimum of 0.05; rounding the harmonics costs a little.
     assert curves.min() > 0.03
     np.testing.assert_allclose(curves.mean(axis=1), 1, rtol=1e-6)
     weight = np.array([shape.weight for shape in profiles.shapes])

@@ -40,17 +40,20 @@ def _workers(apps: Apps) -> F64:
 
 
 def _peak(apps: Apps) -> F64:
+    # `max_replicas` is four times the peak.
     return np.asarray(apps.max_replicas / 4, dtype=np.float64)
 
 
-def _demand(people: Population, step: int = 10) -> F64:
+def _demand(generated: Population, step: int = 10) -> F64:
     """[apps, steps] requests per second over a weekday, calls included."""
-    apps, calls = people
+    apps, calls = generated
     minute = np.arange(0, 1440, step)[None, :] + apps.day_shift[:, None]
     profile = apps.day_profiles[apps.day_profile[:, None], minute % 1440]
     demand = np.asarray(apps.own_rps[:, None] * profile, dtype=np.float64)
-    for caller, callee, often in zip(calls.caller, calls.callee, calls.per_request, strict=True):
-        demand[callee] += demand[caller] * often
+    for caller, callee, per_request in zip(
+        calls.caller, calls.callee, calls.per_request, strict=True
+    ):
+        demand[callee] += demand[caller] * per_request
     return demand
 
 
@@ -59,10 +62,10 @@ def _rps_per_pod(apps: Apps) -> F64:
     return np.asarray(apps.mean_rps * over_mean / _peak(apps), dtype=np.float64)
 
 
-def _pods(people: Population) -> F64:
+def _pods(generated: Population) -> F64:
     """[apps, steps] pods an autoscaler at the wanted utilisation would run."""
-    needed = _demand(people) / _rps_per_pod(people.apps)[:, None]
-    return np.maximum(needed, people.apps.min_replicas[:, None])
+    needed = _demand(generated) / _rps_per_pod(generated.apps)[:, None]
+    return np.maximum(needed, generated.apps.min_replicas[:, None])
 
 
 def _of_priority(cluster: SimCluster, apps: Apps) -> F64:
@@ -113,6 +116,7 @@ def test_pods_are_of_a_size_that_needs_about_1300_nodes() -> None:
     at = _pods(population()).max(axis=1)
     cores = float((at * apps.cpu_request).sum())
     assert 0.5 <= cores / at.sum() <= 0.9
+    # Machines have 62.5 allocatable cores and are packed to 93 %.
     assert 1000 <= (_pods(population()).sum(axis=0).max() * cores / at.sum()) / 62.5 / 0.93 <= 1600
     assert 2.0 <= float((at * apps.memory_request).sum()) / cores <= 3.2
 
@@ -131,7 +135,7 @@ def test_cpu_use_at_the_wanted_occupation_meets_the_cluster_figure() -> None:
     assert np.mean(used / requested) * packed == pytest.approx(0.675, abs=0.02)
 
 
-def test_kinds_have_their_shares() -> None:
+def test_cpu_memory_and_io_bound_apps_have_their_shares() -> None:
     bound = population().apps.bound
     assert np.mean(bound == CPU_BOUND) == pytest.approx(0.65, abs=0.01)
     assert np.mean(bound == MEMORY_BOUND) == pytest.approx(0.15, abs=0.01)
@@ -166,6 +170,7 @@ def test_memory_bound_apps_are_tight_and_few_of_them_leak() -> None:
 def test_latency_targets_leave_room_for_service_and_waiting() -> None:
     apps = population().apps
     promised = apps.best_effort == 0
+    # The 99th percentile of service alone is 4.6 mean service times; the rest is for waiting.
     assert (apps.latency_target / _seconds(apps))[promised].min() >= 9
     assert (apps.timeout > apps.latency_target)[promised].all()
     assert np.isinf(apps.latency_target[~promised]).all()
@@ -211,12 +216,12 @@ def test_a_cluster_with_one_domain_and_one_tier_has_apps_but_no_calls() -> None:
     physics = msgspec.structs.replace(
         example().physics, domains={"shop": apps}, guards=(), population=small
     )
-    people = generate(
+    generated = generate(
         msgspec.structs.replace(example(), domains=(only,), calls=(), physics=physics)
     )
-    assert len(people.apps.domain) == 12
-    assert len(people.calls.caller) == 0
-    np.testing.assert_array_equal(people.apps.own_rps, people.apps.mean_rps)
+    assert len(generated.apps.domain) == 12
+    assert len(generated.calls.caller) == 0
+    np.testing.assert_array_equal(generated.apps.own_rps, generated.apps.mean_rps)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 20))

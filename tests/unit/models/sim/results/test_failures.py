@@ -35,6 +35,7 @@ def calm() -> Recording:
         nodes_ready=np.full(by_domain, 100, np.int32),
         waits=np.zeros((*by_domain, WAIT_BINS), np.int32),
     )
+    # Bin 4 is 40 s.
     recording.waits[:, :, 4] = 5
     return recording
 
@@ -66,6 +67,7 @@ def test_many_apps_asking_at_once_and_slow_pods_are_a_stampede(calm: Recording) 
     calm.asking[SPIKE : SPIKE + 3] = [40, 10, 0]
     calm.nodes_booting[SPIKE + 3 : SPIKE + 10, 0] = 10
     calm.nodes_asked[SPIKE + 3 : SPIKE + 10, 0] = 20
+    # 210 s from need to ready.
     calm.waits[SPIKE + 15 : SPIKE + 25, 0, 21] = 500
     ((tick, named),) = begun(calm)
     assert named.name == "stampede"
@@ -98,7 +100,7 @@ def test_slow_pods_of_a_few_apps_are_not_a_stampede(calm: Recording) -> None:
     assert begun(calm) == []
 
 
-def test_a_bystander_that_waits_while_another_rose_is_a_cascade(calm: Recording) -> None:
+def test_a_bystander_that_waits_while_another_domain_rose_is_a_cascade(calm: Recording) -> None:
     calm.outside[SPIKE:, 0] *= 2
     calm.rps[SPIKE:, 0] *= 2
     calm.violating[SPIKE:, 1] = 0.2
@@ -168,6 +170,7 @@ def test_the_warm_up_is_not_judged(calm: Recording) -> None:
 
 def test_a_failure_that_returns_soon_has_not_ended(calm: Recording) -> None:
     let_wait(calm, 0, pods=80, seconds=150)
+    # A pause of 100 s is the same failure, one of more than five minutes is another.
     calm.pending[SPIKE + 10 : SPIKE + 20] = 0
     calm.pending[SPIKE + 80 : SPIKE + 85, 0], calm.waited_s[SPIKE + 80 :, 0] = 80, 150
     assert [(named.tick, named.last_tick) for named in found(calm)] == [
@@ -184,7 +187,7 @@ def test_later_ticks_do_not_change_earlier_findings(calm: Recording) -> None:
     assert begun(calm) == before
 
 
-def test_a_rise_is_measured_against_the_quiet_before_it(calm: Recording) -> None:
+def test_a_rise_is_measured_against_the_lowest_mean_before_it(calm: Recording) -> None:
     calm.rps[SPIKE:, 0] *= 2
     assert traffic_rise(calm.rps, SPIKE + 60, 10.0) == pytest.approx([2, 1, 1])
     assert traffic_rise(calm.rps, 3, 10.0) == pytest.approx([1, 1, 1])

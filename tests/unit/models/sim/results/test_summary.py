@@ -39,6 +39,7 @@ def row(world: World) -> Result:
     totals[accounting.CPU_USED], totals[accounting.CPU_CAPACITY] = 65, 100
     totals[accounting.CRASHED], totals[accounting.OOM_KILLED] = 2, 3
     accounts.waits[1, 0, 3], accounts.waits[1, 4, 24] = 90, 10
+    # Sums of requests x p99, and requests; the first two domains are P0.
     accounts.latency[1, :, :] = [[20, 100], [10, 100], [500, 100], [0, 0], [0, 0]]
     accounts.domains[1, :2, accounting.UNSCORED] = 5, 7
     accounts.domain_minutes[1] = [0.5, 2, 0, 0, 1]
@@ -70,7 +71,7 @@ def test_latency_is_of_p0_domains_weighted_by_traffic(row: Result) -> None:
     assert row.latency_p99_ms == pytest.approx(1000 * 30 / 200)
 
 
-def test_the_other_figures_are_those_of_the_accounts(row: Result) -> None:
+def test_the_other_figures_come_from_the_accounts(row: Result) -> None:
     assert (row.seed, row.apps, row.controller, row.scenario) == (4, 40, "hpa", "hour")
     assert row.spend_cap_share == pytest.approx(0.25)
     assert row.p3_share_while_p0_waits == pytest.approx(0.18)
@@ -88,7 +89,7 @@ def test_overruns_are_counted_only_where_budgets_were_in_force(world: World, row
     assert [each.budget_overruns for each in counted] == [0, 2]
 
 
-def test_a_run_in_which_nothing_happened_has_no_shares(world: World) -> None:
+def test_an_empty_run_has_zero_shares(world: World) -> None:
     accounting.reset_accounts(world.accounts)
     row = summarise(world, "hpa", Decisions(np.zeros(2, np.int64)))[0]
     assert row.objective == row.oscillation_rate == row.p3_share_while_p0_waits == 0
@@ -96,7 +97,9 @@ def test_a_run_in_which_nothing_happened_has_no_shares(world: World) -> None:
 
 
 @pytest.mark.parametrize(("share", "seconds"), [(0.5, 20), (0.51, 50), (0.95, 50), (1.0, 50)])
-def test_a_quantile_is_a_time_that_enough_pods_did_not_exceed(share: float, seconds: int) -> None:
+def test_a_wait_quantile_is_the_first_time_that_covers_the_share(
+    share: float, seconds: int
+) -> None:
     waits = np.zeros(8, np.int64)
     waits[[2, 5]] = 10
     assert quantile_s(waits, share, 10.0) == seconds

@@ -71,7 +71,7 @@ class Markets(Section, frozen=True, kw_only=True):
     spot: Share = 0.0
 
     def __post_init__(self) -> None:
-        # A tolerance, because 0.1 + 0.2 + 0.7 is not exactly 1.
+        # A tolerance, because sums of decimal shares are seldom exact: 0.7 + 0.2 + 0.1 is below 1.
         if abs(self.on_demand + self.reserved + self.spot - 1) > 1e-9:
             raise ValueError("expected on_demand + reserved + spot = 1")
 

@@ -234,7 +234,7 @@ def _change_phase(
         phase=after.astype(np.int8),
         cause=cause.astype(np.int8),
         since=np.where(turns, now, memory.since).astype(np.int32),
-        # A new phase judges afresh: a condition has to hold for its whole time again.
+        # A new phase starts from zero: a condition has to hold for its whole time again.
         held=np.where(turns[..., None], 0, held).astype(np.int32),
         calm=np.where(turns, 0, count).astype(np.int32),
         trips=np.minimum(trips, _MOST_TRIPS).astype(np.int32),

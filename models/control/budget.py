@@ -125,7 +125,7 @@ def no_decision(environments: int, domains: int, pools: int) -> CommanderDecisio
     """Before the first one: no nodes are requested, none are kept."""
     return CommanderDecision(
         no_directive(environments, domains, pools),
-        np.zeros((environments, pools, PRIORITIES), np.int32),
+        np.zeros((environments, pools, 4), np.int32),
         np.zeros((environments, pools), np.int32),
     )
 

@@ -160,8 +160,8 @@ class Commander:
         first, distress = self._highest, report.distress
         total = distress.sum(axis=1, keepdims=True)
         of_first = distress[:, first].sum(axis=1, keepdims=True)
-        # Asks for twice what is uncovered; the safety rules still limit how fast it is released.
         uncovered = np.maximum(0.0, total - available)
+        # Asks for twice what is uncovered; the safety rules still limit how fast it is released.
         most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - available), report.pending)
         most = np.minimum(2.0 * uncovered, np.where(first, most_of_first, np.inf))
         beyond = report.held - budget.cores - budget.overdraft

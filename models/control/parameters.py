@@ -17,7 +17,7 @@ _MOST_RISK: Final = 0.93
 """Utilisation from which every app is at risk, whatever it is sized for."""
 _PROTECTED: Final = 1
 """The lowest priority whose apps at risk take back what they released."""
-_AFRESH: Final = 3.0
+_RESTING_BAND: Final = 3.0
 """Factor on the dead band of a lower-priority app that has just changed."""
 _FORESEEN: Final = 0.78
 """Utilisation at which the highest priority meets forecast load."""
@@ -91,7 +91,7 @@ class Parameters(NamedTuple):
         risk = np.clip(self.target(priority) * _ABOVE_TARGET, self.risk, _MOST_RISK)
         return Damping(
             dead_band_out=np.float32(self.dead_band_out * damped),
-            afresh=np.where(priority <= _PROTECTED, 1.0, _AFRESH).astype(np.float32),
+            resting_band=np.where(priority <= _PROTECTED, 1.0, _RESTING_BAND).astype(np.float32),
             dead_band_in=np.float32(self.dead_band_in * damped),
             margin=np.float32(self.margin * damped),
             # Infinite: an app of lower priority never counts as at risk.

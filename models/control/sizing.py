@@ -46,7 +46,7 @@ _LARGEST_CPU: Final = 2.0
 _CPU_STEP: Final = 50
 """Millicores to which sizes are rounded up: fewer, larger changes."""
 _FULL: Final = np.float32(0.92)
-"""SizingMemory used over requested at which a pod gets more."""
+"""Memory used over requested at which a pod gets more."""
 _MEMORY_STEP: Final = 1.25
 _LARGEST_MEMORY: Final = 4.0
 """Times its first size that a pod's memory may become."""
@@ -63,7 +63,7 @@ class Damping(NamedTuple):
     """The parameters as the kernels take them. D domains."""
 
     dead_band_out: np.float32
-    afresh: F32
+    resting_band: F32
     """[D] factor on the dead band while an app rests from its last change."""
     dead_band_in: np.float32
     margin: np.float32
@@ -80,7 +80,7 @@ class Damping(NamedTuple):
 
 
 class SizingMemory(NamedTuple):
-    """Needs of the last minutes and who gave way. E environments, A apps."""
+    """Needs of the last minutes, and which apps gave way. E environments, A apps."""
 
     need: F32
     """[E, A] pods needed now."""
@@ -178,7 +178,7 @@ def wish_replicas(
         exposed = is_exposed(features, app, damping.risk[d])
         # A wider band right after a change keeps lower priorities from turning back and forth.
         resting = rested[app] > tick and not exposed
-        band = damping.dead_band_out * (damping.afresh[d] if resting else _ONE)
+        band = damping.dead_band_out * (damping.resting_band[d] if resting else _ONE)
         # After giving way an app grows only when it is at risk, and no further than out of it.
         modest = modest_until[app] > tick
         goal = min(need[app], load[app] / damping.give_way[d]) if modest else need[app]

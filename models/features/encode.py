@@ -124,7 +124,6 @@ def _encode_sorted(work: Work, capacity: F64, declared: Declared, group: F32, do
 
 
 def _empty_work(environments: int, apps: int, groups: int, domains: int, sums: int) -> Work:
-    """Scratch for that many environments."""
     return Work(
         group=np.zeros((2, apps), np.int32),
         groups=np.zeros((environments, groups, sums)),
@@ -176,7 +175,7 @@ class Encoder:
         elapsed = elapsed_ticks(observation, state)
         apps = by_feature(self._features.app)
         _encode_apps_of_all(observation, elapsed, state, self._declared, apps)
-        # Money is spent in every tick, also where nobody looks at the cluster's features.
+        # Money is spent in every tick, also in those whose cluster features are not computed.
         spend(
             PoolReadings(observation.pool, self._inventory), elapsed, self._inventory.tick_s, state
         )

@@ -102,7 +102,7 @@ def summarise(total: F64, use: U32, slack: U32, cpu: float, memory: float, out: 
         row = total[segment]
         sampled = int(row[s.SAMPLED])
         _describe(row, out, segment)
-        # Without a ready node every share would be 0 / 0; a small divisor reads as far too full.
+        # Without a ready node the shares would divide by zero; a small divisor reads as full.
         _count_pods(row, max(cpu, 1e-3), max(memory, 1e-3), out, segment)
         _rank(use, start, sampled, _USE_QUANTILES, out[_USE_P10:], segment)
         _rank(slack, start, sampled, _SLACK_QUANTILES, out[_SLACK_MIN:], segment)

@@ -26,6 +26,7 @@ INVENTORY = declare(POPULATION, CLUSTER)._replace(
 APPS, DOMAINS, POOLS = 40, INVENTORY.priority.size, INVENTORY.pool_cpu.size
 ALL = tuple(CLUSTER.domain_names)
 PER_MINUTE = 6
+START_REPLICAS = 20
 Counts = NDArray[np.int32]
 
 
@@ -41,7 +42,7 @@ class Plant:
         self.status = np.zeros((1, rows.STATUS, APPS), np.int32)
         self.status[:, rows.ACTIVE], self.status[:, rows.DOMAIN] = 1, INVENTORY.domain
         self.status[:, rows.CPU_REQUEST], self.status[:, rows.MEMORY_REQUEST] = 1000, 1024
-        self.status[:, rows.REPLICAS] = self.status[:, rows.READY] = 20
+        self.status[:, rows.REPLICAS] = self.status[:, rows.READY] = START_REPLICAS
         self.missing = np.zeros((1, APPS), np.int8)
         self.pool = np.zeros((1, POOLS), POOL_STATUS)
         self.pool["ready"], self.pool["quota"] = nodes, 2 * nodes

@@ -55,6 +55,7 @@ def same_steps(one: tuple[Plan, Plan], other: tuple[Plan, Plan]) -> bool:
 @pytest.mark.parametrize("width", [0.0, 0.5])
 def test_a_forecast_may_raise_and_never_lowers(factor: float, width: float) -> None:
     plant, controller, state = settled(budget=False)
+    # A little less work, so that a forecast that lowered anything would show.
     plant.work *= 0.9
     _, without = next_steps(plant, controller, state)
     _, with_it = next_steps(plant, controller, state, forecast_of(plant, factor, width=width))
@@ -210,6 +211,7 @@ def test_after_a_lost_tick_the_next_one_decides_the_budget() -> None:
     plant, controller, state = settled()
     _, state = plant.run(controller, state, 1)
     before = int(state.decision.directive.budget.epoch[0])
+    # Skips the first tick of a minute: the Commander must not wait for the next minute.
     plant.tick += PER_MINUTE + 2
     _, state = controller.step(plant.observe(), None, state)
     assert state.decision.directive.budget.epoch[0] > before

@@ -17,6 +17,7 @@ from tests.unit.models.control.control_helpers import (
     INVENTORY,
     PER_MINUTE,
     POOLS,
+    START_REPLICAS,
     Plant,
     forecast_of,
     heuristic,
@@ -31,7 +32,7 @@ def test_without_capacity_nothing_grows_and_nodes_are_requested() -> None:
     plant.pool["ready"] = 0
     state = controller.start(plant.observe())
     plans, state = plant.run(controller, state, 3 * PER_MINUTE)
-    assert (plans <= 20).all()
+    assert (plans <= START_REPLICAS).all()
     assert one_step(plant, controller, state).nodes.sum() > 0
     assert state.soldiers.overruns.sum() == 0
 
@@ -43,6 +44,7 @@ def test_nodes_are_requested_within_the_quota_the_highest_priority_first() -> No
     plant.pool["coming"] = 3
     plan = one_step(plant, controller, state)
     assert (plan.nodes.sum(axis=2) <= 27 - 20 - 3).all()
+    # 27 - 20 - 3 = 4 nodes are left of the quota, and the highest priority gets them all.
     first = np.unique(INVENTORY.domain_pools[INVENTORY.priority == 0])
     for pool in first[first >= 0]:
         assert plan.nodes[0, pool].tolist() == [4, 0, 0, 0]
@@ -98,6 +100,7 @@ def test_an_overdraft_is_drawn_on_free_cores_only() -> None:
     assert full.directive.budget.overdraft.sum() < 1e-6
     assert (some.directive.budget.overdraft > 0.0).all()
     shared = INVENTORY.domain_pools[0, -1]
+    # All domains share one pool here, so its free cores are all that can be drawn.
     assert (INVENTORY.domain_pools[:, -1] == shared).all()
     assert some.directive.budget.overdraft.sum() <= 10.0 + 1e-6
 
@@ -124,9 +127,9 @@ def test_before_the_first_directive_nothing_grows() -> None:
     plant, controller = Plant(work=30.0, nodes=50), heuristic()
     state = controller.start(plant.observe())
     first, second = next_steps(plant, controller, state)
-    assert (first.replicas == 20).all()
+    assert (first.replicas == START_REPLICAS).all()
     assert (first.reason == Reason.HOLD_BUDGET).all()
-    assert (second.replicas > 20).all()
+    assert (second.replicas > START_REPLICAS).all()
 
 
 def test_nodes_are_requested_in_the_tick_in_which_the_need_is_reported() -> None:
@@ -192,6 +195,7 @@ def test_an_unsure_forecast_gets_headroom_where_cores_are_free() -> None:
 def test_no_domain_gets_headroom_while_an_app_lacks_what_it_needs() -> None:
     plant, controller, state = settled()
     plant.pool["free_cpu"] = 1.0
+    # One app in distress is enough: headroom for others would take its nodes.
     plant.work[0] *= 40
     unsure = forecast_of(plant, 1.0, width=0.06)
     _, after = plant.run(controller, state, PER_MINUTE, unsure)

@@ -52,6 +52,7 @@ def _read(file: Path) -> Code:
             imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
+        # Docstrings of attributes are expressions anywhere in a body, not only the first.
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [part for part in body if not _is_docstring(part)]  # type: ignore[attr-defined]
@@ -67,6 +68,7 @@ def meaning(file: Path) -> str:
 @cache
 def code_digest(file: Path) -> str:
     """Hash of what a file means, with everything it imports from this package."""
+    # The name, too: two files of equal code would share a folder and overwrite their kernels.
     digest = hashlib.sha256(_name(file).encode())
     for source in _sources(file):
         digest.update(meaning(source).encode())
@@ -84,6 +86,7 @@ def _is_docstring(node: ast.AST) -> bool:
 def _sources(file: Path) -> list[Path]:
     """A file and everything it imports from here: kernels call kernels and freeze constants."""
     found = [file, Path(__file__)]
+    # The list grows while it is read: imports of imports are followed as well.
     for source in found:
         for module in _read(source).imports:
             path = _ROOT.joinpath(*module.split(".")).with_suffix(".py")
@@ -107,6 +110,7 @@ def _cache_folder(file: Path) -> Path:
 
 def _mark_used(folder: Path) -> None:
     """Refresh the folder's time stamp; prune old folders when this one is new."""
+    # A folder that cannot be touched is no reason not to start.
     with suppress(OSError):
         if folder.exists():
             os.utime(folder)
@@ -119,6 +123,7 @@ def _is_writable(folder: Path) -> bool:
     """Without a cache numba compiles at every start: slow, but better than not to start."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # An existing folder may still be read-only or full, so try to write.
         TemporaryFile(dir=folder).close()
     except OSError as error:
         _warn_once(f"{folder.parent}: {error.strerror}")
@@ -192,6 +197,7 @@ def kernel(function: F) -> F:
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether a kernel is in the cache, so that its first call will not take long."""
+    # numba has no public way to ask; `cache_path` is None where there is no cache.
     folder = cast(Any, function)._cache.cache_path  # noqa: SLF001
     return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbc"))
 

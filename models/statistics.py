@@ -66,6 +66,7 @@ def gap_closed(ours: ArrayLike, theirs: ArrayLike, best: ArrayLike) -> Interval:
     if whole <= 0:
         return NOTHING
     value, wins, gaps = float(won.sum()) / whole, _sums(won), _sums(gap)
+    # A share of a gap of zero or less has no meaning; with many such draws no interval has.
     real = gaps > 0
     if real.mean() < 1 - _DOUBT:
         return Interval(value, np.nan, np.nan)
@@ -84,6 +85,7 @@ def _sums(figures: F64) -> F64:
 @cache
 def _draws(seeds: int) -> F64:
     """[DRAWS, seeds] how often each seed was drawn; the same for every figure."""
+    # The same draws for every figure and every run: reports can be compared and repeated.
     generator = np.random.default_rng(_SEED)
     return generator.multinomial(seeds, np.full(seeds, 1 / seeds), DRAWS).astype(np.float64)
 

@@ -38,6 +38,7 @@ DOUBLE = np.float64
 
 def record_type(**fields: type[np.generic]) -> np.dtype[np.void]:
     """A record type with the wide fields first."""
+    # A narrow field before a wide one would leave a gap, because fields are aligned.
     ordered = sorted(fields.items(), key=lambda field: -np.dtype(field[1]).itemsize)
     return np.dtype([(name, kind) for name, kind in ordered], align=True)
 

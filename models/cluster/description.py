@@ -71,6 +71,7 @@ class Markets(Section, frozen=True, kw_only=True):
     spot: Share = 0.0
 
     def __post_init__(self) -> None:
+        # A tolerance, because sums of decimal shares are seldom exact: 0.7 + 0.2 + 0.1 is below 1.
         if abs(self.on_demand + self.reserved + self.spot - 1) > 1e-9:
             raise ValueError("expected on_demand + reserved + spot = 1")
 
@@ -128,8 +129,10 @@ class Cluster(Section, frozen=True, kw_only=True):
     spend_cap_per_hour: Positive
 
     def __post_init__(self) -> None:
+        # The Commander acts once per minute, so a minute has to be a whole number of ticks.
         if 60 % self.tick_seconds != 0:
             raise ValueError(f"tick_seconds: expected a divisor of 60, got {self.tick_seconds}")
+        # Names first: a reference to a name that exists twice would be ambiguous.
         _check_names(self)
         _check_references(self)
         _check_shares(self)
@@ -185,6 +188,7 @@ def _check_references(cluster: Cluster) -> None:
 
 def _check_shares(cluster: Cluster) -> None:
     floors = sum(domain.floor_share for domain in cluster.domains)
+    # Otherwise floors could not all be kept at once, and invariant 1 would have no meaning.
     if floors > 1:
         raise ValueError(f"domains: expected floor_share to sum to at most 1, got {floors:g}")
     missing = [name for name in PRIORITIES if name not in cluster.priority_weights]

@@ -55,6 +55,7 @@ class Inventory(NamedTuple):
     tick_s: int
 
 
+# Fields with one value per app; all others are per domain, per pool or for the cluster.
 _PER_APP = (
     "domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation", "request_mix",
 )  # fmt: skip
@@ -98,6 +99,7 @@ def _call_matrix(cluster: Cluster) -> F32:
     names = cluster.domain_names
     matrix = np.zeros((len(names), len(names)), np.float32)
     for call in cluster.calls:
+        # Added up, because nothing forbids two entries for the same two domains.
         matrix[names.index(call.caller), names.index(call.callee)] += call.calls_per_request
     return matrix
 
@@ -110,6 +112,7 @@ def _price(cluster: Cluster, pool: Pool) -> float:
 
 def domain_pools(cluster: Cluster) -> I32:
     """[D, choices] pools of each domain, preferred first, -1 where there are fewer."""
+    # A rectangle with padding: kernels take no lists of different lengths.
     width = max(len(domain.pools) for domain in cluster.domains)
     table = np.full((len(cluster.domains), width), -1, np.int32)
     for row, domain in enumerate(cluster.domains):

@@ -22,6 +22,7 @@ POOL_STATUS: Final = record_type(
 class Pipeline(IntEnum):
     """The metrics pipeline that delivers measurements to the controller."""
 
+    # HPA reads metrics-server: CPU and pods only, and later than ours.
     OURS = 0
     HPA = 1
 

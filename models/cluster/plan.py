@@ -13,6 +13,7 @@ from models.cluster.observation import Observation
 class Reason(IntEnum):
     """Why an app gets these numbers; a hold is a decision with a reason, too."""
 
+    # Kernels write the numbers; the wire carries the names, so renaming one changes a contract.
     HOLD_IN_TOLERANCE = 0
     SCALE_OUT = 1
     SCALE_IN = 2

@@ -38,7 +38,7 @@ class Cause(IntEnum):
     BURN = 5
 
 
-_INPUTS: Final = 3
+_INPUT_CAUSES: Final = 3
 """Causes up to MISMATCH are bad inputs, those after it bad outcomes."""
 _MOST_TRIPS: Final = 16
 """Cap on counted trips; the quiet period reaches its limit long before."""
@@ -120,7 +120,7 @@ class Readings(NamedTuple):
     """Share of requests that go to apps without SLO headroom in this tick."""
 
 
-class Memory(NamedTuple):
+class BreakerMemory(NamedTuple):
     """What the breaker remembers from tick to tick."""
 
     phase: I8
@@ -139,13 +139,15 @@ class Memory(NamedTuple):
     """[E, D, burn_long_ticks] readings of `risk`, the newest last."""
 
 
-def start(tick: int, environments: int, domains: int, limits: Thresholds) -> Memory:
+def start(tick: int, environments: int, domains: int, limits: Thresholds) -> BreakerMemory:
     """Closed, with no burn on record."""
     shape = environments, domains
     small, none = np.zeros(shape, np.int8), np.zeros(shape, np.int32)
     held = np.zeros((*shape, len(Cause) - 1), np.int32)
+    # Zeros, not unknown: means skip NaN, so the first bad minute alone would fill the long window.
     risk = np.zeros((*shape, limits.burn_long_ticks))
-    return Memory(small, small, none + np.int32(tick), held, calm=none, trips=none, risk=risk)
+    since = none + np.int32(tick)
+    return BreakerMemory(small, small, since, held, calm=none, trips=none, risk=risk)
 
 
 def unknown(environments: int, domains: int) -> Readings:
@@ -158,6 +160,7 @@ def read(samples: AppSamples, age: F64, limits: Thresholds) -> Readings:
     member = samples.domain[..., None] == np.arange(age.shape[1])
     valid = ~samples.missing & np.isfinite(samples.headroom) & np.isfinite(samples.rps)
     valid &= (samples.rps >= 0) & (samples.errors >= 0) & (samples.errors <= 1)
+    # Comparisons with NaN are false, so an app whose error share is NaN is missing, too.
     requests = np.where(valid, samples.rps, 0.0)
     failing = requests * np.where(valid, samples.errors, 0.0)
     risky = np.where(samples.headroom < 0, requests, 0.0)
@@ -178,50 +181,60 @@ def read(samples: AppSamples, age: F64, limits: Thresholds) -> Readings:
     )
 
 
-def burn(memory: Memory, limits: Thresholds) -> F64:
+def burn(memory: BreakerMemory, limits: Thresholds) -> F64:
     """[E, D] the smaller of both windows' means: high only if it burned for long and still does."""
     return np.minimum(_mean(memory.risk[..., -limits.burn_short_ticks :]), _mean(memory.risk))
 
 
-def advance(tick: I32, readings: Readings, memory: Memory, limits: Thresholds) -> Memory:
+def advance(
+    tick: I32, readings: Readings, memory: BreakerMemory, limits: Thresholds
+) -> BreakerMemory:
     """The state after a tick; `tick` is [E]."""
     trusted = _trusted(readings)
     risk = np.concatenate([memory.risk[..., 1:], trusted.risk[..., None]], axis=2)
     memory = memory._replace(risk=risk)
+    # Columns in the order of Cause, without NONE.
     values = np.stack([*trusted[:4], burn(memory, limits)], axis=2)
-    bars = np.array([
+    thresholds = np.array([
         limits.stale_ticks, limits.missing_share, limits.mismatch_share, limits.error_share,
         limits.burn_share,
     ])  # fmt: skip
-    calm = values <= bars * limits.calm_part
-    return _turn(tick, _hold(values, values > bars, calm, memory.held), calm, memory, limits)
+    calm = values <= thresholds * limits.calm_part
+    held = _count_bad_ticks(values, values > thresholds, calm, memory.held)
+    return _change_phase(tick, held, calm, memory, limits)
 
 
-def _turn(tick: I32, held: I32, calm: Mask, memory: Memory, limits: Thresholds) -> Memory:
-    """Phase transitions. Changes no array in place: memories may share them."""
+def _change_phase(
+    tick: I32, held: I32, calm: Mask, memory: BreakerMemory, limits: Thresholds
+) -> BreakerMemory:
+    """Apply phase transitions. Changes no array in place: memories may share them."""
     phase, now = memory.phase, tick[:, None]
-    is_open, on_trial = phase == Phase.OPEN, phase == Phase.HALF_OPEN
+    is_open, half_open = phase == Phase.OPEN, phase == Phase.HALF_OPEN
     tripped = held >= _patience(limits)
-    opens = tripped[..., :_INPUTS].any(axis=2) & ~is_open
-    narrows = tripped.any(axis=2) & (phase == Phase.CLOSED) & ~opens
-    # Bad outcomes cannot improve while nothing may change, so an open breaker waits for sound
+    opens = tripped[..., :_INPUT_CAUSES].any(axis=2) & ~is_open
+    restricts = tripped.any(axis=2) & (phase == Phase.CLOSED) & ~opens
+    # Bad outcomes cannot improve while nothing may change, so an open breaker waits for calm
     # inputs only. Before it closes, everything has to be calm.
-    sound = np.where(is_open, calm[..., :_INPUTS].all(axis=2), calm.all(axis=2))
-    count = np.where(sound & (phase != Phase.CLOSED), memory.calm + 1, 0)
-    tries = is_open & (count >= _quiet(memory.trips, limits))
-    closes = on_trial & ~opens & (count >= limits.probation_ticks)
+    calm_enough = np.where(is_open, calm[..., :_INPUT_CAUSES].all(axis=2), calm.all(axis=2))
+    count = np.where(calm_enough & (phase != Phase.CLOSED), memory.calm + 1, 0)
+    half_opens = is_open & (count >= _quiet(memory.trips, limits))
+    closes = half_open & ~opens & (count >= limits.probation_ticks)
 
-    cases = [opens, narrows, tries, closes]
+    cases = [opens, restricts, half_opens, closes]
+    # np.select takes the first case that applies: opening wins over everything else.
     after = np.select(cases, [Phase.OPEN, Phase.HALF_OPEN, Phase.HALF_OPEN, Phase.CLOSED], phase)
-    why = tripped.argmax(axis=2) + 1
-    cause = np.select(cases, [why, why, memory.cause, Cause.NONE], memory.cause)
-    turns = opens | narrows | tries | closes
+    # argmax finds the first condition that tripped; Cause.NONE has no column, hence + 1.
+    tripped_by = tripped.argmax(axis=2) + 1
+    cause = np.select(cases, [tripped_by, tripped_by, memory.cause, Cause.NONE], memory.cause)
+    turns = opens | restricts | half_opens | closes
+    # Only time spent closed counts: a breaker that reopens again and again keeps its trips.
     forgets = (phase == Phase.CLOSED) & (now - memory.since >= limits.forget_ticks)
     trips = np.where(forgets, 0, memory.trips) + opens
     return memory._replace(
         phase=after.astype(np.int8),
         cause=cause.astype(np.int8),
         since=np.where(turns, now, memory.since).astype(np.int32),
+        # A new phase starts from zero: a condition has to hold for its whole time again.
         held=np.where(turns[..., None], 0, held).astype(np.int32),
         calm=np.where(turns, 0, count).astype(np.int32),
         trips=np.minimum(trips, _MOST_TRIPS).astype(np.int32),
@@ -232,25 +245,29 @@ def _trusted(readings: Readings) -> Readings:
     """Doubt resolves to the worse: an unknown reading counts as all apps missing."""
     age, *shares = (np.where(values >= 0, values, np.nan) for values in readings)
     shares = [np.where(values <= 1, values, np.nan) for values in shares]
-    lost = np.isnan(shares).any(axis=0)
-    missing = np.where(lost, 1.0, shares[0])
+    unknown_share = np.isnan(shares).any(axis=0)
+    missing = np.where(unknown_share, 1.0, shares[0])
+    # An age that makes no sense counts as stale, not as fresh (invariant 4).
     return Readings(np.where(np.isnan(age), np.inf, age), missing, *shares[1:])
 
 
-def _hold(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
+def _count_bad_ticks(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
     """Count bad ticks; a calm tick resets, one in between subtracts, an unknown one is ignored."""
-    wears = np.where(np.isnan(values), held, np.maximum(held - 1, 0))
-    return np.where(bad, held + 1, np.where(calm, 0, wears)).astype(np.int32)
+    decayed = np.where(np.isnan(values), held, np.maximum(held - 1, 0))
+    return np.where(bad, held + 1, np.where(calm, 0, decayed)).astype(np.int32)
 
 
 def _patience(limits: Thresholds) -> I32:
     """[causes] ticks for which each condition has to hold."""
+    # An age is a number of ticks already, so the first stale reading trips.
     ticks = [1, limits.missing_ticks, limits.mismatch_ticks, limits.error_ticks, limits.burn_ticks]
     return np.array(ticks, np.int32)
 
 
 def _quiet(trips: I32, limits: Thresholds) -> I32:
     """[E, D] quiet ticks: doubled with each trip, up to the limit."""
+    # The first trip waits for the plain period. int64, because a long configured period that is
+    # doubled 16 times does not fit into int32.
     doubled = limits.quiet_ticks * 2 ** np.maximum(trips, 1).astype(np.int64) // 2
     quiet: I32 = np.minimum(doubled, limits.quiet_most_ticks).astype(np.int32)
     return quiet
@@ -258,6 +275,7 @@ def _quiet(trips: I32, limits: Thresholds) -> I32:
 
 def _sums(values: NDArray[np.generic], member: Mask) -> F64:
     """[E, D] sums of [E, A] by domain."""
+    # As floats: einsum of booleans is a logical or, not a count.
     total: F64 = np.einsum("ea,ead->ed", values.astype(np.float64), member.astype(np.float64))
     return total
 
@@ -268,5 +286,5 @@ def _share(part: F64, whole: F64, otherwise: F64 | float) -> F64:
 
 def _mean(values: F64) -> F64:
     """Mean over the last axis, ignoring NaN."""
-    known = ~np.isnan(values)
-    return _share(np.where(known, values, 0.0).sum(axis=2), known.sum(axis=2), np.nan)
+    valid = ~np.isnan(values)
+    return _share(np.where(valid, values, 0.0).sum(axis=2), valid.sum(axis=2), np.nan)

@@ -20,6 +20,7 @@ OVERDRAFT: Final = 0.1
 _SLACK_WEIGHT: Final = np.array([10.0, 4.0, 1.0, 0.3])
 """How the rest is divided: in the proportion in which the objective weighs a violation."""
 _LEAST: Final = 1e-9
+"""Added to divisors: fewer cores than this are none."""
 _NEVER: Final = -1
 
 
@@ -137,6 +138,7 @@ def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple
     """
     left = pools.cores - reserve_cores(pools, reserve)
     grant = np.zeros((*claims.held.shape, pools.cores.shape[1]))
+    # Totals, not increments: each step raises a grant towards its total.
     steps = (
         np.minimum(claims.essential, claims.floor),
         claims.essential,
@@ -144,11 +146,15 @@ def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple
         claims.comfort,
         np.maximum(claims.comfort, claims.held),
     )
+    # Steps outside, priorities inside: the essential work of P3 comes before the comfort of P0,
+    # which costs more than it saves.
     for wanted in steps:
         for level in range(PRIORITIES):
             _grant(grant, left, wanted, np.flatnonzero(priority == level), pools.choices)
     _spread_rest(grant, left, claims.comfort * _SLACK_WEIGHT[priority], pools.choices)
     total = np.maximum(pools.cores.sum(axis=1), _LEAST)
+    # The rest of everything, pools that no domain may use included: shares and reserve sum to
+    # exactly 1 (invariant 1).
     return grant, 1.0 - grant.sum(axis=(1, 2)) / total
 
 
@@ -174,10 +180,11 @@ def reserve_cores(pools: Pools, reserve: float) -> F64:
 
 def _grant(grant: F64, left: F64, wanted: F64, members: I64, choices: I32) -> None:
     """Raise domains of one priority towards what they want; a pool that is short is shared."""
+    # Preferred pools first; what is still missing spills over into the next choice.
     for choice in range(choices.shape[1]):
         for pool in np.unique(choices[members, choice]):
             takers = members[choices[members, choice] == pool]
-            if pool < 0:
+            if pool < 0:  # this domain has fewer choices
                 continue
             missing = np.maximum(0.0, wanted[:, takers] - grant[:, takers].sum(axis=2))
             asked = missing.sum(axis=1)
@@ -193,6 +200,7 @@ def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:
         takers = np.flatnonzero((choices == pool).any(axis=1))
         if takers.size == 0:
             continue
+        # Without any claim the rest is shared equally, instead of 0 / 0.
         share = weight[:, takers] + _LEAST
         share /= share.sum(axis=1, keepdims=True)
         grant[:, takers, pool] += share * left[:, [pool]]
@@ -201,6 +209,7 @@ def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:
 
 def overdrafts(cores: F64, reserve_cores: F64, priority: I32) -> F64:
     """[E, D] cores each domain may draw beyond its budget; in sum no more than the reserve."""
+    # The highest priorities draw most, as they do of the rest.
     weight = cores * _SLACK_WEIGHT[priority] + _LEAST
     part = weight / weight.sum(axis=1, keepdims=True)
     drawn: F64 = np.minimum(OVERDRAFT * cores, part * reserve_cores[:, None])
@@ -212,6 +221,8 @@ def allowed(budget: Budget, tick: I32) -> F64:
 
     When the budget has expired, the floor. Memory is allowed in the proportion of the budget.
     """
+    # Invariant 3: an expired budget blocks increases above the floor. Decreases are not its matter:
+    # a domain that holds more than this keeps it.
     expired = (tick > budget.valid_until_tick)[:, None]
     cores = np.where(expired, budget.floor, budget.cores + budget.overdraft)
     memory = cores * (budget.memory / np.maximum(budget.cores, _LEAST))

@@ -24,7 +24,8 @@ BLAST_SHARE: Final = 0.1
 """Share of what a domain holds that may be decreased within a window."""
 BLAST_WINDOW_S: Final = 60
 COOL_DOWN_S: Final = 360
-"""From any change of an app to its next decrease; longer than what counts as an oscillation."""
+"""From any change of an app to its next decrease; longer than the 5 minutes within which a
+change back counts as an oscillation."""
 _STRIDE: Final = 131
 """Apps of a domain by which the first turn moves on from tick to tick."""
 NO_APP: Final = -1
@@ -66,6 +67,7 @@ class Workspace(NamedTuple):
 def start_history(environments: int, apps: int, domains: int, tick_s: int) -> ChangeHistory:
     """A history without changes."""
     ticks = max(1, BLAST_WINDOW_S // tick_s)
+    # Zeros restrict nothing: every app may shrink from tick 0 on, and no resize is on its way.
     return ChangeHistory(
         np.zeros((environments, apps), np.int32),
         np.zeros((environments, ticks, domains)),
@@ -96,6 +98,7 @@ def cool_down_ticks(tick_s: int) -> int:
 @kernel
 def measure(status: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
     """Fill sizes, limits and turns of the workspace for one environment."""
+    # Sizes first: the surge is counted in them.
     held_sizes(status, sizing, work.size)
     subtract_surge(may_hold, status, work.size, work.limit)
     assign_turns(status[rows.ACTIVE], status[rows.DOMAIN], tick, work)
@@ -109,6 +112,8 @@ def held_sizes(status: I32, sizing: I32, size: I32) -> None:
     """
     for app in range(size.shape[1]):
         active = status[rows.ACTIVE, app] == 1
+        # A resize takes effect ticks later. Until the status shows it the larger size counts, or
+        # the same room would be granted twice.
         cpu = max(status[rows.CPU_REQUEST, app], sizing[MILLICORES, app])
         memory = max(status[rows.MEMORY_REQUEST, app], sizing[MEBIBYTES, app])
         size[MILLICORES, app] = cpu if active else 0
@@ -141,6 +146,7 @@ def assign_turns(active: I32, domain: I32, tick: int, work: Workspace) -> None:
     for app in range(order.size):
         members[domain[app]] += 1 if active[app] == 1 else 0
     taken = 0
+    # Two passes rotate the order: first the apps from this tick's turn on, then those before it.
     for early in (False, True):
         for d in range(rank.size):
             rank[d] = 0
@@ -166,4 +172,5 @@ def left_of_blast(current: I32, size: I32, domain: I32, decreased: F64, left: F6
     for d in range(left.size):
         left[d] *= BLAST_SHARE
         for past in range(decreased.shape[0]):
+            # Slots of lost ticks still hold older decreases. That only allows less.
             left[d] -= decreased[past, d]

@@ -43,11 +43,11 @@ _PACKING: Final = 0.93
 _BELIEVED: Final = 0.5
 """Share of the forecast growth of lower priorities for which nodes are prepared."""
 _LEAST: Final = 1e-6
-
-
+"""Guards divisions, and rounding up: fewer cores or nodes than this are none."""
 _SOON: Final = HORIZONS_MIN.index(5)
 """Horizon within which pods start and, except in a stampede, nodes boot."""
 _MOST_GROWTH: Final = 4.0
+"""Largest growth to prepare for, whatever a forecast says."""
 _MOST_HEADROOM: Final = 0.1
 """Headroom applies to the present load as well. With more of it, what P0 gains from an unsure
 forecast costs P1 several times as much."""
@@ -67,6 +67,7 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     if forecast is None:
         return Outlook(np.ones_like(rps), np.zeros_like(rps))
     usable = (tick <= forecast.valid_until_tick)[:, None]
+    # One broken number discards the whole forecast of its domain.
     usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3))
     # An expired or broken forecast becomes zero, and less than now counts as now.
     values = np.where(usable[:, :, None], forecast.domain[:, :, _SOON], 0.0)
@@ -116,6 +117,7 @@ class Commander:
         residual = residual or neutral(tick.size)
         foreseen = look_ahead(tick, report.rps, forecast)
         outlook = affordable(foreseen, report.work, self._spare(pools, report))
+        # After the cut to what is spare: a policy may go beyond it, within the safety rules.
         headroom = scale_headroom(outlook.headroom, residual.headroom)
         outlook = outlook._replace(headroom=headroom)
         report = with_distress(report, residual.urgency)
@@ -123,12 +125,16 @@ class Commander:
         # The highest priority prepares pods for forecast load, the others a part of the nodes.
         believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
         coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
+        # A copy, because `_nodes_for` uses up its room in place.
         wanted = self._nodes_for(report, np.maximum(report.wanted, coming), pools.quota.copy())
         release = self._release(pools, report, budget)
+        # Pods prepared for a campaign that was announced too large would take room from others for
+        # nothing, so lower priorities follow their load.
         growth = np.where(self._highest, outlook.soon, 1.0)
         return CommanderDecision(
             Directive(with_urgency(budget, residual.urgency), growth, release),
             nodes=self._request_nodes(pools, report, wanted),
+            # Otherwise the provisioner would remove prepared nodes as idle before their load comes.
             keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
         )
 
@@ -146,13 +152,16 @@ class Commander:
         domain in distress makes room for its own apps, also where nodes are free but its budget is
         used up.
         """
+        # Not all that is coming: in a stampede most of it is minutes away.
         at_most = _ARRIVING * pools.ready.sum(axis=1, keepdims=True)
         arriving = np.minimum(pools.coming, at_most) * self._inventory.pool_cpu
+        # Shared pools only: free cores in a domain's own pool help no other domain.
         available = (pools.free_cpu + arriving)[:, self._shared].sum(axis=1, keepdims=True)
         first, distress = self._highest, report.distress
         total = distress.sum(axis=1, keepdims=True)
         of_first = distress[:, first].sum(axis=1, keepdims=True)
         uncovered = np.maximum(0.0, total - available)
+        # Asks for twice what is uncovered; the safety rules still limit how fast it is released.
         most_of_first = np.maximum(2.0 * np.maximum(0.0, of_first - available), report.pending)
         most = np.minimum(2.0 * uncovered, np.where(first, most_of_first, np.inf))
         beyond = report.held - budget.cores - budget.overdraft
@@ -167,6 +176,7 @@ class Commander:
         self, tick: I32, pools: PoolReadings, report: Report, headroom: F64, epoch: I32
     ) -> Budget:
         inventory, part = self._inventory, self._parameters
+        # Ready nodes only: pods that were granted booting nodes queued before those in distress.
         capacity = Pools(pools.cpu, pools.memory, inventory.domain_pools)
         total = capacity.cores.sum(axis=1)
         floor = inventory.floor_share * total[:, None]
@@ -182,7 +192,7 @@ class Commander:
         missing = np.maximum(0.0, essential - report.held) / np.maximum(essential, _LEAST)
         waiting = report.pending / np.maximum(report.held, _LEAST)
         at_risk = report.at_risk / np.maximum(report.apps, 1.0)
-        # Only free cores can be drawn: more pods would queue before those of apps in distress.
+        # An overdraft needs free cores: more pods would queue before those of apps in distress.
         free = pools.free_cpu[:, self._shared].sum(axis=1) - report.pending.sum(axis=1)
         drawn = np.clip(free, 0.0, reserve * total)
         return Budget(
@@ -207,6 +217,7 @@ class Commander:
         """
         nodes = np.zeros((*cores.shape, room.shape[1]))
         size = self._cores_of_node(report)
+        # Stable, so that domains of one priority keep their declared order in every process.
         for domain in np.argsort(self._inventory.priority, kind="stable"):
             rest = cores[:, domain] * (1.0 + self._parameters.node_spare) / _PACKING
             for pool in self._inventory.domain_pools[domain]:
@@ -227,6 +238,7 @@ class Commander:
         missing = np.maximum(0.0, wanted.sum(axis=1) - pools.ready - pools.coming)
         highest = self._highest
         left = missing.copy()
+        # Uses up `left`: what remains is comfort.
         urgent = self._nodes_for(report, report.distress, left)
         own = np.minimum(left, wanted[:, highest].sum(axis=1))
         parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
@@ -256,5 +268,7 @@ def _memory_per_core(inventory: Inventory) -> F64:
     """[D] GiB per core in the pool with the least of it, of those that a domain may use."""
     per_core = (inventory.pool_memory / inventory.pool_cpu).astype(np.float64)
     choices = inventory.domain_pools
+    # The least, because pods may land in any of these pools. Padding (-1) reads a wrong pool, which
+    # the mask hides.
     least: F64 = np.where(choices >= 0, per_core[choices], np.inf).min(axis=1)
     return least

@@ -36,6 +36,7 @@ _FALL_S: Final = 300.0
 _JUMP: Final = np.float32(0.15)
 """Relative change beyond which a sample is no noise and passes unfiltered."""
 _LEAST_RPS: Final = np.float32(1e-3)
+# A plain 0.0 in a kernel would turn the float32 arithmetic around it into float64.
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
@@ -138,6 +139,7 @@ def gains(smoothing: float, tick_s: int) -> Gains:
 def update_demand(demand: Demand, features: F32, status: I32, gain: Gains) -> None:
     """Take in the features [E, APP, A] and status [E, STATUS, A] of a tick."""
     for e in range(features.shape[0]):
+        # Before anything is compared: the old values are in pods of the old size.
         _rescale(
             demand.load[e],
             demand.usual[e],
@@ -173,6 +175,7 @@ def _estimate(features: F32, ready: I32, cost: F32, load: F32, gain: Gains) -> N
     for app in range(load.size):
         used = saturation[app] * np.float32(ready[app])
         now = used / max(rps[app], _LEAST_RPS)
+        # Values are chosen, not branches: LLVM does not vectorise a conditional store.
         valid = missing[app] == _ZERO
         clear = (saturation[app] < _ROOM) & (errors[app] < _CLEAN) & (rps[app] > _LEAST_RPS)
         learned = cost[app] + gain.learning * (now - cost[app]) if cost[app] > _ZERO else now
@@ -180,7 +183,9 @@ def _estimate(features: F32, ready: I32, cost: F32, load: F32, gain: Gains) -> N
         strained = max(cost[app], now if saturation[app] >= _ROOM else _ZERO)
         value = learned if clear else strained
         cost[app] = value if valid else cost[app]
+        # With the new cost: what was learned in this tick counts at once.
         change = max(used, rps[app] * cost[app]) - load[app]
+        # A filter would delay the answer to a surge by the ticks that hurt most.
         step = gain.load if abs(change) < _JUMP * load[app] else _ONE
         load[app] = load[app] + step * change if valid else load[app]
 
@@ -191,4 +196,5 @@ def _follow(load: F32, usual: F32, gain: Gains) -> None:
     for app in range(load.size):
         change = load[app] - usual[app]
         step = gain.rise if change > _ZERO else gain.fall
+        # The first load is usual at once: a mean that starts at zero would call all of it a surge.
         usual[app] = usual[app] + step * change if usual[app] > _ZERO else load[app]

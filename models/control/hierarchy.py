@@ -70,6 +70,7 @@ class Heuristic:
         plan, decision, tick = self._plan_for(observation), state.decision, observation.tick
         residual = residual or neutral(tick.size)
         signals, estimator = self._estimator.step(observation, state.estimator)
+        # Soldiers first, under the last directive: their report is what the Commander decides on.
         report = self._soldiers.step(
             tick, observation.status, signals, decision.directive, state.soldiers, plan,
             residual.need,
@@ -81,6 +82,7 @@ class Heuristic:
             pools = PoolReadings(observation.pool, self._inventory)
             decision = self._commander.decide(tick, pools, report, forecast, epoch, residual)
         if self._parts.coordination:
+            # The request is for nodes beyond those coming: repeated, it would order them each tick.
             plan.nodes[:] = decision.nodes if begins else 0
             plan.keep[:] = decision.keep
         return plan, HeuristicState(estimator, state.soldiers, decision)

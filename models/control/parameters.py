@@ -12,10 +12,12 @@ from models.control.report import BEARABLE
 from models.control.sizing import MODEST_S, Damping
 
 _ABOVE_TARGET: Final = 1.2
+"""Utilisation over the target from which an app is at risk, where that is above `risk`."""
 _MOST_RISK: Final = 0.93
+"""Utilisation from which every app is at risk, whatever it is sized for."""
 _PROTECTED: Final = 1
 """The lowest priority whose apps at risk take back what they released."""
-_AFRESH: Final = 3.0
+_RESTING_BAND: Final = 3.0
 """Factor on the dead band of a lower-priority app that has just changed."""
 _FORESEEN: Final = 0.78
 """Utilisation at which the highest priority meets forecast load."""
@@ -89,12 +91,14 @@ class Parameters(NamedTuple):
         risk = np.clip(self.target(priority) * _ABOVE_TARGET, self.risk, _MOST_RISK)
         return Damping(
             dead_band_out=np.float32(self.dead_band_out * damped),
-            afresh=np.where(priority <= _PROTECTED, 1.0, _AFRESH).astype(np.float32),
+            resting_band=np.where(priority <= _PROTECTED, 1.0, _RESTING_BAND).astype(np.float32),
             dead_band_in=np.float32(self.dead_band_in * damped),
             margin=np.float32(self.margin * damped),
+            # Infinite: an app of lower priority never counts as at risk.
             risk=np.where((priority <= _PROTECTED) & parts.at_risk, risk, np.inf).astype(
                 np.float32
             ),
+            # Well below risk: an app that is at risk after giving way would grow again at once.
             give_way=(risk - self.kept_back).astype(np.float32),
             window=parts.damping,
             patient=(priority < priority.max()).astype(np.int8),

@@ -44,6 +44,7 @@ def sum_held(replicas: I32, size: I32, domain: I32, held: F64) -> None:
     for d in range(held.size):
         held[d] = 0.0
     for app in range(replicas.size):
+        # Whole numbers below 2**53 are exact in float64, so the order of the apps does not matter.
         held[domain[app]] += np.float64(replicas[app]) * np.float64(size[app])
 
 
@@ -84,8 +85,10 @@ def project(
         low[d] = np.float32(0.0)
         high[d] = _HIGHEST_LEVEL if exceeds else np.float32(0.0)
         short |= exceeds
+    # Most ticks end here: nothing is scarce.
     if not short:
         return
+    # All domains at once, each with its own interval: one pass over the apps per step.
     for _ in range(_STEPS):
         _hold_at_middle(wanted, current, load, size, domain, scratch)
         for d in range(low.size):
@@ -95,6 +98,7 @@ def project(
             else:
                 high[d] = middle
     for app in range(wanted.size):
+        # `high` is the end of the interval that is known to fit (invariant 2).
         level = high[domain[app]]
         if level > 0.0:
             wanted[app] = _replicas_at(wanted[app], current[app], load[app], level)
@@ -119,6 +123,7 @@ def _hold_at_middle(
 @kernel
 def _replicas_at(wanted: int, current: int, load: np.float32, level: np.float32) -> int:
     """Replicas at which the app runs at `level`, between what it has and what it wants."""
+    # Decreases pass uncut. Where even the highest level did not fit, nothing grows.
     if wanted <= current or level >= _HIGHEST_LEVEL:
         return min(wanted, current)
     enough = math.floor(load / max(level, np.float32(1e-6)))

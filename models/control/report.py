@@ -95,12 +95,16 @@ def _sum_pods(apps: Apps, app: int, need: np.float32, growth: np.float32, sums: 
     status, load = apps.status, apps.load[app]
     d, cores = status[rows.DOMAIN, app], status[rows.CPU_REQUEST, app] * 0.001
     bound = status[rows.READY, app] + status[rows.STARTING, app]
+    # Replicas that were just requested have no pods yet; a rolling deploy has more pods than
+    # replicas. Both hold capacity.
     pods = max(status[rows.REPLICAS, app], bound + status[rows.PENDING, app])
     least = load * growth / BEARABLE
     sums[_WORK, d] += load * cores
     sums[_ESSENTIAL, d] += least * cores
+    # Of pods on nodes no more than needed: what is spare may go to others.
     sums[_KEPT, d] += max(least, min(float(bound), need)) * cores
     sums[_HELD, d] += pods * cores
     sums[_HELD_MEMORY, d] += pods * status[rows.MEMORY_REQUEST, app] / 1024.0
     sums[_PENDING, d] += status[rows.PENDING, app] * cores
+    # App by app: spare pods of one app do not help another.
     sums[_DISTRESS, d] += max(0.0, least - bound) * cores

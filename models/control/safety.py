@@ -38,8 +38,9 @@ from models.control.projection import (
 from models.jit import copy_row, kernel
 
 _ROUNDING: Final = 1e-6
+"""Relative excess over a limit that float sums may cause; more is an overrun."""
 
-# Kernels know integers, not enumerations.
+# Kernels take integers, not enumerations.
 _NO_METRICS = int(Reason.HOLD_NO_METRICS)
 _RESTING = int(Reason.HOLD_COOL_DOWN)
 _BLAST = int(Reason.HOLD_BLAST_RADIUS)
@@ -81,7 +82,7 @@ class Apps(NamedTuple):
     """[A] pods that the app's traffic would use fully."""
 
 
-class Inputs(NamedTuple):
+class SafetyInputs(NamedTuple):
     """What `SafetyRules` needs to know about all environments."""
 
     tick: I32
@@ -126,14 +127,14 @@ class SafetyRules:
         [E] how many domains grew beyond what they may hold; it is 0 unless a rule is broken.
         """
         overruns = np.zeros(tick.size, np.int32)
-        inputs = Inputs(tick, status, missing, load, allowed(budget, tick))
+        inputs = SafetyInputs(tick, status, missing, load, allowed(budget, tick))
         _enforce_all(inputs, self._bounds, history, self._work, plan, overruns)
         return overruns
 
 
 @kernel
 def _enforce_all(
-    inputs: Inputs,
+    inputs: SafetyInputs,
     bounds: Bounds,
     history: ChangeHistory,
     work: Workspace,
@@ -153,11 +154,13 @@ def enforce(
 ) -> int:
     """Apply all rules to one environment and return its overruns; call `measure` first."""
     status, decreased = apps.status, history.decreased[e]
+    # Replicas before sizes: pods grow into what replicas leave of budget and blast radius.
     enforce_replicas(wishes, apps, bounds, history.rested[e], decreased, work)
     _left_of_budget(wishes.replicas, status, work)
     left_of_blast(status[rows.REPLICAS], work.size, status[rows.DOMAIN], decreased, work.blast)
     slot = decreased[apps.tick % decreased.shape[0]]
     enforce_sizes(wishes, apps, work.room, work.blast, slot)
+    # Remember the sizes that were decided: until the status shows them, they count as held.
     copy_row(wishes.cpu, history.sizing[e, MILLICORES])
     copy_row(wishes.memory, history.sizing[e, MEBIBYTES])
     held_sizes(status, history.sizing[e], work.resized)
@@ -172,6 +175,7 @@ def enforce_replicas(
     wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32, decreased: F64, work: Workspace
 ) -> None:
     """Cut replicas to what is allowed, and record when each changed app may shrink again."""
+    # Decreases before the budget: what they free may be used in the same tick.
     _keep_bounds(wishes, apps, bounds, rested)
     _keep_blast_radius(wishes, apps, decreased, work)
     _keep_budget(wishes, apps, work)
@@ -195,7 +199,7 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
         if active[app] != 1 or current[app] == 0:
             wanted[app] = current[app]
             continue
-        held = wanted[app] >= current[app]
+        asked_to_shrink = wanted[app] < current[app]
         wanted[app] = min(max(wanted[app], bounds.least[app]), bounds.most[app])
         if wanted[app] >= current[app]:
             continue
@@ -203,7 +207,7 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
         if missing[app] > 0.0 or resting:
             wanted[app] = current[app]
             # A hold of an app that is above its maximum keeps the reason it came with.
-            if not held:
+            if asked_to_shrink:
                 reason[app] = _NO_METRICS if missing[app] > 0.0 else _RESTING
 
 
@@ -213,6 +217,7 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
     wanted, reason = wishes.replicas, wishes.reason
     current, pending = apps.status[rows.REPLICAS], apps.status[rows.PENDING]
     domain, left = apps.status[rows.DOMAIN], work.blast
+    # The slot of the tick that has just left the window.
     slot = decreased[apps.tick % decreased.shape[0]]
     for d in range(slot.size):
         slot[d] = 0.0
@@ -229,6 +234,8 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
         amount = np.float64(max(0, running - wanted[app])) * np.float64(size)
         if amount > max(0.0, left[d]):
             fewer = max(0, int(left[d] / max(1, size)))
+            # Above what was wanted, so the declared minimum still holds; and with min(), no count
+            # of pending pods below zero can turn this into an increase.
             wanted[app] = min(running, current[app]) - fewer
             reason[app] = _BLAST if wanted[app] == current[app] else reason[app]
             amount = np.float64(fewer) * np.float64(size)
@@ -242,6 +249,7 @@ def _keep_budget(wishes: Wishes, apps: Apps, work: Workspace) -> None:
     current, domain = apps.status[rows.REPLICAS], apps.status[rows.DOMAIN]
     project(wanted, current, apps.load, work.size, domain, work.limit, work.bisection)
     for app in range(wanted.size):
+        # Only increases that were cut to nothing get this reason; smaller ones are still increases.
         cut = work.bisection.high[domain[app]] > 0.0 and reason[app] == _OUT
         if cut and wanted[app] == current[app]:
             reason[app] = _BUDGET
@@ -273,6 +281,7 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
     domain, active = apps.status[rows.DOMAIN], apps.status[rows.ACTIVE]
     for app in range(replicas.size):
         d, pods = domain[app], np.float64(replicas[app])
+        # A resize touches every pod, so all of the app counts, not only the difference.
         amount = pods * cpu[app]
         valid = active[app] == 1 and apps.missing[app] == 0.0
         more_cpu = (wishes.cpu[app] - cpu[app]) * pods
@@ -297,6 +306,7 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
 @kernel
 def count_overruns(status: I32, replicas: I32, work: Workspace) -> int:
     """How many domains grow beyond their limit of a resource, by sizes before and after."""
+    # Reuses scratch that is done with: kernels allocate nothing.
     limit, before, after = work.limit, work.bisection.held, work.room
     sum_held_resources(status[rows.REPLICAS], work.size, status[rows.DOMAIN], before)
     sum_held_resources(replicas, work.resized, status[rows.DOMAIN], after)
@@ -305,6 +315,7 @@ def count_overruns(status: I32, replicas: I32, work: Workspace) -> int:
         overrun = False
         for resource in range(RESOURCES):
             beyond = after[resource, d] > limit[resource, d] * (1.0 + _ROUNDING)
+            # Holding more than a budget that shrank is no overrun, only an increase is one.
             overrun |= beyond and after[resource, d] > before[resource, d]
         count += 1 if overrun else 0
     return count

@@ -38,6 +38,7 @@ _FAILING: Final = np.float32(0.01)
 """Share of errors from which an app counts as failing."""
 _URGENT: Final = np.float32(0.25)
 """Urgency from which a domain scales nothing in."""
+# A plain 0.0 in a kernel would turn the float32 arithmetic around it into float64.
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 _LARGEST_CPU: Final = 2.0
@@ -52,6 +53,7 @@ _LARGEST_MEMORY: Final = 4.0
 _BACK: Final = np.float32(0.75)
 """Need at the first size, over the maximum of replicas, at which an app returns to that size."""
 
+# Kernels take integers, not enumerations.
 _OUT, _IN = int(Reason.SCALE_OUT), int(Reason.SCALE_IN)
 _IN_TOLERANCE, _STABILISING = int(Reason.HOLD_IN_TOLERANCE), int(Reason.HOLD_STABILISING)
 _NO_METRICS, _YIELD = int(Reason.HOLD_NO_METRICS), int(Reason.YIELD)
@@ -61,7 +63,7 @@ class Damping(NamedTuple):
     """The parameters as the kernels take them. D domains."""
 
     dead_band_out: np.float32
-    afresh: F32
+    resting_band: F32
     """[D] factor on the dead band while an app rests from its last change."""
     dead_band_in: np.float32
     margin: np.float32
@@ -77,8 +79,8 @@ class Damping(NamedTuple):
     """How long an app that gave way stays modest."""
 
 
-class Memory(NamedTuple):
-    """E environments, A apps."""
+class SizingMemory(NamedTuple):
+    """Needs of the last minutes, and which apps gave way. E environments, A apps."""
 
     need: F32
     """[E, A] pods needed now."""
@@ -114,10 +116,10 @@ class NeedLevels(NamedTuple):
     """[E, A] a policy's factor on each app's need; [E, 0] without a policy."""
 
 
-def start_memory(environments: int, apps: int) -> Memory:
+def start_sizing_memory(environments: int, apps: int) -> SizingMemory:
     """No need computed yet."""
     shape = (environments, apps)
-    return Memory(
+    return SizingMemory(
         need=np.zeros(shape, np.float32),
         highest=np.zeros((environments, WINDOW_MIN, apps), np.float32),
         modest_until=np.zeros(shape, np.int32),
@@ -127,7 +129,7 @@ def start_memory(environments: int, apps: int) -> Memory:
 
 @kernel
 def compute_need(
-    apps: Apps, usual: F32, levels: NeedLevels, e: int, minute: int, memory: Memory
+    apps: Apps, usual: F32, levels: NeedLevels, e: int, minute: int, memory: SizingMemory
 ) -> None:
     """Pods that each app needs now; keeps the highest need of the minute.
 
@@ -139,12 +141,15 @@ def compute_need(
     per_foreseen, growth = levels.per_foreseen[e], levels.growth[e]
     for app in range(load.size):
         d = domain[app]
+        # Load that fell below the usual is sized as it is: nothing waits for its return.
         usually = min(usual[app], load[app]) * per_target[d]
         soon = load[app] * growth[d] * per_foreseen[d]
         need[app] = max(usually, load[app] * per_surge[d], soon)
+    # Empty without a policy, so that the heuristic alone does not even multiply by 1.
     factor = levels.factor[e]
     for app in range(factor.size):
         need[app] *= factor[app]
+    # The slot still holds the minute that leaves the window; the first tick overwrites it.
     slot, first = memory.highest[e, minute % WINDOW_MIN], memory.minute[e] != minute
     for app in range(need.size):
         slot[app] = need[app] if first else max(slot[app], need[app])
@@ -155,7 +160,7 @@ def compute_need(
 def wish_replicas(
     apps: Apps,
     features: F32,
-    memory: Memory,
+    memory: SizingMemory,
     e: int,
     rested: I32,
     urgency: F32,
@@ -167,24 +172,27 @@ def wish_replicas(
     domain, current = apps.status[rows.DOMAIN], apps.status[rows.REPLICAS]
     need, highest, modest_until = memory.need[e], memory.highest[e], memory.modest_until[e]
     for app in range(need.size):
-        d, now, top = domain[app], np.float32(current[app]), need[app]
+        d, now, peak = domain[app], np.float32(current[app]), need[app]
         for minute in range(highest.shape[0] if damping.window else 0):
-            top = max(top, highest[minute, app])
+            peak = max(peak, highest[minute, app])
         exposed = is_exposed(features, app, damping.risk[d])
-        fresh = rested[app] > tick and not exposed
-        band = damping.dead_band_out * (damping.afresh[d] if fresh else _ONE)
+        # A wider band right after a change keeps lower priorities from turning back and forth.
+        resting = rested[app] > tick and not exposed
+        band = damping.dead_band_out * (damping.resting_band[d] if resting else _ONE)
         # After giving way an app grows only when it is at risk, and no further than out of it.
         modest = modest_until[app] > tick
         goal = min(need[app], load[app] / damping.give_way[d]) if modest else need[app]
-        kept = top * (_ONE + damping.margin)
+        # Both directions add the margin, so an app that shrank does not grow again at once.
+        kept = peak * (_ONE + damping.margin)
         spare = kept < now * (_ONE - damping.dead_band_in)
+        # Growth comes first and needs no fresh data: missing samples never lower (invariant 4).
         if goal > now * (_ONE + band) and (exposed or not modest):
             wanted[app], reason[app] = math.ceil(goal * (_ONE + damping.margin)), _OUT
         elif spare and is_steady(features, app) and urgency[d] < _URGENT:
             wanted[app], reason[app] = math.ceil(kept), _IN
         else:
-            held = _STABILISING if spare else _IN_TOLERANCE
-            reason[app] = _NO_METRICS if features[_MISSING, app] != _ZERO else held
+            hold = _STABILISING if spare else _IN_TOLERANCE
+            reason[app] = _NO_METRICS if features[_MISSING, app] != _ZERO else hold
             wanted[app] = current[app]
 
 
@@ -236,13 +244,16 @@ def give_way(
             if release[d] <= 0.0 or features[_MISSING, app] != _ZERO:
                 continue
             level = damping.give_way[d]
+            # An app that is fuller than the level it would shrink to has nothing to give.
             if is_exposed(features, app, level) or reason[app] == _YIELD:
                 continue
             if damping.patient[d] == 1 and rested[app] > tick:
                 continue
             spare = current[app] - math.ceil(load[app] / level)
+            # One pod more than the quotient: rounding down would never release the last cores.
             fewer = min(spare, int(release[d] / max(1, size[app])) + 1)
             fewer = min(fewer, pending[app]) if waiting else fewer
+            # Pods that never ran may go one by one, running ones only where it is worth a change.
             least = 0.0 if waiting else _GIVEN_SHARE * current[app]
             if fewer > least:
                 wanted[app], reason[app] = current[app] - fewer, _YIELD
@@ -267,6 +278,7 @@ def wish_sizes(
             continue
         need = load[app] / level[domain[app]]
         wishes.cpu[app] = _cpu_for(need, most[app], cpu[app], first_cpu[app])
+        # Limits kill, so memory grows in steps before it is full. It never shrinks.
         larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _LARGEST_MEMORY)
         if features[_MEMORY_USE, app] > _FULL and larger > memory[app]:
             wishes.memory[app] = math.ceil(larger)
@@ -283,9 +295,11 @@ def keep_sizes(apps: Apps, wishes: Wishes) -> None:
 @kernel
 def _cpu_for(need: np.float32, most: int, cpu: int, first: int) -> int:
     """Millicores per pod with which `most` pods carry the need; the first size if enough."""
+    # `need` counts pods of the present size, so sizes scale by the need over the maximum.
     if need > most and cpu < _LARGEST_CPU * first:
         exact = cpu * (need / most)
         return min(int(_LARGEST_CPU * first), math.ceil(exact / _CPU_STEP) * _CPU_STEP)
+    # Well below the maximum at the first size, or the next rise would enlarge the pods again.
     if cpu > first and need * cpu < _BACK * most * first:
         return first
     return cpu

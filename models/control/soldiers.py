@@ -37,12 +37,12 @@ from models.control.safety import Apps, Bounds, Wishes, enforce
 from models.control.sizing import (
     Damping,
     FirstSizes,
-    Memory,
     NeedLevels,
+    SizingMemory,
     compute_need,
     give_way,
     keep_sizes,
-    start_memory,
+    start_sizing_memory,
     wish_replicas,
     wish_sizes,
 )
@@ -55,7 +55,7 @@ _MISSING = APP.at("missing")
 class SoldiersState(NamedTuple):
     """What the Soldiers remember, updated in place. E environments, D domains."""
 
-    memory: Memory
+    memory: SizingMemory
     history: ChangeHistory
     first: FirstSizes
     epoch: I32
@@ -66,7 +66,7 @@ class SoldiersState(NamedTuple):
     """[E] increases beyond a budget so far; 0 unless a rule is broken."""
 
 
-class Inputs(NamedTuple):
+class SoldierInputs(NamedTuple):
     """What the kernel reads of a tick. E environments, D domains, A apps."""
 
     tick: I32
@@ -111,8 +111,9 @@ class Soldiers:
         environments, _, apps = status.shape
         domains = self._inventory.priority.size
         return SoldiersState(
-            memory=start_memory(environments, apps),
+            memory=start_sizing_memory(environments, apps),
             history=start_history(environments, apps, domains, self._inventory.tick_s),
+            # Sizes at the start are those that the owners chose; resizes return to them.
             first=FirstSizes(
                 status[:, rows.CPU_REQUEST].copy(), status[:, rows.MEMORY_REQUEST].copy()
             ),
@@ -145,8 +146,11 @@ class Soldiers:
         """Each directive asks once for a release; an expired one asks for nothing."""
         budget = directive.budget
         fresh, expired = budget.epoch > state.epoch, tick > budget.valid_until_tick
+        # Once per epoch: a directive that is delivered again must not ask again (invariant 7).
         state.release[fresh] = MILLI * directive.release[fresh] * float(self._parts.budget)
+        # An expired budget never causes a decrease (invariant 3).
         state.release[expired] = 0.0
+        # The highest epoch so far, so that an older directive cannot ask again either.
         np.maximum(state.epoch, budget.epoch, out=state.epoch)
 
     def _inputs(
@@ -156,10 +160,11 @@ class Soldiers:
         signals: AppSignals,
         directive: Directive,
         need_factor: F32 | None,
-    ) -> Inputs:
+    ) -> SoldierInputs:
         budget = directive.budget
         more, may_hold = 1.0 + budget.headroom, allowed(budget, tick)
         if need_factor is None:
+            # Not None in the kernels: numba would compile all of them once more for that type.
             need_factor = np.ones((tick.size, 0), np.float32)
         levels = NeedLevels(
             per_target=(more / self._target).astype(np.float32),
@@ -168,7 +173,7 @@ class Soldiers:
             growth=directive.growth.astype(np.float32),
             factor=need_factor,
         )
-        return Inputs(
+        return SoldierInputs(
             tick,
             status,
             signals,
@@ -191,7 +196,7 @@ def _constants(inventory: Inventory, parameters: Parameters, parts: Parts) -> Co
 
 @kernel
 def _decide(
-    inputs: Inputs,
+    inputs: SoldierInputs,
     state: SoldiersState,
     constants: Constants,
     work: Workspace,
@@ -204,6 +209,7 @@ def _decide(
         load, usual = inputs.signals.load[e], inputs.signals.usual[e]
         apps = Apps(inputs.tick[e], inputs.status[e], features[_MISSING], load)
         wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
+        # Sizes and turns for all that follows; `give_way` and the rules share them.
         measure(apps.status, apps.tick, inputs.may_hold[e], state.history.sizing[e], work)
         minute = apps.tick // constants.minute
         compute_need(apps, usual, inputs.levels, e, minute, state.memory)
@@ -215,7 +221,7 @@ def _decide(
 
 @kernel
 def _wish(
-    inputs: Inputs,
+    inputs: SoldierInputs,
     e: int,
     apps: Apps,
     state: SoldiersState,
@@ -232,12 +238,14 @@ def _wish(
         state.history.rested[e],
     )
     wish_replicas(apps, features, memory, e, rested, urgency, damping, wishes)
+    # Before giving way: the Commander divides by what each domain would hold without limits.
     _sum_wanted(
         wishes.replicas, most, work.size[MILLICORES], apps.status[rows.DOMAIN], sums[WANTED]
     )
     modest_until = memory.modest_until[e]
     give_way(apps, features, rested, damping, work, state.release[e], modest_until, wishes)
     if constants.vertical:
+        # At the level up to which apps give way, not at their target: pods do not grow for comfort.
         wish_sizes(apps, features, damping.give_way, most, state.first, e, wishes)
     else:
         keep_sizes(apps, wishes)

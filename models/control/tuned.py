@@ -66,6 +66,7 @@ def load_tuned(file: Path = FILE) -> dict[str, Tuned]:
 
 def store_tuned(results: dict[str, Tuned], file: Path = FILE) -> None:
     """Merge results into the file, sorted by controller name."""
+    # Controllers that were not tuned this time keep their entry.
     merged = load_tuned(file) | results
     text = msgspec.json.encode(dict(sorted(merged.items())))
     try:

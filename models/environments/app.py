@@ -65,5 +65,6 @@ def reward_of(row: F32, alpha: float) -> float:
     """The paper's reward, from one app's features in their units."""
     late = 1.0 - float(row[_HEADROOM])
     preserved = (1.0 - float(row[_ERRORS])) / max(1.0, late)
+    # Not above 1: use beyond the request would reward requests that are too small.
     used = [min(1.0, float(row[column])) for column in _RESOURCES]
     return alpha * preserved * len(used) + (1.0 - alpha) * sum(used)

@@ -94,6 +94,7 @@ class AppAdapter:
             self._observed = np.concatenate((row, self._size(state)), axis=1)
             table = features.app
         else:
+            # Between decisions only the reward and the memory need the apps' features.
             table, memory = self._encoder.encode_apps(observation, state.features)
         self.row = table[:, self._app].copy()
         return self._observed, state._replace(features=memory)
@@ -108,6 +109,7 @@ class AppAdapter:
         """The HPAs' plan, with the policy's numbers for its app."""
         plan, hpa = self._hpa.step(self._observe_for_hpa(), None, state.hpa)
         app = self._app
+        # Until the policy takes over, the app follows its HPA, so that the first step starts there.
         if action is None:
             decision = np.stack((plan.replicas[:, app], plan.cpu[:, app]), axis=1)
             return plan, state._replace(hpa=hpa, decision=decision)
@@ -134,6 +136,7 @@ class AppAdapter:
         step = bounded(action[:, 0]) * np.maximum(1.0, REPLICA_STEP * replicas)
         wanted = np.clip(np.rint(replicas + step), self._least, self._most)
         growth = cpu * (factors(action[:, 1], CPU_STEP) - 1.0)
+        # Rounds the step, not the size: an action of zero keeps a size that is no multiple.
         size = cpu + np.rint(growth / _MILLI_STEP) * _MILLI_STEP
         return np.stack((wanted, np.clip(size, state.first / MOST_CPU, state.first * MOST_CPU)), 1)
 

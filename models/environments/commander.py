@@ -49,6 +49,8 @@ class CommanderEnv(Environment[HeuristicAdapterState]):
     def _reward(self, results: list[Result]) -> float:
         """The second environment, if any, is the plain heuristic."""
         own, *plain = (result.objective for result in results)
+        # What the seed costs anyway cancels out. In a prototype, policies that were trained without
+        # the pair ended 6 to 12 % worse.
         cost = own - sum(plain)
         reward = (self._before - cost) * self.reward_scale
         self._before = cost

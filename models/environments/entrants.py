@@ -60,12 +60,14 @@ class PolicyController(Generic[S]):
         """The plan under the last action; before `first_tick` without the policy."""
         observed, inner = self._adapter.observe(observation, state.adapter)
         tick, action = int(observation.tick[0]), state.action
+        # Environments share their tick, so the first stands for all.
         if tick >= self._first_tick and is_due(tick, self._adapter.every):
             action = np.stack([self._predict(row) for row in observed])
         plan, inner = self._adapter.act(observation, forecast, inner, action)
         return plan, PolicyControllerState(inner, action)
 
     def _predict(self, observed: F32) -> F32:
+        # A copy, so that a policy may keep or change what it is given.
         action, _ = self._policy.predict(observed.copy(), deterministic=True)
         return np.asarray(action, np.float32).reshape(self._adapter.actions)
 

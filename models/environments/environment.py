@@ -98,10 +98,12 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
         plain = cluster or with_apps(load_sim_cluster(), APPS)
         self._cluster = with_scheduling(plain, scheduling)
         self._scenarios = _load(scenarios, plain)
+        # Once for all episodes: it depends on the cluster only, not on scenario or seed.
         self._population = generate(plain)
         self._forecaster_of = forecaster_of(forecast)
         self._copies = copies
         self._episode: Episode[S] | None = None
+        # A world is needed for the sizes of the spaces, which gymnasium wants before `reset`.
         adapter = self._adapter_of(self._world(self._scenarios[0], 0))
         self.observation_space = Box(adapter.limits.low, adapter.limits.high, dtype=np.float32)
         self.action_space = Box(-1.0, 1.0, (adapter.actions,), np.float32)
@@ -125,6 +127,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
     def step(self, action: F32) -> tuple[F32, float, bool, bool, dict[str, Any]]:
         """Act until the next decision is due."""
         episode = self._running()
+        # The policy acts in the first copy; zeros leave the others to the plain heuristic.
         actions = np.zeros((self._copies, episode.adapter.actions), np.float32)
         actions[0] = action
         episode.tick(actions)
@@ -134,6 +137,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
             self._after_tick(episode)
         results = results_of(episode.world)
         reward = self._reward(results)
+        # Truncated, never terminated: a cluster has no final state, the scenario just ends.
         return episode.observed[0], reward, False, episode.over, info_of(results[0])
 
     @abstractmethod
@@ -156,6 +160,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
 
     def _draw(self, options: dict[str, Any]) -> tuple[Scenario, int]:
         index = int(self.np_random.integers(len(self._scenarios)))
+        # Drawn even where options replace it: the generator moves on alike for every episode.
         drawn = int(self.np_random.integers(*SEEDS))
         by_name = {scenario.name: scenario for scenario in self._scenarios}
         name = options.get("scenario", self._scenarios[index].name)
@@ -171,6 +176,7 @@ class Environment(Env[F32, F32], ABC, Generic[S]):
 
 def results_of(world: World) -> list[Result]:
     """J and its parts, of the episode so far, one result per environment."""
+    # Decisions on missing data are counted in the benchmark only; J does not depend on them.
     no_decreases = np.zeros(world.environments, np.int64)
     return summarise(world, NONE, Decisions(missing_data_decreases=no_decreases))
 

@@ -64,6 +64,7 @@ class HeuristicAdapter(ABC):
             features, memory = self._encoder.encode(observation, state.features)
             self._observed = self._select(normalise(features))
         else:
+            # Between decisions the memory still has to see every tick; sums of domains can wait.
             _, memory = self._encoder.encode_apps(observation, state.features)
         return self._observed, state._replace(features=memory)
 
@@ -126,6 +127,8 @@ class CommanderAdapter(HeuristicAdapter):
 
     def _select(self, features: Features) -> F32:
         environments = features.cluster.shape[0]
+        # No budget, urgency or earlier action: policies that were cloned with them in a prototype
+        # copied the past instead of deciding.
         parts = (
             features.domain.reshape(environments, -1),
             features.pool.reshape(environments, -1),
@@ -133,6 +136,7 @@ class CommanderAdapter(HeuristicAdapter):
         return np.concatenate((*parts, features.cluster), axis=1)
 
     def _residual(self, action: F32, observation: Observation) -> Residual:
+        # Factors on headroom and urgency: residuals on the budgets did not learn in a prototype.
         headroom, urgency = np.split(action, 2, axis=1)
         return neutral(observation.tick.size)._replace(
             headroom=factors(headroom, HEADROOM_SPAN), urgency=factors(urgency, URGENCY_SPAN)

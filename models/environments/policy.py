@@ -72,4 +72,5 @@ def bounded(action: F32) -> F64:
 
 def factors(action: F32, span: float) -> F64:
     """Factors: 1 for 0, `span` for 1 and its inverse for -1."""
+    # A power, so that opposite actions cancel out and zero gives exactly 1.
     return np.float64(span) ** bounded(action)

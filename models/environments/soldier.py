@@ -75,7 +75,9 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
         status = world.state.status[0]
         in_domain = (status[rows.DOMAIN] == self._index) & (status[rows.ACTIVE] == 1)
         violations = self._weight * in_domain.sum() * self._violating_share(world) * minutes
+        # Held cores as parts of a node: which nodes the cluster runs is no decision of one domain.
         nodes = held_cores(status[:, in_domain]) / self._node_cores * minutes / 60.0
+        # The world has advanced already: what was applied belongs to the tick before.
         changes = (world.accounts.last["tick"][0, in_domain] == world.tick - 1).sum()
         self._cost += float(violations + nodes + CHANGE_COST * changes)
 
@@ -97,6 +99,7 @@ def requests_of(world: World, domain: int) -> Requests:
     """Requests of the closed minutes and the open one."""
     accounts = world.accounts
     in_domain = world.state.status[0, rows.DOMAIN] == domain
+    # J is accounted per minute, the reward per tick: the open minute has to count as well.
     closed, opened = (
         accounts.domains[0, domain],
         accounts.minute_requests[0][:, in_domain].sum(axis=1),
@@ -108,6 +111,7 @@ def requests_of(world: World, domain: int) -> Requests:
 
 def held_cores(status: I32) -> float:
     """CPU requests of bound and pending pods, surge included."""
+    # Replicas without pods yet hold capacity, too, as do surge pods.
     pods = np.maximum(
         status[rows.REPLICAS], status[rows.READY] + status[rows.STARTING] + status[rows.PENDING]
     )

@@ -32,12 +32,15 @@ _AGE: Final = APP.at("sample_age")
 _INTERACTIVE: Final = APP.at("interactive")
 _BATCH: Final = APP.at("batch")
 
+# float32, because a plain 0.0 in a kernel would turn the arithmetic around it into float64. Ratios
+# are clipped to -5 and 5, the range of the table and of the sort keys in `summary`.
 _ZERO, _ONE, _MOST, _LEAST = np.float32(0), np.float32(1), np.float32(5), np.float32(-5)
 _CORES: Final = np.float32(0.001)
 _GIB: Final = np.float32(1 / 1024)
 _SLOW_RPS: Final = np.float32(0.1)
 """Mean traffic below which a trend is noise."""
 _MOST_PODS: Final = np.float32(1e6)
+"""Largest pod count of one app that is believed."""
 
 
 class Declared(NamedTuple):
@@ -76,7 +79,9 @@ class Declared(NamedTuple):
 def encode_apps(
     state: FeatureState, e: int, status: I32, declared: Declared, features: F32
 ) -> None:
-    """Fill `rows` [APP, A] of one environment; its memory has taken in this tick already."""
+    """Fill `features` [APP, A] of one environment; its memory has taken in this tick already."""
+    # Undeclared apps are zeroed by multiplying with `live`: a branch per app would not vectorise.
+    # It needs finite values, because 0 x NaN is NaN; the memory keeps valid samples only.
     sample, age, live = state.sample[e], state.age[e], features[_LIVE]
     _find_live(status[rows.ACTIVE], status[rows.DOMAIN], np.int32(declared.tiers.size), live)
     _traffic(sample, state.mean_rps[e], features)
@@ -84,6 +89,7 @@ def encode_apps(
     _memory(sample, age, status, features)
     _latency(live, age, sample[rows.P99], declared.per_target, features[_HEADROOM])
     _pods(status, declared.per_most, features)
+    # The slot that the next tick overwrites holds the counter from the start of the window.
     oldest = state.restarts[e, (state.tick[e] + 1) % state.restarts.shape[1]]
     _restarts(live, status[rows.RESTARTS], oldest, status[rows.READY], features[_RESTARTS])
     tick_s = np.float32(declared.tick_s)
@@ -106,8 +112,8 @@ def _pods_of(count: np.int32) -> np.float32:
 @kernel
 def _find_live(active: I32, domain: I32, domains: np.int32, live: F32) -> None:
     for app in range(live.size):
-        there = (active[app] == 1) & (domain[app] >= 0) & (domain[app] < domains)
-        live[app] = _ONE if there else _ZERO
+        known_domain = (domain[app] >= 0) & (domain[app] < domains)
+        live[app] = _ONE if (active[app] == 1) & known_domain else _ZERO
 
 
 @kernel
@@ -128,6 +134,7 @@ def _load(sample: F32, age: I32, request: I32, per_saturation: F32, features: F3
     out, over = features[_UTILISATION], features[_SATURATION]
     for app in range(live.size):
         cores = max(np.float32(request[app]), _ONE) * _CORES * max(pods[app], _ONE)
+        # An app that never had a sample reads as full: doubt must not scale in (invariant 4).
         use = _ONE if age[app] >= UNSEEN else cpu[app] / cores
         out[app] = live[app] * _within(use, _ZERO, _MOST)
         over[app] = live[app] * _within(use * per_saturation[app], _ZERO, _MOST)
@@ -162,21 +169,21 @@ def _pods(status: I32, per_most: F32, features: F32) -> None:
     in_flight, waiting = features[_IN_FLIGHT], features[_PENDING]
     for app in range(live.size):
         want = _pods_of(replicas[app])
-        of = live[app] / max(want, _ONE)
+        per_wanted = live[app] / max(want, _ONE)
         wanted[app] = live[app] * want
         room[app] = live[app] * max(_ONE - want * per_most[app], _ZERO)
         coming = _pods_of(starting[app]) + _pods_of(pending[app])
-        up[app] = min(_pods_of(ready[app]) * of, _MOST)
-        in_flight[app] = min(coming * of, _MOST)
-        waiting[app] = min(_pods_of(pending[app]) * of, _MOST)
+        up[app] = min(_pods_of(ready[app]) * per_wanted, _MOST)
+        in_flight[app] = min(coming * per_wanted, _MOST)
+        waiting[app] = min(_pods_of(pending[app]) * per_wanted, _MOST)
 
 
 @kernel
 def _restarts(live: F32, counter: I32, before: I32, ready: I32, out: F32) -> None:
     """Restarts since `before`; a counter that fell belongs to an app that was declared again."""
     for app in range(live.size):
-        fell = max(np.float32(counter[app]) - np.float32(before[app]), _ZERO)
-        out[app] = live[app] * min(fell / max(_pods_of(ready[app]), _ONE), _MOST)
+        restarted = max(np.float32(counter[app]) - np.float32(before[app]), _ZERO)
+        out[app] = live[app] * min(restarted / max(_pods_of(ready[app]), _ONE), _MOST)
 
 
 @kernel

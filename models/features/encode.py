@@ -71,6 +71,7 @@ def _encode_apps_of(
         observation.missing[e],
         observation.status[e],
     )
+    # The memory first: features are computed from the last valid sample, not from this one.
     remember(state, e, measured, missing, status, elapsed[e], declared.gain, declared.edges)
     encode_apps(state, e, status, declared, apps[e])
 
@@ -123,7 +124,6 @@ def _encode_sorted(work: Work, capacity: F64, declared: Declared, group: F32, do
 
 
 def _empty_work(environments: int, apps: int, groups: int, domains: int, sums: int) -> Work:
-    """Scratch for that many environments."""
     return Work(
         group=np.zeros((2, apps), np.int32),
         groups=np.zeros((environments, groups, sums)),
@@ -156,6 +156,7 @@ class Encoder:
         elapsed = elapsed_ticks(observation, state)
         apps = by_feature(features.app)
         _encode_unsorted(observation, elapsed, state, self._declared, apps, work)
+        # One sort for all environments, groups and domains, between the two kernels.
         work.keys.sort(axis=-1)
         pools = PoolReadings(observation.pool, self._inventory)
         spend(pools, elapsed, self._inventory.tick_s, state)
@@ -174,6 +175,7 @@ class Encoder:
         elapsed = elapsed_ticks(observation, state)
         apps = by_feature(self._features.app)
         _encode_apps_of_all(observation, elapsed, state, self._declared, apps)
+        # Money is spent in every tick, also in those whose cluster features are not computed.
         spend(
             PoolReadings(observation.pool, self._inventory), elapsed, self._inventory.tick_s, state
         )
@@ -188,6 +190,7 @@ class Encoder:
         apps, domains = inventory.domain.size, inventory.tiers.size
         groups, pools = int(inventory.tiers.sum()), inventory.pool_cpu.size
         features = empty_features(environments, apps, groups, domains, pools)
+        # Declared columns never change, so they are written once, not every tick.
         features.domain[..., DOMAIN_LEVEL.at("priority")] = inventory.priority
         features.domain[..., DOMAIN_LEVEL.at("floor_share")] = inventory.floor_share
         features.domain[..., DOMAIN_LEVEL.width :] = inventory.calls
@@ -196,11 +199,13 @@ class Encoder:
 
 def _compile(inventory: Inventory) -> Declared:
     groups = int(inventory.tiers.sum())
+    # More would not fit beside the value in a 32-bit sort key.
     if groups > MOST_SEGMENTS:
         raise ValueError(f"expected at most {MOST_SEGMENTS} tier groups, got {groups}")
     first = (np.cumsum(inventory.tiers) - inventory.tiers).astype(np.int32)
     return Declared(
         latency_target=inventory.latency_target,
+        # 1 / infinity is 0, which gives a best-effort app its headroom of 1.
         per_target=np.float32(1.0) / inventory.latency_target,
         per_saturation=np.float32(1.0) / inventory.saturation,
         per_most=(1.0 / np.maximum(inventory.max_replicas, 1)).astype(np.float32),
@@ -225,6 +230,7 @@ def _write(level: Level, columns: Mapping[str, F64], out: F32) -> None:
     """Write columns to rows of `out` [E, columns, things]; clip linear ones to their range."""
     for index, feature in enumerate(level.features):
         column = columns[feature.name]
+        # Columns with a root keep their physical value; only `normalise` clips those.
         if feature.how == "linear":
             column = np.clip(column, feature.low * feature.scale, feature.high * feature.scale)
         out[:, index] = column

@@ -28,6 +28,8 @@ _LARGEST: Final = np.float32(1e12)
 _CLEAR_RPS: Final = np.float32(0.1)
 """Traffic above this does not stop in the same tick as everything else."""
 _TREND_S: Final = 300.0
+"""Time constant of the slow mean of the requests."""
+# float32 and int32: plain constants would widen the arithmetic of the kernels.
 _ZERO: Final = np.float32(0.0)
 _BOUNDS_S: Final = (30, 60, 120, 300)
 _MOST: Final = np.int32(1_000_000)
@@ -65,6 +67,7 @@ class FeatureState(NamedTuple):
 def start_memory(observation: Observation, inventory: Inventory) -> FeatureState:
     """The memory before the first observation; earlier restarts do not count."""
     environments, apps = observation.missing.shape
+    # One more than the window: its oldest tick must not share a slot with the newest.
     slots = window_ticks(inventory.tick_s) + 1
     counters = np.maximum(observation.status[:, None, rows.RESTARTS], 0)
     return FeatureState(
@@ -89,6 +92,7 @@ def copy_memory(state: FeatureState) -> FeatureState:
 
 def elapsed_ticks(observation: Observation, state: FeatureState) -> I32:
     """[E] ticks since the last observation; 0 when the same tick is observed again."""
+    # int64: the difference of two arbitrary int32 ticks overflows int32.
     elapsed: I64 = observation.tick.astype(np.int64) - state.tick
     bounded: I32 = np.clip(elapsed, 0, UNSEEN).astype(np.int32)
     return bounded
@@ -122,6 +126,8 @@ def remember(
 ) -> None:
     """Take one environment's measurements `new` and pod counts `status` into its memory."""
     old, fresh, age = state.sample[e], state.fresh[e], state.age[e]
+    # The order matters: zeros are judged by the sample before, and the mean starts at a first
+    # sample only while `age` still says that there was none.
     _validate(new, missing, fresh)
     _reject_zeros(new, old[rows.RPS], status, age, fresh)
     _follow(new[rows.RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), state.mean_rps[e])
@@ -154,6 +160,7 @@ def _validate(new: F32, missing: I8, fresh: I8) -> None:
         least = min(least, p99[app], cpu[app], memory[app], pods[app])
         total = rps[app] + throughput[app] + errors[app] + p50[app]
         total = total + p99[app] + cpu[app] + memory[app] + pods[app]
+        # A NaN fails the comparison of the sum; min() alone may drop it.
         fresh[app] = (missing[app] == 0) & (least >= _ZERO) & (total <= _LARGEST)
 
 
@@ -168,10 +175,10 @@ def _reject_zeros(new: F32, last_rps: F32, status: I32, age: I32, fresh: I8) -> 
     pods = new[rows.PODS]
     ready, starting, pending = status[rows.READY], status[rows.STARTING], status[rows.PENDING]
     for app in range(fresh.size):
-        hollow = rps[app] + p99[app] + cpu[app] + memory[app] == _ZERO
-        there = (ready[app] > 0) | (starting[app] > 0) | (pending[app] > 0)
+        all_zero = rps[app] + p99[app] + cpu[app] + memory[app] == _ZERO
+        has_pods = (ready[app] > 0) | (starting[app] > 0) | (pending[app] > 0)
         busy = (last_rps[app] > _CLEAR_RPS) & (age[app] < UNSEEN)
-        broken = hollow & there & ((pods[app] > _ZERO) | busy)
+        broken = all_zero & has_pods & ((pods[app] > _ZERO) | busy)
         fresh[app] = fresh[app] & (not broken)
 
 
@@ -220,10 +227,12 @@ def _store_restarts(counter: I32, ring: I32, last: int, elapsed: int) -> None:
 def advance_flight(cohort: I32, flight: I32, edges: I32, last: int, elapsed: int) -> None:
     """Age the cohorts; one that passes the last bound joins the oldest bucket."""
     slots = cohort.shape[0]
+    # After a gap longer than the window all cohorts are in the oldest bucket, so stop there.
     for step in range(1, min(elapsed, slots) + 1):
         for bucket in range(edges.size):
             aged = cohort[(last + step - edges[bucket]) % slots]
             _move(aged, flight[bucket], flight[bucket + 1])
+        # The slot is about to be reused for the pods of a new tick.
         _clear(cohort[(last + step - edges[-1]) % slots])
 
 
@@ -247,6 +256,7 @@ def count_flight(
     """Add new pods to the cohorts, or remove ready ones, so that they sum to what is in flight."""
     newcomers, youngest = cohort[tick % cohort.shape[0]], flight[0]
     for app in range(total.size):
+        # Clipped, because a count that is broken would overflow the sums of a domain.
         now = min(max(starting[app], _NONE), _MOST) + min(max(pending[app], _NONE), _MOST)
         more = now - total[app]
         if more == 0:

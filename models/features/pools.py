@@ -9,7 +9,9 @@ from models.features import sums as s
 from models.features.memory import FeatureState
 
 _LEAST = 1e-3
+"""Smallest divisor, in cores or GiB: an empty cluster has shares of 0."""
 _MOST_NODES = 1e6
+"""Largest node count of one pool that is believed."""
 
 
 class PoolReadings:
@@ -22,6 +24,7 @@ class PoolReadings:
         self.cpu = self.ready * inventory.pool_cpu
         self.memory = self.ready * inventory.pool_memory
         self.coming_cpu = self.coming * inventory.pool_cpu
+        # No more is free than ready nodes have: both come from different readings.
         self.free_cpu = np.minimum(_plausible(pool["free_cpu"], np.inf), self.cpu)
         self.free_memory = np.minimum(_plausible(pool["free_memory"], np.inf), self.memory)
         self.price = np.broadcast_to(inventory.pool_price.astype(np.float64), self.ready.shape)
@@ -64,6 +67,7 @@ def cluster_columns(
     total = sums.sum(axis=1)
     rate = pools.price_per_hour / inventory.spend_cap_per_hour
     allowed = state.lasted * inventory.spend_cap_per_hour
+    # Before any time has passed, the present rate stands for what was spent.
     spent = np.where(allowed > 0, state.spent / np.where(allowed > 0, allowed, 1.0), rate)
     columns = {
         "free_cpu": pools.free_cpu.sum(axis=1) / cpu,
@@ -78,5 +82,6 @@ def cluster_columns(
 
 
 def _plausible(values: NDArray[np.generic], most: float) -> F64:
+    # NaN fails both comparisons and becomes 0.
     numbers = values.astype(np.float64)
     return np.where((numbers >= 0) & (numbers <= most), numbers, 0.0)

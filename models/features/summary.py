@@ -42,6 +42,7 @@ _MISSING: Final = GROUP.at("missing")
 _AGE: Final = GROUP.at("sample_age")
 _EXPOSURE: Final = DOMAIN_LEVEL.at("latency_exposure")
 
+# What a segment without any sample reads as: full if it has apps, idle if it has none.
 _BUSY, _IDLE = 1.0, 0.0
 _TIGHT, _EASY = 0.0, 1.0
 
@@ -53,6 +54,7 @@ _FROM: Final = np.float32(_LOW)
 _PER_STEP: Final = np.float32(1.0 / _STEP)
 _MASK: Final = np.uint32((1 << _BITS) - 1)
 _NONE: Final = np.uint32(0xFFFFFFFF)
+"""Key of an app without a sample: it sorts behind all others."""
 MOST_SEGMENTS: Final = (1 << (32 - _BITS)) - 1
 """Tier groups that fit into the upper bits of a key."""
 
@@ -65,16 +67,18 @@ def find_groups(domain: I32, live: F32, declared: Declared, group: I32, home: I3
     """
     tiers, first, tier = declared.tiers, declared.first, declared.tier
     for app in range(group.size):
-        there = live[app] > 0.0
-        where = domain[app] if there else 0
-        home[app] = where if there else -1
-        group[app] = first[where] + min(tier[app], tiers[where] - 1) if there else -1
+        declared_now = live[app] > 0.0
+        # Index 0 stands in for a domain that may be out of range: both outcomes are computed.
+        d = domain[app] if declared_now else 0
+        home[app] = d if declared_now else -1
+        group[app] = first[d] + min(tier[app], tiers[d] - 1) if declared_now else -1
 
 
 @kernel
 def write_keys(value: F32, age: I32, segment: I32, keys: U32) -> None:
     """Sort keys of a feature; apps that never had a sample come last."""
     for app in range(keys.size):
+        # Values are clipped to -5 to 5, so the point fits its bits and never changes the segment.
         point = np.uint32((value[app] - _FROM) * _PER_STEP)
         key = (np.uint32(segment[app]) << np.uint32(_BITS)) | point
         keys[app] = key if (segment[app] >= 0) & (age[app] < UNSEEN) else _NONE
@@ -98,11 +102,13 @@ def summarise(total: F64, use: U32, slack: U32, cpu: float, memory: float, out: 
         row = total[segment]
         sampled = int(row[s.SAMPLED])
         _describe(row, out, segment)
+        # Without a ready node the shares would divide by zero; a small divisor reads as full.
         _count_pods(row, max(cpu, 1e-3), max(memory, 1e-3), out, segment)
         _rank(use, start, sampled, _USE_QUANTILES, out[_USE_P10:], segment)
         _rank(slack, start, sampled, _SLACK_QUANTILES, out[_SLACK_MIN:], segment)
         if sampled == 0:
             _assume(row[s.APPS] > 0, out, segment)
+        # Sorted keys lie segment by segment, so the next segment starts where this one ends.
         start += sampled
 
 
@@ -129,6 +135,7 @@ def _describe(row: F64, out: F32, k: int) -> None:
     out[_ERRORS, k] = _within(_ratio(row[s.FAILING], traffic), 0.0, 1.0)
     out[_USE, k] = _within(_ratio(row[s.CPU_USED], row[s.CPU_ASKED]), 0.0, 5.0)
     out[_MEMORY_USE, k] = _within(_ratio(row[s.MEMORY_USED], row[s.MEMORY_ASKED]), 0.0, 5.0)
+    # Rounding can make a variance slightly negative; the clip removes that.
     out[_USE_VARIANCE, k] = _within(_ratio(row[s.USE_SQUARED], sampled) - use * use, 0.0, 5.0)
     out[_SLACK, k] = _within(weighted, -5.0, 1.0)
     variance = _ratio(row[s.SLACK_SQUARED], sampled) - slack * slack

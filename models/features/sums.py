@@ -62,7 +62,9 @@ _RISKY_HEADROOM: Final = 0.2
 _RISKY_ERRORS: Final = 0.01
 _RISKY_SATURATION: Final = 0.9
 _OLDEST_S: Final = 300.0
+"""Cut of a sample age: one app that was never seen must not drown the mean of the others."""
 _LONGEST: Final = np.float32(1e12)
+"""Stands in for an infinite target: 0 x infinity is NaN."""
 _TINY: Final = np.float32(1e-9)
 
 
@@ -110,6 +112,9 @@ def sum_groups(
     _sum_in_flight(group, state.in_flight[e], state.flight[e], total)
 
 
+# The functions below repeat one loop over runs, each for a few sums that stay in registers.
+
+
 @kernel
 def _end_of_run(order: U32, group: I32, start: int) -> int:
     """One past the last app of the run of one group that begins at `start`."""
@@ -128,27 +133,27 @@ def _sum_traffic(
     end = 0
     while end < order.size:
         start, end = end, _end_of_run(order, group, end)
-        traffic = before = failing = slack = latency = promised = bound = 0.0
+        traffic = usual = failing = slack = latency = targets = targeted = 0.0
         for index in range(start, end):
             app = order[index]
             weight = np.float64(rps[app]) if age[app] < UNSEEN else 0.0
-            limited = weight if target[app] < np.inf else 0.0
+            with_target = weight if target[app] < np.inf else 0.0
             traffic += weight
-            before += np.float64(mean[app]) if age[app] < UNSEEN else 0.0
+            usual += np.float64(mean[app]) if age[app] < UNSEEN else 0.0
             failing += weight * errors[app]
             slack += weight * headroom[app]
             latency += weight * p99[app]
-            promised += limited * min(target[app], _LONGEST)
-            bound += limited
+            targets += with_target * min(target[app], _LONGEST)
+            targeted += with_target
         if group[order[start]] >= 0:
             out = total[group[order[start]]]
             out[TRAFFIC] += traffic
-            out[MEAN_TRAFFIC] += before
+            out[MEAN_TRAFFIC] += usual
             out[FAILING] += failing
             out[SLACK_TRAFFIC] += slack
             out[LATENCY] += latency
-            out[TARGET] += promised
-            out[TARGET_TRAFFIC] += bound
+            out[TARGET] += targets
+            out[TARGET_TRAFFIC] += targeted
 
 
 @kernel
@@ -164,6 +169,7 @@ def _sum_use(members: Members, features: F32, sample: F32, request: I32, total: 
         for index in range(start, end):
             app = order[index]
             sampled = 1.0 if age[app] < UNSEEN else 0.0
+            # What was requested follows from use and ratio, so an app without either says nothing.
             held = sampled if memory_use[app] > 0.0 else 0.0
             use += sampled * utilisation[app]
             squares += sampled * utilisation[app] * utilisation[app]
@@ -176,6 +182,7 @@ def _sum_use(members: Members, features: F32, sample: F32, request: I32, total: 
             out[USE] += use
             out[USE_SQUARED] += squares
             out[CPU_USED] += cpu_used
+            # Scaled once, after the sum: sums of millicores are exact.
             out[CPU_ASKED] += cpu_asked * 0.001
             out[MEMORY_USED] += memory_used
             out[MEMORY_ASKED] += memory_asked
@@ -230,6 +237,7 @@ def _sum_pods(members: Members, restarts: F32, status: I32, total: F64) -> None:
             cores = np.float64(max(0, cpu[app]))
             up += there
             waiting += queued
+            # Back to a count: the feature is per ready pod, of at least one.
             restarted += restarts[app] * max(1.0, there)
             held_cpu += holding * cores
             waiting_cpu += queued * cores

@@ -101,12 +101,15 @@ _UNSEEN = object()
 
 def explain(error: msgspec.ValidationError, value: Any, kind: type) -> tuple[str, str]:
     """The path in the file and what was expected there, for an error of converting `value`."""
+    # msgspec offers its errors as text only: "Expected `int`, got `str` - at `$.pools[0].name`".
     message, _, location = str(error).rpartition(" - at ")
     if not message:
         message, location = location, ""
     steps = _steps(location)
+    # From the outside in: a key that was found is part of the path to the next one.
     for index in [index for index, step in enumerate(steps) if step == _SOME_KEY]:
         steps[index] = _failing_key(str(error), value, kind, steps[:index])
+    # msgspec marks an error in a mapping key with `key`; then the value at the path is fine.
     in_key = location.startswith("`key`")
     expected = _expected_type(inspect.type_info(kind), steps, in_key=in_key)
     found = _UNSEEN if in_key else _at(value, steps)
@@ -136,6 +139,7 @@ def _at(value: Any, steps: list[_Step]) -> Any:
 def _failing_key(message: str, value: Any, kind: type, steps: list[_Step]) -> Hashable:
     """The key whose value is invalid: alone in the mapping it causes the same error."""
     for key in _at(value, steps):
+        # msgspec does not name the key, so try each alone and look for the same message.
         trial = copy.deepcopy(value)
         mapping = _at(trial, steps)
         for other in [other for other in mapping if other != key]:
@@ -189,6 +193,7 @@ def _sentence(message: str, expected: inspect.Type | None, found: Any, *, in_key
     got = "" if found is _UNSEEN else f", got {_shown(found)}"
     if wrong := re.fullmatch(r"Invalid enum value (.+)", message):
         got = f", got {wrong[1]}"
+    # msgspec does not list the choices; the type at the path does.
     choices = _choices(expected)
     if choices:
         return f"{subject} one of {', '.join(choices)}{got}"
@@ -237,4 +242,5 @@ def _shown(found: Any) -> str:
         return f"a {kind}" if found else f"an empty {kind}"
     if found is None:
         return "nothing"
+    # As YAML spells it: true, not True.
     return str(found).lower() if isinstance(found, bool) else str(found)

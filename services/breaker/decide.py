@@ -13,8 +13,8 @@ import numpy as np
 from models.cluster.arrays import F64, I32
 from models.control.breaker import (
     AppSamples,
+    BreakerMemory,
     Cause,
-    Memory,
     Phase,
     Readings,
     Thresholds,
@@ -51,7 +51,7 @@ class BreakerState:
     """What the breaker remembers of one domain."""
 
     domain: str
-    memory: Memory
+    memory: BreakerMemory
     tick: int = -1
     """Tick of the last frame; -1 before the first."""
     time: str = ""
@@ -180,7 +180,9 @@ def _fit_window(window: F64, length: int) -> F64:
     return np.concatenate([fill, kept], axis=-1)
 
 
-def _named_readings(readings: Readings, memory: Memory, limits: Thresholds) -> dict[str, float]:
+def _named_readings(
+    readings: Readings, memory: BreakerMemory, limits: Thresholds
+) -> dict[str, float]:
     """Readings and their thresholds by name; unknown readings are left out."""
     found = {
         "stale": (float(readings.age[0, 0]), limits.stale_ticks),
@@ -197,7 +199,7 @@ def _named_readings(readings: Readings, memory: Memory, limits: Thresholds) -> d
     return named
 
 
-def _reason(memory: Memory, readings: Mapping[str, float]) -> str:
+def _reason(memory: BreakerMemory, readings: Mapping[str, float]) -> str:
     """Why it opened; empty when it closed."""
     cause = Cause(memory.cause[0, 0])
     if cause == Cause.NONE:

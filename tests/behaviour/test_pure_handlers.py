@@ -32,7 +32,7 @@ HANDLERS: dict[type[Handler[Any]], set[str]] = {
     ActuatorHandler: {"handle", "wake", "written"},
     BreakerHandler: {"handle", "wake"},
 }
-"""With what the system calls of each."""
+"""Handlers, each with the methods that the system calls."""
 
 
 def content(value: Any) -> Any:
@@ -54,8 +54,8 @@ def content(value: Any) -> Any:
 
 @contextmanager
 def checked(kind: type[Handler[Any]], monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    """Compare the state before and after each call; gives the names of the calls that were made."""
-    made: set[str] = set()
+    """Compare the state before and after each call; yields the names of the methods called."""
+    called: set[str] = set()
 
     def wrapped(name: str) -> Callable[..., Step[Any]]:
         original = getattr(kind, name)
@@ -64,7 +64,7 @@ def checked(kind: type[Handler[Any]], monkeypatch: pytest.MonkeyPatch) -> Iterat
             state = arguments[0] if name == "wake" else arguments[1]
             before = content(state)
             step: Step[Any] = original(handler, *arguments)
-            made.add(name)
+            called.add(name)
             assert content(state) == before, f"{kind.__name__}.{name} changed its input state"
             return step
 
@@ -73,34 +73,34 @@ def checked(kind: type[Handler[Any]], monkeypatch: pytest.MonkeyPatch) -> Iterat
     with monkeypatch.context() as patch:
         for name in CALLS:
             patch.setattr(kind, name, wrapped(name))
-        yield made
+        yield called
 
 
 @pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.name)
 def test_a_handler_never_changes_its_input_state(
     kind: type[Handler[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with checked(kind, monkeypatch) as made:
+    with checked(kind, monkeypatch) as called:
         running = MemorySystem(contest(APPS, SEED).world)
         for tick in islice(running.ticks(), TICKS):
             if tick == TICKS // 2:  # loaded states too
                 running.bus.kill(kind.name, redeliver=3)
                 running.bus.start(kind.name)
-    assert made == HANDLERS[kind]
+    assert called == HANDLERS[kind]
 
 
 @pytest.mark.skipif(not (SHIPPED / CARD).exists(), reason="no trained forecaster is shipped")
 def test_the_trained_forecaster_never_changes_its_input_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with checked(ForecasterHandler, monkeypatch) as made:
+    with checked(ForecasterHandler, monkeypatch) as called:
         world = contest(APPS, SEED, controller="heuristic:tft").world
         running = MemorySystem(world, forecast="tft")
         for tick in islice(running.ticks(), TICKS):
             if tick == TICKS // 2:  # loaded states too
                 running.bus.kill("forecaster", redeliver=3)
                 running.bus.start("forecaster")
-    assert made == HANDLERS[ForecasterHandler]
+    assert called == HANDLERS[ForecasterHandler]
 
 
 def test_a_handler_that_updates_an_array_in_place_is_caught(

@@ -1,4 +1,4 @@
-"""What a service saves is of use to a process that has another clock."""
+"""Saved states hold no monotonic times, so a process with another clock can load them."""
 
 from itertools import islice
 
@@ -16,31 +16,31 @@ TICKS = 8
 Saves = list[tuple[str, str, StateRecord | None]]
 
 
-def saves_at(moment_s: float, monkeypatch: pytest.MonkeyPatch) -> Saves:
-    """All that is saved in a run whose clock has so many seconds more by `now`, not by `date`."""
+def saves_at(offset_s: float, monkeypatch: pytest.MonkeyPatch) -> Saves:
+    """All states saved in a run whose `now` is ahead by `offset_s`; its `date` is not."""
     found: Saves = []
     save = _Process.save
 
-    class Machine(ManualClock):
+    class OffsetClock(ManualClock):
         def now(self) -> float:
-            return super().now() + moment_s
+            return super().now() + offset_s
 
-    async def note(
-        seat: _Process, key: str, state: StateRecord | None, partition: int | None
+    async def record(
+        process: _Process, key: str, state: StateRecord | None, partition: int | None
     ) -> None:
-        found.append((seat.name, key, state))
-        await save(seat, key, state, partition)
+        found.append((process.name, key, state))
+        await save(process, key, state, partition)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Process, "save", note)
-        patch.setattr(memory, "ManualClock", Machine)
+        patch.setattr(_Process, "save", record)
+        patch.setattr(memory, "ManualClock", OffsetClock)
         for _ in islice(MemorySystem(contest(20, 0).world).ticks(), TICKS):
             pass
     return found
 
 
-def test_no_saved_state_has_a_value_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = (saves_at(moment_s, monkeypatch) for moment_s in (1e6, 3.7e7))
+def test_no_saved_state_depends_on_the_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (saves_at(offset_s, monkeypatch) for offset_s in (1e6, 3.7e7))
     assert {name for name, _, _ in one} == {
         "aggregator", "forecaster", "commander", "soldier", "actuator", "breaker",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The whole system on the in-memory bus decides as the in-process run does, whatever happens."""
+"""The whole system on the in-memory bus decides as the in-process run, despite crashes."""
 
 from itertools import islice
 from typing import Any
@@ -63,7 +63,9 @@ def test_services_decide_bit_for_bit_as_the_in_process_run() -> None:
 
 @pytest.mark.skipif(not (SHIPPED / CARD).exists(), reason="no trained forecaster is shipped")
 @pytest.mark.parametrize("restarts", [False, True])
-def test_with_the_trained_forecaster_too_they_decide_bit_for_bit_alike(*, restarts: bool) -> None:
+def test_with_the_trained_forecaster_services_decide_bit_for_bit_as_the_in_process_run(
+    *, restarts: bool
+) -> None:
     world = contest(APPS, SEED, controller=TRAINED).world
     running, ticks = MemorySystem(world, forecast="tft"), 20
     for tick in islice(running.ticks(), ticks):
@@ -103,7 +105,7 @@ def test_everything_delivered_twice_changes_nothing() -> None:
     assert _applied_once(running)
 
 
-def test_each_planned_change_ends_exactly_once() -> None:
+def test_each_planned_change_is_reported_exactly_once() -> None:
     running = system()
     assert compare(running) is None
     planned = {plan.decision_id: plan.changes for plan in running.bus.events(ScalePlanned)}
@@ -122,10 +124,11 @@ def test_preview_decides_and_changes_nothing() -> None:
     assert not running.cluster.journal
 
 
-def test_poison_on_every_topic_is_a_dead_letter_and_the_system_goes_on() -> None:
+def test_an_undecodable_record_on_any_topic_is_dead_lettered_and_the_system_goes_on() -> None:
     running = system()
     ticks = running.ticks()
     next(ticks)
+    # Every topic that any service reads, reference data included.
     read = {topic_of(kind).name for one in HANDLERS for kind in (*one.inputs, *one.reference)}
     for topic in read:
         running.bus.put(topic, b"poison", b"{ this is no event")
@@ -152,14 +155,14 @@ def test_a_service_that_dies_in_the_middle_of_a_tick_changes_nothing(
 ) -> None:
     running, run = system(), MemoryBus.run
 
-    def run_on(bus: MemoryBus) -> None:
+    def run_and_restart(bus: MemoryBus) -> None:
         try:
             run(bus)
         except Killed:
             bus.start(victim)
             run(bus)
 
-    monkeypatch.setattr(MemoryBus, "run", run_on)
+    monkeypatch.setattr(MemoryBus, "run", run_and_restart)
     for tick in islice(running.ticks(), 14):
         if tick in (5, 11):
             running.bus.fail_next(victim, moment)
@@ -168,12 +171,12 @@ def test_a_service_that_dies_in_the_middle_of_a_tick_changes_nothing(
 
 
 @pytest.mark.parametrize("victim", SERVICES)
-def test_a_service_that_is_dead_while_a_minute_begins_and_others_go_on_changes_nothing(
+def test_a_service_that_is_down_when_a_minute_begins_changes_nothing(
     victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running, run, deaths = system(), MemoryBus.run, []
 
-    def run_on(bus: MemoryBus) -> None:
+    def run_and_restart(bus: MemoryBus) -> None:
         try:
             run(bus)
         except Killed:
@@ -182,7 +185,7 @@ def test_a_service_that_is_dead_while_a_minute_begins_and_others_go_on_changes_n
             bus.start(victim)
             run(bus)
 
-    monkeypatch.setattr(MemoryBus, "run", run_on)
+    monkeypatch.setattr(MemoryBus, "run", run_and_restart)
     for tick in islice(running.ticks(), 14):
         if tick + 1 in (6, 12):
             running.bus.fail_next(victim, "save")

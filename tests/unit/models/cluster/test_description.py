@@ -1,4 +1,4 @@
-"""A cluster file is understood completely or refused with one line that says how to mend it."""
+"""A cluster file loads completely or fails with one line that says what to fix."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +15,8 @@ from models.inputs.yamlfile import decode, read
 Step = str | int
 
 
-def refusal(change: Callable[[Any], None]) -> str:
-    """What the loader says about the example cluster after a change."""
+def error_after(change: Callable[[Any], None]) -> str:
+    """The error for the example cluster after a change."""
     value = read(EXAMPLE_CLUSTER)
     change(value)
     with pytest.raises(InputError) as caught:
@@ -39,13 +39,13 @@ def load_text(folder: Path, text: str) -> Cluster:
     return load_cluster(file)
 
 
-def test_the_example_cluster_is_the_one_of_the_design() -> None:
+def test_the_example_cluster_has_the_five_domains_of_the_design() -> None:
     cluster = load_cluster()
     assert cluster.domain_names == ("payments", "fraud", "merchant", "data", "internal")
     assert [domain.priority for domain in cluster.domains] == ["P0", "P0", "P1", "P2", "P3"]
 
 
-def test_what_was_read_can_be_written_and_read_again(tmp_path: Path) -> None:
+def test_a_loaded_cluster_survives_a_round_trip_through_yaml(tmp_path: Path) -> None:
     cluster = load_cluster()
     assert load_text(tmp_path, yaml.safe_dump(msgspec.to_builtins(cluster))) == cluster
 
@@ -89,14 +89,14 @@ def test_what_was_read_can_be_written_and_read_again(tmp_path: Path) -> None:
         (("prices", "x"), 1, "prices: unknown field x, expected one of on_demand, reserved, spot"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_place_and_what_belongs_there(
+def test_an_error_names_the_path_the_expectation_and_the_value(
     steps: tuple[Step, ...], value: object, expected: str
 ) -> None:
-    assert refusal(put(value, *steps)) == f"my.yaml: {expected}"
+    assert error_after(put(value, *steps)) == f"my.yaml: {expected}"
 
 
 def test_a_missing_field_is_named() -> None:
-    message = refusal(lambda tree: tree["domains"][1].pop("priority"))
+    message = error_after(lambda tree: tree["domains"][1].pop("priority"))
     assert message == "my.yaml: domains[1]: expected the field priority, which is missing"
 
 
@@ -113,10 +113,10 @@ def test_a_missing_field_is_named() -> None:
         (("domains", 0, "floor_share"), 0.9, "domains: expected floor_share to sum to at most 1"),
     ],
 )
-def test_fields_that_contradict_each_other_are_refused(
+def test_contradicting_fields_are_refused(
     steps: tuple[Step, ...], value: object, expected: str
 ) -> None:
-    assert refusal(put(value, *steps)).startswith(f"my.yaml: {expected}")
+    assert error_after(put(value, *steps)).startswith(f"my.yaml: {expected}")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_fields_that_contradict_each_other_are_refused(
         ("[" * 5000, "not valid YAML: maximum recursion depth"),
     ],
 )
-def test_a_file_that_is_no_cluster_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_an_invalid_file_gets_a_one_line_error(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_text(tmp_path, text)
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""A small cluster under a test's full control, and small worlds, for the heuristic."""
+"""A small cluster whose state the test sets, and small worlds, for the heuristic."""
 
 import copy
 
@@ -26,6 +26,7 @@ INVENTORY = declare(POPULATION, CLUSTER)._replace(
 APPS, DOMAINS, POOLS = 40, INVENTORY.priority.size, INVENTORY.pool_cpu.size
 ALL = tuple(CLUSTER.domain_names)
 PER_MINUTE = 6
+START_REPLICAS = 20
 Counts = NDArray[np.int32]
 
 
@@ -37,11 +38,11 @@ class Plant:
 
     def __init__(self, work: float = 9.0, nodes: int = 5) -> None:
         self.work = np.full(APPS, work, np.float32)
-        """Pods that would be fully used."""
+        """[A] load, in fully used pods."""
         self.status = np.zeros((1, rows.STATUS, APPS), np.int32)
         self.status[:, rows.ACTIVE], self.status[:, rows.DOMAIN] = 1, INVENTORY.domain
         self.status[:, rows.CPU_REQUEST], self.status[:, rows.MEMORY_REQUEST] = 1000, 1024
-        self.status[:, rows.REPLICAS] = self.status[:, rows.READY] = 20
+        self.status[:, rows.REPLICAS] = self.status[:, rows.READY] = START_REPLICAS
         self.missing = np.zeros((1, APPS), np.int8)
         self.pool = np.zeros((1, POOLS), POOL_STATUS)
         self.pool["ready"], self.pool["quota"] = nodes, 2 * nodes
@@ -59,7 +60,7 @@ class Plant:
         tick = np.full(1, self.tick, np.int32)
         return Observation(tick, measured, self.missing, self.status.copy(), self.pool)
 
-    def takes(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> None:
         self.status[:, rows.REPLICAS] = self.status[:, rows.READY] = plan.replicas
         self.status[:, rows.CPU_REQUEST], self.status[:, rows.MEMORY_REQUEST] = (
             plan.cpu,
@@ -67,7 +68,7 @@ class Plant:
         )
         self.tick += 1
 
-    def runs(
+    def run(
         self,
         controller: Heuristic,
         state: HeuristicState,
@@ -78,7 +79,7 @@ class Plant:
         plans = []
         for _ in range(ticks):
             plan, state = controller.step(self.observe(), forecast, state)
-            self.takes(plan)
+            self.apply(plan)
             plans.append(plan.replicas[0].copy())
         return np.array(plans), state
 
@@ -92,11 +93,13 @@ def settled(
 ) -> tuple[Plant, Heuristic, HeuristicState]:
     """A cluster after 15 minutes of constant load, at the beginning of a minute."""
     plant, controller = Plant(work, nodes), heuristic(**parts)
-    _, state = plant.runs(controller, controller.start(plant.observe()), 15 * PER_MINUTE)
+    _, state = plant.run(controller, controller.start(plant.observe()), 15 * PER_MINUTE)
     return plant, controller, state
 
 
-def foretold(plant: Plant, factor: float, until: int | None = None, width: float = 0.0) -> Forecast:
+def forecast_of(
+    plant: Plant, factor: float, until: int | None = None, width: float = 0.0
+) -> Forecast:
     """Each domain's requests grow by a factor; the high quantile is `width` above the median."""
     rps = 100 * np.bincount(INVENTORY.domain, plant.work, DOMAINS)
     shape = (1, DOMAINS, len(HORIZONS_MIN), len(QUANTILES))
@@ -126,11 +129,11 @@ def next_steps(
     plant, memory = copy.deepcopy((plant, state))
     plan, memory = controller.step(plant.observe(), forecast, memory)
     first = copy.deepcopy(plan)
-    plant.takes(plan)
+    plant.apply(plan)
     return first, one_step(plant, controller, memory, forecast)
 
 
-def same(one: Plan, other: Plan) -> bool:
+def same_plan(one: Plan, other: Plan) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Plan._fields)
 
 
@@ -145,4 +148,6 @@ def world_of(*events: Event, minutes: int = 10, seeds: tuple[int, ...] = (0,)) -
 SPIKE = Traffic(
     name="spike", target=Target(domains=("payments",)), at_minute=2, factor=2.5, hold_minutes=5
 )
-LESS = Traffic(name="less", target=Target(domains=ALL), at_minute=1, factor=0.5, hold_minutes=30)
+HALF_TRAFFIC = Traffic(
+    name="less", target=Target(domains=ALL), at_minute=1, factor=0.5, hold_minutes=30
+)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from models.control.breaker import (
     AppSamples,
+    BreakerMemory,
     Cause,
-    Memory,
     Phase,
     Readings,
     Thresholds,
@@ -23,6 +23,7 @@ from models.control.breaker import (
     unknown,
 )
 
+# Short times, so that a random history of 40 ticks passes through every phase.
 SHORT = Thresholds(
     missing_ticks=2, mismatch_ticks=2, error_ticks=3, burn_ticks=2, burn_short_ticks=3,
     burn_long_ticks=6, quiet_ticks=3, quiet_most_ticks=10, probation_ticks=4,
@@ -31,6 +32,7 @@ SHORT = Thresholds(
 USUAL = Thresholds()
 NAN = math.nan
 some = settings(max_examples=30, deadline=None)
+# Mostly fine, and values on both sides of each threshold and of its calm part.
 reading = st.sampled_from([0.0, 0.0, 0.0, 0.12, 0.2, 0.25, 0.45, 0.8, 1.0, NAN])
 ages = st.sampled_from([0.0] * 8 + [4.0, 7.0, NAN])
 ticks = st.tuples(ages, reading, reading, reading, reading)
@@ -46,8 +48,8 @@ def readings(values: Tick) -> Readings:
 
 
 def play(
-    history: Sequence[Tick], limits: Thresholds = SHORT, memory: Memory | None = None
-) -> list[Memory]:
+    history: Sequence[Tick], limits: Thresholds = SHORT, memory: BreakerMemory | None = None
+) -> list[BreakerMemory]:
     """The memory after each tick, of one domain."""
     memories = [memory or start(0, 1, 1, limits)]
     for tick, values in enumerate(history):
@@ -56,16 +58,16 @@ def play(
     return memories[1:]
 
 
-def phases(memories: Sequence[Memory]) -> list[Phase]:
+def phases(memories: Sequence[BreakerMemory]) -> list[Phase]:
     return [Phase(memory.phase[0, 0]) for memory in memories]
 
 
-def at(**values: float) -> Tick:
+def tick_with(**values: float) -> Tick:
     return tuple({**dict.fromkeys(Readings._fields, 0.0), **values}.values())
 
 
-def opened(limits: Thresholds = SHORT) -> Memory:
-    return play([at(age=99)], limits)[-1]
+def opened(limits: Thresholds = SHORT) -> BreakerMemory:
+    return play([tick_with(age=99)], limits)[-1]
 
 
 @some
@@ -89,7 +91,7 @@ def test_an_open_breaker_never_closes_without_its_quiet_period_and_its_probation
 
 @some
 @given(histories)
-def test_whatever_happened_a_breaker_closes_when_all_is_calm_for_long_enough(
+def test_a_breaker_always_closes_after_enough_calm_ticks(
     history: list[Tick],
 ) -> None:
     longest = SHORT.burn_long_ticks + SHORT.quiet_most_ticks + SHORT.probation_ticks + 2
@@ -105,20 +107,20 @@ def test_a_single_bad_tick_opens_nothing_unless_it_is_stale(before: int, bad: Ti
 
 
 def test_stale_input_opens_at_once() -> None:
-    after = play([at(age=7)], USUAL)[-1]
+    after = play([tick_with(age=7)], USUAL)[-1]
     assert phases([after]) == [Phase.OPEN]
     assert after.cause[0, 0] == Cause.STALE
 
 
 @pytest.mark.parametrize("age", [NAN, math.inf, -1.0])
 def test_an_invalid_age_counts_as_stale(age: float) -> None:
-    assert phases(play([at(age=age)], USUAL)) == [Phase.OPEN]
+    assert phases(play([tick_with(age=age)], USUAL)) == [Phase.OPEN]
 
 
 @pytest.mark.parametrize("field", ["missing", "mismatch", "errors", "risk"])
 @pytest.mark.parametrize("value", [NAN, math.inf, -0.1, 1.5])
-def test_an_invalid_reading_counts_as_missing_never_as_fine(field: str, value: float) -> None:
-    bad = at(**{field: value})
+def test_an_invalid_reading_counts_as_missing(field: str, value: float) -> None:
+    bad = tick_with(**{field: value})
     assert phases(play([bad] * SHORT.missing_ticks))[-1] == Phase.OPEN
     assert play([bad] * SHORT.missing_ticks)[-1].cause[0, 0] == Cause.MISSING
     assert set(phases(play([bad] * 50, memory=opened()))) == {Phase.OPEN}
@@ -126,7 +128,7 @@ def test_an_invalid_reading_counts_as_missing_never_as_fine(field: str, value: f
 
 @some
 @given(histories)
-def test_it_closes_only_after_a_probation_in_which_all_was_known_and_calm(
+def test_it_closes_only_after_a_probation_with_valid_and_calm_readings(
     history: list[Tick],
 ) -> None:
     calm = [SHORT.calm_part * bar for bar in (6, 0.5, 0.3, 0.2)]
@@ -138,18 +140,28 @@ def test_it_closes_only_after_a_probation_in_which_all_was_known_and_calm(
                 assert all(value <= bar for value, bar in zip(values, calm, strict=False))
 
 
-def test_an_unknown_tick_does_not_end_a_condition_that_lasts() -> None:
+def test_an_unknown_tick_does_not_reset_a_condition() -> None:
     limits = SHORT._replace(missing_ticks=99)
-    seen = phases(play([at(errors=0.3), at(errors=0.3), at(errors=NAN), at(errors=0.3)], limits))
+    seen = phases(
+        play(
+            [
+                tick_with(errors=0.3),
+                tick_with(errors=0.3),
+                tick_with(errors=NAN),
+                tick_with(errors=0.3),
+            ],
+            limits,
+        )
+    )
     assert seen[-2:] == [Phase.CLOSED, Phase.HALF_OPEN]
 
 
 @pytest.mark.parametrize(
     ("bad", "cause", "patience", "after"),
     [
-        (at(missing=0.51), Cause.MISSING, USUAL.missing_ticks, Phase.OPEN),
-        (at(mismatch=0.31), Cause.MISMATCH, USUAL.mismatch_ticks, Phase.OPEN),
-        (at(errors=0.21), Cause.ERRORS, USUAL.error_ticks, Phase.HALF_OPEN),
+        (tick_with(missing=0.51), Cause.MISSING, USUAL.missing_ticks, Phase.OPEN),
+        (tick_with(mismatch=0.31), Cause.MISMATCH, USUAL.mismatch_ticks, Phase.OPEN),
+        (tick_with(errors=0.21), Cause.ERRORS, USUAL.error_ticks, Phase.HALF_OPEN),
     ],
 )
 def test_a_condition_trips_after_it_has_held_for_its_ticks_and_not_before(
@@ -161,37 +173,40 @@ def test_a_condition_trips_after_it_has_held_for_its_ticks_and_not_before(
     assert memories[-1].since[0, 0] == patience - 1
 
 
-def test_some_per_cent_of_errors_for_half_an_hour_are_a_flash_sale_and_open_nothing() -> None:
-    assert set(phases(play([at(errors=0.1, risk=0.2, missing=0.1)] * 180, USUAL))) == {Phase.CLOSED}
+def test_moderate_errors_for_half_an_hour_do_not_trip() -> None:
+    assert set(phases(play([tick_with(errors=0.1, risk=0.2, missing=0.1)] * 180, USUAL))) == {
+        Phase.CLOSED
+    }
 
 
-def test_burn_trips_only_when_it_lasts_in_the_long_window_and_goes_on_in_the_short_one() -> None:
-    surge = [at(risk=1.0)] * 45 + [GOOD] * 180
+def test_burn_trips_only_when_both_windows_exceed_the_threshold() -> None:
+    surge = [tick_with(risk=1.0)] * 45 + [GOOD] * 180
     assert set(phases(play(surge, USUAL))) == {Phase.CLOSED}
-    lasting = play([at(risk=0.5)] * 130, USUAL)
+    lasting = play([tick_with(risk=0.5)] * 130, USUAL)
     assert phases(lasting)[-1] == Phase.HALF_OPEN
     assert lasting[-1].cause[0, 0] == Cause.BURN
-    over = play([at(risk=0.5)] * 100 + [GOOD] * 30, USUAL)
+    # Both windows must agree: the short one has forgotten what the long one still remembers.
+    over = play([tick_with(risk=0.5)] * 100 + [GOOD] * 30, USUAL)
     assert burn(over[-1], USUAL)[0, 0] == 0
 
 
-def test_errors_that_last_leave_increases_possible_as_only_those_can_end_them() -> None:
-    seen = phases(play([at(errors=0.5)] * 50, memory=opened()))
+def test_lasting_errors_do_not_keep_an_open_breaker_from_half_open() -> None:
+    seen = phases(play([tick_with(errors=0.5)] * 50, memory=opened()))
     assert seen[SHORT.quiet_ticks - 1 :] == [Phase.HALF_OPEN] * (51 - SHORT.quiet_ticks)
 
 
 def test_a_reading_between_calm_and_its_threshold_neither_opens_nor_closes() -> None:
-    between = at(errors=0.15)
+    between = tick_with(errors=0.15)
     assert set(phases(play([between] * 50))) == {Phase.CLOSED}
     trial = play([GOOD] * SHORT.quiet_ticks, memory=opened())[-1]
     assert phases([trial]) == [Phase.HALF_OPEN]
     assert set(phases(play([between] * 50, memory=trial))) == {Phase.HALF_OPEN}
 
 
-def test_quiet_periods_double_with_each_trip_up_to_the_longest_and_are_forgotten() -> None:
+def test_quiet_periods_double_with_each_trip_up_to_a_limit_until_trips_are_forgotten() -> None:
     memory, lengths = start(0, 1, 1, SHORT), []
     for _ in range(5):
-        memory = play([at(age=99)], memory=memory)[-1]
+        memory = play([tick_with(age=99)], memory=memory)[-1]
         after = play([GOOD] * 20, memory=memory)
         lengths.append(phases(after).index(Phase.HALF_OPEN) + 1)
         memory = after[lengths[-1] - 1]
@@ -211,18 +226,18 @@ def test_domains_and_environments_do_not_affect_each_other(
         both = advance(np.array([tick] * 2, np.int32), Readings(*shares), both, SHORT)
     for index in (0, 1):
         alone = play([pair[index] for pair in pairs])[-1]
-        for field in Memory._fields:
+        for field in BreakerMemory._fields:
             values, expected = getattr(both, field), getattr(alone, field)[0, 0]
             np.testing.assert_array_equal(values[0, index], expected)
             np.testing.assert_array_equal(values[1, 1 - index], expected)
 
 
-def test_nothing_known_reads_as_stale() -> None:
+def test_unknown_readings_count_as_stale() -> None:
     after = advance(np.zeros(3, np.int32), unknown(3, 2), start(0, 3, 2, USUAL), USUAL)
     assert (after.phase == Phase.OPEN).all()
 
 
-def sight(apps: int, **columns: object) -> AppSamples:
+def app_samples(apps: int, **columns: object) -> AppSamples:
     usual: dict[str, object] = {
         "domain": [0] * apps,
         "missing": [False] * apps,
@@ -236,40 +251,40 @@ def sight(apps: int, **columns: object) -> AppSamples:
     return AppSamples(**arrays)
 
 
-def seen_as(found: AppSamples, domains: int = 1) -> dict[str, list[float]]:
-    values = read(found, np.zeros((1, domains)), USUAL)
+def readings_of(samples: AppSamples, domains: int = 1) -> dict[str, list[float]]:
+    values = read(samples, np.zeros((1, domains)), USUAL)
     return {name: row[0].tolist() for name, row in values._asdict().items()}
 
 
-def test_errors_and_risk_are_weighted_by_requests_and_kept_apart_by_domain() -> None:
-    found = sight(
+def test_errors_and_risk_are_weighted_by_requests_within_each_domain() -> None:
+    samples = app_samples(
         4, domain=[0, 0, 1, -1], rps=[30.0, 10.0, 5.0, 99.0], errors=[0.0, 0.4, 0.2, 1.0],
         headroom=[-1.0, 0.5, 0.5, -1.0],
     )  # fmt: skip
-    seen = seen_as(found, 2)
+    seen = readings_of(samples, 2)
     assert seen["errors"] == pytest.approx([0.1, 0.2])
     assert seen["risk"] == pytest.approx([0.75, 0.0])
 
 
 @pytest.mark.parametrize("column", ["rps", "errors", "headroom"])
 def test_an_app_with_nan_in_its_sample_is_missing(column: str) -> None:
-    assert seen_as(sight(2, **{column: [NAN, 0.5]}))["missing"] == [0.5]
+    assert readings_of(app_samples(2, **{column: [NAN, 0.5]}))["missing"] == [0.5]
 
 
-def test_without_a_measured_app_errors_are_unknown_and_without_requests_there_are_none() -> None:
-    assert np.isnan(seen_as(sight(2, missing=[True, True]))["errors"][0])
-    assert seen_as(sight(2, rps=[0.0, 0.0]))["errors"] == [0.0]
+def test_errors_are_unknown_without_samples_and_zero_without_requests() -> None:
+    assert np.isnan(readings_of(app_samples(2, missing=[True, True]))["errors"][0])
+    assert readings_of(app_samples(2, rps=[0.0, 0.0]))["errors"] == [0.0]
 
 
-def test_a_domain_without_apps_is_not_taken_for_a_healthy_one() -> None:
-    assert np.isnan(seen_as(sight(2, domain=[0, 0]), 2)["missing"][1])
+def test_a_domain_without_apps_is_unknown_not_healthy() -> None:
+    assert np.isnan(readings_of(app_samples(2, domain=[0, 0]), 2)["missing"][1])
 
 
 def test_mismatch_counts_apps_whose_replicas_are_none_of_those_accepted() -> None:
     accepted = [[2, -1]] * 3 + [[3, 1]] * 3 + [[-1, -1]] * 4
-    assert seen_as(sight(10, accepted=accepted))["mismatch"] == [0.5]
+    assert readings_of(app_samples(10, accepted=accepted))["mismatch"] == [0.5]
 
 
-def test_mismatch_of_a_handful_of_apps_or_of_missing_ones_says_nothing() -> None:
-    assert seen_as(sight(4, accepted=[[2]] * 4))["mismatch"] == [0.0]
-    assert seen_as(sight(6, accepted=[[2]] * 6, missing=[True] * 6))["mismatch"] == [0.0]
+def test_mismatch_ignores_missing_apps_and_too_few_changed_apps() -> None:
+    assert readings_of(app_samples(4, accepted=[[2]] * 4))["mismatch"] == [0.0]
+    assert readings_of(app_samples(6, accepted=[[2]] * 6, missing=[True] * 6))["mismatch"] == [0.0]

@@ -1,4 +1,4 @@
-"""Budgets: everything is divided, nothing twice, and the highest priority is served first."""
+"""Budgets: all capacity is divided once, the highest priority first."""
 
 from typing import NamedTuple
 
@@ -41,13 +41,14 @@ class Case(NamedTuple):
 
 
 def claims_of(floor: F64, essential: F64, kept: F64, comfort: F64, held: F64) -> Claims:
-    """Claims in their order: who likes less than it must, likes what it must."""
+    """Claims in ascending order: each is at least as large as the one before."""
     kept = np.maximum(kept, essential)
     return Claims(floor, essential, kept, np.maximum(kept, comfort), held)
 
 
 def cores_of(rng: np.random.Generator, *shape: int) -> F64:
-    """From nothing through a rounding error to a large pool, in all orders."""
+    """Of any magnitude: none, a rounding error, a large pool."""
+    # Around _LEAST as well, where rounding could grant a little too much.
     scale = rng.choice([0.0, 1e-12, 1e-9, 1.0, 100.0, 2000.0], shape)
     cores: F64 = scale * rng.random(shape)
     return cores
@@ -97,9 +98,9 @@ def test_no_grant_is_negative(case: Case) -> None:
 @often
 @given(cases())
 def test_no_pool_is_granted_beyond_its_cores(case: Case) -> None:
-    given_away = case.divided()[0].sum(axis=1)
-    kept_back = reserve_cores(case.pools, case.reserve)
-    assert (given_away + kept_back <= case.pools.cores * (1 + EXACT) + EXACT).all()
+    granted = case.divided()[0].sum(axis=1)
+    reserved = reserve_cores(case.pools, case.reserve)
+    assert (granted + reserved <= case.pools.cores * (1 + EXACT) + EXACT).all()
 
 
 @often
@@ -121,7 +122,7 @@ def test_no_share_is_below_its_floor_while_that_is_feasible(case: Case) -> None:
 
 @often
 @given(cases())
-def test_the_essential_of_p0_comes_before_anything_that_p3_merely_likes(case: Case) -> None:
+def test_essential_need_of_p0_comes_before_all_but_the_floor_of_p3(case: Case) -> None:
     grant, _ = case.divided()
     claims, granted = case.claims, grant.sum(axis=2)
     promised = np.minimum(claims.essential, claims.floor)
@@ -201,14 +202,14 @@ def test_own_pools_are_used_before_the_shared_one() -> None:
 
 
 def test_no_domain_releases_what_no_other_claims() -> None:
-    """What is held beyond every claim comes before what is spread."""
+    """Holdings beyond every claim come before the rest is spread."""
     case = simple(100.0, [10.0, 0.0, 0.0, 0.0, 0.0])
     case.claims.held[:, 4] = 60.0
     grant, _ = case.divided()
     assert grant[0, 4].sum() >= 60
 
 
-def test_the_reserve_is_kept_where_several_may_use_it() -> None:
+def test_the_reserve_is_kept_in_shared_pools() -> None:
     cores = np.array([[100.0, 0.0, 0.0, 100.0]])
     kept = reserve_cores(Pools(cores, cores, OWN_AND_SHARED), 0.1)
     assert kept[0] == pytest.approx([0, 0, 0, 20])

@@ -1,4 +1,4 @@
-"""What the Commander makes of a forecast."""
+"""Growth and headroom that the Commander derives from a forecast."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def outlook(low: float, median: float, high: float) -> Outlook:
     values = np.array([low, median, high], np.float32)
     shape = (1, 1, len(HORIZONS_MIN), len(QUANTILES))
     forecast = Forecast(
-        model="made up",
+        model="by hand",
         made_tick=TICK,
         valid_until_tick=TICK + 6,
         domain=np.broadcast_to(values, shape),
@@ -27,20 +27,20 @@ def outlook(low: float, median: float, high: float) -> Outlook:
 
 
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6))
-def test_a_forecast_never_asks_for_less_and_not_for_everything(median: float, more: float) -> None:
-    seen = outlook(0.0, median, median + more)
-    assert 1.0 <= seen.soon[0, 0] <= 4.0
-    assert 0.0 <= seen.headroom[0, 0] <= 0.1
+def test_growth_and_headroom_of_a_forecast_are_bounded(median: float, more: float) -> None:
+    found = outlook(0.0, median, median + more)
+    assert 1.0 <= found.soon[0, 0] <= 4.0
+    assert 0.0 <= found.headroom[0, 0] <= 0.1
 
 
-def test_what_is_unsure_is_given_headroom_by_its_width() -> None:
+def test_headroom_is_the_relative_width_of_the_forecast_up_to_a_tenth() -> None:
     assert outlook(95.0, 100.0, 105.0).headroom[0, 0] == pytest.approx(0.05, rel=1e-3)
     assert outlook(50.0, 100.0, 200.0).headroom[0, 0] == 0.1
 
 
-def test_without_a_forecast_nothing_is_foreseen() -> None:
-    seen = look_ahead(TICK, NOW, None)
-    assert (seen.soon[0, 0], seen.headroom[0, 0]) == (1.0, 0.0)
+def test_without_a_forecast_there_is_no_growth_and_no_headroom() -> None:
+    found = look_ahead(TICK, NOW, None)
+    assert (found.soon[0, 0], found.headroom[0, 0]) == (1.0, 0.0)
 
 
 def headroom(of: list[float], spare: float) -> list[float]:
@@ -51,7 +51,7 @@ def headroom(of: list[float], spare: float) -> list[float]:
     return found
 
 
-def test_headroom_is_taken_from_what_is_spare() -> None:
+def test_headroom_is_cut_to_the_spare_cores() -> None:
     assert headroom([0.1, 0.05], 15.0) == [0.1, 0.05]
     assert headroom([0.1, 0.05], 3.0) == pytest.approx([0.02, 0.01])
     assert headroom([0.0, 0.0], 3.0) == [0.0, 0.0]

@@ -31,6 +31,7 @@ from models.sim.world import World
 
 CLUSTER = with_apps(load_sim_cluster(), 155)
 POPULATION = generate(CLUSTER)
+# Moves the events of a shipped scenario into the half hour that the test runs.
 SOONER_MIN = 14
 PER_MINUTE = 6
 T = TypeVar("T", CalendarEntry, Event)
@@ -78,8 +79,8 @@ def own_part(directive: Directive, domain: int) -> Directive:
     return Directive(budget._replace(**parts), growth, release)
 
 
-class Process:
-    """The Soldier of one domain with its own sensing, memory and plan."""
+class SoldierProcess:
+    """The Soldier of one domain with its own estimator, memory and plan."""
 
     def __init__(self, inventory: Inventory, domain: int, parameters: Parameters) -> None:
         self._domain = domain
@@ -91,21 +92,21 @@ class Process:
 
     def start(self, observation: Observation) -> None:
         own = only(observation, self.members)
-        self._signals, self._state = self._estimator.start(own), self._soldier.start(own.status)
+        self._estimated, self._state = self._estimator.start(own), self._soldier.start(own.status)
 
     def step(self, observation: Observation, directive: Directive) -> Report:
         own, part = only(observation, self.members), own_part(directive, self._domain)
-        signals, self._signals = self._estimator.step(own, self._signals)
+        signals, self._estimated = self._estimator.step(own, self._estimated)
         return self._soldier.step(own.tick, own.status, signals, part, self._state, self.plan)
 
 
-class Apart:
+class SeparateProcesses:
     """A process per domain, and a Commander that gets only their reports."""
 
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory = inventory
         domains = range(inventory.priority.size)
-        self.processes = [Process(inventory, domain, parameters) for domain in domains]
+        self.processes = [SoldierProcess(inventory, domain, parameters) for domain in domains]
         self._commander = Commander(inventory, Parameters())
         self.decision = no_decision(1, len(self.processes), inventory.pool_cpu.size)
 
@@ -126,7 +127,7 @@ class Apart:
         return merged
 
 
-class Overheard(Soldiers):
+class RecordingSoldiers(Soldiers):
     """Soldiers whose last report is kept."""
 
     last: Report
@@ -137,15 +138,15 @@ class Overheard(Soldiers):
 
 
 class Tick(NamedTuple):
-    """What was decided twice."""
+    """One tick decided by the whole cluster and by a process per domain."""
 
     plan: Plan
     same_plans: bool
     same_reports: bool
-    same_orders: bool
+    same_decisions: bool
 
 
-def same_rows(plan: Plan, process: Process) -> bool:
+def same_rows(plan: Plan, process: SoldierProcess) -> bool:
     return all(
         np.array_equal(getattr(plan, name)[:, process.members], getattr(process.plan, name))
         for name in SOLDIERS_FIELDS
@@ -164,21 +165,21 @@ def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
     """The world under the whole heuristic, and processes per domain with equal observations."""
     inventory = declare(world.population, world.cluster)
     whole = Heuristic(inventory, world.layout.pools, Parameters(), Parts())
-    whole._soldiers = soldiers = Overheard(inventory, Parameters(), Parts())
-    apart, forecaster = Apart(inventory, parameters), calendar_of(world)
+    whole._soldiers = soldiers = RecordingSoldiers(inventory, Parameters(), Parts())
+    separate, forecaster = SeparateProcesses(inventory, parameters), calendar_of(world)
     first = world.observe()
-    state, foreseen = whole.start(first), forecaster.start(first)
-    apart.start(first)
+    state, forecaster_state = whole.start(first), forecaster.start(first)
+    separate.start(first)
     while world.tick < world.timeline.total_ticks:
         observation = world.observe()
-        forecast, foreseen = forecaster.step(observation, foreseen)
+        forecast, forecaster_state = forecaster.step(observation, forecaster_state)
         plan, state = whole.step(observation, forecast, state)
-        report = apart.step(observation, forecast)
+        report = separate.step(observation, forecast)
         yield Tick(
             plan,
-            all(same_rows(plan, process) for process in apart.processes),
+            all(same_rows(plan, process) for process in separate.processes),
             bits(soldiers.last) == bits(report),
-            bits(state.decision) == bits(apart.decision),
+            bits(state.decision) == bits(separate.decision),
         )
         world.step(plan)
 
@@ -189,13 +190,14 @@ def test_a_process_per_domain_decides_what_the_whole_cluster_decides(name: str) 
     for tick in decided_twice(half_an_hour_of(name), Parameters()):
         assert tick.same_plans
         assert tick.same_reports
-        assert tick.same_orders
+        assert tick.same_decisions
         reasons |= set(tick.plan.reason.ravel().tolist())
     # Otherwise the comparison would prove little: the processes had little to decide.
     assert reasons > {Reason.SCALE_OUT, Reason.SCALE_IN, Reason.HOLD_BUDGET, Reason.YIELD}
 
 
 def test_the_comparison_notices_the_last_bit_of_one_parameter() -> None:
+    # Kernels take parameters as float32, so the last bit that can matter is that of a float32.
     nearly = float(np.nextafter(np.float32(Parameters().target_p0), np.float32(1.0)))
     ticks = decided_twice(half_an_hour_of("flash-sale-20-min-early"), Parameters(target_p0=nearly))
-    assert not all(tick.same_plans and tick.same_reports and tick.same_orders for tick in ticks)
+    assert not all(tick.same_plans and tick.same_reports and tick.same_decisions for tick in ticks)

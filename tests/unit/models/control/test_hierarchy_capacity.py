@@ -1,4 +1,4 @@
-"""The heuristic under scarcity: budgets, node requests, and who gives way to whom."""
+"""The heuristic under scarcity: budgets, node requests, and which domains give way."""
 
 import copy
 
@@ -17,8 +17,9 @@ from tests.unit.models.control.control_helpers import (
     INVENTORY,
     PER_MINUTE,
     POOLS,
+    START_REPLICAS,
     Plant,
-    foretold,
+    forecast_of,
     heuristic,
     next_steps,
     one_step,
@@ -30,8 +31,8 @@ def test_without_capacity_nothing_grows_and_nodes_are_requested() -> None:
     plant, controller = Plant(work=30.0), heuristic()
     plant.pool["ready"] = 0
     state = controller.start(plant.observe())
-    plans, state = plant.runs(controller, state, 3 * PER_MINUTE)
-    assert (plans <= 20).all()
+    plans, state = plant.run(controller, state, 3 * PER_MINUTE)
+    assert (plans <= START_REPLICAS).all()
     assert one_step(plant, controller, state).nodes.sum() > 0
     assert state.soldiers.overruns.sum() == 0
 
@@ -43,6 +44,7 @@ def test_nodes_are_requested_within_the_quota_the_highest_priority_first() -> No
     plant.pool["coming"] = 3
     plan = one_step(plant, controller, state)
     assert (plan.nodes.sum(axis=2) <= 27 - 20 - 3).all()
+    # 27 - 20 - 3 = 4 nodes are left of the quota, and the highest priority gets them all.
     first = np.unique(INVENTORY.domain_pools[INVENTORY.priority == 0])
     for pool in first[first >= 0]:
         assert plan.nodes[0, pool].tolist() == [4, 0, 0, 0]
@@ -56,7 +58,7 @@ def test_no_request_for_nodes_goes_beyond_the_quota(seed: int) -> None:
     plant, controller = Plant(), heuristic()
     plant.work[:] = rng.uniform(0, 60, APPS)
     state = controller.start(plant.observe())
-    _, state = plant.runs(controller, state, PER_MINUTE)
+    _, state = plant.run(controller, state, PER_MINUTE)
     pool = plant.pool
     pool["quota"] = rng.integers(0, 30, pool.shape)
     pool["ready"] = rng.integers(0, 1 + pool["quota"])
@@ -72,32 +74,33 @@ def test_the_lowest_priority_gives_way_when_the_highest_is_in_distress() -> None
     roomy = Parameters(target_p3=0.75, risk=0.85, kept_back=0.06)
     plant, controller = Plant(nodes=2), Heuristic(INVENTORY, POOLS, roomy, Parts())
     plant.pool["ready"][0, 2:] = 0, 0, 0, 8  # only P0 has pools of its own
-    _, state = plant.runs(controller, controller.start(plant.observe()), 15 * PER_MINUTE)
+    _, state = plant.run(controller, controller.start(plant.observe()), 15 * PER_MINUTE)
     priority = INVENTORY.priority[INVENTORY.domain]
     before = plant.status[0, rows.REPLICAS].copy()
     plant.work[priority == 0] *= 6
-    plans, state = plant.runs(controller, state, 10 * PER_MINUTE)
+    plans, state = plant.run(controller, state, 10 * PER_MINUTE)
     assert plans[-1, priority == 3].sum() < before[priority == 3].sum()
     assert plans[-1, priority == 0].sum() > before[priority == 0].sum()
     assert state.soldiers.overruns.sum() == 0
 
 
-def surplus(free: float) -> tuple[CommanderDecision, CommanderDecision]:
-    """Orders with no free cores, and with some in each pool."""
+def decisions_with(free: float) -> tuple[CommanderDecision, CommanderDecision]:
+    """Decisions without free cores, and with `free` ones in each pool."""
     plant, controller, state = settled(nodes=20)
-    orders = []
+    decisions = []
     for cores in (0.0, free):
         plant.pool["free_cpu"] = cores
         _, after = controller.step(plant.observe(), None, copy.deepcopy(state))
-        orders.append(after.decision)
-    return orders[0], orders[1]
+        decisions.append(after.decision)
+    return decisions[0], decisions[1]
 
 
 def test_an_overdraft_is_drawn_on_free_cores_only() -> None:
-    full, some = surplus(free=10.0)
+    full, some = decisions_with(free=10.0)
     assert full.directive.budget.overdraft.sum() < 1e-6
     assert (some.directive.budget.overdraft > 0.0).all()
     shared = INVENTORY.domain_pools[0, -1]
+    # All domains share one pool here, so its free cores are all that can be drawn.
     assert (INVENTORY.domain_pools[:, -1] == shared).all()
     assert some.directive.budget.overdraft.sum() <= 10.0 + 1e-6
 
@@ -109,7 +112,7 @@ def test_the_highest_priorities_give_way_only_to_each_other() -> None:
     def release_of(domain: int) -> F64:
         surged, memory = copy.deepcopy((plant, state))
         surged.work[INVENTORY.domain == domain] *= 8
-        _, memory = surged.runs(controller, memory, PER_MINUTE + 1)
+        _, memory = surged.run(controller, memory, PER_MINUTE + 1)
         release: F64 = memory.decision.directive.release[0]
         return release
 
@@ -124,9 +127,9 @@ def test_before_the_first_directive_nothing_grows() -> None:
     plant, controller = Plant(work=30.0, nodes=50), heuristic()
     state = controller.start(plant.observe())
     first, second = next_steps(plant, controller, state)
-    assert (first.replicas == 20).all()
+    assert (first.replicas == START_REPLICAS).all()
     assert (first.reason == Reason.HOLD_BUDGET).all()
-    assert (second.replicas > 20).all()
+    assert (second.replicas > START_REPLICAS).all()
 
 
 def test_nodes_are_requested_in_the_tick_in_which_the_need_is_reported() -> None:
@@ -136,16 +139,16 @@ def test_nodes_are_requested_in_the_tick_in_which_the_need_is_reported() -> None
 
 def test_without_new_directives_nothing_grows_and_nothing_is_released() -> None:
     plant, controller, state = settled(nodes=20)
-    orders, before = state.decision, plant.status[0, rows.REPLICAS].copy()
-    release = np.full_like(orders.directive.release, 1e3)
-    budget = orders.directive.budget._replace(
-        epoch=orders.directive.budget.epoch + 10**6,
+    last, before = state.decision, plant.status[0, rows.REPLICAS].copy()
+    release = np.full_like(last.directive.release, 1e3)
+    budget = last.directive.budget._replace(
+        epoch=last.directive.budget.epoch + 10**6,
         valid_until_tick=np.full(1, plant.tick - 1),
-        floor=np.zeros_like(orders.directive.budget.floor),
+        floor=np.zeros_like(last.directive.budget.floor),
     )
-    stale = orders._replace(directive=orders.directive._replace(budget=budget, release=release))
+    stale = last._replace(directive=last.directive._replace(budget=budget, release=release))
     plant.work *= 2
-    plans, state = plant.runs(controller, state._replace(decision=stale), 2 * PER_MINUTE)
+    plans, state = plant.run(controller, state._replace(decision=stale), 2 * PER_MINUTE)
     assert (plans == before).all()
 
 
@@ -160,7 +163,7 @@ def test_a_domain_grows_no_further_than_its_memory_reaches() -> None:
     held = []
     for plant in (light, heavy):
         plant.work *= 1.6
-        plans, memory = plant.runs(controller, copy.deepcopy(state), 5 * PER_MINUTE)
+        plans, memory = plant.run(controller, copy.deepcopy(state), 5 * PER_MINUTE)
         assert memory.soldiers.overruns.sum() == 0
         held.append(int(plans[-1].sum()))
     assert held[1] < held[0]
@@ -171,19 +174,19 @@ def test_a_domain_of_heavy_pods_is_granted_the_cores_that_go_with_its_memory() -
     plant.status[:, rows.MEMORY_REQUEST] = 12 * 1024
     plant.work *= 2
     before = plant.status[0, rows.REPLICAS].copy()
-    plans, _ = plant.runs(controller, state, 3 * PER_MINUTE)
+    plans, _ = plant.run(controller, state, 3 * PER_MINUTE)
     assert (plans[-1] > before).all()
 
 
 def test_an_unsure_forecast_gets_headroom_where_cores_are_free() -> None:
     plant, controller, state = settled()
-    unsure = foretold(plant, 1.0, width=0.06)
+    unsure = forecast_of(plant, 1.0, width=0.06)
 
     def headroom(free_cores: float) -> F64:
         plant.pool["free_cpu"] = free_cores
         _, after = controller.step(plant.observe(), unsure, copy.deepcopy(state))
-        said: F64 = after.decision.directive.budget.headroom[0]
-        return said
+        found: F64 = after.decision.directive.budget.headroom[0]
+        return found
 
     np.testing.assert_allclose(headroom(1000.0), 0.06, rtol=1e-4)
     assert (headroom(0.0) == 0.0).all()
@@ -192,7 +195,8 @@ def test_an_unsure_forecast_gets_headroom_where_cores_are_free() -> None:
 def test_no_domain_gets_headroom_while_an_app_lacks_what_it_needs() -> None:
     plant, controller, state = settled()
     plant.pool["free_cpu"] = 1.0
+    # One app in distress is enough: headroom for others would take its nodes.
     plant.work[0] *= 40
-    unsure = foretold(plant, 1.0, width=0.06)
-    _, after = plant.runs(controller, state, PER_MINUTE, unsure)
+    unsure = forecast_of(plant, 1.0, width=0.06)
+    _, after = plant.run(controller, state, PER_MINUTE, unsure)
     assert (after.decision.directive.budget.headroom == 0.0).all()

@@ -1,4 +1,4 @@
-"""The heuristic in small worlds: it sees what it may, overruns nothing, and decides alike."""
+"""The heuristic in small worlds: reproducible, blind to hidden state, within budgets."""
 
 import copy
 from typing import Literal
@@ -10,31 +10,31 @@ from models.compare.run import run
 from models.forecaster.simulated.catalogue import calendar_of
 from models.sim.config.events import Inventory as Change
 from models.sim.config.events import MetricsOutage, Target
-from tests.unit.models.control.control_helpers import ALL, LESS, SPIKE, same, world_of
+from tests.unit.models.control.control_helpers import ALL, HALF_TRAFFIC, SPIKE, same_plan, world_of
 
 
-@pytest.mark.parametrize("foreseen", [False, True])
-def test_environments_do_not_affect_each_other(foreseen: bool) -> None:
+@pytest.mark.parametrize("with_forecast", [False, True])
+def test_environments_do_not_affect_each_other(with_forecast: bool) -> None:
     seeds = (3, 4, 5)
     together = world_of(SPIKE, seeds=seeds)
-    run(together, heuristic_of(together), calendar_of(together) if foreseen else None)
+    run(together, heuristic_of(together), calendar_of(together) if with_forecast else None)
     for index, seed in enumerate(seeds):
         alone = world_of(SPIKE, seeds=(seed,))
-        run(alone, heuristic_of(alone), calendar_of(alone) if foreseen else None)
+        run(alone, heuristic_of(alone), calendar_of(alone) if with_forecast else None)
         assert (alone.accounts.totals[0] == together.accounts.totals[index]).all()
         assert (alone.state.status[0] == together.state.status[index]).all()
 
 
-def test_the_same_seed_brings_the_same_decisions() -> None:
-    rows = []
+def test_the_same_seed_gives_the_same_decisions() -> None:
+    totals = []
     for _ in range(2):
         world = world_of(SPIKE)
         run(world, heuristic_of(world))
-        rows.append(world.accounts.totals.copy())
-    assert (rows[0] == rows[1]).all()
+        totals.append(world.accounts.totals.copy())
+    assert (totals[0] == totals[1]).all()
 
 
-def test_the_controller_cannot_see_what_is_hidden() -> None:
+def test_a_plan_does_not_depend_on_hidden_state() -> None:
     world = world_of(SPIKE)
     controller = heuristic_of(world)
     state = controller.start(world.observe())
@@ -48,16 +48,18 @@ def test_the_controller_cannot_see_what_is_hidden() -> None:
     world.state.hidden[:] += 1
     world.state.room[:] = 0
     world.state.status[:] = 1
-    assert same(controller.step(seen, None, copy.deepcopy(state))[0], before)
+    assert same_plan(controller.step(seen, None, copy.deepcopy(state))[0], before)
 
 
 @pytest.mark.parametrize("mode", ["zero", "missing"])
-def test_an_outage_of_metrics_lowers_and_overruns_nothing(mode: Literal["zero", "missing"]) -> None:
-    """Traffic fell before, so that there is something to lower."""
+def test_a_metrics_outage_causes_no_decrease_and_no_overrun(
+    mode: Literal["zero", "missing"],
+) -> None:
+    """Traffic fell before, so that there would be something to decrease."""
     outage = MetricsOutage(
         name="blind", target=Target(domains=ALL), at_minute=3, mode=mode, length_minutes=17
     )
-    world = world_of(LESS, outage, minutes=20, seeds=(0, 1))
+    world = world_of(HALF_TRAFFIC, outage, minutes=20, seeds=(0, 1))
     decisions = run(world, heuristic_of(world))
     assert decisions.missing_data_decreases.tolist() == [0, 0]
     assert decisions.budget_overruns is not None

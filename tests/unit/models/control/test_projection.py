@@ -22,8 +22,8 @@ seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=60, deadline=None)
 
 
-class Wishes(NamedTuple):
-    """What the apps of some domains have, want and are asked to do."""
+class ProjectionCase(NamedTuple):
+    """What the apps of some domains have and want, and their load."""
 
     wanted: I32
     current: I32
@@ -46,13 +46,13 @@ class Wishes(NamedTuple):
         return result
 
 
-def some(seed: int) -> Wishes:
+def random_case(seed: int) -> ProjectionCase:
     rng = np.random.default_rng(seed)
     current = rng.integers(0, 50, APPS)
     wanted = np.maximum(0, current + rng.integers(-10, 60, APPS))
     # From idle to what no number of its pods could carry.
     load = current * rng.choice([0.0, 0.1, 0.5, 1.0, 2.0, 30.0], APPS) * rng.random(APPS)
-    return Wishes(
+    return ProjectionCase(
         wanted.astype(np.int32),
         current.astype(np.int32),
         load.astype(np.float32),
@@ -61,30 +61,30 @@ def some(seed: int) -> Wishes:
     )
 
 
-wishes = seeds.map(some)
+cases = seeds.map(random_case)
 some_shares = st.lists(st.floats(0, 1.2), min_size=DOMAINS, max_size=DOMAINS)
 shares = st.tuples(some_shares, some_shares).map(np.array)
 """Of either resource, so that now one binds and now the other."""
 
 
-def between(case: Wishes, share: F64) -> F64:
+def between(case: ProjectionCase, share: F64) -> F64:
     """Limits from what is held without growth to more than all apps want."""
     least = case.holds(np.minimum(case.wanted, case.current))
     return least + share * (case.holds(case.wanted) - least)
 
 
 @often
-@given(wishes, shares)
+@given(cases, shares)
 def test_a_domain_holds_no_more_than_its_limit_if_it_did_not_before(
-    case: Wishes, share: F64
+    case: ProjectionCase, share: F64
 ) -> None:
     limit = between(case, share)
     assert (case.holds(case.within(limit)) <= limit).all()
 
 
 @often
-@given(wishes, shares)
-def test_a_domain_beyond_its_limit_gets_nothing_more(case: Wishes, share: F64) -> None:
+@given(cases, shares)
+def test_a_domain_beyond_its_limit_gets_nothing_more(case: ProjectionCase, share: F64) -> None:
     limit = 0.99 * np.minimum(share, 1.0) * case.holds(np.minimum(case.wanted, case.current))
     result, stuck = case.within(limit), case.holds(case.current).max(axis=0) > 0
     grown = (result > case.current) & stuck[case.domain]
@@ -92,31 +92,37 @@ def test_a_domain_beyond_its_limit_gets_nothing_more(case: Wishes, share: F64) -
 
 
 @often
-@given(wishes, shares)
-def test_no_app_is_cut_below_what_it_has_or_above_what_it_wants(case: Wishes, share: F64) -> None:
+@given(cases, shares)
+def test_no_app_is_cut_below_what_it_has_or_above_what_it_wants(
+    case: ProjectionCase, share: F64
+) -> None:
     result = case.within(between(case, share))
     assert (result >= np.minimum(case.current, case.wanted)).all()
     assert (result <= case.wanted).all()
 
 
 @often
-@given(wishes, shares)
-def test_what_fits_is_left_alone_the_second_time(case: Wishes, share: F64) -> None:
+@given(cases, shares)
+def test_the_projection_is_idempotent(case: ProjectionCase, share: F64) -> None:
     limit = between(case, share)
     once = case.within(limit)
     assert (case.within(limit, once) == once).all()
 
 
 @often
-@given(wishes, shares, shares)
-def test_a_higher_limit_takes_nothing_from_any_app(case: Wishes, share: F64, more: F64) -> None:
+@given(cases, shares, shares)
+def test_a_higher_limit_takes_nothing_from_any_app(
+    case: ProjectionCase, share: F64, more: F64
+) -> None:
     lower, higher = between(case, share), between(case, share + more)
     assert (case.within(higher) >= case.within(lower)).all()
 
 
 @often
-@given(wishes, shares)
-def test_apps_of_a_short_domain_end_at_a_common_utilisation(case: Wishes, share: F64) -> None:
+@given(cases, shares)
+def test_apps_of_a_short_domain_end_at_a_common_utilisation(
+    case: ProjectionCase, share: F64
+) -> None:
     """With one pod more, none that was cut would be fuller than one that was raised."""
     result = case.within(between(case, share))
     for domain in range(DOMAINS):
@@ -129,9 +135,9 @@ def test_apps_of_a_short_domain_end_at_a_common_utilisation(case: Wishes, share:
 
 
 @often
-@given(wishes, shares, st.integers(0, DOMAINS - 1))
+@given(cases, shares, st.integers(0, DOMAINS - 1))
 def test_the_shortage_of_one_domain_does_not_touch_another(
-    case: Wishes, share: F64, domain: int
+    case: ProjectionCase, share: F64, domain: int
 ) -> None:
     limit = np.full((RESOURCES, DOMAINS), np.inf)
     limit[:, domain] = between(case, share)[:, domain]
@@ -140,14 +146,14 @@ def test_the_shortage_of_one_domain_does_not_touch_another(
 
 
 @often
-@given(wishes)
-def test_without_a_limit_every_app_gets_what_it_wants(case: Wishes) -> None:
+@given(cases)
+def test_without_a_limit_every_app_gets_what_it_wants(case: ProjectionCase) -> None:
     assert (case.within(np.full((RESOURCES, DOMAINS), np.inf)) == case.wanted).all()
 
 
 @often
-@given(wishes, shares)
-def test_a_load_that_is_no_number_cannot_break_the_limit(case: Wishes, share: F64) -> None:
+@given(cases, shares)
+def test_a_load_of_nan_or_infinity_cannot_break_the_limit(case: ProjectionCase, share: F64) -> None:
     case.load[::3] = np.nan
     case.load[1::3] = np.inf
     limit = between(case, share)
@@ -156,7 +162,7 @@ def test_a_load_that_is_no_number_cannot_break_the_limit(case: Wishes, share: F6
 
 def two(load: list[float], limit: float, wanted: int = 100, scarce: int = MILLICORES) -> list[int]:
     """Two apps of 10 pods, in one domain that may hold `limit` pods of the scarce resource."""
-    case = Wishes(
+    case = ProjectionCase(
         np.full(2, wanted, np.int32),
         np.full(2, 10, np.int32),
         np.array(load, np.float32),
@@ -179,5 +185,5 @@ def test_a_full_app_is_served_before_one_with_room() -> None:
 
 
 @pytest.mark.parametrize("times", [5, 9, 1000])
-def test_an_app_however_overloaded_is_not_raised_beyond_the_limit(times: int) -> None:
+def test_an_overloaded_app_is_not_raised_beyond_the_limit(times: int) -> None:
     assert sum(two([10.0 * times, 10.0 * times], 21, wanted=20_000)) <= 21

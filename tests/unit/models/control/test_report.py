@@ -1,4 +1,4 @@
-"""What Soldiers report is what the features say of their domains."""
+"""The sums that Soldiers report agree with the features of their domains."""
 
 import numpy as np
 import pytest
@@ -22,31 +22,33 @@ def reported() -> tuple[Report, Features, World]:
     """After five minutes in which nothing was changed and the traffic of payments rose."""
     world = world_of(SPIKE, seeds=(0, 1))
     inventory = declare(world.population, world.cluster)
-    sensing, soldiers = (
+    estimator, soldiers = (
         DemandEstimator(inventory, Parameters(), Parts()),
         Soldiers(inventory, Parameters(), Parts()),
     )
     encoder, first = Encoder(inventory), world.observe()
-    features_memory, sensing_memory = encoder.start(first), sensing.start(first)
-    memory, plan = soldiers.start(first.status), empty_plan(2, 40, world.layout.pools)
+    feature_state, estimator_state = encoder.start(first), estimator.start(first)
+    soldiers_state, plan = soldiers.start(first.status), empty_plan(2, 40, world.layout.pools)
     directive = no_directive(2, inventory.priority.size, world.layout.pools)
     while True:
-        seen = world.observe()
-        features, features_memory = encoder.encode(seen, features_memory)
-        sensed, sensing_memory = sensing.step(seen, sensing_memory)
-        report = soldiers.step(seen.tick, seen.status, sensed, directive, memory, plan)
+        observation = world.observe()
+        features, feature_state = encoder.encode(observation, feature_state)
+        signals, estimator_state = estimator.step(observation, estimator_state)
+        report = soldiers.step(
+            observation.tick, observation.status, signals, directive, soldiers_state, plan
+        )
         if world.tick == 6 * 6:
             return report, features, world
         world.step(plan)
 
 
-def test_requests_are_those_of_the_features(reported: tuple[Report, Features, World]) -> None:
+def test_reported_requests_equal_the_features(reported: tuple[Report, Features, World]) -> None:
     report, features, _ = reported
     assert report.rps == pytest.approx(features.domain[..., DOMAIN_LEVEL.at("rps")], rel=1e-5)
     assert (report.rps > 0).all()
 
 
-def test_the_share_of_apps_at_risk_is_that_of_the_features(
+def test_the_reported_share_of_apps_at_risk_equals_the_features(
     reported: tuple[Report, Features, World],
 ) -> None:
     report, features, _ = reported
@@ -55,14 +57,14 @@ def test_the_share_of_apps_at_risk_is_that_of_the_features(
     assert share.max() > 0
 
 
-def test_what_is_held_is_that_of_the_features(reported: tuple[Report, Features, World]) -> None:
+def test_reported_holdings_equal_the_features(reported: tuple[Report, Features, World]) -> None:
     report, features, world = reported
     cores = world.observe().pool["ready"] @ declare(world.population, world.cluster).pool_cpu
     expected = features.domain[..., DOMAIN_LEVEL.at("held_cpu")] * cores[:, None]
     assert report.held == pytest.approx(expected, rel=0.02)
 
 
-def test_more_is_kept_than_is_essential_and_more_is_essential_than_there_is_work(
+def test_kept_exceeds_essential_and_essential_exceeds_work(
     reported: tuple[Report, Features, World],
 ) -> None:
     report, _, _ = reported

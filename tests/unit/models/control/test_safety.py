@@ -1,4 +1,4 @@
-"""The safety rules hold for any plan, whichever controller made it and however often."""
+"""The safety rules hold for any plan, whichever controller made it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -64,7 +64,7 @@ class Fleet(NamedTuple):
         sum_held(self.replicas, self.size, self.domain, held)
         return held
 
-    def applies(
+    def apply(
         self,
         tick: int,
         wanted: I32,
@@ -116,29 +116,31 @@ class Moment(NamedTuple):
     held_before: F64
 
 
-def driven(seed: int, cool_down: int = COOL_DOWN) -> Iterator[Moment]:
+def random_run(seed: int, cool_down: int = COOL_DOWN) -> Iterator[Moment]:
     """A hundred ticks of random wishes, budgets, losses of data and moves."""
     rng = np.random.default_rng(seed)
     some, start = fleet(), int(rng.integers(0, 1000))
     some.size[:] = rng.integers(50, 4000, APPS)
     some.replicas[:] = rng.integers(2, 500, APPS)
     for tick in range(start, start + TICKS):
+        # Apps move between domains now and then: the rules go by the domain of the tick.
         if tick % 17 == 0:
             some.domain[:] = rng.integers(0, DOMAINS, APPS)
         some.missing[:] = rng.random(APPS) < 0.2
         some.load[:] = some.replicas * rng.choice([0.1, 0.5, 1.0, 20.0], APPS)
+        # All pods pending at times: those may leave beyond the blast radius.
         some.pending[:] = some.replicas * rng.choice([0.0, 0.0, 0.1, 1.0], APPS)
         held, before = some.held, some.replicas.copy()
         allowed = np.where(held > 0, held, 1e6) * rng.choice([0.0, 0.5, 1.0, 1.05, 2.0], DOMAINS)
         wanted = before * rng.choice([0.0, 0.5, 0.9, 1.0, 1.0, 1.0, 1.1, 3.0], APPS)
-        some.applies(tick, wanted, allowed, cool_down=cool_down)
+        some.apply(tick, wanted, allowed, cool_down=cool_down)
         yield Moment(tick, some, allowed, before, held)
 
 
 @rarely
 @given(seeds)
 def test_no_plan_leaves_the_declared_bounds(seed: int) -> None:
-    for moment in driven(seed):
+    for moment in random_run(seed):
         replicas = moment.fleet.replicas
         assert (replicas >= np.minimum(moment.before, moment.fleet.least)).all()
         assert (replicas <= np.maximum(moment.before, moment.fleet.most)).all()
@@ -147,7 +149,7 @@ def test_no_plan_leaves_the_declared_bounds(seed: int) -> None:
 @rarely
 @given(seeds)
 def test_missing_data_never_decreases(seed: int) -> None:
-    for moment in driven(seed, cool_down=0):
+    for moment in random_run(seed, cool_down=0):
         fewer = moment.fleet.replicas < moment.before
         assert not (fewer & (moment.fleet.missing > 0)).any()
 
@@ -156,7 +158,7 @@ def test_missing_data_never_decreases(seed: int) -> None:
 @given(seeds)
 def test_an_app_rests_after_every_change_before_it_is_decreased(seed: int) -> None:
     changed = np.full(APPS, -COOL_DOWN * 1000)
-    for moment in driven(seed):
+    for moment in random_run(seed):
         fewer = moment.fleet.replicas < moment.before
         assert (moment.tick - changed >= COOL_DOWN)[fewer].all()
         changed[moment.fleet.replicas != moment.before] = moment.tick
@@ -166,12 +168,12 @@ def test_an_app_rests_after_every_change_before_it_is_decreased(seed: int) -> No
 @given(seeds)
 def test_no_window_takes_more_than_the_blast_radius(seed: int) -> None:
     taken: list[F64] = []
-    for moment in driven(seed, cool_down=0):
+    for moment in random_run(seed, cool_down=0):
         lost = np.maximum(0, moment.before - moment.fleet.replicas - moment.fleet.pending)
-        lots = np.zeros(DOMAINS)
-        sum_held(lost.astype(np.int32), moment.fleet.size, moment.fleet.domain, lots)
-        taken = [*taken, lots][-WINDOW:]
-        still_going_down = lots > 0
+        taken_now = np.zeros(DOMAINS)
+        sum_held(lost.astype(np.int32), moment.fleet.size, moment.fleet.domain, taken_now)
+        taken = [*taken, taken_now][-WINDOW:]
+        still_going_down = taken_now > 0
         most = BLAST_SHARE * moment.held_before * (1 + 1e-9)
         assert (np.sum(taken, axis=0) <= most)[still_going_down].all()
 
@@ -179,7 +181,7 @@ def test_no_window_takes_more_than_the_blast_radius(seed: int) -> None:
 @rarely
 @given(seeds)
 def test_no_sequence_of_plans_overruns_a_budget(seed: int) -> None:
-    for moment in driven(seed, cool_down=0):
+    for moment in random_run(seed, cool_down=0):
         now = moment.fleet
         grown = now.replicas > moment.before
         over = now.held > moment.allowed * (1 + 1e-9)
@@ -194,20 +196,20 @@ def test_an_expired_budget_blocks_increases_and_decreases_nothing(seed: int) -> 
     rng = np.random.default_rng(seed)
     some = fleet()
     before = some.replicas.copy()
-    some.applies(0, before + rng.integers(0, 50, APPS), 0.5 * some.held)
+    some.apply(0, before + rng.integers(0, 50, APPS), 0.5 * some.held)
     assert (some.replicas == before).all()
 
 
 def test_below_the_floor_an_expired_budget_allows_growth() -> None:
     some = fleet()
-    some.applies(0, some.replicas + 50, 1.2 * some.held)
+    some.apply(0, some.replicas + 50, 1.2 * some.held)
     assert (some.replicas > 100).all()
     assert some.held == pytest.approx(1.2 * 1_000_000, rel=0.02)
 
 
 def test_increases_towards_need_are_not_limited_by_the_blast_radius() -> None:
     some = fleet()
-    why = some.applies(0, some.replicas * 4)
+    why = some.apply(0, some.replicas * 4)
     assert (some.replicas == 400).all()
     assert set(why) == {Reason.SCALE_OUT}
 
@@ -216,7 +218,7 @@ def test_a_tenth_of_a_domain_is_decreased_per_minute() -> None:
     some = fleet()
     held = [some.held[0]]
     for tick in range(2 * WINDOW):
-        some.applies(tick, np.full(APPS, 2), cool_down=0)
+        some.apply(tick, np.full(APPS, 2), cool_down=0)
         held.append(some.held[0])
     assert held[1] == pytest.approx(0.9 * held[0], rel=0.01)
     assert held[WINDOW] == held[1]
@@ -226,7 +228,7 @@ def test_a_tenth_of_a_domain_is_decreased_per_minute() -> None:
 def test_pending_pods_leave_without_counting_in_the_blast_radius() -> None:
     some = fleet()
     some.pending[:] = 40
-    some.applies(0, np.full(APPS, 2))
+    some.apply(0, np.full(APPS, 2))
     running = some.replicas - 60
     assert (some.replicas <= 60).all()
     assert running.sum() == pytest.approx(-0.1 * 100 * APPS, abs=DOMAINS)
@@ -236,7 +238,7 @@ def test_with_the_blast_radius_used_up_pending_pods_still_leave() -> None:
     some = fleet()
     some.pending[:] = 100
     some.history.decreased[0, 1:] = 1e9
-    why = some.applies(0, np.full(APPS, 0))
+    why = some.apply(0, np.full(APPS, 0))
     assert (some.replicas == 2).all()
     assert set(why) == {Reason.SCALE_IN}
 
@@ -245,7 +247,7 @@ def test_another_app_comes_first_in_the_blast_radius_each_tick() -> None:
     ever = np.zeros(APPS, np.bool_)
     for tick in range(APPS):
         some = fleet()
-        some.applies(tick, np.full(APPS, 2))
+        some.apply(tick, np.full(APPS, 2))
         assert 0 < (some.replicas < 100).sum() < APPS
         ever |= some.replicas < 100
     assert ever.all()
@@ -277,7 +279,7 @@ def test_a_refused_wish_carries_the_reason(case: Refused) -> None:
     some.missing[:] = case.missing
     some.history.rested[:] = case.rested
     some.history.decreased[0, 1:] = case.spent
-    why = some.applies(0, np.full(APPS, case.wanted), np.full(DOMAINS, case.allowed))
+    why = some.apply(0, np.full(APPS, case.wanted), np.full(DOMAINS, case.allowed))
     assert (some.replicas == 100).all()
     assert set(why) == {case.reason}
 
@@ -287,15 +289,15 @@ def test_a_refused_wish_carries_the_reason(case: Refused) -> None:
 )
 def test_a_granted_wish_keeps_its_reason(wanted: int, reason: Reason) -> None:
     some = fleet()
-    why = some.applies(0, np.full(APPS, wanted))
+    why = some.apply(0, np.full(APPS, wanted))
     assert (some.replicas == wanted).all()
     assert set(why) == {reason}
 
 
-def test_an_app_that_gives_way_need_not_have_rested() -> None:
+def test_an_app_may_give_way_before_it_has_rested() -> None:
     some = fleet()
     some.history.rested[:] = 1
-    why = some.applies(0, np.full(APPS, 95), reason=Reason.YIELD)
+    why = some.apply(0, np.full(APPS, 95), reason=Reason.YIELD)
     assert (some.replicas == 95).all()
     assert set(why) == {Reason.YIELD}
 
@@ -303,18 +305,18 @@ def test_an_app_that_gives_way_need_not_have_rested() -> None:
 def test_giving_way_stays_within_the_blast_radius_and_spares_apps_without_data() -> None:
     some = fleet()
     some.missing[:15] = 1.0
-    some.applies(0, np.full(APPS, 2), reason=Reason.YIELD)
+    some.apply(0, np.full(APPS, 2), reason=Reason.YIELD)
     assert (some.replicas[:15] == 100).all()
     assert (some.held >= 0.9 * 1_000_000).all()
     assert (some.replicas[15:] < 100).any()
 
 
-def test_what_others_give_up_may_be_used_in_the_same_tick() -> None:
+def test_capacity_released_by_one_app_can_be_used_by_another_in_the_same_tick() -> None:
     some = fleet()
     held, wanted = some.held, some.replicas.copy()
     wanted[:DOMAINS] += 50
     wanted[DOMAINS : 2 * DOMAINS] -= 50
-    some.applies(0, wanted, held)
+    some.apply(0, wanted, held)
     assert (some.replicas[:DOMAINS] == 150).all()
     assert (some.held == held).all()
 

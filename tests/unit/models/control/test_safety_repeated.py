@@ -1,4 +1,4 @@
-"""The rules on finished plans: what passed once passes again, in any process."""
+"""The rules on finished plans: enforcing again changes nothing, in any process."""
 
 import copy
 from typing import NamedTuple
@@ -74,13 +74,15 @@ def budget_of(cores: F64, memory: F64, rng: np.random.Generator, tick: int) -> B
     )
 
 
-def some(seed: int) -> Moment:
+def random_moment(seed: int) -> Moment:
     rng = np.random.default_rng(seed)
     tick = int(rng.integers(0, 1000))
     status = np.zeros((1, rows.STATUS, APPS), np.int32)
     status[:, rows.ACTIVE] = rng.random(APPS) < 0.9
+    # Shuffled: apps may have moved away from the domain that declares them.
     status[:, rows.DOMAIN] = rng.permutation(INVENTORY.domain)
     status[:, rows.REPLICAS] = rng.integers(0, 420, APPS)
+    # More pods than replicas at times, as in a rolling deploy.
     status[:, rows.READY] = status[:, rows.REPLICAS] * rng.choice([0.0, 0.5, 1.0, 1.1], APPS)
     status[:, rows.PENDING] = status[:, rows.REPLICAS] * rng.choice([0.0, 0.0, 0.5], APPS)
     status[:, rows.CPU_REQUEST] = rng.choice([250, 1000, 1500], APPS)
@@ -114,7 +116,7 @@ def some(seed: int) -> Moment:
     )
 
 
-moments = seeds.map(some)
+moments = seeds.map(random_moment)
 
 
 def same(one: Plan | ChangeHistory, other: Plan | ChangeHistory) -> bool:
@@ -124,7 +126,7 @@ def same(one: Plan | ChangeHistory, other: Plan | ChangeHistory) -> bool:
 
 @often
 @given(moments)
-def test_a_plan_that_passed_passes_again_with_an_equal_history(moment: Moment) -> None:
+def test_enforcing_a_plan_again_with_an_equal_history_changes_nothing(moment: Moment) -> None:
     once = moment.enforced()
     again = once._replace(history=moment.history).enforced()
     assert same(again.plan, once.plan)
@@ -149,12 +151,12 @@ def test_no_plan_grows_a_domain_beyond_cores_or_memory(moment: Moment) -> None:
 
 @often
 @given(moments)
-def test_missing_data_shrinks_nothing_in_any_dimension(moment: Moment) -> None:
+def test_missing_data_decreases_neither_replicas_nor_sizes(moment: Moment) -> None:
     plan, status = moment.enforced().plan, moment.status
-    unseen = moment.missing > 0
-    assert (plan.replicas >= status[:, rows.REPLICAS])[unseen].all()
-    assert (plan.cpu >= status[:, rows.CPU_REQUEST])[unseen].all()
-    assert (plan.memory >= status[:, rows.MEMORY_REQUEST])[unseen].all()
+    missing = moment.missing > 0
+    assert (plan.replicas >= status[:, rows.REPLICAS])[missing].all()
+    assert (plan.cpu >= status[:, rows.CPU_REQUEST])[missing].all()
+    assert (plan.memory >= status[:, rows.MEMORY_REQUEST])[missing].all()
 
 
 @often
@@ -169,7 +171,7 @@ def test_an_app_that_is_not_declared_is_not_touched(moment: Moment) -> None:
 
 @often
 @given(moments, st.integers(0, DOMAINS - 1))
-def test_rules_of_one_domain_decide_as_rules_of_all(moment: Moment, domain: int) -> None:
+def test_rules_for_one_domain_decide_as_rules_for_all(moment: Moment, domain: int) -> None:
     members = np.flatnonzero(moment.status[0, rows.DOMAIN] == domain)
     own = copy.deepcopy(moment.of(members))
     SafetyRules(only_domain(INVENTORY, members)).step(*own)

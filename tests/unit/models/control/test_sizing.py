@@ -23,7 +23,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 class Sizes(NamedTuple):
-    """What became of the pods and of what may be spent on them."""
+    """Sizes and reasons after the rules, and what is left of room and blast radius."""
 
     cpu: I32
     memory: I32
@@ -42,7 +42,7 @@ class Fleet(NamedTuple):
     cpu: I32
     memory: I32
 
-    def shows(self, name: str, value: float | F32) -> None:
+    def set_feature(self, name: str, value: float | F32) -> None:
         self.features[APP.at(name)] = value
 
     @property
@@ -103,21 +103,21 @@ def make() -> Fleet:
     )
 
 
-def wild(seed: int) -> Fleet:
+def random_fleet(seed: int) -> Fleet:
     rng = np.random.default_rng(seed)
     some = make()
     some.need[:] = rng.uniform(0, 100, APPS)
     some.cpu[:] = rng.choice([CPU, 1200, 1500, 2000], APPS)
     some.memory[:] = rng.choice([MEMORY, 3000, 4 * MEMORY], APPS)
     some.replicas[:] = rng.integers(0, MOST + 1, APPS)
-    some.shows("memory_use", rng.uniform(0.5, 1.2, APPS).astype(np.float32))
-    some.shows("missing", rng.integers(0, 2, APPS).astype(np.float32))
+    some.set_feature("memory_use", rng.uniform(0.5, 1.2, APPS).astype(np.float32))
+    some.set_feature("missing", rng.integers(0, 2, APPS).astype(np.float32))
     return some
 
 
 def test_an_app_within_its_maximum_of_replicas_keeps_its_size(fleet: Fleet) -> None:
     fleet.need[:] = MOST
-    fleet.shows("memory_use", 0.9)
+    fleet.set_feature("memory_use", 0.9)
     sizes = fleet.resized()
     assert (sizes.cpu == CPU).all()
     assert (sizes.memory == MEMORY).all()
@@ -150,7 +150,7 @@ def test_no_pod_becomes_smaller_than_at_first(fleet: Fleet) -> None:
 
 
 def test_full_memory_grows_in_steps_up_to_a_bound(fleet: Fleet) -> None:
-    fleet.shows("memory_use", 0.95)
+    fleet.set_feature("memory_use", 0.95)
     steps = []
     for _ in range(9):
         fleet.memory[:] = fleet.resized().memory
@@ -161,7 +161,7 @@ def test_full_memory_grows_in_steps_up_to_a_bound(fleet: Fleet) -> None:
 
 def test_memory_never_shrinks(fleet: Fleet) -> None:
     fleet.memory[:] = 3 * MEMORY
-    fleet.shows("memory_use", 0.1)
+    fleet.set_feature("memory_use", 0.1)
     assert (fleet.resized().memory == 3 * MEMORY).all()
 
 
@@ -169,8 +169,8 @@ def test_memory_never_shrinks(fleet: Fleet) -> None:
 def test_nothing_is_resized_while_data_is_missing(fleet: Fleet, need: float) -> None:
     fleet.cpu[:] = 1500
     fleet.need[:] = need
-    fleet.shows("memory_use", 1.0)
-    fleet.shows("missing", 1.0)
+    fleet.set_feature("memory_use", 1.0)
+    fleet.set_feature("missing", 1.0)
     sizes = fleet.resized()
     assert (sizes.cpu == 1500).all()
     assert (sizes.memory == MEMORY).all()
@@ -179,13 +179,13 @@ def test_nothing_is_resized_while_data_is_missing(fleet: Fleet, need: float) -> 
 def test_an_app_that_is_not_declared_keeps_its_size(fleet: Fleet) -> None:
     fleet.cpu[:] = 1500
     fleet.need[:] = 0.0
-    fleet.shows("active", 0.0)
+    fleet.set_feature("active", 0.0)
     assert (fleet.resized().cpu == 1500).all()
 
 
 def test_without_vertical_scaling_nothing_is_resized(fleet: Fleet) -> None:
     fleet.need[:] = 100.0
-    fleet.shows("memory_use", 1.0)
+    fleet.set_feature("memory_use", 1.0)
     sizes = fleet.resized(allowed=False)
     assert (sizes.cpu == CPU).all()
     assert (sizes.memory == MEMORY).all()
@@ -194,7 +194,7 @@ def test_without_vertical_scaling_nothing_is_resized(fleet: Fleet) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.floats(0, 60_000))
 def test_bigger_pods_stay_within_the_budget(seed: int, room: float) -> None:
-    some = wild(seed)
+    some = random_fleet(seed)
     sizes = some.resized(room=room)
     more = (sizes.cpu - some.cpu) * some.replicas
     grown = np.bincount(DOMAIN_OF, np.maximum(0, more), DOMAINS)
@@ -205,7 +205,7 @@ def test_bigger_pods_stay_within_the_budget(seed: int, room: float) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.floats(0, 100_000))
 def test_more_memory_stays_within_the_budget(seed: int, room: float) -> None:
-    some = wild(seed)
+    some = random_fleet(seed)
     sizes = some.resized(memory_room=room)
     more = (sizes.memory - some.memory) * some.replicas
     grown = np.bincount(DOMAIN_OF, more, DOMAINS)
@@ -215,8 +215,8 @@ def test_more_memory_stays_within_the_budget(seed: int, room: float) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.floats(0, 60_000))
-def test_what_is_resized_stays_within_the_blast_radius(seed: int, blast: float) -> None:
-    some = wild(seed)
+def test_resizes_stay_within_the_blast_radius(seed: int, blast: float) -> None:
+    some = random_fleet(seed)
     sizes = some.resized(blast=blast)
     touched = ((sizes.cpu != some.cpu) | (sizes.memory != some.memory)) * some.replicas * some.cpu
     assert (np.bincount(DOMAIN_OF, touched, DOMAINS) <= blast).all()
@@ -227,7 +227,7 @@ def test_what_is_resized_stays_within_the_blast_radius(seed: int, blast: float) 
 @settings(max_examples=60, deadline=None)
 @given(seeds)
 def test_resize_is_the_reason_of_changed_sizes_only(seed: int) -> None:
-    some = wild(seed)
+    some = random_fleet(seed)
     sizes = some.resized()
     changed = (sizes.cpu != some.cpu) | (sizes.memory != some.memory)
     assert ((sizes.reason == Reason.RESIZE) == changed).all()
@@ -236,7 +236,7 @@ def test_resize_is_the_reason_of_changed_sizes_only(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seeds)
 def test_sizes_stay_between_the_first_and_their_bound(seed: int) -> None:
-    sizes = wild(seed).resized()
+    sizes = random_fleet(seed).resized()
     assert (sizes.cpu >= CPU).all()
     assert (sizes.cpu <= 2 * CPU).all()
     assert (sizes.memory >= MEMORY).all()

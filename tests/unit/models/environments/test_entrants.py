@@ -1,4 +1,4 @@
-"""Policies as entrants: decisions in the benchmark equal those in training, bit for bit."""
+"""Policies as entrants: their decisions in the benchmark equal those in training, bit for bit."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A synthetic cluster to look at: sane, or nothing that a cluster would say."""
+"""Observations of a synthetic cluster: plausible ones and arbitrary garbage."""
 
 from typing import Any
 
@@ -50,25 +50,25 @@ def observation(rng: np.random.Generator, environments: int, tick: int = 1) -> O
         tick=np.full(environments, tick, np.int32),
         measured=measured,
         missing=np.zeros(shape, np.int8),
-        status=sealed(status),
+        status=read_only(status),
         pool=pool,
     )
 
 
-def sealed(status: Any) -> Any:
+def read_only(status: Any) -> Any:
     status.flags.writeable = False
     return status
 
 
-def with_known(seen: Observation, values: dict[int, Any]) -> Observation:
-    status = seen.status.copy()
+def with_status(observed: Observation, values: dict[int, Any]) -> Observation:
+    status = observed.status.copy()
     for row, column in values.items():
         status[:, row] = column
-    return seen._replace(status=sealed(status))
+    return observed._replace(status=read_only(status))
 
 
 def garbage(rng: np.random.Generator, environments: int, tick: int) -> Observation:
-    """What no cluster would say: any bits where numbers should be."""
+    """Impossible values of every kind: any bits where numbers should be."""
     sane = observation(rng, environments, tick)
     odd = np.array([np.nan, np.inf, -np.inf, -1.0, 0.0, 3e38, 1e-38, 1e12, 7.0], np.float32)
     measured = np.where(
@@ -85,7 +85,7 @@ def garbage(rng: np.random.Generator, environments: int, tick: int) -> Observati
         tick=rng.integers(-(2**31), 2**31 - 1, environments, np.int32),
         measured=measured.astype(np.float32),
         missing=rng.integers(-1, 3, sane.missing.shape).astype(np.int8),
-        status=sealed(status.astype(np.int32)),
+        status=read_only(status.astype(np.int32)),
         pool=pool,
     )
 
@@ -93,8 +93,8 @@ def garbage(rng: np.random.Generator, environments: int, tick: int) -> Observati
 def encoded(*ticks: Observation, inventory: Inventory = INVENTORY) -> tuple[Features, FeatureState]:
     encoder = Encoder(inventory)
     memory = encoder.start(ticks[0])
-    for seen in ticks:
-        features, memory = encoder.encode(seen, memory)
+    for observed in ticks:
+        features, memory = encoder.encode(observed, memory)
     return features, memory
 
 
@@ -104,8 +104,8 @@ def app(features: Features, name: str) -> Any:
 
 def compile_kernels() -> None:
     """Once per process, so that no single test pays for it."""
-    seen = observation(np.random.default_rng(0), 1)
+    observed = observation(np.random.default_rng(0), 1)
     encoder = Encoder(INVENTORY)
-    features, memory = encoder.encode(seen, encoder.start(seen))
-    encoder.encode_apps(seen, memory)
+    features, memory = encoder.encode(observed, encoder.start(observed))
+    encoder.encode_apps(observed, memory)
     normalise(features)

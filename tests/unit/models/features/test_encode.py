@@ -1,4 +1,4 @@
-"""Features: finite for any input, the same for any batch, true to the apps they sum up."""
+"""Features: finite for any input, independent of the batch, consistent with their apps."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from tests.unit.models.features.features_helpers import (
     encoded,
     garbage,
     observation,
-    sealed,
-    with_known,
+    read_only,
+    with_status,
 )
 
 SEEDS = st.integers(0, 2**31)
@@ -41,7 +41,7 @@ def _compiled() -> None:
 
 @few
 @given(SEEDS)
-def test_any_garbage_gives_finite_and_bounded_features(seed: int) -> None:
+def test_features_are_finite_and_bounded_for_any_input(seed: int) -> None:
     rng = np.random.default_rng(seed)
     features, _ = encoded(*(garbage(rng, 2, tick) for tick in range(4)))
     for values, bounded in zip(features, normalise(features), strict=True):
@@ -58,11 +58,11 @@ def test_the_order_of_apps_inside_a_domain_does_not_matter(seed: int) -> None:
         [rng.permutation(np.flatnonzero(INVENTORY.domain == d)) for d in range(DOMAINS)]
     )
     shuffled = [
-        seen._replace(
-            measured=np.ascontiguousarray(seen.measured[..., order]),
-            status=sealed(np.ascontiguousarray(seen.status[..., order])),
+        observed._replace(
+            measured=np.ascontiguousarray(observed.measured[..., order]),
+            status=read_only(np.ascontiguousarray(observed.status[..., order])),
         )
-        for seen in ticks
+        for observed in ticks
     ]
     columns = ("domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation",
                "request_mix")  # fmt: skip
@@ -75,12 +75,12 @@ def test_the_order_of_apps_inside_a_domain_does_not_matter(seed: int) -> None:
 
 @few
 @given(SEEDS)
-def test_environment_seven_of_many_equals_the_same_alone(seed: int) -> None:
+def test_an_environment_in_a_batch_equals_the_same_alone(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ticks = [garbage(rng, 64, tick) for tick in range(3)]
-    alone = [Observation._make(part[7:8].copy() for part in seen) for seen in ticks]
-    for seen in alone:
-        seen.status.flags.writeable = False
+    alone = [Observation._make(part[7:8].copy() for part in observed) for observed in ticks]
+    for observed in alone:
+        observed.status.flags.writeable = False
     together, single = encoded(*ticks)[0], encoded(*alone)[0]
     for many, one in zip(together, single, strict=True):
         np.testing.assert_array_equal(many[7], one[0])
@@ -106,7 +106,7 @@ def test_features_depend_on_observation_and_memory_only_and_change_no_input(seed
 
 @few
 @given(SEEDS)
-def test_quantiles_are_those_of_the_apps(seed: int) -> None:
+def test_quantiles_equal_those_of_the_apps(seed: int) -> None:
     features, _ = encoded(observation(np.random.default_rng(seed), 1))
     for domain in range(DOMAINS):
         inside = INVENTORY.domain == domain
@@ -121,35 +121,35 @@ def test_quantiles_are_those_of_the_apps(seed: int) -> None:
 
 
 def test_held_shares_are_the_requests_of_bound_and_pending_pods() -> None:
-    seen = observation(np.random.default_rng(3), 1)
-    features, _ = encoded(seen)
-    status = seen.status[0].astype(np.float64)
+    observed = observation(np.random.default_rng(3), 1)
+    features, _ = encoded(observed)
+    status = observed.status[0].astype(np.float64)
     held = (
         (status[rows.READY] + status[rows.STARTING] + status[rows.PENDING])
         * status[rows.CPU_REQUEST]
         / 1000
     )
-    capacity = float((seen.pool["ready"][0] * INVENTORY.pool_cpu).sum())
+    capacity = float((observed.pool["ready"][0] * INVENTORY.pool_cpu).sum())
     shares = np.bincount(INVENTORY.domain, held, DOMAINS) / capacity
     np.testing.assert_allclose(features.domain[0, :, DOMAIN.at("held_cpu")], shares, rtol=1e-5)
 
 
 def test_an_app_that_moved_counts_in_its_new_domain() -> None:
-    seen = observation(np.random.default_rng(3), 1)
+    observed = observation(np.random.default_rng(3), 1)
     domain = INVENTORY.domain.copy()
     domain[0] = DOMAINS - 1
-    features, _ = encoded(with_known(seen, {rows.DOMAIN: domain}))
+    features, _ = encoded(with_status(observed, {rows.DOMAIN: domain}))
     apps = features.domain[0, :, DOMAIN.at("apps")]
     np.testing.assert_array_equal(apps, np.bincount(domain, minlength=DOMAINS))
     assert features.group[0, :, GROUP.at("apps")].sum() == APPS
 
 
-def test_latency_exposure_is_what_callees_use_of_the_target() -> None:
-    seen = observation(np.random.default_rng(3), 1)
-    features, _ = encoded(seen)
+def test_latency_exposure_is_the_part_of_the_target_that_callees_use() -> None:
+    observed = observation(np.random.default_rng(3), 1)
+    features, _ = encoded(observed)
     names = CLUSTER_FILE.domain_names
     payments, fraud = names.index("payments"), names.index("fraud")
-    rps, p99 = seen.measured[0, rows.RPS].astype(np.float64), seen.measured[0, rows.P99]
+    rps, p99 = observed.measured[0, rows.RPS].astype(np.float64), observed.measured[0, rows.P99]
     called, caller = INVENTORY.domain == fraud, INVENTORY.domain == payments
     latency = np.average(p99[called], weights=rps[called])
     target = np.average(INVENTORY.latency_target[caller], weights=rps[caller])
@@ -169,7 +169,7 @@ def test_spend_left_follows_what_the_nodes_cost() -> None:
     assert left == pytest.approx(1 - rate / INVENTORY.spend_cap_per_hour, rel=1e-5)
 
 
-def test_widths_are_those_of_the_table() -> None:
+def test_feature_arrays_have_the_widths_of_the_table() -> None:
     features, _ = encoded(observation(np.random.default_rng(0), 3))
     assert features.app.shape == (3, APPS, APP.width)
     assert features.group.shape == (3, GROUPS, GROUP.width)
@@ -193,8 +193,8 @@ def test_the_documentation_is_up_to_date() -> None:
 
 
 def test_the_request_mix_is_a_feature_while_the_app_is_declared() -> None:
-    seen = observation(np.random.default_rng(0), 1)
-    features, _ = encoded(with_known(seen, {rows.ACTIVE: np.arange(APPS) % 2}))
+    observed = observation(np.random.default_rng(0), 1)
+    features, _ = encoded(with_status(observed, {rows.ACTIVE: np.arange(APPS) % 2}))
     mix, odd = INVENTORY.request_mix, np.arange(APPS) % 2 == 1
     np.testing.assert_allclose(app(features, "interactive")[0, odd], mix[odd, :2].sum(axis=1))
     np.testing.assert_array_equal(app(features, "batch")[0, odd], mix[odd, 2])

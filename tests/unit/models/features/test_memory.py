@@ -16,7 +16,7 @@ from tests.unit.models.features.features_helpers import (
     compile_kernels,
     encoded,
     observation,
-    with_known,
+    with_status,
 )
 
 SEEDS = st.integers(0, 2**31)
@@ -34,7 +34,7 @@ def _compiled() -> None:
 @given(
     SEEDS, st.sampled_from([np.nan, np.inf, -np.inf, -1.0, 3e38]), st.integers(0, rows.SAMPLES - 1)
 )
-def test_a_broken_sample_is_the_last_valid_one_with_its_age(
+def test_a_broken_sample_is_replaced_by_the_last_valid_one_with_its_age(
     seed: int, value: float, kind: int
 ) -> None:
     first = observation(np.random.default_rng(seed), 1, tick=1)
@@ -51,7 +51,7 @@ def test_a_broken_sample_is_the_last_valid_one_with_its_age(
 
 @few
 @given(SEEDS)
-def test_what_stands_under_a_missing_flag_is_never_read(seed: int) -> None:
+def test_values_marked_as_missing_are_never_read(seed: int) -> None:
     rng = np.random.default_rng(seed)
     first, later = observation(rng, 2, 1), observation(rng, 2, 2)
     later.missing[:] = rng.random(later.missing.shape) < 0.5
@@ -62,8 +62,9 @@ def test_what_stands_under_a_missing_flag_is_never_read(seed: int) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_an_exporter_that_answers_zero_is_missing_not_idle() -> None:
+def test_all_zeros_from_an_exporter_count_as_missing_not_as_idle() -> None:
     first, later = (observation(np.random.default_rng(1), 1, tick) for tick in (1, 2))
+    # Two kinds of broken exporter: the first still counts pods, the second does not.
     later.measured[:, : rows.PODS] = 0.0
     features, _ = encoded(first, later)
     assert (app(features, "missing") == 1).all()
@@ -72,7 +73,7 @@ def test_an_exporter_that_answers_zero_is_missing_not_idle() -> None:
     assert (app(encoded(first, later)[0], "missing") == 1).all()
 
 
-def test_a_quiet_app_that_holds_memory_is_believed() -> None:
+def test_zero_traffic_is_valid_while_memory_is_in_use() -> None:
     first, later = (observation(np.random.default_rng(1), 1, tick) for tick in (1, 2))
     later.measured[:, : rows.MEMORY] = 0.0
     features, _ = encoded(first, later)
@@ -81,9 +82,9 @@ def test_a_quiet_app_that_holds_memory_is_believed() -> None:
 
 
 def test_an_app_without_any_sample_reads_as_full_not_as_idle() -> None:
-    seen = observation(np.random.default_rng(1), 1)
-    seen.missing[:] = 1
-    features, _ = encoded(seen)
+    observed = observation(np.random.default_rng(1), 1)
+    observed.missing[:] = 1
+    features, _ = encoded(observed)
     assert (app(features, "utilisation") == 1).all()
     assert (app(features, "headroom")[0] == 0).all()
     assert (features.domain[..., DOMAIN.at("utilisation_p50")] == 1).all()
@@ -111,11 +112,11 @@ def test_pods_in_flight_by_age_add_up_to_starting_and_pending(seed: int) -> None
     tick = 0
     for _ in range(50):
         tick += int(rng.choice([0, 1, 1, 1, 2, 7, 100]))
-        seen = observation(rng, 2, tick)
-        _, memory = encoder.encode_apps(seen, memory)
+        observed = observation(rng, 2, tick)
+        _, memory = encoder.encode_apps(observed, memory)
         assert (memory.flight >= 0).all()
         assert (memory.cohort >= 0).all()
-        in_flight = seen.status[:, rows.STARTING] + seen.status[:, rows.PENDING]
+        in_flight = observed.status[:, rows.STARTING] + observed.status[:, rows.PENDING]
         np.testing.assert_array_equal(memory.flight.sum(axis=1), in_flight)
 
 
@@ -123,25 +124,25 @@ def test_pods_in_flight_by_age_add_up_to_starting_and_pending(seed: int) -> None
 def test_a_pod_in_flight_is_in_the_bucket_of_its_age(tick: int, bucket: int) -> None:
     rng = np.random.default_rng(0)
     ticks = [
-        with_known(observation(rng, 1, at), {rows.STARTING: 3, rows.PENDING: 0})
+        with_status(observation(rng, 1, at), {rows.STARTING: 3, rows.PENDING: 0})
         for at in (0, 1, tick)
     ]
     _, memory = encoded(*ticks)
     assert (memory.flight[0, bucket] == 3).all()
 
 
-def test_the_oldest_pods_are_the_first_to_arrive() -> None:
+def test_the_oldest_pods_in_flight_become_ready_first() -> None:
     rng = np.random.default_rng(0)
     counts = [(0, 2), (4, 5), (5, 1)]
     ticks = [
-        with_known(observation(rng, 1, t), {rows.STARTING: n, rows.PENDING: 0}) for t, n in counts
+        with_status(observation(rng, 1, t), {rows.STARTING: n, rows.PENDING: 0}) for t, n in counts
     ]
     _, memory = encoded(*ticks)
     assert memory.flight[0, :, 0].tolist() == [1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("tick_s", [1, 7, 10, 60])
-def test_age_bounds_hold_for_any_tick(tick_s: int) -> None:
+def test_age_buckets_work_for_any_tick_length(tick_s: int) -> None:
     edges = age_edges(tick_s)
     assert edges.size == len(AGES) - 1
     assert (np.diff(edges) >= 0).all()
@@ -157,19 +158,21 @@ def test_restarts_count_for_five_minutes() -> None:
     counts = ((0, 0), (1, 4), (WINDOW_TICKS, 4), (WINDOW_TICKS + 1, 4), (WINDOW_TICKS + 2, 4))
     encoder = Encoder(INVENTORY)
     ticks = [
-        with_known(observation(rng, 1, tick), {rows.RESTARTS: n, rows.READY: 2})
+        with_status(observation(rng, 1, tick), {rows.RESTARTS: n, rows.READY: 2})
         for tick, n in counts
     ]
     memory = encoder.start(ticks[0])
-    found = [float(app(encoder.encode(seen, memory)[0], "restarts")[0, 0]) for seen in ticks]
+    found = [
+        float(app(encoder.encode(observed, memory)[0], "restarts")[0, 0]) for observed in ticks
+    ]
     assert found == [0, 2, 2, 0, 0]
 
 
-def test_an_app_that_is_not_declared_is_zero_and_starts_afresh() -> None:
+def test_an_undeclared_app_reads_as_zero_and_is_forgotten() -> None:
     ticks = [observation(np.random.default_rng(3), 1, tick) for tick in (1, 2, 3)]
     active = np.ones(APPS, np.int32)
     active[4] = 0
-    ticks[1] = with_known(ticks[1], {rows.ACTIVE: active})
+    ticks[1] = with_status(ticks[1], {rows.ACTIVE: active})
     assert (encoded(*ticks[:2])[0].app[0, 4] == 0).all()
     ticks[2].missing[0, 4] = 1
     assert app(encoded(*ticks)[0], "utilisation")[0, 4] == 1

@@ -113,11 +113,13 @@ class Target:
 
         `present` are the apps of the domain now, with their numbers.
         """
+        # Read before the loop: changes of one write must not supersede each other.
         newest = self._closed.get(domain, _NEVER)
         entries = [
             self._write_one(domain, tick, newest, change, present, arrived_tick)
             for change in changes
         ]
+        # A late write never reopens a tick: closed ticks only grow.
         if tick > newest.tick:
             self._closed[domain] = Closed(tick, frozenset(c.decision_id for c in changes))
         return entries
@@ -132,6 +134,7 @@ class Target:
         arrived_tick: int,
     ) -> Entry:
         before = after = self._before(change.app, present)
+        # A write may be repeated after a lost answer: what it has not stored yet still applies.
         fresh = tick > newest.tick or (
             tick == newest.tick and change.decision_id in newest.decisions
         )

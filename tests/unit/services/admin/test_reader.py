@@ -79,7 +79,7 @@ def frame(tick: int) -> DomainObserved:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Two large frames in so many records."""
+    """Publish two large frames, and return in how many records."""
     frames = [frame(1), frame(2)]
     records = tuple(record for one in frames for record in encode(one, "test"))
     monkeypatch.setattr(OneByOne, "records", records)

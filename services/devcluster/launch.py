@@ -55,6 +55,7 @@ def start(request: Request, root: Path = ROOT, notify: Notify = silent) -> Run:
             if not is_compiled(advance):
                 notify(COMPILING)
             return _start_supervisor(root, run)
+        # Ctrl-C included: the run isn't recorded yet, so `hirl down` could not find its Kafka.
         except BaseException:
             end(root, _kafka_home(folder))
             raise
@@ -70,6 +71,7 @@ def prepare(
 
     Every service gets `environment` in addition to its own variables.
     """
+    # First of all, so that an invalid file doesn't leave a Kafka behind.
     cluster, scenario = request.load()
     folder, home = folder.resolve(), _kafka_home(folder)
     kafka = _start_kafka(request, home, notify)
@@ -115,6 +117,7 @@ def _start_kafka(request: Request, home: Path, notify: Notify) -> Description:
         outcome = reconcile.apply_to(admin, acls=request.secure)
     finally:
         admin.close()
+    # Everything can be applied to a new broker, so a difference means that something is broken.
     if outcome.differences:
         raise InputError(f"Kafka differs from what it should be: {outcome.differences[0]}")
     notify(f"Kafka has {outcome.topics} topics")

@@ -86,6 +86,7 @@ def version(binary: Path) -> str:
     done = subprocess.run(  # noqa: S603  (our own command line)
         [str(binary), "--version"], capture_output=True, text=True, check=False
     )
+    # "prometheus, version 2.42.0+ds (branch: ...": the third word.
     words = (done.stdout or done.stderr).split()
     return words[2] if len(words) > 2 else "unknown"
 
@@ -93,6 +94,7 @@ def version(binary: Path) -> str:
 def _wait(server: Server) -> None:
     deadline = time.monotonic() + _START_S
     while not _ready(server.url):
+        # A bad configuration ends it within milliseconds: report that instead of waiting.
         if not is_running(server):
             lines = server.log.read_text(errors="replace").splitlines()[-1:]
             raise InputError(f"Prometheus ended during its start, see {server.log}: {lines}")

@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(
                 f"--forecast: expected one of {', '.join(MODELS)}, got {self.forecast}"
             )
+        # Not `<= 0`, which a NaN would pass.
         if not self.speed > 0:
             raise InputError("--speed: expected more than 0; for full speed use --lock-step")
 

@@ -47,6 +47,7 @@ def start(
         before = description.read(home)
         if before is not None:
             _check_same_kind(home, before, brokers, security)
+            # Some brokers may have been killed: complete the cluster instead of a second start.
             if any(is_up(home, node) for node in before.nodes):
                 _check_same_port(before, port)
                 return _complete(home, before)
@@ -129,6 +130,7 @@ def _wait(home: Path, cluster: Description) -> None:
                 raise InputError(f"broker {node.id} ended during its start, see {log}: {last}")
 
     cluster_id = client.wait_until_answering(options_for(home, cluster), _START_S, check)
+    # Another Kafka may have taken the port: don't create our topics on it.
     if cluster_id != cluster.cluster_id:
         raise InputError(f"{cluster.bootstrap} is another cluster: {cluster_id}")
 
@@ -159,6 +161,7 @@ def _plan(
     before: Description | None, brokers: int, security: Security, port: int | None, version: str
 ) -> Description:
     """The cluster to start: on its previous ports where they are free, so that clients find it."""
+    # Ports of a stopped cluster may be taken meanwhile; its data and id stay on new ones.
     if before is not None and port is None and _ports_free(before.nodes):
         return msgspec.structs.replace(before, version=version)
     nodes = description.new_nodes(brokers, security, port, processes.free_ports(3 * brokers))

@@ -54,6 +54,7 @@ def new_nodes(
         client_port, controller_port, broker_port = free[3 * index : 3 * index + 3]
         if port is not None:
             client_port = port + index
+        # Only a secured cluster has a listener for brokers (infra/kafka/secure.properties).
         if security == "plain":
             broker_port = client_port
         nodes.append(

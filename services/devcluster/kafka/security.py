@@ -84,6 +84,7 @@ def write_credentials(home: Path, bootstrap: str, passwords: Mapping[str, str]) 
 def write_private(path: Path, text: str) -> None:
     """Write a secret into a file that is private before it has any content."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # O_EXCL needs a new file: an existing one could be readable by others.
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as file:
         file.write(text)
@@ -93,6 +94,7 @@ def create_certificates(home: Path) -> None:
     """Create a private authority and one certificate for all brokers, which run on one machine."""
     folder = home / "tls"
     folder.mkdir(parents=True, exist_ok=True)
+    # Private whatever mode openssl gives to the files of keys.
     folder.chmod(0o700)
     extensions = folder / "broker.ext"
     extensions.write_text(

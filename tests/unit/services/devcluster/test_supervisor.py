@@ -131,7 +131,7 @@ def test_a_date_that_is_set_back_does_not_prevent_a_restart() -> None:
     assert " after 1 s" in fixture.published[-1].statuses["soldier"].detail
 
 
-def test_a_service_with_invalid_settings_does_not_restart() -> None:
+def test_a_service_with_invalid_settings_is_not_restarted() -> None:
     fixture = SupervisorFixture(spec("soldier"))
     fixture.check()
     fixture.die("soldier", supervisor.BAD_SETTINGS)
@@ -147,7 +147,7 @@ def test_a_service_that_ends_by_itself_is_done() -> None:
     assert len(fixture.children["collector"]) == 1
 
 
-def test_a_dead_world_does_not_restart() -> None:
+def test_a_dead_simulated_cluster_is_not_restarted() -> None:
     fixture = SupervisorFixture(spec("simcluster", restartable=False))
     fixture.check()
     fixture.die("simcluster")

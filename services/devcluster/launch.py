@@ -52,6 +52,7 @@ def start(request: Request, root: Path = ROOT, notify: Notify = silent) -> Run:
         try:
             run, _ = prepare(request, folder, notify)
             notify(f"starting {len(run.specs)} services, logs in {run.folder}/logs")
+            # Services seem to hang while they compile, so say it before.
             if not is_compiled(advance):
                 notify(COMPILING)
             return _start_supervisor(root, run)
@@ -139,6 +140,7 @@ def _wait_for_sign_in(root: Path, child: "subprocess.Popen[bytes]", log: Path) -
         run = record.read(root)
         if run is not None and run.supervisor is not None:
             return run
+        # A supervisor that has died never signs in: report it at once.
         if child.poll() is not None:
             raise InputError(f"the supervisor ended during its start, see {log}")
         time.sleep(_POLL_S)

@@ -138,6 +138,7 @@ class Supervisor:
         before = [service.status for service in self.services]
         for service in self.services:
             self._check_service(service)
+        # After the services: those of a new stage start with the next check.
         if self._stage < self._last_stage and self._stage_is_ready():
             self._stage += 1
         if [service.status for service in self.services] != before:

@@ -81,7 +81,7 @@ def test_every_planned_change_ends_exactly_once(finished: Finished) -> None:
     assert changes > 0
 
 
-def test_the_journal_of_the_cluster_agrees_with_what_the_actuator_says(finished: Finished) -> None:
+def test_the_journal_of_the_cluster_agrees_with_the_actuators_events(finished: Finished) -> None:
     reported = Counter(
         (tick, app, applied.decision_id, applied.replicas[at])
         for (tick, _), applied in finished.decisions.applied.items()

@@ -15,7 +15,7 @@ from tests.kit_kafka_helpers import OnKafka
 Start = Callable[[dict[str, str]], OnKafka]
 
 
-# What serves is tested always; plain aiokafka, which is there to be measured against, on request.
+# Faust serves, so it is always tested; plain aiokafka is for comparison and tested on request.
 ADAPTERS = ("faust", "plain") if os.environ.get("EVERY_ADAPTER") else ("faust",)
 
 
@@ -38,7 +38,7 @@ def bus(kafka: Running, example: Start) -> OnKafka:
 
 
 class TestKafka(Conformance):
-    """The real thing, a process of its own."""
+    """On a real broker, with the service in a process of its own."""
 
 
 def test_a_second_process_takes_over_within_seconds_of_a_kill(bus: OnKafka) -> None:
@@ -57,7 +57,7 @@ def test_a_second_process_takes_over_within_seconds_of_a_kill(bus: OnKafka) -> N
     assert newest == dict.fromkeys(domains, 2)
 
 
-def test_for_a_state_of_the_cluster_one_process_works_and_the_other_stands_by(
+def test_with_cluster_scope_one_process_works_and_the_other_stands_by(
     bus: OnKafka,
 ) -> None:
     everything = list(range(8))

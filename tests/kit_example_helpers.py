@@ -104,6 +104,7 @@ class Example(Handler[ExampleState]):
             budget = max(state.budget, event.tick)
             return self._close(replace(state, budget=budget), state)
         assert isinstance(event, MetricsSampled)
+        # The source of a sample selects what goes wrong, or what is done with it.
         if event.source == "bad":
             raise Refused("nonsense", "expected sense")
         if event.source == "poison":
@@ -112,6 +113,7 @@ class Example(Handler[ExampleState]):
             return self._oversized(replace(state, ballast=BALLAST))
         if event.source == "write":
             return Step(state, writes=[f"{event.domain} {event.tick}"])
+        # A duplicate. Waiting samples aren't saved, so don't let a step acknowledge them.
         if event.tick <= state.closed or event.tick in state.waiting:
             return Step(state, settled=not state.waiting)
         ticks = tuple(sorted((*state.waiting, event.tick)))

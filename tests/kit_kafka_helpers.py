@@ -52,6 +52,7 @@ class OnKafka:
             cwd=ROOT,
             stderr=self._output,
             env={
+                # Settings of the shell must not reach the service.
                 **{name: text for name, text in os.environ.items() if name[:5] != "HIRL_"},
                 "EXAMPLE_NAME": self.name,
                 "EXAMPLE_SCOPE": scope,

@@ -45,7 +45,7 @@ class Decisions(NamedTuple):
 def read_decisions(options: dict[str, Any]) -> Decisions:
     """All decisions of a run that the topics still hold."""
     with TopicReader(options) as reader:
-        return _sorted([event for kind in _KINDS for event in reader.read_all(kind)])
+        return _by_kind([event for kind in _KINDS for event in reader.read_all(kind)])
 
 
 def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> Decisions:
@@ -60,10 +60,10 @@ def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> 
             events += [event for event in found if event is not None]
             # Not `not found`: a part of a large event is a record, but yields no event.
             if ended and reader.is_idle:
-                return _sorted(events)
+                return _by_kind(events)
 
 
-def _sorted(events: list[Event]) -> Decisions:
+def _by_kind(events: list[Event]) -> Decisions:
     contradictions: list[str] = []
     return Decisions(
         forecasts=_by_key(events, DemandForecast, contradictions),

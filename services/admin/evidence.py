@@ -35,13 +35,13 @@ def gather(options: dict[str, Any], app: str, tick: int | None) -> Evidence:
         declared = reader.find_newest(AppDeclared, app, lambda _: True)
         if declared is None:
             raise InputError(_unknown_app(reader, app))
-        plan = _plan(reader, declared.domain, tick)
+        plan = _find_plan(reader, declared.domain, tick)
         if plan is None or app not in plan.apps:
             raise InputError(_no_decision(declared, plan, tick))
         return _collect(reader, declared, plan)
 
 
-def _plan(reader: TopicReader, domain: str, tick: int | None) -> ScalePlanned | None:
+def _find_plan(reader: TopicReader, domain: str, tick: int | None) -> ScalePlanned | None:
     if tick is None:
         # The newest plan may not be applied yet, and an explanation should say what came of it.
         last = reader.find_newest(ScaleApplied, domain, lambda _: True)

@@ -68,6 +68,7 @@ class MemorySystem:
     def ticks(self) -> Iterator[int]:
         """Run to the end of the scenario; yields each tick when it is closed."""
         cluster, bus = self.cluster, self.bus
+        # Reference data first: services on Kafka, too, read it whole before any event.
         bus.publish(*cluster.inventory(), *cluster.calendar(), *cluster.history())
         while not cluster.finished:
             tick = cluster.tick

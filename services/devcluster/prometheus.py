@@ -41,6 +41,7 @@ def program(name: str = "prometheus", notify: Notify = silent) -> Path:
     if installed is not None:
         return Path(installed)
     unpacked = _UNPACKED / "usr" / "bin" / name
+    # Test sessions in parallel must not fetch into the same folder.
     with processes.locked(HOME):
         if not unpacked.is_file():
             _fetch(notify)
@@ -124,6 +125,7 @@ def _fetch(notify: Notify) -> None:
         folder = Path(draft)
         _run(["apt-get", "download", _PACKAGE], folder)
         (package,) = folder.glob("*.deb")
+        # Unpacked only: installing would need root and start a service.
         _run(["dpkg", "-x", package.name, "unpacked"], folder)
         # In one rename: an interrupted fetch leaves nothing that looks complete.
         shutil.rmtree(_UNPACKED, ignore_errors=True)

@@ -39,6 +39,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise InputError for options that can't work."""
+        # Two are no safer than one: without a majority of voters the cluster stops.
         if self.brokers not in {1, 3}:
             raise InputError(f"--brokers: expected 1 or 3, got {self.brokers}")
         if self.forecast not in MODELS:

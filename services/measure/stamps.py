@@ -55,6 +55,7 @@ class TickTimes(NamedTuple):
 
 def read_stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
     """All events of these types in the topics; call it when nothing is written any more."""
+    # The broker stamps records when it appends them, so all times are of one clock.
     with TopicReader(options) as reader:
         records = reader.read_to_end([topic_of(kind).name for kind in kinds])
     return [

@@ -94,6 +94,7 @@ def measured_system(
     environment: dict[str, str] | None = None,
 ) -> Iterator[MeasuredSystem]:
     """A Kafka with all topics and some services for a block; only the logs remain."""
+    # The outer block also stops a Kafka whose start has failed half-way.
     try:
         run, kafka = launch.prepare(request, folder, environment=environment or {})
         run = replace(run, specs=tuple(spec for spec in run.specs if spec.name in services))

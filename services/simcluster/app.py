@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 def world_of(settings: Settings) -> World:
     """The configured world, before its first tick."""
-    cluster = _described(settings)
+    cluster = _load_cluster(settings)
     return World(cluster, load_scenario(settings.scenario, cluster), [settings.seed])
 
 
-def _described(settings: Settings) -> SimCluster:
+def _load_cluster(settings: Settings) -> SimCluster:
     cluster = load_sim_cluster(_path(settings.cluster), _path(settings.physics))
     if settings.apps:
         if settings.apps < len(cluster.domains):

@@ -113,7 +113,7 @@ class Api:
 
     async def _observation(self, request: web.Request) -> web.Response:
         """Long-poll for a tick after `after`; 204 if there is none in time."""
-        after = _whole(request.query.get("after", "-1"), "after")
+        after = _integer(request.query.get("after", "-1"), "after")
         wait_s = min(_seconds(request.query.get("wait", str(DEFAULT_WAIT_S))), LONGEST_WAIT_S)
         if after > self._cluster.tick:
             raise RequestRefused(
@@ -127,7 +127,7 @@ class Api:
             return web.Response(status=204)
 
     async def _write(self, request: web.Request) -> web.Response:
-        domain, tick = request.match_info["domain"], _whole(request.match_info["tick"], "tick")
+        domain, tick = request.match_info["domain"], _integer(request.match_info["tick"], "tick")
         body = _decoded(await request.read(), Changes)
         entries = self._live.apply(domain, tick, body.changes)
         return _json(
@@ -165,7 +165,7 @@ class Api:
 
     async def _journal(self, request: web.Request) -> web.StreamResponse:
         """Every write as a line of JSON; `after` is the last sequence number to skip."""
-        first = _whole(request.query.get("after", "-1"), "after") + 1
+        first = _integer(request.query.get("after", "-1"), "after") + 1
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         # The slice is a snapshot: writes that arrive meanwhile are left to the next request.
@@ -232,7 +232,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
         raise web.HTTPBadRequest(text=f"body: {error}") from None
 
 
-def _whole(text: str, name: str) -> int:
+def _integer(text: str, name: str) -> int:
     try:
         return int(text)
     except ValueError:

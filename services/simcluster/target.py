@@ -138,7 +138,7 @@ class Target:
         fresh = tick > newest.tick or (
             tick == newest.tick and change.decision_id in newest.decisions
         )
-        outcome = self._judge(change, present, superseded=not fresh)
+        outcome = self._outcome(change, present, superseded=not fresh)
         if before is not None and outcome == "applied":
             after = change.applied_to(before)
             self._stored[change.app] = Stored(change.decision_id, after)
@@ -162,7 +162,7 @@ class Target:
         # Changes that wait for the next step count as made.
         return self._waiting.get(app) if app in self._waiting else present.get(app)
 
-    def _judge(self, change: Change, present: dict[str, Numbers], *, superseded: bool) -> Outcome:
+    def _outcome(self, change: Change, present: dict[str, Numbers], *, superseded: bool) -> Outcome:
         if change.app not in present:
             return "refused"
         stored = self._stored.get(change.app)

@@ -149,6 +149,7 @@ def test_every_tick_is_published_once_across_a_restart_of_the_collector(kit: Kit
             feeding = asyncio.create_task(feed.run(live.request_capacity))
             pacing = asyncio.create_task(lock_step(live))
             await until(lambda: feed.ready)
+            # The first collector is cancelled at tick 5, and the second continues.
             first = asyncio.create_task(collect(settings, kit))
             await while_running(decide(live, kit, 5), first)
             second = asyncio.create_task(collect(settings, kit))
@@ -157,6 +158,7 @@ def test_every_tick_is_published_once_across_a_restart_of_the_collector(kit: Kit
 
     asyncio.run(run())
     assert live.cluster.finished
+    # Other tests publish on the same broker; trace ids are a function of scenario, seed and tick.
     traces = {stamp_of(tick) for tick in range(TICKS)}
     seen = asyncio.run(published(kit, MetricsSampled, PoolObserved))
     ours = [event for event in seen if event.trace_id in traces]

@@ -87,6 +87,7 @@ def test_drift_is_reported_line_by_line_and_fixed(kafka: Running, admin: KafkaAd
 def test_another_number_of_partitions_is_reported_and_left_alone(admin: KafkaAdminClient) -> None:
     name = "hirl.demand-forecast.v1"
     wanted = next(topic for topic in desired_topics(1) if topic.name == name)
+    # Partitions can't be removed, so create the topic again with fewer.
     admin.delete_topics([name])
     _wait_for_partitions(admin, name, None)
     admin.create_topics({name: {"num_partitions": 2, "configs": wanted.configs}})

@@ -100,6 +100,7 @@ def _complete(home: Path, cluster: Description) -> Description:
         nodes = tuple(_start_node(home, node, runtime) for node in cluster.nodes)
         cluster = msgspec.structs.replace(cluster, nodes=nodes)
         description.write(home, cluster)
+    # An incomplete cluster is of no use and would hold its ports.
     try:
         _wait(home, cluster)
     except (InputError, KeyboardInterrupt):
@@ -143,6 +144,7 @@ def _stop(home: Path, cluster: Description, patience_s: float) -> int:
 
 
 def _check_same_kind(home: Path, before: Description, brokers: int, security: Security) -> None:
+    # The metadata in the data has the registered brokers and the users: both stay as they are.
     if (len(before.nodes), before.security) != (brokers, security):
         raise InputError(
             f"{home} has a cluster with {len(before.nodes)} broker(s), {before.security}; "

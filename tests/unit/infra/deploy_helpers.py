@@ -140,7 +140,7 @@ def _build(app: Any, kit: KitSettings, own: Any) -> None:
         asyncio.run(_source(app, own))
     else:
         # Without the world itself, which takes seconds to build.
-        app.load_scenario(own.scenario, app._described(own))
+        app.load_scenario(own.scenario, app._load_cluster(own))
 
 
 async def _source(app: Any, own: Any) -> None:

@@ -32,6 +32,7 @@ def test_every_installed_package_is_in_a_lock_with_its_hash() -> None:
         command.strip() for run in instructions("RUN", STAGES[0]) for command in run.split("&&")
     ]
     fetching = [command for command in commands if re.search(r"pip (install|sync)|build", command)]
+    # Guards against an expression that misses a command.
     assert len(fetching) == 4
     for command in fetching:
         assert "--require-hashes" in command or "--no-deps" in command

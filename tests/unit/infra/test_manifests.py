@@ -24,6 +24,7 @@ from tests.unit.infra.deploy_helpers import (
 NAME = "app.kubernetes.io/name"
 FOLDERS = ["base", "overlays/simulated", "topics"]
 SIMULATED = "overlays/simulated"
+# Scopes of the handlers; a test below compares them with the code.
 BY_DOMAIN = {"aggregator", "soldier", "actuator", "breaker"}
 BY_CLUSTER = {"forecaster", "commander"}
 
@@ -82,6 +83,7 @@ def test_every_container_has_the_least_privileges(folder: str) -> None:
                 "capabilities": {"drop": ["ALL"]},
             }
             assert {"cpu", "memory"} == container["resources"]["requests"].keys()
+            # No CPU limit: a throttled decision is late.
             assert {"memory"} == container["resources"]["limits"].keys()
             assert container["image"] == IMAGE
 
@@ -121,6 +123,7 @@ def test_probes_use_the_paths_and_the_port_of_the_kit(folder: str) -> None:
         simulated = named(workload) == "simcluster"
         assert ports == ({"api": SIMULATED_PORT} if simulated else {"metrics": PORT})
         paths = {kind: container[kind]["httpGet"]["path"] for kind in container if "Probe" in kind}
+        # The simulated cluster must not be restarted, so it has no liveness probe.
         liveness = {} if simulated else {"livenessProbe": "/healthz"}
         assert paths == {"startupProbe": "/healthz", "readinessProbe": "/readyz", **liveness}
         for kind in paths:

@@ -74,6 +74,7 @@ def test_a_rule_groups_by_labels_that_its_metrics_have(rule: dict[str, Any]) -> 
 
 def test_a_rule_selects_topics_and_reasons_that_exist() -> None:
     reasons = {reason.name.lower().replace("_", "-") for reason in Reason}
+    # Reasons of the actuator that no plan has.
     reasons |= {"breaker-open", "breaker-stale"}
     for rule in RULES:
         assert set(re.findall(r'topic="([^"]*)"', rule["expr"])) <= BY_NAME.keys()

@@ -46,9 +46,9 @@ def test_stopping_does_not_end_another_process_with_a_recorded_pid(tmp_path: Pat
     me = processes.of_pid(os.getpid())
     assert me is not None
     # Another start time: the pid was reused.
-    stranger = ServiceStatus(state="running", process=replace(me, started=0.0))
+    other = ServiceStatus(state="running", process=replace(me, started=0.0))
     run = replace(run_of(spec("soldier")), kafka_home=str(tmp_path / "kafka"))
-    record.write(tmp_path, replace(run, statuses={"soldier": stranger}))
+    record.write(tmp_path, replace(run, statuses={"soldier": other}))
     assert lifecycle.stop(tmp_path) == 0
     assert record.read(tmp_path) is None
 

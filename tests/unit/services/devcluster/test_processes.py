@@ -43,9 +43,9 @@ def test_another_process_with_the_same_pid_is_left_alone(
 ) -> None:
     ours = processes.of_pid(sleeper.pid)
     assert ours is not None
-    stranger = replace(ours, started=0.0)
-    assert processes.end_all([stranger, None], 1.0) == 0
-    processes.kill(stranger)
+    other = replace(ours, started=0.0)
+    assert processes.end_all([other, None], 1.0) == 0
+    processes.kill(other)
     assert sleeper.poll() is None
 
 

@@ -12,6 +12,7 @@ from tests.unit.services.system_helpers import run_of, spec
 
 class FakeChild:
     def __init__(self) -> None:
+        # A pid that exists: the supervisor looks up its start time.
         self.pid = os.getpid()
         self.status: int | None = None
 

@@ -280,5 +280,6 @@ def test_costs_are_counted_from_tick_0_including_the_warm_up() -> None:
     cluster.advance()
     more = [pool.spent for pool in cluster.observation().pools]
     assert all(0 < before < after for before, after in zip(spent, more, strict=True))
+    # Three ticks after two; the number of nodes hardly changes in between.
     total = 3 / 2 * sum(spent)
     assert sum(more) == pytest.approx(total, rel=0.05)

@@ -65,6 +65,7 @@ def test_counters_grow_by_the_traffic_and_cpu_time_of_a_tick() -> None:
 
 
 def test_pods_are_exported_before_the_first_measurement() -> None:
+    # Before the first step nothing has run, so only the API server knows about pods and nodes.
     first = page(Exporter(simulated()))
     names = {name for name, _, _ in first}
     assert "kube_deployment_spec_replicas" in names

@@ -54,7 +54,7 @@ def broker_count(admin: KafkaAdminClient) -> int:
 
 def read_topics(admin: KafkaAdminClient) -> dict[str, ActualTopic]:
     """Our topics on the broker, by name."""
-    # Other systems may share the broker: their topics are none of our business.
+    # Other systems may share the broker: leave their topics alone.
     topics = [topic for topic in admin.describe_topics() if str(topic["name"]).startswith(PREFIX)]
     if not topics:
         return {}

@@ -72,7 +72,7 @@ def measure(request: Request, adapter: str, minutes: int, folder: Path) -> Measu
     last = WARM_UP_TICKS + ticks - 1
     with measured_system(request, folder, environment={"HIRL_ADAPTER": adapter}) as system:
         usage, loads = _usage(system, ticks)
-        # Read the topics at rest: a reader beside the services would change what is measured.
+        # Read all topics at rest: doing it beside the services would change what is measured.
         system.stop()
         stamps = read_stamps(system.options, (*PATH, *_OTHERS))
     minute_starts = [t for t in range(WARM_UP_TICKS, last + 1) if t % _TICKS_PER_MINUTE == 0]
@@ -113,7 +113,7 @@ def _usage(system: MeasuredSystem, ticks: int) -> tuple[dict[str, Usage], list[f
         watcher.wait(WARM_UP_TICKS - 1, _START_S)
         pids, load_before = system.pids, load_average()
         before = read_cpu(pids)
-        # Three times real time: a tick that is later than that would never come.
+        # Three times real time: only a system that is stuck takes longer.
         watcher.wait(WARM_UP_TICKS + ticks - 1, 3 * ticks * simulation.tick_seconds)
         return usage_since(before, pids), [load_before, load_average()]
 

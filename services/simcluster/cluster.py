@@ -118,7 +118,7 @@ class SimulatedCluster:
     def apply(self, domain: str, tick: int, changes: Sequence[Change]) -> list[Entry]:
         """Apply the changes of a domain's tick and close it; one entry per change, in order."""
         self._check(domain)
-        # A restarted cluster begins at tick 0: decisions of an earlier run must not close it.
+        # A restarted cluster begins at tick 0: no decision of an earlier run may close its ticks.
         if tick > self.tick:
             raise RequestRefused(
                 f"tick {tick} is in the future: the cluster is at tick {self.tick}"

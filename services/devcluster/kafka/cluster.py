@@ -144,7 +144,7 @@ def _stop(home: Path, cluster: Description, patience_s: float) -> int:
 
 
 def _check_same_kind(home: Path, before: Description, brokers: int, security: Security) -> None:
-    # The metadata in the data has the registered brokers and the users: both stay as they are.
+    # Brokers and users are recorded in the data's metadata, so neither can change later.
     if (len(before.nodes), before.security) != (brokers, security):
         raise InputError(
             f"{home} has a cluster with {len(before.nodes)} broker(s), {before.security}; "

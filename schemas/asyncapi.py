@@ -66,11 +66,13 @@ def _channel(topic: Topic) -> Document:
 
 def _configuration(topic: Topic) -> Document:
     if topic.cleanup == "compact":
+        # Retention has no effect on a compacted topic, so don't document any.
         return {"cleanup.policy": ["compact"]}
     return {"cleanup.policy": ["delete"], "retention.ms": topic.retention_ms}
 
 
 def _operations(topic: Topic) -> dict[str, Document]:
+    # AsyncAPI describes one application; this document has all, so names begin with the service.
     sends = {
         f"{_named(service)}.send.{topic.event.__name__}": "send" for service in topic.producers
     }

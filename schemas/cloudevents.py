@@ -61,6 +61,7 @@ def _text(name: str, value: bytes | None) -> str:
 def _unwrapped(topic: str, value: bytes) -> bytes:
     try:
         envelope = _ENVELOPE.decode(value)
+    # Anyone may write to a topic: no bytes may stop a reader, so catch all that decoding raises.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("envelope", f"structured mode: {error}; got {value!r:.80}") from None
     _check(topic, envelope.specversion, envelope.type)
@@ -71,6 +72,7 @@ def _unwrapped(topic: str, value: bytes) -> bytes:
 def _check(topic: str, specversion: str | None, kind: str | None) -> None:
     for name, expected, got in (("specversion", SPECVERSION, specversion), ("type", topic, kind)):
         if got != expected:
+            # Cut to 80 characters: the text ends in a dead letter and in the log.
             received = "none" if got is None else f"`{got:.80}`"
             raise Malformed("envelope", f"expected CloudEvents {name} `{expected}`, got {received}")
 

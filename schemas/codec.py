@@ -39,6 +39,7 @@ _MANY_PER_TICK: Final = (MetricsSampled, BreakerChanged)
 """Events that one key may send several times in a tick."""
 
 _ENCODER: Final = msgspec.json.Encoder()
+# Built once: msgspec analyses the type when a decoder is made.
 _DECODERS: Final = {topic.name: msgspec.json.Decoder(topic.event) for topic in TOPICS}
 
 
@@ -58,6 +59,7 @@ def encode(event: Event, source: str) -> list[Record]:
     doesn't allow.
     """
     topic = topic_of(event)
+    # Checked by the producer, too, or every reader would dead-letter its event.
     _check(event)
     value = _ENCODER.encode(event)
     if len(value) <= LIMIT_BYTES:
@@ -83,6 +85,7 @@ def decode(
     try:
         event = decoder.decode(data)
     except msgspec.ValidationError as error:
+        # Must come before DecodeError, its base class: JSON of the wrong form is not invalid JSON.
         raise Malformed("schema", _with_received(str(error), data)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("json", f"expected JSON, got {data[:60]!r} ({error})") from None
@@ -93,6 +96,7 @@ def decode(
 def _fitting_parts(event: Event, value: bytes) -> list[tuple[Event, bytes]]:
     """Split into as few parts as fit the limit. Entries differ in size, so this is a search."""
     most = most_parts(event)
+    # The fewest that could fit; each part also repeats the fields that aren't columns.
     count = -(-len(value) // LIMIT_BYTES)
     while count <= most:
         parts = [(part, _ENCODER.encode(part)) for part in split(event, count)]
@@ -114,6 +118,7 @@ def _record(topic: Topic, event: Event, value: bytes, source: str) -> Record:
     }
     if key:
         headers["ce_partitionkey"] = key
+    # `ce_time` is optional: the inventory and overrides have no time of their own.
     for field in _TIMES:
         if time := getattr(event, field, ""):
             headers["ce_time"] = time
@@ -128,6 +133,7 @@ def _identity(event: Event, key: str, value: bytes) -> str:
     part = part_of(event)
     if part.of > 1:
         words.append(f"{part.number}/{part.of}")
+    # Key, tick and epoch don't tell these apart, so their content does.
     if not isinstance(event, TickEvent) or isinstance(event, _MANY_PER_TICK):
         words.append(blake2s(value, digest_size=8).hexdigest())
     return ":".join(words)
@@ -154,6 +160,7 @@ def _with_received(message: str, data: bytes) -> str:
     path = re.search(r"at `\$([^`]*)`$", message)
     if path is None or ", got " in message:
         return message
+    # Decode again without types, to look the value up: slow, but only errors get here.
     try:
         found = _found(msgspec.json.decode(data), path[1])
     except (LookupError, TypeError, ValueError, RecursionError):

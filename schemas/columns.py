@@ -33,6 +33,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 _BEFORE: Final = ("replicas_before", "cpu_request_before", "memory_request_before")
 
+# JSON Schema can't express that lists are equally long, so the codec checks it by these rules.
 RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
     MetricsSampled: (
         Columns(
@@ -100,6 +101,7 @@ def length_problem(event: Event) -> str:
 
 def cut(event: E, start: int, stop: int) -> E:
     """Slice all columns of an event; the fields of `once` go with its first entry."""
+    # Only events with one leading list are split. DemandForecast has three and is small.
     (rule,) = RULES[type(event)]
     changes = {
         name: _map(getattr(event, name), lambda column: column[start:stop]) for name in _names(rule)
@@ -175,6 +177,7 @@ def _append(values: Sequence[Any]) -> Any:
 
 def _default(event: Event, name: str) -> Any:
     (field,) = (field for field in msgspec.structs.fields(event) if field.name == name)
+    # msgspec turns a mutable default such as [] into a factory.
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default

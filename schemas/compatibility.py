@@ -67,10 +67,12 @@ def compare_all(
 
 def compare(old: Document, new: Document) -> Iterator[tuple[str, str]]:
     """Path and problem of each breaking change from one schema of an event to another."""
+    # Inline all references first: renaming a definition changes no data.
     yield from _compare(_resolved(old, old), _resolved(new, new), "$")
 
 
 def _compare(old: Document, new: Document, path: str) -> Iterator[tuple[str, str]]:
+    # Any other keyword counts, unknown ones included: doubt resolves to "breaking".
     for keyword in sorted((old.keys() | new.keys()) - _WALKED - _WORDS):
         if old.get(keyword) != new.get(keyword):
             was, now = _shown(old, keyword), _shown(new, keyword)
@@ -94,6 +96,7 @@ def _compare_fields(old: Document, new: Document, path: str) -> Iterator[tuple[s
         if name in needed_after - needed_before:
             yield f"{path}.{name}", "was optional, is required: old data may lack it"
         yield from _compare(before[name], after[name], f"{path}.{name}")
+    # A new field with a default is fine in both directions: readers ignore or fill it in.
     for name in after:
         if name not in before and name in needed_after:
             yield f"{path}.{name}", "the new field is required: old data lacks it"
@@ -109,6 +112,7 @@ def _compare_inner(old: Any, new: Any, path: str) -> Iterator[tuple[str, str]]:
 def _compare_alternatives(
     old: list[Document], new: list[Document], path: str
 ) -> Iterator[tuple[str, str]]:
+    # By type, because their order has no meaning.
     before, after = _by_type(old), _by_type(new)
     if before.keys() != after.keys():
         yield path, f"was one of {sorted(before)}, is one of {sorted(after)}"

@@ -89,6 +89,7 @@ def time_problem(event: Event) -> str:
     return ""
 
 
+# Cached: resolving the type hints for every event would be slow.
 @cache
 def _time_fields(event: type[Event]) -> tuple[str, ...]:
     hints = get_type_hints(event, include_extras=True)

@@ -30,6 +30,7 @@ Document = dict[str, Any]
 def json_schema(topic: Topic) -> Document:
     """JSON Schema of a topic's event, with the topic, its key and its cleanup policy."""
     generated = msgspec.json.schema(topic.event)
+    # msgspec puts the event itself among the definitions; a schema file has it at the top.
     definitions = generated["$defs"]
     event = definitions.pop(topic.event.__name__)
     for column, leader in _leaders(topic.event):
@@ -72,6 +73,7 @@ def write(folder: Path = FOLDER) -> list[str]:
 def differing(folder: Path = FOLDER) -> list[str]:
     """Paths of generated files that are out of date."""
     content = files()
+    # Also files that nothing generates any more: the schema of a removed topic.
     present = {f"json/{file.name}" for file in (folder / "json").glob("*.json")}
     stale = sorted(present - content.keys())
     return [path for path, text in content.items() if _text(folder / path) != text] + stale
@@ -80,6 +82,7 @@ def differing(folder: Path = FOLDER) -> list[str]:
 def release(version: str, folder: Path = FOLDER) -> Path:
     """Store the current schemas as those of a release, to compare later ones with."""
     target = folder / "released" / version
+    # Fails if the folder exists: a release never changes.
     target.mkdir(parents=True)
     for topic in TOPICS:
         (target / f"{topic.name}.json").write_text(_pretty(json_schema(topic)))

@@ -47,6 +47,7 @@ def join_parts(parts: Sequence[E]) -> E:
     if of == 1:
         return ordered[0]
     whole = msgspec.structs.replace(columns.concatenate(ordered), part=_WHOLE)
+    # Each part was checked, but an optional column may be missing in some of them.
     if problem := columns.length_problem(whole):
         raise Malformed("columns", f"{of} parts together: {problem}")
     return whole
@@ -70,8 +71,10 @@ class Assembler:
             raise Malformed("part", f"expected a number up to {of}, got {number}")
         parts = self._incomplete.get(thread, {})
         first = next(iter(parts.values()), None)
+        # An old event that is read again must not drop the newer parts that are waiting.
         if first is not None and _tick(event) < _tick(first):
             return event if of == 1 else None
+        # Parts of two decisions of a tick must not be mixed: the newer one wins.
         if first is None or _identity(event) != _identity(first):
             parts = self._incomplete[thread] = {}
         parts[number] = event

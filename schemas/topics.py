@@ -57,6 +57,9 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 ANY: Final = "*"
 """Every service."""
 
+# Compacted topics are state: the newest record of a key counts. Those that each process reads
+# whole, such as the inventory, have one partition. Topics that a service shares among its processes
+# have DOMAIN_PARTITIONS, all of them, so that one process gets all events of a domain.
 TOPICS: Final = (
     Topic(
         name="hirl.app-declared.v1",

@@ -1,4 +1,4 @@
-"""What the in-process run decides, in the shape of events, to hold the services against it."""
+"""Decisions of the in-process run in the form of events, to compare the services with."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -28,13 +28,13 @@ _BUDGET = {
     "urgency": "urgency",
     "headroom": "headroom",
 }
-"""Fields of the event that differ by domain, and those of the budget."""
+"""Field of the event, by domain, and the matching field of the budget."""
 
 Values = dict[str, Any]
 
 
 class Decided(NamedTuple):
-    """Every decision of a tick, by what it is about: plan/payments, budget/payments, ..."""
+    """Every decision of a tick, by kind and domain or pool, such as plan/payments."""
 
     tick: int
     values: dict[str, Values]
@@ -43,32 +43,33 @@ class Decided(NamedTuple):
 def contest(
     apps: int, seed: int, scenario: str = SCENARIO, controller: str = CONTROLLER
 ) -> Contest:
-    """The same world and controller for whoever asks."""
+    """A world and its controller; equal for equal arguments."""
     cluster = with_apps(load_sim_cluster(), apps)
     return enter(controller, cluster, load_scenario(scenario, cluster), [seed])
 
 
 def decided_in_process(contest: Contest) -> Iterator[Decided]:
-    """Play the world in this process, tick by tick."""
+    """Run the world in this process, tick by tick."""
     world, controller, forecaster = contest
     assert forecaster is not None
     first = world.observe(controller.pipeline)
-    state, foreseen = controller.start(first), forecaster.start(first)
+    state, memory = controller.start(first), forecaster.start(first)
     names = events.app_names(world)
     while world.tick < world.timeline.total_ticks:
         tick, seen = world.tick, world.observe(controller.pipeline)
-        forecast, foreseen = forecaster.step(seen, foreseen)
-        before = state.decision.directive.budget.epoch[0]
+        forecast, memory = forecaster.step(seen, memory)
+        # A new epoch means that the Commander has decided in this tick.
+        epoch_before = state.decision.directive.budget.epoch[0]
         plan, state = controller.step(seen, forecast, state)
         values = _planned(contest, plan, names)
-        if state.decision.directive.budget.epoch[0] != before:
-            values |= _ordered(contest, state.decision) | _foreseen(contest, forecast)
+        if state.decision.directive.budget.epoch[0] != epoch_before:
+            values |= _granted(contest, state.decision) | _forecast(contest, forecast)
         yield Decided(tick, values)
         world.step(plan)
 
 
 def decided_by_events(found: list[Event]) -> dict[int, dict[str, Values]]:
-    """The same from what services published, by tick."""
+    """The same from the events that services published, by tick."""
     ticks: dict[int, dict[str, Values]] = {}
     for event in found:
         match event:
@@ -103,7 +104,7 @@ def decided_by_events(found: list[Event]) -> dict[int, dict[str, Values]]:
 
 
 def first_difference(expected: dict[str, Values], found: dict[str, Values]) -> str | None:
-    """Where two ticks differ first, to the last bit; None when they do not."""
+    """The first difference between two ticks, bit for bit; None if there is none."""
     for about, values in expected.items():
         if about not in found:
             return f"{about}: nothing was decided"
@@ -115,8 +116,8 @@ def first_difference(expected: dict[str, Values], found: dict[str, Values]) -> s
 
 def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, Values]:
     status, found = contest.world.state.status[0], {}
-    for place, domain in enumerate(contest.world.cluster.domain_names):
-        apps = ((status[rows.DOMAIN] == place) & (status[rows.ACTIVE] == 1)).nonzero()[0]
+    for index, domain in enumerate(contest.world.cluster.domain_names):
+        apps = ((status[rows.DOMAIN] == index) & (status[rows.ACTIVE] == 1)).nonzero()[0]
         found[f"plan/{domain}"] = {
             "apps": [names[app] for app in apps],
             **{name: getattr(plan, name)[0, apps].tolist() for name in _PLAN},
@@ -127,31 +128,31 @@ def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, 
     return found
 
 
-def _ordered(contest: Contest, orders: Any) -> dict[str, Values]:
-    cluster, budget, found = contest.world.cluster, orders.directive.budget, {}
-    for place, domain in enumerate(cluster.domain_names):
-        cores = zip(cluster.pool_names, budget.pool_cores[0, place].tolist(), strict=True)
+def _granted(contest: Contest, decision: Any) -> dict[str, Values]:
+    cluster, budget, found = contest.world.cluster, decision.directive.budget, {}
+    for index, domain in enumerate(cluster.domain_names):
+        cores = zip(cluster.pool_names, budget.pool_cores[0, index].tolist(), strict=True)
         found[f"budget/{domain}"] = {
-            **{name: float(getattr(budget, of)[0, place]) for name, of in _BUDGET.items()},
+            **{name: float(getattr(budget, of)[0, index]) for name, of in _BUDGET.items()},
             "epoch": int(budget.epoch[0]),
             "reserve_share": float(budget.reserve[0]),
-            "growth": float(orders.directive.growth[0, place]),
-            "release_cores": float(orders.directive.release[0, place]),
+            "growth": float(decision.directive.growth[0, index]),
+            "release_cores": float(decision.directive.release[0, index]),
             "valid_until_tick": int(budget.valid_until_tick[0]),
             "pool_cores": {name: value for name, value in cores if value > 0},
         }
-    for place, pool in enumerate(cluster.pool_names):
-        asked, keep = orders.nodes[0, place].tolist(), int(orders.keep[0, place])
-        found[f"nodes/{pool}"] = {"nodes": asked, "min_nodes": keep}
+    for index, pool in enumerate(cluster.pool_names):
+        nodes, keep = decision.nodes[0, index].tolist(), int(decision.keep[0, index])
+        found[f"nodes/{pool}"] = {"nodes": nodes, "min_nodes": keep}
     return found
 
 
-def _foreseen(contest: Contest, forecast: Forecast) -> dict[str, Values]:
+def _forecast(contest: Contest, forecast: Forecast) -> dict[str, Values]:
     return {
         f"forecast/{domain}": {
-            "rps": forecast.domain[0, place].tolist(),
-            "peak": forecast.domain_peak[0, place].tolist(),
+            "rps": forecast.domain[0, index].tolist(),
+            "peak": forecast.domain_peak[0, index].tolist(),
             "valid_until_tick": int(forecast.valid_until_tick[0]),
         }
-        for place, domain in enumerate(contest.world.cluster.domain_names)
+        for index, domain in enumerate(contest.world.cluster.domain_names)
     }

@@ -1,6 +1,6 @@
-"""What every adapter promises: one suite, run on each of them.
+"""The promises of every adapter: one suite, which runs on each of them.
 
-A file of tests subclasses `Conformance` and gives the fixture `bus`.
+A test module subclasses `Conformance` and provides the fixture `bus`.
 """
 
 from typing import Protocol
@@ -14,12 +14,12 @@ from tests.kit_example_helpers import declared, granted, sampled
 
 
 class Bus(Protocol):
-    """An adapter with the example on it. Domains begin with `prefix`."""
+    """An adapter that runs the example service. Domains of a test begin with `prefix`."""
 
     prefix: str
 
     def start(self, *, patient: bool = True) -> None:
-        """Start the service; patient, it is not woken for being late on a busy machine."""
+        """Start the service; a patient one is not woken early on a busy machine."""
 
     def kill(self) -> None:
         """End it as SIGKILL does."""
@@ -37,22 +37,22 @@ class Bus(Protocol):
         """Write a raw record."""
 
     def answers(self, count: int) -> list[BreakerChanged]:
-        """What the example published, once there are so many and no more come."""
+        """Events of the example, once there are `count` and no more arrive."""
 
     def dead_letters(self, count: int) -> list[Rejected]:
-        """Records it rejected, once there are so many."""
+        """Records that it rejected, once there are `count`."""
 
     def failed(self) -> None:
-        """Wait until it ended by itself, with a failure."""
+        """Wait until it has ended by itself with a failure."""
 
     def writes(self, count: int) -> list[str]:
-        """What its executor did, once there is so much."""
+        """Writes that its executor carried out, once there are `count`."""
 
 
 class Conformance:
     """Promises, in the order of a service's life."""
 
-    def test_reference_data_is_there_before_the_first_event(self, bus: Bus) -> None:
+    def test_reference_data_is_read_before_the_first_event(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         bus.publish(sampled(domain, 1), granted(domain, 1))
         bus.publish(declared(f"{domain}-1", domain), declared(f"{domain}-2", domain))
@@ -90,11 +90,11 @@ class Conformance:
         bus.publish(granted(domain, 2), sampled(domain, 2))
         bus.start()
         counts = [answer.since_tick for answer in bus.answers(2)]
-        # The first tick may come again, as its answer was not known to be committed.
+        # The first tick may be answered again: its offset may not have been committed.
         assert counts[-1] == 2
         assert sorted(set(counts)) == [1, 2]
 
-    def test_what_waits_unsaved_is_delivered_again_after_a_kill(self, bus: Bus) -> None:
+    def test_an_event_that_waits_unsaved_is_delivered_again_after_a_kill(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         bus.start()
         bus.publish(granted(domain, 1), sampled(domain, 1))
@@ -105,9 +105,7 @@ class Conformance:
         bus.start()
         assert bus.answers(2)[-1].since_tick == 2
 
-    def test_a_record_that_is_no_event_is_dead_lettered_and_the_next_is_handled(
-        self, bus: Bus
-    ) -> None:
+    def test_an_undecodable_record_is_dead_lettered_and_the_next_is_handled(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         topic = topic_of(MetricsSampled).name
         bus.start()
@@ -115,7 +113,7 @@ class Conformance:
         bus.publish(sampled(domain, 1, source="bad"))
         bus.publish(granted(domain, 1), sampled(domain, 1))
         assert [answer.tick for answer in bus.answers(1)] == [1]
-        # Records of which no state is known wait for nobody, so letters may overtake each other.
+        # An undecodable record has no key to keep in order, so letters may overtake each other.
         malformed, refused = sorted(bus.dead_letters(2), key=lambda letter: letter.error)
         assert (malformed.topic, malformed.key, refused.error) == (topic, domain, "nonsense")
         assert malformed.value_base64 == "e25vdCBqc29u"
@@ -134,7 +132,7 @@ class Conformance:
         assert [answer.tick for answer in bus.answers(1)] == [2]
         assert [letter.error for letter in bus.dead_letters(1)] == ["poison"]
 
-    def test_a_state_that_no_broker_takes_is_dropped_the_third_time_and_nothing_was_said_of_it(
+    def test_a_state_too_large_for_the_broker_is_dropped_the_third_time_without_any_output(
         self, bus: Bus
     ) -> None:
         domain = f"{bus.prefix}a"
@@ -151,7 +149,7 @@ class Conformance:
         bus.publish(granted(domain, 3), sampled(domain, 3))
         assert [(one.tick, one.reason) for one in bus.answers(1)] == [(3, "joined")]
 
-    def test_wake_fires_when_its_time_has_come(self, bus: Bus) -> None:
+    def test_a_waiting_domain_is_woken_when_it_is_due(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         bus.start(patient=False)
         bus.publish(sampled(domain, 1))
@@ -164,7 +162,7 @@ class Conformance:
         assert bus.writes(1) == [f"{domain} 7"]
         assert [answer.reason for answer in bus.answers(1)] == [f"did {domain} 7"]
 
-    def test_sigterm_finishes_what_is_under_way(self, bus: Bus) -> None:
+    def test_sigterm_finishes_events_in_flight(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         bus.start()
         bus.publish(granted(domain, 1), sampled(domain, 1))
@@ -173,7 +171,7 @@ class Conformance:
         bus.writes(0)
         assert bus.terminate() == 0
         bus.start()
-        # Committed before it left: nothing is done a second time.
+        # Its offsets were committed before it ended, so nothing is done twice.
         bus.publish(granted(domain, 2), sampled(domain, 2))
         assert [answer.reason for answer in bus.answers(3)] == [
             "joined",

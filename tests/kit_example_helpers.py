@@ -27,7 +27,7 @@ from services._kit.state_codec import Transient
 
 TIME = "2026-01-05T00:00:00Z"
 BALLAST = Random(0).randbytes(1_100_000)
-"""What cannot be packed, and is more than a record takes."""
+"""Random, so that compression doesn't help, and larger than a record may be."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class ExampleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the example."""
 
     prefix: str = ""
-    """Of the domains it cares about, so that tests can share topics."""
+    """Only domains with this prefix are handled, so that tests can share topics."""
     journal: str = ""
-    """File to which writes go."""
+    """File to which writes are appended."""
     wait_seconds: float = 1.0
-    """For a budget."""
+    """How long to wait for a budget."""
     slow_seconds: float = 0.0
-    """That a write takes."""
+    """How long a write takes."""
 
 
 class Journal:
@@ -73,7 +73,7 @@ class Journal:
 
 
 class Example(Handler[ExampleState]):
-    """Closes a tick of a domain when samples and a budget for it are there."""
+    """Closes a tick of a domain when it has samples and a budget for it."""
 
     name = os.environ.get("EXAMPLE_NAME", "example")
     inputs: ClassVar[tuple[type[Event], ...]] = (MetricsSampled, BudgetGranted)
@@ -104,14 +104,16 @@ class Example(Handler[ExampleState]):
             budget = max(state.budget, event.tick)
             return self._close(replace(state, budget=budget), state)
         assert isinstance(event, MetricsSampled)
+        # The source of a sample selects what goes wrong, or what is done with it.
         if event.source == "bad":
             raise Refused("nonsense", "expected sense")
         if event.source == "poison":
             raise ZeroDivisionError("poison")
         if event.source == "large":
-            return self._heavy(replace(state, ballast=BALLAST))
+            return self._oversized(replace(state, ballast=BALLAST))
         if event.source == "write":
             return Step(state, writes=[f"{event.domain} {event.tick}"])
+        # A duplicate. Waiting samples aren't saved, so don't let a step acknowledge them.
         if event.tick <= state.closed or event.tick in state.waiting:
             return Step(state, settled=not state.waiting)
         ticks = tuple(sorted((*state.waiting, event.tick)))
@@ -142,8 +144,8 @@ class Example(Handler[ExampleState]):
             answers.append(self._answer(state, reason="joined"))
         return Step(state, answers, settled=not state.waiting)
 
-    def _heavy(self, state: ExampleState) -> Step[ExampleState]:
-        """A step whose state no broker takes."""
+    def _oversized(self, state: ExampleState) -> Step[ExampleState]:
+        """A step whose state is too large for a broker."""
         return Step(state, [self._answer(state, reason="heavy")])
 
     def _answer(self, state: ExampleState, reason: str) -> BreakerChanged:

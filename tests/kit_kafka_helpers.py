@@ -1,4 +1,4 @@
-"""The example as a process on a real broker, for the suite that every adapter passes."""
+"""The example service as a process on a real broker, for the conformance suite."""
 
 import asyncio
 import json
@@ -31,10 +31,10 @@ ROOT = Path(__file__).parents[1]
 
 
 class OnKafka:
-    """The example in a process of its own; each test has its group, state topic and domains."""
+    """The example in its own process; each test has its own group, state topic and domains."""
 
     def __init__(self, connect: dict[str, str], adapter: str, folder: Path) -> None:
-        """Connect as these HIRL_KAFKA_* variables say."""
+        """Connect with these HIRL_KAFKA_* variables."""
         self._connect = connect
         self._settings, _ = load("example", NoSettings, connect)
         self.name = f"example-{uuid4().hex[:8]}"
@@ -52,6 +52,7 @@ class OnKafka:
             cwd=ROOT,
             stderr=self._output,
             env={
+                # Settings of the shell must not reach the service.
                 **{name: text for name, text in os.environ.items() if name[:5] != "HIRL_"},
                 "EXAMPLE_NAME": self.name,
                 "EXAMPLE_SCOPE": scope,
@@ -76,11 +77,11 @@ class OnKafka:
         assert self._processes["0"].wait(PATIENCE_SECONDS) == 1
 
     def partitions(self, instance: str) -> list[int] | None:
-        """What a process said last that it has."""
+        """Partitions of a process according to its last log line about them; None before that."""
         lines = [json.loads(line) for line in self._lines()]
         mine = [line["message"] for line in lines if line["instance"] == instance]
-        told = [message for message in mine if "has partitions" in message]
-        return json.loads(told[-1].split("partitions ")[1]) if told else None
+        assigned = [message for message in mine if "has partitions" in message]
+        return json.loads(assigned[-1].split("partitions ")[1]) if assigned else None
 
     def publish(self, *events: Event) -> None:
         records = [record for event in events for record in encode(event, "test")]
@@ -91,6 +92,7 @@ class OnKafka:
 
     def answers(self, count: int) -> list[BreakerChanged]:
         self.until(lambda: len(self._answers()) >= count)
+        # A service that publishes too much should be caught, so wait for more.
         time.sleep(QUIET_SECONDS)
         return self._answers()
 
@@ -121,8 +123,8 @@ class OnKafka:
         return [event for event in found if event.scope.startswith(self.prefix)]
 
     def _letters(self) -> list[Rejected]:
-        # The dead letters of another test stand in the same topic, and our service reads the
-        # malformed records of others too.
+        # Tests share the topic of dead letters, and this service also rejects malformed records of
+        # other tests.
         found = read_all(self._settings, Rejected)
         return [
             event
@@ -133,9 +135,9 @@ class OnKafka:
     def _written(self) -> list[str]:
         return self._journal.read_text().splitlines() if self._journal.exists() else []
 
-    def until(self, there: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not there():
+        while not condition():
             assert time.monotonic() < deadline, "\n".join(self._lines()[-20:])
             time.sleep(0.1)
 
@@ -150,20 +152,20 @@ async def send(settings: KitSettings, records: Sequence[Record]) -> None:
 
 
 async def make_topics(settings: KitSettings, *states: str) -> None:
-    """Those of the bus that are missing, and topics for states."""
+    """Create missing topics of the bus, and the given state topics."""
     admin = AIOKafkaAdminClient(**connection(settings))
     await admin.start()
-    there = set(await admin.list_topics())
+    existing = set(await admin.list_topics())
     wanted = {topic.name: topic.partitions for topic in TOPICS}
     wanted |= dict.fromkeys(states, DOMAIN_PARTITIONS)
-    missing = [NewTopic(name, n, 1) for name, n in wanted.items() if name not in there]
+    missing = [NewTopic(name, n, 1) for name, n in wanted.items() if name not in existing]
     if missing:
         await admin.create_topics(missing)
     await admin.close()
 
 
 async def drop_topic(settings: KitSettings, name: str) -> None:
-    """Remove what a test made."""
+    """Delete a topic that a test has created."""
     admin = AIOKafkaAdminClient(**connection(settings))
     await admin.start()
     await admin.delete_topics([name])
@@ -171,7 +173,7 @@ async def drop_topic(settings: KitSettings, name: str) -> None:
 
 
 def read_all(settings: KitSettings, kind: type[E]) -> list[E]:
-    """Every event of a kind, as it stands in its topic."""
+    """Every event of a type that is in its topic now."""
 
     async def read() -> list[Delivery]:
         async with Reader(settings) as reader:

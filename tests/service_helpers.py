@@ -1,4 +1,4 @@
-"""A small cluster on the bus: apps, samples, pools and heartbeats as tests need them."""
+"""Events of a small cluster for tests: apps, samples, pools, budgets, plans and heartbeats."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def sampled(tick: int, use: float = 0.4, **changes: Any) -> MetricsSampled:
 
 
 def pools(tick: int) -> list[Event]:
-    """Plenty of room everywhere."""
+    """Every pool, with many free cores."""
     return [
         PoolObserved(
             tick=tick,
@@ -90,7 +90,7 @@ def pools(tick: int) -> list[Event]:
 
 
 def granted(tick: int, cores: float = 1000.0, **changes: Any) -> BudgetGranted:
-    """A budget made from a tick, good for three minutes."""
+    """A budget based on a tick, valid for three minutes."""
     plain = BudgetGranted(
         tick=tick,
         time=time_of(tick),
@@ -107,7 +107,7 @@ def granted(tick: int, cores: float = 1000.0, **changes: Any) -> BudgetGranted:
 
 
 def heartbeat(tick: int, state: Any = "closed") -> BreakerChanged:
-    """A sign of life."""
+    """A heartbeat of the breaker."""
     return BreakerChanged(
         tick=tick,
         time=time_of(tick),

@@ -54,6 +54,7 @@ def broker_count(admin: KafkaAdminClient) -> int:
 
 def read_topics(admin: KafkaAdminClient) -> dict[str, ActualTopic]:
     """Our topics on the broker, by name."""
+    # Other systems may share the broker: leave their topics alone.
     topics = [topic for topic in admin.describe_topics() if str(topic["name"]).startswith(PREFIX)]
     if not topics:
         return {}
@@ -63,6 +64,7 @@ def read_topics(admin: KafkaAdminClient) -> dict[str, ActualTopic]:
     return {
         topic["name"]: ActualTopic(
             partitions=len(topic["partitions"]),
+            # The first partition stands for all: a topic is created with one replication factor.
             replication=len(topic["partitions"][0]["replica_nodes"]),
             configs={key: str(one["value"]) for key, one in configs[topic["name"]].items()},
         )
@@ -95,6 +97,8 @@ def set_configs(admin: KafkaAdminClient, changes: dict[str, dict[str, str]]) -> 
     resources = [
         ConfigResource(ConfigResourceType.TOPIC, name, configs) for name, configs in changes.items()
     ]
+    # kafka-python sends IncrementalAlterConfigs where the broker has it (Kafka 2.3 on): the older
+    # request would reset every setting that isn't named.
     for name, result in admin.alter_configs(resources)["topic"].items():
         if result != "OK":
             raise InputError(f"{name}: settings cannot be changed: {result}")
@@ -113,8 +117,10 @@ def read_permissions(admin: KafkaAdminClient) -> list[Permission]:
         acls, error = admin.describe_acls(everything)
     except KafkaError as refused:
         raise InputError(f"ACLs cannot be read: {refused}") from None
+    # A broker without an authorizer answers with an error code; nothing is raised.
     if error is not NoError:
         raise InputError(f"ACLs cannot be read: {error.__name__}")
+    # ACLs on other kinds of resources (transactional ids, tokens) can't touch our records.
     return [_permission(acl) for acl in acls if acl.resource_pattern.resource_type in _RESOURCES]
 
 
@@ -132,6 +138,7 @@ def _permission(acl: ACL) -> Permission:
     operation = acl.operation.name
     if acl.permission_type != ACLPermissionType.ALLOW:
         operation = f"{acl.permission_type.name} {operation}"
+    # Ours are for any host: the addresses of pods change.
     if acl.host != "*":
         operation = f"{operation} from {acl.host}"
     return Permission(

@@ -21,6 +21,7 @@ def admin(client_options: dict[str, Any], patience_ms: int = _REQUEST_MS) -> Kaf
     servers = ",".join(client_options["bootstrap_servers"])
     created: list[KafkaNetClient] = []
 
+    # The constructor raises without returning the client, so keep it here to be able to close it.
     def create(**given: Any) -> KafkaNetClient:
         created.append(KafkaNetClient(**given))
         return created[-1]
@@ -73,8 +74,10 @@ def _describe(client_options: dict[str, Any]) -> tuple[str, int]:
         return "", 0
     try:
         described = client.describe_cluster()
+        # A fenced broker is registered but doesn't serve yet.
         ready = [broker for broker in described["brokers"] if not broker.get("is_fenced")]
         return str(described["cluster_id"]), len(ready)
+    # It may go away again between the connection and the answer.
     except KafkaError:
         return "", 0
     finally:

@@ -39,5 +39,6 @@ def read_credentials(path: Path) -> dict[str, str]:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    # At the first `=` only: a password may contain more.
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, value in pairs}

@@ -45,7 +45,7 @@ class Decisions(NamedTuple):
 def read_decisions(options: dict[str, Any]) -> Decisions:
     """All decisions of a run that the topics still hold."""
     with TopicReader(options) as reader:
-        return _sorted([event for kind in _KINDS for event in reader.read_all(kind)])
+        return _by_kind([event for kind in _KINDS for event in reader.read_all(kind)])
 
 
 def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> Decisions:
@@ -54,14 +54,16 @@ def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> 
     with TopicReader(options) as reader:
         reader.seek([topic_of(kind).name for kind in _KINDS], from_beginning=True)
         while True:
+            # Asked before polling, so that the last poll begins after the end and misses nothing.
             ended = has_ended()
             found = [one.event for one in reader.poll(_TRAILING_S if ended else _POLL_S)]
             events += [event for event in found if event is not None]
+            # Not `not found`: a part of a large event is a record, but yields no event.
             if ended and reader.is_idle:
-                return _sorted(events)
+                return _by_kind(events)
 
 
-def _sorted(events: list[Event]) -> Decisions:
+def _by_kind(events: list[Event]) -> Decisions:
     contradictions: list[str] = []
     return Decisions(
         forecasts=_by_key(events, DemandForecast, contradictions),
@@ -79,6 +81,7 @@ def _by_key(events: list[Event], kind: type[E], contradictions: list[str]) -> di
     for event in events:
         if isinstance(event, kind):
             key = event.tick, key_of(event)
+            # Delivery is at least once, so an equal event is a repeat and no contradiction.
             if found.setdefault(key, event) != event:
                 contradictions.append(f"{kind.__name__} of {key[1]} at tick {key[0]}")
     return found

@@ -57,6 +57,8 @@ class Permission(NamedTuple):
 
 def in_sync(replication: int) -> int:
     """Copies that must have a record before it is acknowledged: two of three, else one."""
+    # With two of three, one broker may be lost without losing records or stopping writes. With two
+    # copies in all, requiring both would stop writes when either is lost.
     return 2 if replication >= 3 else 1
 
 
@@ -106,6 +108,7 @@ def _flow_topic(topic: Topic, replication: int) -> DesiredTopic:
 
 def _common_configs(replication: int) -> dict[str, str]:
     return {
+        # Events have at most 512 KiB and states 1,000,000 bytes; the rest is for headers.
         "max.message.bytes": str(MIB),
         "min.insync.replicas": str(in_sync(replication)),
         # Event time is inside the record. A simulated cluster's time may be years off; with
@@ -125,6 +128,7 @@ def _compact_configs() -> dict[str, str]:
         "segment.ms": "60000",
         "segment.bytes": str(16 * MIB),
         "min.cleanable.dirty.ratio": "0.1",
+        # How long a reader that lags still sees that a key was removed.
         "delete.retention.ms": str(HOUR_MS),
     }
 

@@ -34,16 +34,16 @@ def gather(options: dict[str, Any], app: str, tick: int | None) -> Evidence:
     with TopicReader(options) as reader:
         declared = reader.find_newest(AppDeclared, app, lambda _: True)
         if declared is None:
-            raise InputError(_unknown(reader, app))
-        plan = _plan(reader, declared.domain, tick)
+            raise InputError(_unknown_app(reader, app))
+        plan = _find_plan(reader, declared.domain, tick)
         if plan is None or app not in plan.apps:
             raise InputError(_no_decision(declared, plan, tick))
         return _collect(reader, declared, plan)
 
 
-def _plan(reader: TopicReader, domain: str, tick: int | None) -> ScalePlanned | None:
+def _find_plan(reader: TopicReader, domain: str, tick: int | None) -> ScalePlanned | None:
     if tick is None:
-        # The newest plan may not be applied yet.
+        # The newest plan may not be applied yet, and an explanation should say what came of it.
         last = reader.find_newest(ScaleApplied, domain, lambda _: True)
         tick = last.tick if last else None
     wanted = tick
@@ -54,11 +54,12 @@ def _plan(reader: TopicReader, domain: str, tick: int | None) -> ScalePlanned | 
 
 def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> Evidence:
     domain, tick = plan.domain, plan.tick
+    # By epoch, not by tick: a plan may be based on an older budget if the newest came late.
     budget = reader.find_newest(BudgetGranted, domain, lambda one: one.epoch == plan.epoch)
-    # A budget is valid from the tick after the one it is based on.
-    made = budget.tick if budget else tick - 1
+    # A budget is valid from the tick after the one it is based on, and so is its forecast.
+    budget_tick = budget.tick if budget else tick - 1
     scopes = (declared.app, domain, "cluster")
-    orders = [
+    overrides = [
         reader.find_newest(OverrideIssued, scope, lambda one: not one.lifted) for scope in scopes
     ]
     return Evidence(
@@ -66,14 +67,14 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
         plan=plan,
         frame=reader.find_newest(DomainObserved, domain, lambda one: one.tick == tick),
         budget=budget,
-        forecast=reader.find_newest(DemandForecast, domain, lambda one: one.tick <= made),
+        forecast=reader.find_newest(DemandForecast, domain, lambda one: one.tick <= budget_tick),
         applied=reader.find_newest(ScaleApplied, domain, lambda one: one.tick == tick),
         breaker=reader.find_newest(BreakerChanged, domain, lambda one: one.tick <= tick),
-        overrides=tuple(order for order in orders if order and not order.lifted),
+        overrides=tuple(one for one in overrides if one and not one.lifted),
     )
 
 
-def _unknown(reader: TopicReader, app: str) -> str:
+def _unknown_app(reader: TopicReader, app: str) -> str:
     names = sorted({one.app for one in reader.read_all(AppDeclared)})
     if not names:
         return "the inventory is empty: does a system run, and has it reached its first tick?"

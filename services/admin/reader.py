@@ -40,6 +40,7 @@ class TopicReader:
             self._consumer = KafkaConsumer(
                 **options,
                 enable_auto_commit=False,
+                # If retention removes records during a read, go on with the oldest that is left.
                 auto_offset_reset="earliest",
                 bootstrap_timeout_ms=_CONNECT_MS,
             )
@@ -71,7 +72,8 @@ class TopicReader:
             self._consumer.seek_to_beginning(*partitions)
         else:
             self._consumer.seek_to_end(*partitions)
-            for partition in partitions:  # seeking is lazy: reading the position makes it happen
+            for partition in partitions:
+                # Seeking is lazy: only reading the position performs it.
                 self._consumer.position(partition)
 
     def poll(self, patience_s: float = _POLL_S) -> Iterator[ReadRecord]:
@@ -101,6 +103,8 @@ class TopicReader:
         ends = self._consumer.end_offsets(partitions)
         begins = self._consumer.beginning_offsets(partitions)
         window = _FIRST_WINDOW
+        # A wider window is read as a whole again: its events may begin before the smaller window,
+        # which then had only their last parts.
         while True:
             starts = {at: max(begins[at], ends[at] - window) for at in partitions}
             for one in reversed(self._between(starts, ends)):
@@ -116,6 +120,7 @@ class TopicReader:
     ) -> list[ReadRecord]:
         """All records between offsets; compacted topics have gaps, so positions count."""
         partitions = [partition for partition, end in ends.items() if starts[partition] < end]
+        # A new one: parts left over from an earlier range must not complete an event of this one.
         self._events = EventReader()
         self._consumer.assign(partitions)
         for partition in partitions:
@@ -123,6 +128,7 @@ class TopicReader:
         found: list[ReadRecord] = []
         while any(self._consumer.position(partition) < ends[partition] for partition in partitions):
             found += self.poll()
+        # A poll may return records beyond the end that was current when the read began.
         last = {(partition.topic, partition.partition): end for partition, end in ends.items()}
         return [
             one
@@ -136,6 +142,7 @@ class TopicReader:
         if not numbers:
             raise InputError(f"Kafka has no topic {topic}: create it with hirl topics apply")
         if key is not None:
+            # Kafka's default partitioner: murmur2 without its sign bit. All producers use it.
             numbers = [numbers[(murmur2(key.encode()) & 0x7FFFFFFF) % len(numbers)]]
         return [TopicPartition(topic, number) for number in numbers]
 

@@ -32,8 +32,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.subject}: {self.text}"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a comparison; `--json` writes it."""
+class ReconcileOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a comparison or a fix; `--json` writes it."""
 
     topics: int
     permissions: int
@@ -54,7 +54,7 @@ def connection(options: dict[str, Any]) -> Iterator[KafkaAdminClient]:
 
 def apply_to(
     admin: KafkaAdminClient, replication: int | None = None, *, acls: bool = False
-) -> Outcome:
+) -> ReconcileOutcome:
     """Fix what can be fixed, then compare again: the outcome is what the broker has."""
     topics = _desired(admin, replication)
     before = compare(admin, replication, acls=acls)
@@ -69,6 +69,7 @@ def apply_to(
     if acls:
         present = broker.read_permissions(admin)
         broker.grant(admin, missing_permissions(desired_permissions(), present))
+    # What was fixed is what no longer differs, so the report shows facts and not intentions.
     after = _settled(admin, replication, acls=acls)
     mended = [one for one in before.differences if one not in after.differences]
     return msgspec.structs.replace(after, mended=mended)
@@ -76,14 +77,14 @@ def apply_to(
 
 def compare(
     admin: KafkaAdminClient, replication: int | None = None, *, acls: bool = False
-) -> Outcome:
+) -> ReconcileOutcome:
     """Compare without changing anything."""
     topics = _desired(admin, replication)
     differences = list(topic_differences(topics, broker.read_topics(admin)))
     permissions = desired_permissions() if acls else ()
     if acls:
         differences += permission_differences(permissions, broker.read_permissions(admin))
-    return Outcome(
+    return ReconcileOutcome(
         topics=len(topics),
         permissions=len(permissions),
         mended=[],
@@ -140,7 +141,9 @@ def reaches_our_topics(permission: Permission) -> bool:
         return False
     name = permission.name
     if permission.pattern == "literal":
+        # In a literal ACL, `*` is Kafka's wildcard for all resources.
         return name == "*" or name.startswith(PREFIX)
+    # A prefix that is shorter than ours covers our topics, too.
     return name.startswith(PREFIX) or PREFIX.startswith(name)
 
 
@@ -161,7 +164,7 @@ def _shape_differences(topic: DesiredTopic, present: ActualTopic) -> Iterator[Di
         yield Difference(subject=topic.name, text=text, mendable=False)
 
 
-def _settled(admin: KafkaAdminClient, replication: int | None, *, acls: bool) -> Outcome:
+def _settled(admin: KafkaAdminClient, replication: int | None, *, acls: bool) -> ReconcileOutcome:
     """Compare until nothing mendable is left: a broker lags behind its controller for a moment."""
     deadline = time.monotonic() + _SETTLE_S
     while True:
@@ -173,4 +176,5 @@ def _settled(admin: KafkaAdminClient, replication: int | None, *, acls: bool) ->
 
 
 def _desired(admin: KafkaAdminClient, replication: int | None) -> tuple[DesiredTopic, ...]:
+    # A broker holds at most one copy of a partition.
     return desired_topics(replication or min(MOST_COPIES, broker.broker_count(admin)))

@@ -35,6 +35,7 @@ def options_of(bootstrap: str | None, credentials: Path | None = None) -> dict[s
         variables = read_credentials(credentials) if credentials else {}
         servers = bootstrap or variables.get("HIRL_KAFKA_BOOTSTRAP", "")
         return options(servers, variables)
+    # A system has a Kafka of its own, which is not the one of `hirl kafka up`.
     run = record.read()
     if run is not None:
         return options_for_home(Path(run.kafka_home))

@@ -52,9 +52,11 @@ def start(request: Request, root: Path = ROOT, notify: Notify = silent) -> Run:
         try:
             run, _ = prepare(request, folder, notify)
             notify(f"starting {len(run.specs)} services, logs in {run.folder}/logs")
+            # Services seem to hang while they compile, so say it before.
             if not is_compiled(advance):
                 notify(COMPILING)
             return _start_supervisor(root, run)
+        # Ctrl-C included: the run isn't recorded yet, so `hirl down` could not find its Kafka.
         except BaseException:
             end(root, _kafka_home(folder))
             raise
@@ -70,6 +72,7 @@ def prepare(
 
     Every service gets `environment` in addition to its own variables.
     """
+    # First of all, so that an invalid file doesn't leave a Kafka behind.
     cluster, scenario = request.load()
     folder, home = folder.resolve(), _kafka_home(folder)
     kafka = _start_kafka(request, home, notify)
@@ -115,6 +118,7 @@ def _start_kafka(request: Request, home: Path, notify: Notify) -> Description:
         outcome = reconcile.apply_to(admin, acls=request.secure)
     finally:
         admin.close()
+    # Everything can be applied to a new broker, so a difference means that something is broken.
     if outcome.differences:
         raise InputError(f"Kafka differs from what it should be: {outcome.differences[0]}")
     notify(f"Kafka has {outcome.topics} topics")
@@ -136,6 +140,7 @@ def _wait_for_sign_in(root: Path, child: "subprocess.Popen[bytes]", log: Path) -
         run = record.read(root)
         if run is not None and run.supervisor is not None:
             return run
+        # A supervisor that has died never signs in: report it at once.
         if child.poll() is not None:
             raise InputError(f"the supervisor ended during its start, see {log}")
         time.sleep(_POLL_S)

@@ -13,6 +13,7 @@ from services.devcluster.record import COLLECTOR, ROOT, SIMCLUSTER, Run
 from services.devcluster.supervisor import STOP_S
 
 _STOP_MARGIN_S: Final = 10.0
+"""After STOP_S the supervisor still has to stop the simulated cluster and to kill what is left."""
 _POLL_S: Final = 0.5
 
 
@@ -41,6 +42,7 @@ def has_ended(run: Run | None) -> bool:
         raise InputError("the system was stopped by another command")
     if run.status(SIMCLUSTER).state == "failed":
         raise InputError(f"simcluster {run.status(SIMCLUSTER).detail}")
+    # The simulated cluster keeps serving its results; the collector ends with the scenario.
     return run.status(COLLECTOR).state == "done"
 
 
@@ -56,11 +58,13 @@ def end(root: Path, kafka_home: Path) -> int:
     run = record.read(root)
     ended = 0
     if run is not None:
+        # Counted now, because the supervisor ends them before this process could.
         services = len([one for one in run.processes if processes.is_running(one)])
         ended += services + processes.end_all([run.supervisor], STOP_S + _STOP_MARGIN_S)
         # It may have started a service meanwhile, or have been killed before.
         last = record.read(root) or run
         processes.end_all(last.processes, STOP_S)
+    # Without patience: its data is wiped, so a broker has nothing to save.
     ended += kafka_cluster.stop(kafka_home, wipe=True, patience_s=0)
     record.remove(root)
     return ended

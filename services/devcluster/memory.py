@@ -44,6 +44,7 @@ class DirectTarget:
 
     async def carry_out(self, write: Write) -> Written:
         """Apply the changes; the answer has an outcome per app."""
+        # The actuator and the cluster share no types: over HTTP they share only the JSON.
         changes = [Change(**msgspec.structs.asdict(change)) for change in write.changes]
         entries = self._cluster.apply(write.domain, write.tick, changes)
         answers = {entry.app: entry.outcome for entry in entries}
@@ -67,16 +68,19 @@ class MemorySystem:
     def ticks(self) -> Iterator[int]:
         """Run to the end of the scenario; yields each tick when it is closed."""
         cluster, bus = self.cluster, self.bus
+        # Reference data first: services on Kafka, too, read it whole before any event.
         bus.publish(*cluster.inventory(), *cluster.calendar(), *cluster.history())
         while not cluster.finished:
             tick = cluster.tick
             bus.publish(*cluster.observation().events)
             bus.run()
             self._forward_node_requests()
+            # The bus is empty, so nothing can close the tick any more: waiting would never end.
             if not cluster.settled:
                 raise RuntimeError(f"tick {tick} did not close")
             yield tick
             cluster.advance()
+            # Dead-man checks read this clock: let it pass as fast as simulated time.
             self.clock.advance(cluster.world.cluster.tick_seconds)
 
     def _forward_node_requests(self) -> None:

@@ -52,7 +52,8 @@ def is_ready(url: str) -> bool:
 
 def read_metrics(spec: ServiceSpec, previous: ServiceMetrics | None = None) -> ServiceMetrics:
     """Metrics of a service now; `previous` is the last reading."""
-    if spec.name == SIMCLUSTER:  # it exports the metrics of its apps, not its own
+    # It exports the metrics of its apps, not its own.
+    if spec.name == SIMCLUSTER:
         return ServiceMetrics(is_ready(spec.url))
     text = _get(f"{spec.url}/metrics", timeout_s=2)
     return ServiceMetrics(ready=False) if text is None else parse_metrics(text.decode(), previous)
@@ -79,6 +80,7 @@ def read_progress(run: Run) -> Progress | None:
     domains = [answer for answer in answers if answer is not None]
     if len(domains) < len(answers):
         return None
+    # The loop is only as far as its slowest domain.
     return Progress(domains[0].cluster_tick, min(domain.closed_tick for domain in domains))
 
 
@@ -114,6 +116,7 @@ def _get(url: str, timeout_s: float) -> bytes | None:
         with urlopen(url, timeout=timeout_s) as answer:  # noqa: S310  (a URL of our own)
             body: bytes = answer.read()
             return body
+    # HTTPException: a process that is killed while it answers.
     except (OSError, HTTPException):
         return None
 

@@ -22,6 +22,7 @@ HOST: Final = "127.0.0.1"
 """Everything in a development cluster listens on loopback only."""
 _POLL_S: Final = 0.05
 _KILL_S: Final = 10.0
+"""SIGKILL can't be ignored, but a process may be busy in the kernel for a while."""
 _SAME_START_S: Final = 2.0
 """The system derives start times from its clock, which can be adjusted between two readings."""
 
@@ -52,6 +53,7 @@ def spawn(
 ) -> "subprocess.Popen[bytes]":
     """Start a process in its own session, so that Ctrl-C here doesn't reach it."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    # The child has its own copy of the file, so this one can be closed at once.
     with log.open(mode) as output:
         child = subprocess.Popen(  # noqa: S603  (our own command line)
             command,
@@ -100,37 +102,39 @@ def end_all(processes: Iterable[Process | None], patience_s: float) -> int:
     A process that merely has a recorded pid is left alone.
     """
     ours = [process for process in processes if process is not None and is_running(process)]
-    for process in ours:
-        _signal(process, psutil.Process.terminate)
-    if not _wait_until_gone(ours, patience_s):
-        for process in ours:
-            kill(process)
+    # All signals first: several slow processes then share one patience and end side by side.
+    _signal(ours, psutil.Process.terminate)
+    remaining = _wait_until_gone(ours, patience_s)
+    _signal(remaining, psutil.Process.kill)
+    _wait_until_gone(remaining, _KILL_S)
     return len(ours)
 
 
 def kill(process: Process | None) -> None:
     """End a process without a chance to clean up, as a crash does."""
     if process is not None:
-        _signal(process, psutil.Process.kill)
+        _signal([process], psutil.Process.kill)
         _wait_until_gone([process], _KILL_S)
 
 
-def _signal(process: Process, send: Callable[[psutil.Process], None]) -> None:
-    found = _same(process)
-    if found is not None:
-        # It may end just now.
-        with suppress(psutil.NoSuchProcess):
-            send(found)
+def _signal(processes: Iterable[Process], send: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        found = _same(process)
+        if found is not None:
+            # It may end just now.
+            with suppress(psutil.NoSuchProcess):
+                send(found)
 
 
-def _wait_until_gone(processes: Sequence[Process], patience_s: float) -> bool:
+def _wait_until_gone(processes: Sequence[Process], patience_s: float) -> list[Process]:
+    """Wait for all of them together; return those that still run after `patience_s`."""
     # Not psutil.wait_procs: it would reap our children, and their Popen would lose the exit status.
     deadline = time.monotonic() + patience_s
-    while any(map(is_running, processes)):
+    while remaining := [process for process in processes if is_running(process)]:
         if time.monotonic() > deadline:
-            return False
+            break
         time.sleep(_POLL_S)
-    return True
+    return remaining
 
 
 def _same(process: Process) -> psutil.Process | None:
@@ -175,8 +179,9 @@ def is_free(port: int) -> bool:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time work in a folder; the lock ends with the process."""
+    """Let one process at a time work in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
+        # The kernel releases it when the process dies, so a crash leaves no stale lock.
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -41,6 +41,7 @@ def program(name: str = "prometheus", notify: Notify = silent) -> Path:
     if installed is not None:
         return Path(installed)
     unpacked = _UNPACKED / "usr" / "bin" / name
+    # Test sessions in parallel must not fetch into the same folder.
     with processes.locked(HOME):
         if not unpacked.is_file():
             _fetch(notify)
@@ -86,6 +87,7 @@ def version(binary: Path) -> str:
     done = subprocess.run(  # noqa: S603  (our own command line)
         [str(binary), "--version"], capture_output=True, text=True, check=False
     )
+    # "prometheus, version 2.42.0+ds (branch: ...": the third word.
     words = (done.stdout or done.stderr).split()
     return words[2] if len(words) > 2 else "unknown"
 
@@ -93,6 +95,7 @@ def version(binary: Path) -> str:
 def _wait(server: Server) -> None:
     deadline = time.monotonic() + _START_S
     while not _ready(server.url):
+        # A bad configuration ends it within milliseconds: report that instead of waiting.
         if not is_running(server):
             lines = server.log.read_text(errors="replace").splitlines()[-1:]
             raise InputError(f"Prometheus ended during its start, see {server.log}: {lines}")
@@ -122,6 +125,7 @@ def _fetch(notify: Notify) -> None:
         folder = Path(draft)
         _run(["apt-get", "download", _PACKAGE], folder)
         (package,) = folder.glob("*.deb")
+        # Unpacked only: installing would need root and start a service.
         _run(["dpkg", "-x", package.name, "unpacked"], folder)
         # In one rename: an interrupted fetch leaves nothing that looks complete.
         shutil.rmtree(_UNPACKED, ignore_errors=True)

@@ -124,6 +124,7 @@ def running(root: Path = ROOT) -> Run:
 def write(root: Path, run: Run) -> None:
     """Replace the file atomically, because other commands may be reading it."""
     root.mkdir(parents=True, exist_ok=True)
+    # In the same folder: a rename is atomic only within a file system.
     draft = root / f"{_FILE_NAME}.new"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
     draft.replace(root / _FILE_NAME)

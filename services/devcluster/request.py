@@ -39,12 +39,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise InputError for options that can't work."""
+        # Two are no safer than one: without a majority of voters the cluster stops.
         if self.brokers not in {1, 3}:
             raise InputError(f"--brokers: expected 1 or 3, got {self.brokers}")
         if self.forecast not in MODELS:
             raise InputError(
                 f"--forecast: expected one of {', '.join(MODELS)}, got {self.forecast}"
             )
+        # Not `<= 0`, which a NaN would pass.
         if not self.speed > 0:
             raise InputError("--speed: expected more than 0; for full speed use --lock-step")
 

@@ -14,6 +14,7 @@ from services.devcluster.request import Request, rule_minutes
 DECIDING: Final = ("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker")
 SERVICES: Final = (SIMCLUSTER, COLLECTOR, *DECIDING)
 _WITH_CLUSTER_FILE: Final = frozenset(SERVICES) - {COLLECTOR, "breaker"}
+"""The collector asks its source, and the breaker judges domains by their frames."""
 _USERS: Final = {SIMCLUSTER: "provisioner"}
 """Kafka users that differ from the service name: only the simulated provisioner reads topics."""
 _INSTANCE: Final = "1"
@@ -51,6 +52,7 @@ def service_specs(
 
 def _stage(name: str, request: Request) -> int:
     """A free-running cluster starts when all deciding services are ready for its first tick."""
+    # In lock-step the cluster waits for every tick to close, so the order doesn't matter.
     if request.lock_step or name in DECIDING:
         return 0
     return 1 if name == SIMCLUSTER else 2
@@ -93,6 +95,7 @@ def _own_environments(
     if request.cluster is not None:
         for name in _WITH_CLUSTER_FILE:
             variable = f"HIRL_{name.upper()}_CLUSTER"
+            # Absolute: a path must mean the same to a process with another working directory.
             own.setdefault(name, {})[variable] = str(request.cluster.resolve())
     if request.physics is not None:
         own[SIMCLUSTER]["HIRL_SIMCLUSTER_PHYSICS"] = str(request.physics.resolve())

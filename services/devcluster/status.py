@@ -69,6 +69,7 @@ def status_of(
 ) -> SystemStatus:
     """Combine what was read; a system is healthy when every part of it is."""
     services = {spec.name: _service(run, spec.name, spec.log, metrics) for spec in run.specs}
+    # "done" is healthy: the collector ends with the scenario.
     services_healthy = all(
         service.state == "done" or (service.state == "running" and service.ready)
         for service in services.values()

@@ -82,6 +82,7 @@ class SupervisedService:
     def ended(self, exit_status: int, now: float) -> None:
         """Record that the process ended, and decide whether to restart it."""
         lived = now - self._started_at
+        # A long life breaks the series, so that a service which dies once a day is never given up.
         self.quick_deaths = self.quick_deaths + 1 if lived < QUICK_S else 1
         detail = f"ended with status {exit_status} after {lived:.0f} s, see {self.spec.log}"
         if exit_status == 0:
@@ -89,6 +90,7 @@ class SupervisedService:
         elif self._gives_up(exit_status):
             self._set("failed", f"{self._reason(exit_status)}{detail}")
         else:
+            # Doubles from half a second: 0.5, 1, 2 and 4 s before the fifth quick death gives up.
             pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self.quick_deaths - 1))
             self.start_at = now + pause
             self._set("resting", detail)
@@ -136,6 +138,7 @@ class Supervisor:
         before = [service.status for service in self.services]
         for service in self.services:
             self._check_service(service)
+        # After the services: those of a new stage start with the next check.
         if self._stage < self._last_stage and self._stage_is_ready():
             self._stage += 1
         if [service.status for service in self.services] != before:
@@ -148,9 +151,11 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop all services, those that the others need last."""
+        # The simulated cluster goes last: the actuator finishes its writes to it.
         for last, patience_s in ((False, STOP_S), (True, LAST_STOP_S)):
             services = [service for service in self.services if service.spec.stops_last == last]
             processes.end_all([service.status.process for service in services], patience_s)
+        # Polled once more, or ended children stay as zombies of a process that lives on.
         for service in self.services:
             if service.child is not None:
                 service.child.poll()
@@ -196,6 +201,7 @@ def main() -> int:
         log.error("%s has no run", root)
         return 1
     stopping: list[int] = []
+    # The handler only notes the signal: it may run in the middle of a check.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: stopping.append(number))
     run = msgspec.structs.replace(run, supervisor=processes.of_pid(os.getpid()))
@@ -203,6 +209,7 @@ def main() -> int:
         run, start_service, is_ready, SystemClock(), lambda now: record.write(root, now)
     )
     supervisor.publish()
+    # Services must not outlive their supervisor, even if it fails: nobody would restart them.
     try:
         while not stopping:
             supervisor.check()

@@ -17,6 +17,7 @@ from services.devcluster.specs import DECIDING
 
 _REPEATS: Final = 15
 _READERS: Final = frozenset({*DECIDING, "provisioner", SIMCLUSTER})
+"""Principals that run; the topics also name planned ones, which cost nothing yet."""
 _MEASURED: Final = 10
 _FEATURES: Final = 18
 """Together with pods, load and usual load these are the 37 columns of a frame."""
@@ -78,6 +79,7 @@ def frame_speeds(apps: int) -> tuple[Speed, Speed]:
 
 def frame(apps: int) -> DomainObserved:
     """A frame of random numbers, so that no value is shorter than usual."""
+    # Seeded, so that two runs measure the same bytes.
     draws = random.Random(apps)
 
     def numbers() -> list[float]:
@@ -132,9 +134,11 @@ def _kib(values: Sequence[bytes]) -> float:
 
 
 def _median_ms(work: Callable[[], object]) -> float:
+    # Once unmeasured: the first call fills caches and allocates.
     work()
     seconds = []
     for _ in range(_REPEATS):
+        # CPU time of this process: other work on the machine doesn't count.
         began = time.process_time()
         work()
         seconds.append(time.process_time() - began)

@@ -17,6 +17,7 @@ from services.simcluster.cluster import Observed, SimulatedCluster
 
 _SOURCE: Final = "bench"
 _PATIENCE_S: Final = 60.0
+"""For the broker's acknowledgements."""
 _MEASURED: Final = (
     "rps", "throughput", "errors", "latency_p50_s", "latency_p99_s", "cpu_cores", "memory_gib",
 )  # fmt: skip
@@ -56,6 +57,7 @@ class Pods:
         Each sample is of a random app, as on a node. The first record of a domain contains the
         pod counts of its apps, as a collector sends them each tick; the last record closes it.
         """
+        # Seeded by tick: a measurement can be repeated with the same records.
         draws = random.Random(tick)
         every = sum(map(len, self.apps.values()))
         queues = [
@@ -67,6 +69,7 @@ class Pods:
     def _of_domain(
         self, domain: str, tick: int, samples: int, per_record: int, draws: random.Random
     ) -> list[Record]:
+        # Rounded up: the last record is full, too, so all records cost the same.
         count = -(-samples // per_record)
         batches = [
             self._counts_record(domain, tick),
@@ -110,6 +113,7 @@ class Feeder:
     """A producer that keeps a given rate."""
 
     def __init__(self, options: dict[str, Any]) -> None:
+        # Large batches and one acknowledgement: the sender must not be the bottleneck.
         self._producer = KafkaProducer(**options, acks=1, linger_ms=5, batch_size=256 * 1024)
 
     def close(self) -> None:
@@ -127,6 +131,7 @@ class Feeder:
         """Send spread over `seconds`; return the real time until all are acknowledged."""
         began = time.monotonic()
         for number, record in enumerate(records):
+            # By a schedule, not by pauses between records: lateness doesn't add up.
             ahead = began + seconds * number / len(records) - time.monotonic()
             if ahead > 0:
                 time.sleep(ahead)

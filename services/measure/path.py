@@ -72,6 +72,7 @@ def measure(request: Request, adapter: str, minutes: int, folder: Path) -> Measu
     last = WARM_UP_TICKS + ticks - 1
     with measured_system(request, folder, environment={"HIRL_ADAPTER": adapter}) as system:
         usage, loads = _usage(system, ticks)
+        # Read all topics at rest: doing it beside the services would change what is measured.
         system.stop()
         stamps = read_stamps(system.options, (*PATH, *_OTHERS))
     minute_starts = [t for t in range(WARM_UP_TICKS, last + 1) if t % _TICKS_PER_MINUTE == 0]
@@ -86,6 +87,7 @@ def measure_sizes(request: Request, folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     size, used_mb = FIRST_SIZE, 0.0
     while True:
+        # Swapping would slow every process on the machine, and the kernel might kill others.
         if available_mb() < used_mb * _MEMORY_GROWTH:
             rows.append({"apps": size, "ok": False, "why": "not enough memory to try"})
             return rows
@@ -94,6 +96,7 @@ def measure_sizes(request: Request, folder: Path) -> list[dict[str, Any]]:
         if not row["ok"]:
             return rows
         used_mb = row["rss_mb"]
+        # The example cluster, ten times as much, then doubled.
         size = SECOND_SIZE if size == FIRST_SIZE else 2 * size
 
 
@@ -110,6 +113,7 @@ def _usage(system: MeasuredSystem, ticks: int) -> tuple[dict[str, Usage], list[f
         watcher.wait(WARM_UP_TICKS - 1, _START_S)
         pids, load_before = system.pids, load_average()
         before = read_cpu(pids)
+        # Three times real time: only a system that is stuck takes longer.
         watcher.wait(WARM_UP_TICKS + ticks - 1, 3 * ticks * simulation.tick_seconds)
         return usage_since(before, pids), [load_before, load_average()]
 
@@ -147,6 +151,7 @@ def _size_row(request: Request, apps: int, folder: Path) -> dict[str, Any]:
     try:
         with measured_system(replace(request, apps=apps, lock_step=True), folder) as system:
             return {"apps": apps, "load": load_before} | _lock_step_figures(system)
+    # Too large is a result, not an error: the row says why.
     except InputError as error:
         return {"apps": apps, "load": load_before, "ok": False, "why": str(error)}
 
@@ -164,6 +169,7 @@ def _lock_step_figures(system: MeasuredSystem) -> dict[str, Any]:
     system.stop()
     times = tick_times(read_stamps(system.options, PATH), len(domains))
     ticks = range(WARM_UP_TICKS, last + 1)
+    # The first measured tick begins when the one before it closes, so that one is needed, too.
     if not times.keys() >= {*ticks, WARM_UP_TICKS - 1}:
         raise InputError("not every tick completed the path")
     # In lock-step a tick lasts from one closing to the next: the simulated step counts, too.

@@ -21,6 +21,7 @@ SINGLE: Final = 1
 AGGREGATOR: Final = "aggregator"
 _STEP_S: Final = 10.0
 """One tick: it opens when a step begins and closes at its end."""
+# An aggregator handled 59,000/s in batches and 750/s singly (docs/results/2026-11-16-path.md).
 _FIRST_PER_S: Final = {BATCHED: 10_000, SINGLE: 250}
 _MOST_PER_S: Final = 640_000.0
 _FINE_STEPS: Final = 2
@@ -28,6 +29,7 @@ _FINE_STEPS: Final = 2
 _BEHIND_S: Final = 1.0
 """A larger backlog when the last record is sent means that the lag grows."""
 _FEEDER_SHARE: Final = 0.9
+"""Below this share of the wanted rate, the sender is the bottleneck."""
 _PATIENCE_S: Final = 300.0
 _POLL_S: Final = 0.1
 
@@ -84,11 +86,13 @@ class _Trial:
     def run(self) -> Rate:
         """Double the rate until the aggregator lags, then bisect."""
         self._feeder.publish(self._pods.prologue)
+        # The prologue has one batch of samples per domain, which the aggregator counts, too.
         self._sent += len(self._pods.apps)
         self._drain()
         most = min(_MOST_PER_S, self._pods.most / _STEP_S)
         handled_rate, failed_rate, rate = 0.0, 0.0, min(most, _FIRST_PER_S[self._per_record])
-        self._step(rate)  # compiles kernels, so it doesn't count
+        # A first step that doesn't count: kernels are compiled in it.
+        self._step(rate)
         self._steps.clear()
         limited = False
         for _ in range(12):
@@ -102,6 +106,7 @@ class _Trial:
             if limited or rate >= most:
                 break
             rate = min(most, 2 * rate)
+        # Without a rate on both sides there is nothing to bisect.
         for _ in range(_FINE_STEPS if failed_rate and handled_rate else 0):
             rate = (handled_rate + failed_rate) / 2
             step = self._step(rate)
@@ -120,12 +125,14 @@ class _Trial:
         """Feed one tick at a rate, then wait until the aggregator has handled it."""
         self._tick += 1
         records = self._pods.records(self._tick, int(rate * _STEP_S), self._per_record)
+        # One record per domain has pod counts and no samples.
         samples = (len(records) - len(self._pods.apps)) * self._per_record
         pid = {AGGREGATOR: self._system.pids[AGGREGATOR]}
         before = read_cpu(pid)
         seconds = self._feeder.feed(records, _STEP_S)
         cores = usage_since(before, pid)[AGGREGATOR].cores
         self._sent += len(records)
+        # Before the drain: what is left now is the lag at the end of the step.
         left = (self._sent - self._handled()) * self._per_record
         self._drain()
         step = Step(

@@ -55,6 +55,7 @@ class TickTimes(NamedTuple):
 
 def read_stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
     """All events of these types in the topics; call it when nothing is written any more."""
+    # The broker stamps records when it appends them, so all times are of one clock.
     with TopicReader(options) as reader:
         records = reader.read_to_end([topic_of(kind).name for kind in kinds])
     return [
@@ -69,8 +70,10 @@ def tick_times(stamps: Iterable[Stamp], domains: int) -> dict[int, TickTimes]:
     last: dict[tuple[type[TickEvent], int], dict[str, float]] = {}
     for event, at in stamps:
         by_domain = last.setdefault((type(event), event.tick), {})
+        # The last of repeated events: the tick isn't done before it.
         by_domain[key_of(event)] = max(at, by_domain.get(key_of(event), 0.0))
     ticks = sorted({tick for _, tick in last})
+    # A tick that one domain didn't finish would look fast.
     complete = [
         tick for tick in ticks if all(len(last.get((kind, tick), {})) == domains for kind in PATH)
     ]

@@ -27,6 +27,7 @@ from services.devcluster.supervisor import Supervisor, start_service
 BROKER: Final = "kafka"
 _CHECK_S: Final = 0.2
 _MOST_CHARACTERS: Final = 200
+"""Of a log line in an error message."""
 _MIB: Final = 1 << 20
 
 
@@ -37,6 +38,7 @@ class MeasuredSystem:
         self.run, self._kafka = run, kafka
         self._supervisor = Supervisor(run, start_service, is_ready, SystemClock(), self._update)
         self._over = threading.Event()
+        # A daemon, so that an error in the measurement can end the process.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
     @property
@@ -71,6 +73,7 @@ class MeasuredSystem:
 
     def stop(self) -> None:
         """Stop all services; Kafka stays, so that its topics can be read at rest."""
+        # The thread first, or it would restart the services that are stopped next.
         self._over.set()
         self._thread.join()
         self._supervisor.stop()
@@ -91,6 +94,7 @@ def measured_system(
     environment: dict[str, str] | None = None,
 ) -> Iterator[MeasuredSystem]:
     """A Kafka with all topics and some services for a block; only the logs remain."""
+    # The outer block also stops a Kafka whose start has failed half-way.
     try:
         run, kafka = launch.prepare(request, folder, environment=environment or {})
         run = replace(run, specs=tuple(spec for spec in run.specs if spec.name in services))

@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 def world_of(settings: Settings) -> World:
     """The configured world, before its first tick."""
-    cluster = _described(settings)
+    cluster = _load_cluster(settings)
     return World(cluster, load_scenario(settings.scenario, cluster), [settings.seed])
 
 
-def _described(settings: Settings) -> SimCluster:
+def _load_cluster(settings: Settings) -> SimCluster:
     cluster = load_sim_cluster(_path(settings.cluster), _path(settings.physics))
     if settings.apps:
         if settings.apps < len(cluster.domains):
@@ -76,7 +76,8 @@ async def serve(
     on_listening: Callable[[int], None] | None = None,
 ) -> None:
     """Serve until the scenario has ended, or until cancelled; `on_listening` gets the port."""
-    # A short shutdown timeout: don't wait for clients in a long poll.
+    # No access log: it would have a line per request and tick. A short shutdown timeout: don't wait
+    # for clients in a long poll.
     runner = web.AppRunner(
         Api(live, lambda: feed.ready).application(), access_log=None, shutdown_timeout=1.0
     )
@@ -87,10 +88,13 @@ async def serve(
         log.info("simulated cluster at http://%s:%d", settings.host, port)
         if on_listening is not None:
             on_listening(port)
+        # A group, so that a feed that fails ends the process: without node requests, lock-step
+        # would wait for ever.
         async with asyncio.TaskGroup() as tasks:
             feeding = tasks.create_task(feed.run(live.request_capacity))
             await tasks.create_task(_pace(kit, live))
             await _linger(settings)
+            # The feed has no end of its own, and the group waits for it.
             feeding.cancel()
     finally:
         await runner.cleanup()
@@ -115,11 +119,14 @@ async def run(settings: Settings, kit: KitSettings) -> None:
     try:
         world = world_of(settings)
     except InputError as error:
+        # The process then ends with one line and the status after which it isn't restarted.
         raise BadSettings(str(error)) from None
+    # Before it listens: compiling takes minutes and would block every request, probes included.
     compile_kernels(world)
     live = LiveCluster(SimulatedCluster(world))
     serving = asyncio.create_task(serve(settings, kit, live, feed_of(settings, kit)))
     loop = asyncio.get_running_loop()
+    # Cancelling lets the server and the consumer close; the default of SIGTERM would not.
     for stop in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(stop, serving.cancel)
     with contextlib.suppress(asyncio.CancelledError):

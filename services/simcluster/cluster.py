@@ -31,11 +31,11 @@ SOURCE: Final = "simcluster"
 MINUTE_S: Final = 60
 
 
-class Refused(Exception):  # noqa: N818  the request is wrong, the cluster is not
+class RequestRefused(Exception):  # noqa: N818  the request is wrong, the cluster is not
     """The request cannot be fulfilled; the message says why in one sentence."""
 
 
-class UnknownDomain(Refused):
+class UnknownDomain(RequestRefused):
     """A domain that the cluster does not have."""
 
 
@@ -67,6 +67,7 @@ class SimulatedCluster:
         self.axis = events.axis_of_world(world)
         self._inventory = declare(world.population, world.cluster)
         self._index = {name: index for index, name in enumerate(self.names)}
+        # A copy: steps change the state in place, and the history is computed on its first request.
         self._at_start = world.state.status.copy()
         self._declared = self._declared_now()
         self._ever_active = self._at_start[0, rows.ACTIVE] == 1
@@ -74,6 +75,7 @@ class SimulatedCluster:
         self._provisioner = Provisioner(world.cluster.pool_names)
         self._score, self._bill = Score(world), Bill(world)
         self._history: list[DemandBackfilled] | None = None
+        # Built once per tick: each build reports what changed since the one before.
         self._observed = self._observe()
 
     @property
@@ -116,8 +118,11 @@ class SimulatedCluster:
     def apply(self, domain: str, tick: int, changes: Sequence[Change]) -> list[Entry]:
         """Apply the changes of a domain's tick and close it; one entry per change, in order."""
         self._check(domain)
+        # A restarted cluster begins at tick 0: no decision of an earlier run may close its ticks.
         if tick > self.tick:
-            raise Refused(f"tick {tick} is in the future: the cluster is at tick {self.tick}")
+            raise RequestRefused(
+                f"tick {tick} is in the future: the cluster is at tick {self.tick}"
+            )
         return self._target.write(domain, tick, changes, self._present(domain), self.tick)
 
     def read_back(self, domain: str) -> dict[str, Stored]:
@@ -147,14 +152,16 @@ class SimulatedCluster:
         domains = self.world.cluster.domain_names
         if any(self._target.closed_tick(domain) < self.tick for domain in domains):
             return False
+        # The Commander requests nodes at the first tick of a minute only.
         starts_minute = self.tick % (MINUTE_S // self.world.cluster.tick_seconds) == 0
         return not starts_minute or self._provisioner.requested_since(self.tick)
 
     def advance(self) -> None:
         """Advance by one tick, with the writes since the last one."""
         if self.finished:
-            raise Refused(f"the scenario ended at tick {self.tick}")
+            raise RequestRefused(f"the scenario ended at tick {self.tick}")
         plan = self._plan()
+        # Before the step: the score compares the plan with what its controller saw.
         self._score.before_step(self.observed_arrays(), plan)
         self.world.step(plan)
         self._score.after_step()
@@ -177,6 +184,7 @@ class SimulatedCluster:
             plan.replicas[0, index] = numbers.replicas
             plan.cpu[0, index] = numbers.cpu_request
             plan.memory[0, index] = numbers.memory_request
+        # `hold` leaves all pools uncoordinated; the provisioner marks those with a valid request.
         self._provisioner.fill(plan, self.tick)
         return plan
 
@@ -198,6 +206,7 @@ class SimulatedCluster:
 
     def _changed_declarations(self, trace_id: str) -> list[AppDeclared]:
         before, self._declared = self._declared, self._declared_now()
+        # Kept for `inventory`: a collector that starts late must also learn of removed apps.
         self._ever_active |= self._declared[rows.ACTIVE] == 1
         changed = np.flatnonzero((before != self._declared).any(axis=0)).tolist()
         return events.declarations(self.world, self._inventory, self.names, changed, trace_id)
@@ -220,5 +229,5 @@ class SimulatedCluster:
 
     def _check(self, domain: str) -> None:
         if domain not in self.world.cluster.domain_names:
-            known = ", ".join(self.world.cluster.domain_names)
-            raise UnknownDomain(f"domain {domain} is unknown: expected one of {known}")
+            names = ", ".join(self.world.cluster.domain_names)
+            raise UnknownDomain(f"domain {domain} is unknown: expected one of {names}")

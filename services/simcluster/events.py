@@ -32,6 +32,7 @@ from services._kit.ticks import Axis
 MONDAY: Final = datetime(2026, 1, 5, tzinfo=UTC)
 """Scenarios define a weekday and a time; the date does not matter, so it is fixed."""
 _LEAST_DIGITS: Final = 4
+"""Numbers are padded, so that sorting names gives the order of the apps."""
 
 
 class Stamp(NamedTuple):
@@ -51,6 +52,7 @@ def axis_of_world(world: World) -> Axis:
 def stamp_of(world: World, axis: Axis) -> Stamp:
     """Stamp of the current tick; the same in every repetition of the run."""
     seed = int(world.state.env["seed"][0])
+    # A hash of what identifies the tick, not a random id: a repeated run publishes equal events.
     run = f"{world.scenario.name}/{seed}/{world.tick}".encode()
     return Stamp(world.tick, axis.time_at(world.tick), blake2b(run, digest_size=16).hexdigest())
 
@@ -88,6 +90,7 @@ def declarations(
             tier=int(inventory.tier[app]),
             min_replicas=int(inventory.min_replicas[app]),
             max_replicas=int(inventory.max_replicas[app]),
+            # Best-effort apps have an infinite target, which JSON cannot express.
             latency_target_s=_finite(float(inventory.latency_target[app])),
             saturation=float(inventory.saturation[app]),
             request_mix=_mix(inventory.request_mix[app]),
@@ -134,6 +137,8 @@ def backfill(world: World, status: I32, axis: Axis) -> list[DemandBackfilled]:
     day, so the bus carries exactly what it would have computed. It only looks at the last minutes
     of the oldest day: the others are null.
     """
+    # Shallow: the timeline and the state of the copy are replaced, and the arrays are only read.
+    # The state is that of tick 0, so that a late request gets the same history.
     whole_day = copy.copy(world)
     ticks = DAY_MINUTES * 60 // world.cluster.tick_seconds
     whole_day.timeline = world.timeline._replace(total_ticks=ticks)
@@ -154,6 +159,7 @@ def samples(
     world: World, observed: Observation, names: tuple[str, ...], stamp: Stamp, source: str
 ) -> list[MetricsSampled]:
     """One batch per domain with all of its apps; empty for a domain without apps."""
+    # A domain without apps gets a batch, too: `final` closes its tick, which lock-step waits for.
     return [
         _batch(name, active_apps(observed.status, domain), observed, names, stamp, source)
         for domain, name in enumerate(world.cluster.domain_names)
@@ -165,6 +171,7 @@ def _batch(
 ) -> MetricsSampled:
     columns: dict[str, Any] = {}
     columns |= measured_columns(observed.measured[:, :, apps], observed.missing[:, apps])
+    # After ACTIVE and DOMAIN, the rows of a status are in the order of PODS.
     for row, name in enumerate(PODS, rows.DOMAIN + 1):
         columns[name] = observed.status[0, row, apps].tolist()
     return MetricsSampled(
@@ -183,6 +190,7 @@ def pools(
     """Every pool as the APIs of the cloud and the cluster report it."""
     state = world.state
     launches = state.launch[0, : int(state.env["launch_length"][0])]
+    # `coming` of the world counts booting and requested nodes; in the event they don't overlap.
     waiting = np.bincount(launches["pool"], launches["count"], world.layout.pools)
     return [
         PoolObserved(

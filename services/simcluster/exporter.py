@@ -48,7 +48,9 @@ class Exporter:
         """Add what happened in the tick that has just ended."""
         seconds = float(self._cluster.world.cluster.tick_seconds)
         sample, zeroed = self._last_sample(), self._zeroed()
+        # Where zeros are reported, counters stop: falling ones would look like a restart to rate().
         counted = np.where(zeroed, 0.0, seconds)
+        # Clipped, because no counter may fall.
         failed = sample[rows.RPS] * np.clip(sample[rows.ERRORS], 0, 1)
         self._failed += failed * counted
         self._succeeded += (sample[rows.RPS] - failed) * counted
@@ -65,10 +67,12 @@ class Exporter:
         namespaces = self._namespaces(status)
         described = ""
         for series in self._series(status):
+            # The format wants one HELP and TYPE per name, before all of its series.
             if series.name != described:
                 described = series.name
                 yield f"# HELP {series.name} {series.about}\n# TYPE {series.name} {series.kind}\n"
             values = series.values.tolist()
+            # Prometheus has no null: in an outage the series is absent.
             for app in np.flatnonzero(reporting if series.measured else active).tolist():
                 names = f'{series.app_label}="{self._cluster.names[app]}",{namespaces[app]}'
                 yield f"{series.name}{{{names}{series.labels}}} {values[app]!r}\n"
@@ -114,16 +118,12 @@ class Exporter:
 
     def _pool_lines(self) -> Iterator[str]:
         pools = self._cluster.observation().pools
-        nodes = {
-            "ready": [pool.ready for pool in pools],
-            "coming": [pool.booting + pool.requested for pool in pools],
-            "quota": [pool.quota for pool in pools],
-        }
-        for name, counts in nodes.items():
+        # The fields of pool-observed under their own names: as there, no node is counted twice.
+        for name in ("ready", "booting", "requested", "quota"):
             metric = f"node_pool_{name}"
             yield f"# HELP {metric} Nodes of a pool\n# TYPE {metric} gauge\n"
-            for pool, count in zip(pools, counts, strict=True):
-                yield f'{metric}{{pool="{pool.pool}"}} {count}\n'
+            for pool in pools:
+                yield f'{metric}{{pool="{pool.pool}"}} {getattr(pool, name)}\n'
 
 
 def _pods(status: F64) -> Iterator[_Series]:
@@ -134,6 +134,7 @@ def _pods(status: F64) -> Iterator[_Series]:
         (
             "kube_deployment_status_replicas_unavailable",
             "Pods that are not ready",
+            # Pods without a node included, as in a real cluster; the collector subtracts them.
             status[rows.STARTING] + status[rows.PENDING],
         ),
     )

@@ -72,6 +72,7 @@ class KafkaFeed:
                 await consumer.start()
             except KafkaConnectionError as error:
                 log.warning("Kafka does not answer, retrying: %s", error)
+                # aiokafka warns of an unclosed consumer, also if it never started.
                 await consumer.stop()
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -79,6 +80,7 @@ class KafkaFeed:
 
     async def _go_to_end(self, consumer: AIOKafkaConsumer) -> None:
         partitions = [TopicPartition(self._topic.name, n) for n in range(self._topic.partitions)]
+        # Without a consumer group: a group would continue at the offset of an earlier run.
         consumer.assign(partitions)
         await consumer.seek_to_end(*partitions)
         for partition in partitions:

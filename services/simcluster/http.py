@@ -10,7 +10,7 @@ from aiohttp import web
 
 from schemas.capacity_requested import CapacityRequested
 from services.simcluster import exporter
-from services.simcluster.cluster import Refused, UnknownDomain
+from services.simcluster.cluster import RequestRefused, UnknownDomain
 from services.simcluster.live import LiveCluster
 from services.simcluster.target import Change, Entry, Numbers, Outcome
 
@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT_S: Final = 60.0
 DEFAULT_WAIT_S: Final = 30.0
 _LARGEST_BODY: Final = 16 * 1024 * 1024
+"""Bytes. aiohttp's default of 1 MiB would refuse a tick that changes several thousand apps."""
 _JOURNAL_CHUNK: Final = 1_000
 _JSON: Final = "application/json"
 _PROBLEM: Final = "application/problem+json"
@@ -112,10 +113,10 @@ class Api:
 
     async def _observation(self, request: web.Request) -> web.Response:
         """Long-poll for a tick after `after`; 204 if there is none in time."""
-        after = _whole(request.query.get("after", "-1"), "after")
+        after = _integer(request.query.get("after", "-1"), "after")
         wait_s = min(_seconds(request.query.get("wait", str(DEFAULT_WAIT_S))), LONGEST_WAIT_S)
         if after > self._cluster.tick:
-            raise Refused(
+            raise RequestRefused(
                 f"tick {after} is in the future: the cluster is at tick {self._cluster.tick}, "
                 "so it was restarted"
             )
@@ -126,7 +127,7 @@ class Api:
             return web.Response(status=204)
 
     async def _write(self, request: web.Request) -> web.Response:
-        domain, tick = request.match_info["domain"], _whole(request.match_info["tick"], "tick")
+        domain, tick = request.match_info["domain"], _integer(request.match_info["tick"], "tick")
         body = _decoded(await request.read(), Changes)
         entries = self._live.apply(domain, tick, body.changes)
         return _json(
@@ -164,9 +165,10 @@ class Api:
 
     async def _journal(self, request: web.Request) -> web.StreamResponse:
         """Every write as a line of JSON; `after` is the last sequence number to skip."""
-        first = _whole(request.query.get("after", "-1"), "after") + 1
+        first = _integer(request.query.get("after", "-1"), "after") + 1
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
+        # The slice is a snapshot: writes that arrive meanwhile are left to the next request.
         async for chunk in _in_chunks(self._cluster.journal[first:]):
             await response.write(chunk)
         await response.write_eof()
@@ -195,9 +197,10 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     """Turn every error into a problem response."""
     try:
         return await handler(request)
+    # The subclass first: it has another status.
     except UnknownDomain as error:
         return _problem(404, str(error))
-    except Refused as error:
+    except RequestRefused as error:
         return _problem(409, str(error))
     except web.HTTPException as error:
         return _problem(error.status, error.text or error.reason)
@@ -223,12 +226,13 @@ def _json(value: Any) -> web.Response:
 
 def _decoded(body: bytes, kind: type[T]) -> T:
     try:
+        # An empty body is a write, too: it closes the tick without changes.
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.DecodeError as error:
         raise web.HTTPBadRequest(text=f"body: {error}") from None
 
 
-def _whole(text: str, name: str) -> int:
+def _integer(text: str, name: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -244,6 +248,7 @@ def _seconds(text: str) -> float:
 
 async def _in_chunks(entries: Any) -> AsyncIterator[bytes]:
     """Chunks, yielding to other requests in between."""
+    # A long run has a journal of many MB: encoded at once, it would block all other requests.
     encoder = msgspec.json.Encoder()
     for start in range(0, len(entries), _JOURNAL_CHUNK):
         piece: list[Entry] = entries[start : start + _JOURNAL_CHUNK]

@@ -36,6 +36,7 @@ class LiveCluster:
     def advance(self) -> None:
         """Advance by one tick."""
         self.cluster.advance()
+        # After the step: the exporter counts the tick that the step has just ended.
         self.exporter.count_tick()
         self._notify()
 
@@ -82,4 +83,5 @@ async def by_clock(
         now = monotonic()
         await sleep(max(0.0, due - now))
         live.advance()
+        # On time, count from the due time, so that oversleeping doesn't add up; late, from now.
         due = max(due, now) + seconds

@@ -13,7 +13,7 @@ a newer epoch was. expired: it was no longer valid when it arrived. unknown: the
 class _Standing(NamedTuple):
     request: CapacityRequested
     placed: bool
-    """Whether its nodes were ordered, which happens once."""
+    """Whether its nodes were requested from the cloud, which happens once."""
 
 
 class Provisioner:
@@ -28,6 +28,7 @@ class Provisioner:
         if wanted.pool not in self._pools:
             return "unknown"
         before = self._standing.get(wanted.pool)
+        # The epoch first: an accepted request that is delivered again is a repeat, expired or not.
         if before is not None and wanted.epoch <= before.request.epoch:
             return "repeat" if wanted.epoch == before.request.epoch else "superseded"
         if wanted.valid_until_tick < tick:
@@ -49,6 +50,7 @@ class Provisioner:
             if standing is None:
                 continue
             request = standing.request
+            # Once per epoch: the request stands for minutes, and each step would launch it again.
             if not standing.placed:
                 plan.nodes[0, index] = _by_urgency(request.nodes)
                 self._standing[pool] = _Standing(request, placed=True)

@@ -43,6 +43,7 @@ class Score:
     def before_step(self, observed: Observation, plan: Plan) -> None:
         """Count decreases of apps without a sample; the warm-up does not count."""
         if self._world.tick >= self._world.timeline.warmup_ticks:
+            # Missing data may hold or raise an app, never lower it: every run counts violations.
             blind = without_sample(self._world, observed)
             self._decreases += missing_data_decreases(observed, plan, blind)
 

@@ -45,8 +45,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         if self.scheduling not in (AS_FILE, *SCHEDULINGS):
-            known = ", ".join((*SCHEDULINGS, AS_FILE))
-            raise ValueError(f"scheduling: expected one of {known}, got {self.scheduling}")
+            names = ", ".join((*SCHEDULINGS, AS_FILE))
+            raise ValueError(f"scheduling: expected one of {names}, got {self.scheduling}")
 
     @property
     def on_loopback(self) -> bool:
@@ -54,12 +54,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         try:
             return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:
+            # A host name: it may resolve to any address, so assume that others can reach it.
             return False
 
 
 def with_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The environment, overridden by the command line: `--seed` is HIRL_SIMCLUSTER_SEED."""
     own = msgspec.structs.fields(Settings)
+    # Options become variables, so that both are validated in one place, `load`.
     variables = {field.name: f"HIRL_SIMCLUSTER_{field.name.upper()}" for field in own}
     variables |= {name: f"HIRL_{name.upper()}" for name in _KIT_FIELDS}
     parser = argparse.ArgumentParser(

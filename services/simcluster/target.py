@@ -113,11 +113,13 @@ class Target:
 
         `present` are the apps of the domain now, with their numbers.
         """
+        # Read before the loop: changes of one write must not supersede each other.
         newest = self._closed.get(domain, _NEVER)
         entries = [
             self._write_one(domain, tick, newest, change, present, arrived_tick)
             for change in changes
         ]
+        # A late write never reopens a tick: closed ticks only grow.
         if tick > newest.tick:
             self._closed[domain] = Closed(tick, frozenset(c.decision_id for c in changes))
         return entries
@@ -132,10 +134,11 @@ class Target:
         arrived_tick: int,
     ) -> Entry:
         before = after = self._before(change.app, present)
+        # A write may be repeated after a lost answer: what it has not stored yet still applies.
         fresh = tick > newest.tick or (
             tick == newest.tick and change.decision_id in newest.decisions
         )
-        outcome = self._judge(change, present, superseded=not fresh)
+        outcome = self._outcome(change, present, superseded=not fresh)
         if before is not None and outcome == "applied":
             after = change.applied_to(before)
             self._stored[change.app] = Stored(change.decision_id, after)
@@ -159,7 +162,7 @@ class Target:
         # Changes that wait for the next step count as made.
         return self._waiting.get(app) if app in self._waiting else present.get(app)
 
-    def _judge(self, change: Change, present: dict[str, Numbers], *, superseded: bool) -> Outcome:
+    def _outcome(self, change: Change, present: dict[str, Numbers], *, superseded: bool) -> Outcome:
         if change.app not in present:
             return "refused"
         stored = self._stored.get(change.app)

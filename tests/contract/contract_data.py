@@ -69,6 +69,7 @@ def events_of(draw: st.DrawFn, topic: Topic) -> Event:
 def _sizes(draw: st.DrawFn, event: type[Event]) -> dict[str, list[int]]:
     """Lengths of the nested lists of each column, outermost first."""
     sizes: dict[str, dict[int, int]] = {}
+    # Columns of one rule have one length; several rules give the lengths of nested lists.
     for rule in RULES.get(event, ()):
         entries = draw(st.integers(0, MOST_ENTRIES))
         for name, depth in _depths(rule.leader, rule.required, rule.nested):
@@ -116,6 +117,7 @@ def _simple(kind: types.Type) -> st.SearchStrategy[Any] | None:
 def _texts(kind: types.StrType) -> st.SearchStrategy[str]:
     if kind.pattern is None:
         return st.text(max_size=8)
+    # Only the pattern of times contains a T.
     if "T" in kind.pattern:
         return st.datetimes().map(lambda time: f"{time.isoformat()}Z")
     return st.text("abcXYZ019", min_size=1, max_size=6)

@@ -89,12 +89,15 @@ def test_a_tombstone_is_none_on_a_compacted_topic_and_refused_elsewhere(
         ("schema", {"epoch": "7"}, r"Expected `int`, got `str` - at `\$\.epoch`"),
         ("schema", {"share": 1.5}, r"<= 1.* - at `\$\.share`, got 1\.5"),
         ("schema", {"domain": "no name"}, r"matching regex .* got 'no name'"),
+        # In Python, `$` would accept a final newline, and `\d` digits of any script.
         ("schema", {"domain": "newline\n"}, r"matching regex .* got 'newline\\n'"),
         ("schema", {"time": "2026-13-01T00:00:00Z"}, r"`\$\.time`, got '2026-13"),
         ("schema", {"time": "٢٠٢٦-11-27T08:00:00Z"}, r"matching regex"),
         ("schema", {"tick": 2**31}, r"<= 2147483647 .* got 2147483648"),
+        # The pattern accepts this date; it doesn't exist.
         ("schema", {"time": "2026-02-31T00:00:00Z"}, r"exists in `time`, got '2026-02-31"),
         ("schema", {"pool_cores": {"general": -1}}, r">= 0"),
+        # JSON has no NaN: it is sent as null, which this field doesn't allow.
         ("schema", {"cores": math.nan}, r"Expected `float`, got `null`"),
     ],
 )

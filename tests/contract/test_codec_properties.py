@@ -35,6 +35,7 @@ def test_parts_in_any_order_with_duplicates_make_the_event(
     records = [record for part in split(event, count) for record in encode(part, "test")]
     assert len({dict(record.headers)["ce_id"] for record in records}) == len(records) == count
     arrived = data.draw(st.permutations(records))
+    # Some records again before the last one arrives: delivery is at least once.
     twice = data.draw(st.lists(st.sampled_from(arrived), max_size=3))
     assembler = Assembler()
     joined = [

@@ -41,6 +41,7 @@ def require_new(schema: Schema) -> None:
     schema["required"].append("region")
 
 
+# Schema, change, path of the reported problem and words of it.
 BREAKING: list[tuple[Schema, Edit, str, str]] = [
     (BUDGET, lambda s: s["properties"].pop("share"), "$.share", "the field was removed"),
     (BUDGET, lambda s: s["properties"].pop("urgency"), "$.urgency", "the field was removed"),

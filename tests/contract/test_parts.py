@@ -45,6 +45,7 @@ def plan(tick: int = 7, epoch: int = 3, reason: str = "held", apps: int = 4) -> 
 
 
 def test_a_large_event_is_split_into_as_few_parts_as_fit_and_joined_again() -> None:
+    # About 1 MB, so two parts.
     event = plan(reason="x" * 300, apps=3100)
     records = encode(event, "soldier")
     parts = [decode(record.topic, record.value, record.headers) for record in records]

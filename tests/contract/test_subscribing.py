@@ -1,4 +1,4 @@
-"""The page for subscribers, and its example, say what the contract says."""
+"""The page for subscribers and its example agree with the contract."""
 
 import json
 import re

@@ -16,7 +16,7 @@ from services.devcluster.kafka import provision
 
 
 def pytest_unconfigure() -> None:
-    """Before pytest looks for what was left open."""
+    """Collect leaked sockets before pytest reports unclosed resources."""
     with _sockets_may_leak():
         gc.collect()
 
@@ -37,7 +37,7 @@ def _no_warnings_of_sockets() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="package")
 def _leaked_sockets_end_here() -> Iterator[None]:
-    """Other tests are not to stumble over them."""
+    """Collect them here, or tests in other folders fail on their warnings."""
     yield
     with _sockets_may_leak():
         gc.collect()
@@ -45,7 +45,7 @@ def _leaked_sockets_end_here() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def workplace() -> Iterator[Path]:
-    """A folder of this module's own, removed with all logs when the module ends."""
+    """A folder for this module, removed with all logs at its end."""
     try:
         provision.runtime()
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Scenarios short enough to be run to their end in a test."""
+"""Scenarios that are short enough for a test to run them to their end."""
 
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ TICKS: Final = 30
 
 @contextmanager
 def written(text: str) -> Iterator[Path]:
-    """A file with it, as long as it is needed."""
+    """A temporary file with the text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scenario.yaml"
         path.write_text(text)

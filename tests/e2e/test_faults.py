@@ -1,7 +1,7 @@
-"""Whatever dies or is sent, the loop goes on, and what was decided is done once.
+"""The control loop survives killed services and bad records, and applies each decision once.
 
-Counted in the simulated cluster's own journal against the plans on the bus. The simulated cluster
-itself is not killed: it is the world, and a world that died cannot be taken up again.
+The tests compare the simulated cluster's journal with the plans on the bus. The simulated cluster
+itself is not killed: a restarted world would begin at tick 0, which every service has closed.
 """
 
 import os
@@ -16,7 +16,6 @@ from urllib.request import urlopen
 import pytest
 from kafka import KafkaProducer
 
-from schemas.rejected import Rejected
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import TOPICS
 from services.admin.decisions import Decisions, record_decisions
@@ -38,13 +37,13 @@ NUMBERS: Final = ("replicas", "cpu_request", "memory_request")
 PATIENCE_S: Final = 300.0
 POISON: Final = b"poison"
 QUIET_TICKS: Final = 4
-"""To go by between two faults."""
+"""Ticks between two faults, so that each meets a working system."""
 PREVIEW_TICKS: Final = 13
-"""Budgets of two minutes have come by then, so that there is something to change."""
+"""Two budgets have been granted by then, so that there is something to change."""
 
 
 class Survived(NamedTuple):
-    """A run in which everybody was killed once, and every topic was poisoned afterwards."""
+    """A run in which each service was killed once and then every topic got a bad record."""
 
     run: Run
     decisions: Decisions
@@ -53,7 +52,7 @@ class Survived(NamedTuple):
     """From the kill to the next tick that every domain closed, by service."""
     restarts_before_poison: dict[str, int]
     ready: dict[str, bool]
-    """Whether each service takes work after the poison."""
+    """Whether each service is ready after the bad records."""
 
 
 @pytest.fixture(scope="module")
@@ -67,29 +66,29 @@ def survived(workplace: Path) -> Iterator[Survived]:
         options = options_for_home(Path(run.kafka_home))
         poison(options)
         pass_ticks(root, QUIET_TICKS)
-        known = record.running(root)
-        ready = {spec.name: read_metrics(spec).ready for spec in known.specs}
+        specs = record.running(root).specs
+        ready = {spec.name: read_metrics(spec).ready for spec in specs}
         end_collecting(root)
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
         yield Survived(record.running(root), decisions, read_journal(run), recovery, before, ready)
 
 
 def kill(root: Path, name: str) -> float:
-    """Kill a service, and wait until the loop has closed a tick that began after that."""
-    standing = record.running(root).status(name)
-    assert standing.process is not None
+    """Kill a service; return the seconds until a tick closes that began after the kill."""
+    process = record.running(root).status(name).process
+    assert process is not None
     begun = time.monotonic()
-    os.kill(standing.process.pid, signal.SIGKILL)
+    os.kill(process.pid, signal.SIGKILL)
     pass_ticks(root, 1)
     recovered = time.monotonic() - begun
-    # The loop goes on without some of them for a while: the next fault is to meet all of them.
+    # The loop runs for a while without some services; the next fault should meet all of them.
     wait_ready(root, name)
     pass_ticks(root, QUIET_TICKS)
     return recovered
 
 
 def wait_ready(root: Path, name: str) -> None:
-    """Until it was started again and takes work."""
+    """Wait until a service has been restarted and is ready."""
     deadline = time.monotonic() + PATIENCE_S
     spec = next(spec for spec in record.running(root).specs if spec.name == name)
     while record.running(root).status(name).restarts == 0 or not read_metrics(spec).ready:
@@ -98,7 +97,7 @@ def wait_ready(root: Path, name: str) -> None:
 
 
 def pass_ticks(root: Path, count: int) -> None:
-    """Wait until a tick is closed that the cluster reaches after so many."""
+    """Wait until `count` more ticks than the current one are closed."""
     now = read_progress(record.running(root))
     assert now is not None
     wait(root, ticks=now.tick + count + 1, patience_s=PATIENCE_S)
@@ -109,7 +108,7 @@ def restarts(root: Path) -> dict[str, int]:
 
 
 def poison(options: dict[str, Any]) -> None:
-    """A record that is no event, on every topic."""
+    """Send an undecodable record to every topic."""
     producer = KafkaProducer(**options)
     for topic in TOPICS:
         producer.send(topic.name, b"{ this is no event", key=POISON)
@@ -118,7 +117,7 @@ def poison(options: dict[str, Any]) -> None:
 
 
 def end_collecting(root: Path) -> None:
-    """Asked to stop, the collector finishes its tick; then the others finish what they have."""
+    """Stop the collector, which finishes its tick first; the others finish what is on the bus."""
     collector = record.running(root).status(COLLECTOR).process
     assert collector is not None
     os.kill(collector.pid, signal.SIGTERM)
@@ -132,7 +131,7 @@ def planned_changes(plan: ScalePlanned) -> list[str]:
     ]
 
 
-def test_the_loop_goes_on_after_each_service_was_killed(
+def test_the_loop_continues_after_each_service_was_killed(
     survived: Survived, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():
@@ -145,9 +144,9 @@ def test_the_loop_goes_on_after_each_service_was_killed(
 
 def test_every_planned_change_ends_exactly_once(survived: Survived) -> None:
     decisions, changes = survived.decisions, 0
-    for place, plan in decisions.plans.items():
-        assert place in decisions.applied, f"the plan of {place} was never answered"
-        applied = decisions.applied[place]
+    for key, plan in decisions.plans.items():
+        assert key in decisions.applied, f"the plan of {key} was never answered"
+        applied = decisions.applied[key]
         assert (applied.decision_id, applied.apps) == (plan.decision_id, planned_changes(plan))
         changes += len(applied.apps)
     assert decisions.contradictions == []
@@ -155,7 +154,7 @@ def test_every_planned_change_ends_exactly_once(survived: Survived) -> None:
 
 
 def test_nothing_is_applied_twice_or_lost(survived: Survived) -> None:
-    said = Counter(
+    reported = Counter(
         (applied.decision_id, app)
         for applied in survived.decisions.applied.values()
         for at, app in enumerate(applied.apps)
@@ -165,20 +164,23 @@ def test_nothing_is_applied_twice_or_lost(survived: Survived) -> None:
         (one.decision_id, one.app) for one in survived.journal if one.outcome == "applied"
     )
     assert set(done.values()) <= {1}
-    assert done == said
+    assert done == reported
+    # Otherwise the comparison above would hold of a run in which nothing was applied.
     assert done.total() > 0
 
 
-def test_poison_on_every_topic_is_dead_lettered_and_all_services_live(survived: Survived) -> None:
+def test_a_bad_record_on_every_topic_is_dead_lettered_and_stops_no_service(
+    survived: Survived,
+) -> None:
     letters = survived.decisions.dead_letters
     assert {letter.key for letter in letters} == {POISON.decode()}
-    assert Counter(map(_place, letters)) == Counter(
+    assert Counter((letter.topic, letter.service) for letter in letters) == Counter(
         (topic.name, service)
         for topic in TOPICS
         for service in topic.consumers
         if service in DECIDING and topic.name not in _UNREAD
     )
-    # The collector was asked to stop afterwards, by this test; nobody else may have ended.
+    # The fixture stops the collector later; no other service may have ended.
     assert survived.ready == dict.fromkeys(survived.ready, True)
     after = {name: one.restarts for name, one in survived.run.statuses.items()}
     assert after == survived.restarts_before_poison
@@ -186,10 +188,6 @@ def test_poison_on_every_topic_is_dead_lettered_and_all_services_live(survived: 
 
 _UNREAD: Final = frozenset({"hirl.model-promoted.v1"})
 """Topics whose readers do not read them yet."""
-
-
-def _place(letter: Rejected) -> tuple[str, str]:
-    return letter.topic, letter.service
 
 
 def test_preview_decides_and_writes_nothing(workplace: Path) -> None:
@@ -200,7 +198,7 @@ def test_preview_decides_and_writes_nothing(workplace: Path) -> None:
         end_collecting(root)
         options = options_for_home(Path(run.kafka_home))
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
-        # Asked directly: `read_journal` answers nothing, too, where the cluster does not answer.
+        # Not `read_journal`, which also returns nothing if the cluster doesn't answer.
         with urlopen(f"{run.cluster_url}/v1/journal", timeout=60) as answer:  # noqa: S310  (our own URL)
             assert answer.read() == b""
     reasons = Counter(reason for one in decisions.applied.values() for reason in one.reasons)

@@ -1,6 +1,6 @@
-"""Over a real Kafka, service by service in processes, the same is decided as in one process.
+"""Services in processes on a real Kafka decide bit for bit as the in-process run.
 
-To the last bit: every number of every plan, budget, forecast and node request.
+The tests compare every number of every plan, budget, forecast and node request.
 """
 
 import os
@@ -51,23 +51,23 @@ EACH_MINUTE: Final[tuple[type[TickEvent], ...]] = (DemandForecast, BudgetGranted
 
 
 class Recorded(NamedTuple):
-    """What stood in the topics after a run."""
+    """Events of a run, read from the topics."""
 
     apps: int
     ticks: int
     events: list[TickEvent]
     dead_letters: list[Rejected]
     seconds: float
-    """From the first plan to the last tick that counts."""
+    """From the first event to the last one of the compared ticks."""
 
 
 @pytest.fixture(scope="module")
 def small(workplace: Path) -> Recorded:
-    return play(*SMALL, workplace)
+    return record_run(*SMALL, workplace)
 
 
-def play(apps: int, ticks: int, folder: Path) -> Recorded:
-    """Let a system run in lock-step until so many ticks are decided about."""
+def record_run(apps: int, ticks: int, folder: Path) -> Recorded:
+    """Run a system in lock-step until all decisions about `ticks` ticks are published."""
     root = folder / f"lock-step-{apps}"
     request = Request(scenario=SCENARIO, seed=SEED, apps=apps, lock_step=True)
     with system(request, root) as run:
@@ -85,17 +85,17 @@ Found = list[tuple[Event, float]]
 
 
 def all_decided(ticks: int, domains: int) -> Callable[[Found], bool]:
-    """Whether everything about the first ticks is there."""
+    """Whether all decisions about the first ticks have been read."""
     minutes = len(range(0, ticks, TICKS_PER_MINUTE))
     wanted = dict.fromkeys(EACH_TICK, ticks * domains)
     wanted |= dict.fromkeys(EACH_MINUTE, minutes * domains)
     wanted[CapacityRequested] = minutes * len(load_sim_cluster().pool_names)
 
     def decided(found: Found) -> bool:
-        there = Counter(
+        counts = Counter(
             type(event) for event, _ in found if isinstance(event, TickEvent) and event.tick < ticks
         )
-        return all(there[kind] >= count for kind, count in wanted.items())
+        return all(counts[kind] >= count for kind, count in wanted.items())
 
     return decided
 
@@ -114,7 +114,7 @@ def read_until(reader: TopicReader, enough: Callable[[Found], bool]) -> Found:
 
 
 def difference(recorded: Recorded) -> str | None:
-    """The first one to the in-process run; None when there is none."""
+    """The first difference from the in-process run; None if there is none."""
     found = decided_by_events(list(recorded.events))
     for decided in islice(decided_in_process(contest(recorded.apps, SEED)), recorded.ticks):
         differs = first_difference(decided.values, found.get(decided.tick, {}))
@@ -124,8 +124,8 @@ def difference(recorded: Recorded) -> str | None:
 
 
 def plant_one_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run in this process whose `smoothing` differs in the last bit."""
-    # The kernels take it as float32, so that is where its last bit is.
+    """Change the last bit of `smoothing` in the in-process run."""
+    # Kernels compute with float32: the last bit of a float64 would be rounded away.
     bit = float(np.nextafter(np.float32(tuned_parameters().smoothing), np.float32(1)))
 
     def planted(name: str) -> dict[str, Any]:
@@ -141,11 +141,11 @@ def assert_sound(recorded: Recorded) -> None:
     assert sum(plan.changes for plan in plans) > 0
 
 
-def test_every_decision_over_kafka_is_that_of_one_process_bit_for_bit(small: Recorded) -> None:
+def test_every_decision_over_kafka_equals_the_in_process_run_bit_for_bit(small: Recorded) -> None:
     assert difference(small) is None
 
 
-def test_a_coefficient_that_differs_in_its_last_bit_is_caught(
+def test_a_parameter_that_differs_in_its_last_bit_is_caught(
     small: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant_one_bit(monkeypatch)
@@ -160,10 +160,10 @@ def test_no_budget_is_overrun_and_nothing_is_rejected(small: Recorded) -> None:
     os.environ.get("HIRL_FULL_LOCK_STEP") != "1",
     reason="minutes: HIRL_FULL_LOCK_STEP=1 asks for it",
 )
-def test_half_an_hour_of_the_example_cluster_is_decided_bit_for_bit(
+def test_half_an_hour_of_the_example_cluster_equals_the_in_process_run_bit_for_bit(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded = play(*FULL, workplace)
+    recorded = record_run(*FULL, workplace)
     with capsys.disabled():
         print(f"\n{recorded.apps} apps, {recorded.ticks} ticks: {recorded.seconds:.0f} s")  # noqa: T201
     assert difference(recorded) is None

@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say against what was tested."""
+    """Print the versions that the tests ran against."""
     for line in config.stash[_STARTED]:
         terminalreporter.write_line(line)
 
@@ -45,16 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Tests elsewhere are not to stumble over leaked sockets.
+    """Collect leaked sockets after the last test here, or tests elsewhere fail on their warnings.
 
-    Not in a fixture: until a test is all over, its captured log holds the connections.
+    Not in a fixture: the captured log of a test holds its connections until the test is over.
     """
     result = yield
-    leaves = nextitem is None or _HERE not in nextitem.path.parents
-    if _HERE in item.path.parents and leaves:
+    is_last = nextitem is None or _HERE not in nextitem.path.parents
+    if _HERE in item.path.parents and is_last:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", _LEAK, ResourceWarning)
-            # They hang on coroutines that hang on each other: once is not enough.
+            # Coroutines hold each other and the sockets, so one collection is not enough.
             for _ in range(5):
                 gc.collect()
     return result
@@ -62,16 +62,16 @@ def pytest_runtest_protocol(
 
 @pytest.fixture(scope="session")
 def workplace() -> Iterator[Path]:
-    """A folder of this session's own, gone afterwards."""
-    _sweep()
+    """A folder for this session, removed at its end."""
+    _remove_leftovers()
     Path(".hirl").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"test-{os.getpid()}-", dir=".hirl"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep() -> None:
-    """Stop and remove what sessions left behind that were killed: their pid is in the name."""
+def _remove_leftovers() -> None:
+    """Stop and remove clusters of sessions that were killed: the folder's name has their pid."""
     for folder in Path(".hirl").glob("test-*-*"):
         owner = folder.name.split("-")[1]
         if owner.isdigit() and not processes.command_line(int(owner)):
@@ -82,8 +82,8 @@ def _sweep() -> None:
 
 @pytest.fixture(scope="session")
 def start_kafka(workplace: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Running]]:
-    """Starts a cluster in a folder of the given name; all are stopped at the end."""
-    _have("Kafka", provision.runtime)
+    """Starts a cluster in a folder of the given name; all stop at the end of the session."""
+    _require("Kafka", provision.runtime)
     homes: list[Path] = []
 
     def start(name: str, *, brokers: int = 1, secure: bool = False) -> Running:
@@ -95,16 +95,16 @@ def start_kafka(workplace: Path, pytestconfig: pytest.Config) -> Iterator[Callab
             assert reconcile.apply_to(admin, acls=secure).differences == []
         finally:
             admin.close()
-        known = started.cluster
+        description = started.cluster
         pytestconfig.stash[_STARTED].append(
-            f"Apache Kafka {known.version}, cluster id {known.cluster_id}, "
-            f"{brokers} broker(s), {known.security}"
+            f"Apache Kafka {description.version}, cluster id {description.cluster_id}, "
+            f"{brokers} broker(s), {description.security}"
         )
         return started
 
     yield start
     for home in homes:
-        # The data goes anyway, so there is nothing for a broker to tidy up.
+        # The data is removed anyway, so a broker has nothing to save.
         cluster.stop(home, wipe=True, patience_s=0)
 
 
@@ -125,7 +125,7 @@ def start_prometheus(
     workplace: Path, pytestconfig: pytest.Config
 ) -> Iterator[Callable[[str], prometheus_server.Server]]:
     """Starts a Prometheus with a configuration (the YAML text); stopped after the test."""
-    _have("Prometheus", prometheus_server.program)
+    _require("Prometheus", prometheus_server.program)
     started: list[prometheus_server.Server] = []
 
     def start(config: str) -> prometheus_server.Server:
@@ -143,8 +143,8 @@ def start_prometheus(
         prometheus_server.stop(server)
 
 
-def _have(what: str, provide: Callable[[], object]) -> None:
-    """Skip where something cannot be had, but not where a skip would pass for a result."""
+def _require(what: str, provide: Callable[[], object]) -> None:
+    """Skip the test if something is missing; fail in CI, where a skip would look like a pass."""
     try:
         provide()
     except InputError as error:

@@ -51,7 +51,7 @@ def kit(kafka: Running) -> KitSettings:
     finally:
         admin.close()
     found = KitSettings(kafka_bootstrap=kafka.bootstrap)
-    asyncio.run(forget(found))
+    asyncio.run(reset_progress(found))
     return found
 
 
@@ -59,8 +59,8 @@ def encoded(events: Iterable[Event]) -> list[Record]:
     return [record for event in events for record in encode(event, "commander")]
 
 
-async def forget(kit: KitSettings) -> None:
-    """Other tests may have used the same broker."""
+async def reset_progress(kit: KitSettings) -> None:
+    """Delete the collector's saved tick: other tests may have used the same broker."""
     outlet = TickProducer(kit)
     await outlet.start()
     await outlet.save("simcluster", None, None)
@@ -79,7 +79,7 @@ def cluster() -> SimulatedCluster:
 
 
 def stamp_of(tick: int) -> str:
-    """Trace of a tick of this run."""
+    """Trace id of a tick of this run."""
     fresh = cluster()
     fresh.world.state.env["tick"] = tick
     return events.stamp_of(fresh.world, fresh.axis).trace_id
@@ -108,13 +108,13 @@ def request(pool: str, live: LiveCluster) -> CapacityRequested:
 
 
 async def decide(live: LiveCluster, kit: KitSettings, last: int) -> None:
-    """Do nothing in each tick, as soon as all of it is on the bus; nodes are asked for on it."""
+    """Close each tick without changes once its samples are published; request nodes over Kafka."""
     outlet = KafkaWriter("commander", kit, by_domain=False)
     await outlet.start()
     try:
         while live.cluster.tick < last:
             tick = live.cluster.tick
-            while await last_tick(kit, "simcluster") < tick:  # noqa: ASYNC110  nobody would tell
+            while await last_tick(kit, "simcluster") < tick:  # noqa: ASYNC110  no event to wait for
                 await asyncio.sleep(0.05)
             for domain in CLUSTER.domain_names:
                 live.apply(domain, tick, [])
@@ -127,7 +127,7 @@ async def decide(live: LiveCluster, kit: KitSettings, last: int) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  nobody would tell
+        while not condition():  # noqa: ASYNC110  no event to wait for
             await asyncio.sleep(0.05)
 
 
@@ -139,7 +139,7 @@ async def while_running(work: Coroutine[Any, Any, None], *others: asyncio.Task[N
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def test_every_tick_is_on_the_bus_once_over_a_restart_of_the_collector(kit: KitSettings) -> None:
+def test_every_tick_is_published_once_across_a_restart_of_the_collector(kit: KitSettings) -> None:
     live = LiveCluster(cluster())
     feed = KafkaFeed(kit)
 
@@ -149,6 +149,7 @@ def test_every_tick_is_on_the_bus_once_over_a_restart_of_the_collector(kit: KitS
             feeding = asyncio.create_task(feed.run(live.request_capacity))
             pacing = asyncio.create_task(lock_step(live))
             await until(lambda: feed.ready)
+            # The first collector is cancelled at tick 5, and the second continues.
             first = asyncio.create_task(collect(settings, kit))
             await while_running(decide(live, kit, 5), first)
             second = asyncio.create_task(collect(settings, kit))
@@ -157,6 +158,7 @@ def test_every_tick_is_on_the_bus_once_over_a_restart_of_the_collector(kit: KitS
 
     asyncio.run(run())
     assert live.cluster.finished
+    # Other tests publish on the same broker; trace ids are a function of scenario, seed and tick.
     traces = {stamp_of(tick) for tick in range(TICKS)}
     seen = asyncio.run(published(kit, MetricsSampled, PoolObserved))
     ours = [event for event in seen if event.trace_id in traces]
@@ -166,17 +168,17 @@ def test_every_tick_is_on_the_bus_once_over_a_restart_of_the_collector(kit: KitS
     )
     pools = [event for event in ours if isinstance(event, PoolObserved)]
     assert len(pools) == TICKS * len(CLUSTER.pool_names)
-    told = asyncio.run(published(kit, AppDeclared, DemandBackfilled, EventScheduled))
-    apps = {event.app: event for event in told if isinstance(event, AppDeclared)}
+    reference = asyncio.run(published(kit, AppDeclared, DemandBackfilled, EventScheduled))
+    apps = {event.app: event for event in reference if isinstance(event, AppDeclared)}
     assert [apps[name] for name in live.cluster.names] == live.cluster.inventory()
-    history = {event.domain: event for event in told if isinstance(event, DemandBackfilled)}
+    history = {event.domain: event for event in reference if isinstance(event, DemandBackfilled)}
     assert [history[name] for name in CLUSTER.domain_names] == live.cluster.history()
     assert asyncio.run(last_tick(kit, "simcluster")) == TICKS - 1
 
 
-def test_requests_of_an_earlier_run_are_not_heard(kit: KitSettings) -> None:
+def test_requests_of_an_earlier_run_are_ignored(kit: KitSettings) -> None:
     live = LiveCluster(cluster())
-    heard: list[CapacityRequested] = []
+    received: list[CapacityRequested] = []
 
     async def publish(*requests: CapacityRequested) -> None:
         outlet = KafkaWriter("commander", kit, by_domain=False)
@@ -187,12 +189,12 @@ def test_requests_of_an_earlier_run_are_not_heard(kit: KitSettings) -> None:
     async def run() -> None:
         await publish(request("payments", live))
         feed = KafkaFeed(kit)
-        feeding = asyncio.create_task(feed.run(heard.append))
+        feeding = asyncio.create_task(feed.run(received.append))
         await until(lambda: feed.ready)
         await publish(request("fraud", live))
-        await until(lambda: bool(heard))
+        await until(lambda: bool(received))
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
 
     asyncio.run(run())
-    assert [wanted.pool for wanted in heard] == ["fraud"]
+    assert [wanted.pool for wanted in received] == ["fraud"]

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the simulated cluster's exporter, and the collector asks it."""
+"""A real Prometheus scrapes the simulated cluster's exporter, and the collector queries it."""
 
 import asyncio
 from collections import deque
@@ -37,7 +37,7 @@ BLIND_FROM_S = 15
 
 
 def one_second_ticks() -> World:
-    """Seconds instead of tens of them, so that the test need not take minutes."""
+    """A world with ticks of 1 s instead of 10 s, so that the test doesn't take minutes."""
     cluster = with_apps(load_sim_cluster(), 20)
     physics = msgspec.structs.replace(
         cluster.physics,
@@ -60,7 +60,7 @@ def one_second_ticks() -> World:
 
 
 class Watched(LiveCluster):
-    """Remembers what was true in the last ticks."""
+    """Keeps the true samples of the last ticks."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         super().__init__(cluster)
@@ -96,7 +96,7 @@ def source_of(
 async def scrape(
     live: Watched, start_prometheus: Callable[[str], Server]
 ) -> tuple[Observed, list[np.ndarray], Observed, list[str]]:
-    """Observations before and in the outage, with the truth around the first."""
+    """Observations before and during the outage, with the true samples around the first."""
     async with (
         TestServer(Api(live, lambda: True).application()) as exporter,
         aiohttp.ClientSession() as session,
@@ -121,7 +121,7 @@ def column(observed: Observed, name: str) -> dict[str, float | None]:
     }
 
 
-def test_a_real_prometheus_says_what_the_world_says_and_silence_is_null(
+def test_collected_samples_agree_with_the_world_and_an_outage_is_null(
     start_prometheus: Callable[[str], Server],
 ) -> None:
     world = one_second_ticks()
@@ -136,7 +136,7 @@ def test_a_real_prometheus_says_what_the_world_says_and_silence_is_null(
         assert len(found) == len(names)
         for app, low, high in zip(names, lowest, highest, strict=True):
             value = found[app]
-            # Prometheus' rate goes by scrapes, which do not fall on the ticks.
+            # Prometheus computes rates between scrapes, which don't coincide with ticks.
             assert value is not None, (name, app)
             assert 0.75 * low - 0.01 <= value <= 1.3 * high + 0.01, (name, app, low, value, high)
     assert all(None not in column(before, name).values() for name in MEASURED if name != "errors")
@@ -150,10 +150,10 @@ def test_a_real_prometheus_says_what_the_world_says_and_silence_is_null(
     assert set(column(during, "replicas")) == set(names), "the API server still answers"
 
 
-def test_the_default_queries_are_understood_by_a_real_prometheus(
+def test_a_real_prometheus_accepts_every_default_query(
     start_prometheus: Callable[[str], Server],
 ) -> None:
-    """An empty answer is an answer; a query that cannot be parsed is none."""
+    """Answers are empty here; only a query that can't be parsed is an error."""
 
     async def ask(url: str) -> list[str]:
         async with aiohttp.ClientSession() as session:
@@ -166,7 +166,7 @@ def test_the_default_queries_are_understood_by_a_real_prometheus(
     assert asyncio.run(ask(server.url)) == []
 
 
-def test_a_query_with_a_mistake_is_counted_and_its_samples_are_missing(
+def test_a_query_with_an_error_is_counted_and_its_samples_are_missing(
     start_prometheus: Callable[[str], Server],
 ) -> None:
     server = start_prometheus("global: {scrape_interval: 1s}\n")
@@ -185,7 +185,7 @@ def test_a_query_with_a_mistake_is_counted_and_its_samples_are_missing(
 
 
 @pytest.mark.parametrize("ticks", [3])
-def test_a_prometheus_that_dies_leaves_every_tick_published(
+def test_every_tick_is_published_after_prometheus_died(
     start_prometheus: Callable[[str], Server], ticks: int
 ) -> None:
     server = start_prometheus("global: {scrape_interval: 1s}\n")

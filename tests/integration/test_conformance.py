@@ -15,7 +15,7 @@ from tests.kit_kafka_helpers import OnKafka
 Start = Callable[[dict[str, str]], OnKafka]
 
 
-# What serves is tested always; plain aiokafka, which is there to be measured against, on request.
+# Faust serves, so it is always tested; plain aiokafka is for comparison and tested on request.
 ADAPTERS = ("faust", "plain") if os.environ.get("EVERY_ADAPTER") else ("faust",)
 
 
@@ -38,7 +38,7 @@ def bus(kafka: Running, example: Start) -> OnKafka:
 
 
 class TestKafka(Conformance):
-    """The real thing, a process of its own."""
+    """On a real broker, with the service in a process of its own."""
 
 
 def test_a_second_process_takes_over_within_seconds_of_a_kill(bus: OnKafka) -> None:
@@ -47,17 +47,19 @@ def test_a_second_process_takes_over_within_seconds_of_a_kill(bus: OnKafka) -> N
     bus.publish(*(event(domain, 1) for domain in domains for event in (granted, sampled)))
     bus.answers(8)
     bus.start(instance="1")
+    # Half of the eight partitions have moved to the second process.
     bus.until(lambda: len(bus.partitions("1") or ()) == 4)
     bus.kill()
     killed = time.monotonic()
     bus.publish(*(event(domain, 2) for domain in domains for event in (granted, sampled)))
     answers = bus.answers(16)
+    # The group notices a dead member after 6 s; the rest is for a busy machine.
     assert time.monotonic() - killed < 30.0
     newest = {answer.scope: answer.since_tick for answer in answers}
     assert newest == dict.fromkeys(domains, 2)
 
 
-def test_for_a_state_of_the_cluster_one_process_works_and_the_other_stands_by(
+def test_with_cluster_scope_one_process_works_and_the_other_stands_by(
     bus: OnKafka,
 ) -> None:
     everything = list(range(8))

@@ -1,4 +1,4 @@
-"""The rules are what a real promtool takes, and fire when they are to."""
+"""A real promtool accepts the rules, and every alert fires when it should."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[2] / "infra/prometheus"
 
 @pytest.fixture(scope="module")
 def promtool() -> Path:
-    """A skip where it cannot be had, but not where a skip would pass for a result."""
+    """Skip without promtool; fail in CI, where a skip would look like a pass."""
     try:
         return prometheus_server.program("promtool")
     except InputError as error:
@@ -28,7 +28,9 @@ def promtool() -> Path:
     [("check", "config", "prometheus.yml"), ("test", "rules", "rules.test.yml")],
     ids=" ".join,
 )
-def test_promtool_is_content(promtool: Path, arguments: tuple[str, ...]) -> None:
+def test_promtool_accepts_the_configuration_and_the_rule_tests_pass(
+    promtool: Path, arguments: tuple[str, ...]
+) -> None:
     done = subprocess.run(
         [str(promtool), *arguments], cwd=FOLDER, capture_output=True, text=True, check=False
     )

@@ -21,7 +21,7 @@ def granted(domain: str, epoch: int) -> BudgetGranted:
     return msgspec.convert(example | {"domain": domain, "epoch": epoch}, BudgetGranted)
 
 
-def test_the_subscriber_prints_budgets_and_leaves_out_older_ones(kafka: Running) -> None:
+def test_the_subscriber_prints_budgets_and_skips_older_epochs(kafka: Running) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     domain = "domain-of-the-example"
     for epoch in (7, 6, 8):
@@ -44,7 +44,7 @@ def test_the_subscriber_prints_budgets_and_leaves_out_older_ones(kafka: Running)
     assert shown[0].startswith(f"{domain} may hold ")
 
 
-def test_the_publisher_announces_and_cancels(kafka: Running) -> None:
+def test_the_publisher_announces_and_cancels_an_event(kafka: Running) -> None:
     announce = command("calendar_publisher", kafka.bootstrap, "example-sale", "payments", *SALE)
     for arguments in (announce, [*announce, "--cancel"]):
         subprocess.run(arguments, check=True, capture_output=True, timeout=60)

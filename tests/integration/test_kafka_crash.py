@@ -1,4 +1,4 @@
-"""One of three brokers is killed while records are sent."""
+"""Acknowledged records survive the loss of one of three brokers."""
 
 from collections.abc import Callable
 
@@ -22,6 +22,7 @@ def test_no_acknowledged_record_is_lost_when_one_of_three_brokers_is_killed(
         for number, value in enumerate(values):
             sent.append(producer.send(TOPIC, key=value, value=value))
             if number == KILLED_AT:
+                # Wait for one acknowledgement, so that the kill falls between records.
                 sent[-1].get(30)
                 cluster.kill_broker(2, kafka.home)
         for acknowledged in sent:
@@ -30,15 +31,17 @@ def test_no_acknowledged_record_is_lost_when_one_of_three_brokers_is_killed(
 
     cluster.restart_missing(kafka.home)
     assert cluster.running(kafka.home) is not None
-    # Three are too many to keep for the rest of the session.
+    # Three brokers need too much memory to keep them for the rest of the session.
     assert cluster.stop(kafka.home, wipe=True, patience_s=0) == 3
 
 
 def _read(kafka: Running) -> list[bytes]:
     with KafkaConsumer(**kafka.options(), consumer_timeout_ms=10_000) as consumer:
-        places = [TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC)]
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
+        partitions = [
+            TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC)
+        ]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions)
         assert sum(ends.values()) == RECORDS
         return [next(consumer).value for _ in range(RECORDS)]

@@ -40,9 +40,7 @@ def test_up_refuses_another_kind_of_cluster_over_existing_data(kafka: Running) -
         _hirl_kafka("up", "--port", "20000", "--home", str(kafka.home))
 
 
-def test_a_record_is_read_as_it_was_written_and_survives_down_and_up(
-    kafka: Running, tmp_path: Path
-) -> None:
+def test_a_record_survives_down_and_up(kafka: Running, tmp_path: Path) -> None:
     with KafkaProducer(**kafka.options(), acks="all") as producer:
         written = producer.send(TOPIC, key=b"soldier", value=b"a record").get(10)
 
@@ -78,6 +76,7 @@ def test_every_port_of_a_broker_is_on_loopback(kafka: Running) -> None:
         for table in ("tcp", "tcp6")
         for row in Path(f"/proc/{node.pid}/net/{table}").read_text().splitlines()[1:]
     ]
+    # Columns of /proc/net/tcp: 1 the local address, 3 the state (0A: listening), 9 the inode.
     listening = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes]
     assert len(listening) == 2
     # 127.0.0.1, as IPv4 and as an IPv4 address in IPv6.
@@ -97,7 +96,7 @@ def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_401"', 8),
         ('openjdk version "21" 2023-09-19', 21),
-        ("no such thing", 0),
+        ("no version", 0),
     ],
 )
 def test_the_version_of_java_is_parsed(output: str, version: int) -> None:

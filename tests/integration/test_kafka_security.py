@@ -19,7 +19,7 @@ WAIT_S = 10
 
 
 def _send(kafka: Running, user: str, topic: str) -> int:
-    # Not `with`: a refused producer has records left that closing would wait for.
+    # Not `with`: closing would wait for records that the broker has refused.
     producer = KafkaProducer(**kafka.options(user), acks="all", max_block_ms=10_000)
     try:
         return int(producer.send(topic, key=b"payments", value=b"{}").get(WAIT_S).offset)
@@ -28,16 +28,16 @@ def _send(kafka: Running, user: str, topic: str) -> int:
 
 
 @pytest.mark.parametrize(("user", "topic"), [("commander", BUDGETS), ("actuator", APPLIED)])
-def test_the_one_writer_of_a_topic_may_write(secure_kafka: Running, user: str, topic: str) -> None:
+def test_the_producer_of_a_topic_may_write_to_it(
+    secure_kafka: Running, user: str, topic: str
+) -> None:
     assert _send(secure_kafka, user, topic) >= 0
 
 
 @pytest.mark.parametrize(
     ("user", "topic"), [("soldier", BUDGETS), ("operator", BUDGETS), ("commander", APPLIED)]
 )
-def test_everyone_else_is_refused_by_the_broker(
-    secure_kafka: Running, user: str, topic: str
-) -> None:
+def test_the_broker_refuses_all_other_writers(secure_kafka: Running, user: str, topic: str) -> None:
     with pytest.raises(TopicAuthorizationFailedError):
         _send(secure_kafka, user, topic)
 
@@ -56,7 +56,7 @@ def test_a_consumer_reads_in_its_own_group_and_in_no_other(secure_kafka: Running
         next(consumer)
 
 
-def test_no_service_may_make_topics(secure_kafka: Running) -> None:
+def test_no_service_may_create_topics(secure_kafka: Running) -> None:
     admin = client.admin(secure_kafka.options("commander"))
     try:
         with pytest.raises(TopicAuthorizationFailedError):
@@ -69,12 +69,12 @@ def test_a_wrong_password_is_refused(secure_kafka: Running) -> None:
     wrong = secure_kafka.options("commander") | {"sasl_plain_password": "guessed"}
     with pytest.raises(InputError, match="is the password right"):
         client.admin(wrong, patience_ms=2_000)
-    # The broker's own word: the client only sees that it is cut off.
+    # From the broker's log: the client only sees a closed connection.
     log = log_file(secure_kafka.home, secure_kafka.cluster.nodes[0]).read_text()
     assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in log
 
 
-def test_without_tls_nothing_is_answered(secure_kafka: Running) -> None:
+def test_a_connection_without_tls_is_refused(secure_kafka: Running) -> None:
     with pytest.raises(InputError):
         client.admin(credentials.options(secure_kafka.bootstrap), patience_ms=1_000)
 
@@ -85,13 +85,13 @@ def test_secrets_are_readable_by_their_owner_only(secure_kafka: Running) -> None
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
-def test_a_granted_write_to_budgets_is_found_by_check(secure_kafka: Running) -> None:
+def test_an_unexpected_permission_is_reported_and_kept(secure_kafka: Running) -> None:
     planted = Permission("soldier", "WRITE", "topic", BUDGETS)
     admin = client.admin(secure_kafka.options())
     try:
         assert reconcile.compare(admin, acls=True).differences == []
         broker.grant(admin, [planted])
-        # Not removed by apply: it may be meant.
+        # apply doesn't remove it: it may be intended.
         (difference,) = reconcile.apply_to(admin, acls=True).differences
         assert difference.subject == f"acl {planted}"
     finally:

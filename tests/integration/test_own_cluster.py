@@ -41,7 +41,7 @@ def started(
     if service in READ_IT:
         environment[f"HIRL_{service.upper()}_CLUSTER"] = str(SMALLEST)
     if service == "collector":
-        # Its Prometheus is not there yet: it starts and keeps asking.
+        # No Prometheus listens there: the collector starts anyway and keeps retrying.
         environment |= {
             "HIRL_COLLECTOR_SOURCE": "prometheus",
             "HIRL_COLLECTOR_URL": f"http://127.0.0.1:{free_port()}",

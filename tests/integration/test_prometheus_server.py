@@ -28,7 +28,7 @@ def _query(server: Server, expression: str) -> list[str]:
         return [row["value"][1] for row in json.load(answer)["data"]["result"]]
 
 
-def test_it_scrapes_answers_queries_and_ends(
+def test_it_scrapes_answers_queries_and_stops(
     start_prometheus: Callable[[str], Server],
 ) -> None:
     target = start_prometheus("{}")
@@ -41,7 +41,9 @@ def test_it_scrapes_answers_queries_and_ends(
     assert not prometheus_server.is_running(server)
 
 
-def test_a_bad_configuration_is_one_line(start_prometheus: Callable[[str], Server]) -> None:
+def test_an_invalid_configuration_is_reported_in_one_line(
+    start_prometheus: Callable[[str], Server],
+) -> None:
     with pytest.raises(InputError, match="Prometheus ended during its start"):
         start_prometheus("nonsense: true")
 

@@ -45,7 +45,7 @@ def _wait_for_partitions(admin: KafkaAdminClient, name: str, partitions: int | N
     pytest.fail(f"{name} does not have {partitions} partitions")
 
 
-def test_what_was_applied_has_no_differences(kafka: Running, tmp_path: Path) -> None:
+def test_applied_topics_have_no_differences(kafka: Running, tmp_path: Path) -> None:
     figures = tmp_path / "check.json"
     count = len(TOPICS) + len(STATEFUL)
     result = _hirl_topics(kafka, "check", "--json", str(figures))
@@ -53,7 +53,7 @@ def test_what_was_applied_has_no_differences(kafka: Running, tmp_path: Path) -> 
     assert json.loads(figures.read_text())["differences"] == []
 
 
-def test_the_broker_has_the_settings_of_the_map(admin: KafkaAdminClient) -> None:
+def test_topics_on_the_broker_have_the_desired_settings(admin: KafkaAdminClient) -> None:
     found = broker.read_topics(admin)
     budgets = found["hirl.budget-granted.v1"]
     assert budgets.partitions == DOMAIN_PARTITIONS
@@ -87,6 +87,7 @@ def test_drift_is_reported_line_by_line_and_fixed(kafka: Running, admin: KafkaAd
 def test_another_number_of_partitions_is_reported_and_left_alone(admin: KafkaAdminClient) -> None:
     name = "hirl.demand-forecast.v1"
     wanted = next(topic for topic in desired_topics(1) if topic.name == name)
+    # Partitions can't be removed, so create the topic again with fewer.
     admin.delete_topics([name])
     _wait_for_partitions(admin, name, None)
     admin.create_topics({name: {"num_partitions": 2, "configs": wanted.configs}})
@@ -127,7 +128,7 @@ def test_only_the_commander_writes_budgets_and_only_the_actuator_writes_applied(
         Permission("commander", "DENY WRITE", "topic", "hirl.budget-granted.v1"),
     ],
 )
-def test_a_permission_to_write_that_is_not_in_the_map_is_a_difference(surplus: Permission) -> None:
+def test_an_unexpected_permission_to_write_is_a_difference(surplus: Permission) -> None:
     wanted = desired_permissions()
     (difference,) = permission_differences(wanted, [*wanted, surplus])
     assert not difference.mendable

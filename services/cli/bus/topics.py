@@ -11,7 +11,7 @@ from services.cli.options import JsonOption
 from services.cli.output import write_json
 
 if TYPE_CHECKING:
-    from services.admin.reconcile import Outcome
+    from services.admin.reconcile import ReconcileOutcome
 
 
 EXIT_DIFFERENT = 2
@@ -96,7 +96,7 @@ def _options(bootstrap: str | None, credentials: Path | None) -> dict[str, Any]:
     return named_options(bootstrap, credentials)
 
 
-def _report(console: Console, outcome: "Outcome", json: Path | None) -> None:
+def _report(console: Console, outcome: "ReconcileOutcome", json: Path | None) -> None:
     for difference in outcome.differences:
         console.print(f"differs  {difference}")
     if json is not None:

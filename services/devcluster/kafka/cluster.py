@@ -47,6 +47,7 @@ def start(
         before = description.read(home)
         if before is not None:
             _check_same_kind(home, before, brokers, security)
+            # Some brokers may have been killed: complete the cluster instead of a second start.
             if any(is_up(home, node) for node in before.nodes):
                 _check_same_port(before, port)
                 return _complete(home, before)
@@ -99,6 +100,7 @@ def _complete(home: Path, cluster: Description) -> Description:
         nodes = tuple(_start_node(home, node, runtime) for node in cluster.nodes)
         cluster = msgspec.structs.replace(cluster, nodes=nodes)
         description.write(home, cluster)
+    # An incomplete cluster is of no use and would hold its ports.
     try:
         _wait(home, cluster)
     except (InputError, KeyboardInterrupt):
@@ -129,6 +131,7 @@ def _wait(home: Path, cluster: Description) -> None:
                 raise InputError(f"broker {node.id} ended during its start, see {log}: {last}")
 
     cluster_id = client.wait_until_answering(options_for(home, cluster), _START_S, check)
+    # Another Kafka may have taken the port: don't create our topics on it.
     if cluster_id != cluster.cluster_id:
         raise InputError(f"{cluster.bootstrap} is another cluster: {cluster_id}")
 
@@ -141,6 +144,7 @@ def _stop(home: Path, cluster: Description, patience_s: float) -> int:
 
 
 def _check_same_kind(home: Path, before: Description, brokers: int, security: Security) -> None:
+    # Brokers and users are recorded in the data's metadata, so neither can change later.
     if (len(before.nodes), before.security) != (brokers, security):
         raise InputError(
             f"{home} has a cluster with {len(before.nodes)} broker(s), {before.security}; "
@@ -159,6 +163,7 @@ def _plan(
     before: Description | None, brokers: int, security: Security, port: int | None, version: str
 ) -> Description:
     """The cluster to start: on its previous ports where they are free, so that clients find it."""
+    # Ports of a stopped cluster may be taken meanwhile; its data and id stay on new ones.
     if before is not None and port is None and _ports_free(before.nodes):
         return msgspec.structs.replace(before, version=version)
     nodes = description.new_nodes(brokers, security, port, processes.free_ports(3 * brokers))

@@ -54,6 +54,7 @@ def new_nodes(
         client_port, controller_port, broker_port = free[3 * index : 3 * index + 3]
         if port is not None:
             client_port = port + index
+        # Only a secured cluster has a listener for brokers (infra/kafka/secure.properties).
         if security == "plain":
             broker_port = client_port
         nodes.append(
@@ -81,6 +82,7 @@ def read(home: Path) -> Description | None:
 def write(home: Path, description: Description) -> None:
     """Replace the file atomically, because other commands may be reading it."""
     home.mkdir(parents=True, exist_ok=True)
+    # In the same folder: a rename is atomic only within a file system.
     draft = home / f"{FILE_NAME}.new"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(description), indent=2) + b"\n")
     draft.replace(home / FILE_NAME)

@@ -61,6 +61,7 @@ def java() -> str:
 
 def java_version(output: str) -> int:
     """The major version in the output of `java -version`; 0 if it contains none."""
+    # Java 8 and older call themselves 1.8; later ones begin with the major version.
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match.group(1)) if match else 0
 
@@ -70,8 +71,10 @@ def jars(notify: Notify = silent, libs: Path = LIBS) -> Path:
     pom = INFRA / "pom.xml"
     if not pom.is_file():
         raise InputError(f"{pom}: is missing; run hirl from a checkout of the repository")
+    # The stamp is a hash of the pom: a new Kafka version fetches new jars by itself.
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
     stamp = libs / _STAMP
+    # Locked beside the folder of jars, which a fetch replaces as a whole.
     with locked(libs.parent / "fetching"):
         if not stamp.is_file() or stamp.read_text() != wanted:
             _fetch(pom, wanted, libs, notify)

@@ -34,6 +34,7 @@ def new_passwords() -> dict[str, str]:
 
 def stored_passwords(home: Path) -> dict[str, str]:
     """The passwords in the credentials files."""
+    # A service that was added since has no file: users are created when the data is formatted.
     files = {user: credentials_file(home, user) for user in users()}
     return {
         user: read_credentials(file)["HIRL_KAFKA_PASSWORD"]
@@ -84,6 +85,7 @@ def write_credentials(home: Path, bootstrap: str, passwords: Mapping[str, str]) 
 def write_private(path: Path, text: str) -> None:
     """Write a secret into a file that is private before it has any content."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # O_EXCL needs a new file: an existing one could be readable by others.
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as file:
         file.write(text)
@@ -93,11 +95,15 @@ def create_certificates(home: Path) -> None:
     """Create a private authority and one certificate for all brokers, which run on one machine."""
     folder = home / "tls"
     folder.mkdir(parents=True, exist_ok=True)
+    # Private whatever mode openssl gives to the files of keys.
     folder.chmod(0o700)
+    # Clients verify the address that they connect to. Both usages: a broker is a server to clients,
+    # and a client to the other brokers.
     extensions = folder / "broker.ext"
     extensions.write_text(
         f"subjectAltName=IP:{HOST},DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n"
     )
+    # Without a passphrase, because brokers start unattended; the folder is private.
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     _openssl(
         *("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem"),

@@ -24,6 +24,7 @@ _MOST_OUTPUT: Final = 500
 
 def new_cluster_id() -> str:
     """A random UUID in Kafka's spelling: 22 characters, and no leading dash."""
+    # A leading dash would look like an option to StorageTool.
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -79,6 +80,7 @@ def _write_configuration(home: Path, cluster: Description, node: Node) -> None:
 
 
 def _template_values(home: Path, cluster: Description, node: Node) -> dict[str, str]:
+    # A partition has at most one copy per broker.
     replication = min(3, len(cluster.nodes))
     voters = (f"{other.id}@{HOST}:{other.controller_port}" for other in cluster.nodes)
     return {

@@ -1,4 +1,4 @@
-"""The compose file and the manifests as tests read them, and a service started as they say."""
+"""Parse the compose file and the manifests, and start services with their settings."""
 
 import asyncio
 import importlib
@@ -33,7 +33,7 @@ SERVICES: Final = sorted(file.parent.name for file in ROOT.glob("services/*/__ma
 
 
 class Container(NamedTuple):
-    """What a container is started with."""
+    """Command and environment of a container."""
 
     name: str
     command: list[str]
@@ -42,7 +42,7 @@ class Container(NamedTuple):
 
 @cache
 def compose() -> dict[str, Any]:
-    """The file with every variable at its default, as an empty environment gives it."""
+    """The compose file, with every variable at its default."""
     found: dict[str, Any] = yaml.safe_load(_filled_in(COMPOSE.read_text()))
     return found
 
@@ -59,15 +59,16 @@ def composed(name: str) -> Container:
 
 @cache
 def image_environment() -> dict[str, str]:
-    """Settings that the image brings."""
+    """Settings that the image sets."""
     return dict(re.findall(r"\b(HIRL_\w+)=(\S+)", DOCKERFILE))
 
 
 @cache
 def manifests(folder: str) -> list[dict[str, Any]]:
-    """What `kubectl kustomize` makes of a folder of infra/k8s; a skip where there is no kubectl."""
+    """Output of `kubectl kustomize` for a folder of infra/k8s; skips without kubectl."""
     program = shutil.which("kubectl")
     if program is None:
+        # In CI a skip would look like a pass.
         if os.environ.get("CI") or os.environ.get("HIRL_REQUIRE_REAL") == "1":
             pytest.fail("kubectl is required here")
         pytest.skip("no kubectl")
@@ -75,7 +76,8 @@ def manifests(folder: str) -> list[dict[str, Any]]:
         [program, "kustomize", str(K8S / folder)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stderr, done.stderr  # it warns of what is outdated
+    # Deprecated fields are warnings on stderr.
+    assert not done.stderr, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 
 
@@ -93,7 +95,7 @@ def pod_of(workload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deployed(folder: str, workload: Mapping[str, Any]) -> Container:
-    """The container of a Deployment or Job, with Secrets that an operator made."""
+    """The container of a Deployment or Job, with placeholders for Secrets."""
     (container,) = pod_of(workload)["containers"]
     maps = {found["metadata"]["name"]: found["data"] for found in of_kind(folder, "ConfigMap")}
     environment = image_environment()
@@ -107,21 +109,21 @@ def deployed(folder: str, workload: Mapping[str, Any]) -> Container:
 
 
 def _secret(variable: Mapping[str, Any]) -> str:
-    """Its key is the variable's name, so that a SERVICE.env file makes the Secret."""
+    """The key equals the variable's name, so a SERVICE.env file can create the Secret."""
     key: str = variable["valueFrom"]["secretKeyRef"]["key"]
     assert key == variable["name"]
     return f"the {key}"
 
 
 def settings_of(container: Container) -> tuple[KitSettings, Any]:
-    """As its process reads them; BadSettings for a variable that nobody knows."""
+    """Settings as the process reads them; raises BadSettings for an unknown variable."""
     assert all(isinstance(value, str) for value in container.environment.values())
     settings = importlib.import_module(f"services.{container.name}.settings")
     return load(settings.SERVICE, settings.Settings, container.environment)
 
 
 def start(container: Container) -> KitSettings:
-    """Everything that its process does before it connects; raises what would end it."""
+    """Do all that the process does before it connects; raises what would end it."""
     module = f"services.{container.name}"
     assert container.command == ["python", "-m", module]
     assert importlib.util.find_spec(f"{module}.__main__") is not None
@@ -136,8 +138,9 @@ def _build(app: Any, kit: KitSettings, own: Any) -> None:
         app.build(kit, own)
     elif hasattr(app, "source_of"):
         asyncio.run(_source(app, own))
-    else:  # without the world itself, which takes seconds to make
-        app.load_scenario(own.scenario, app._described(own))
+    else:
+        # Without the world itself, which takes seconds to build.
+        app.load_scenario(own.scenario, app._load_cluster(own))
 
 
 async def _source(app: Any, own: Any) -> None:

@@ -1,4 +1,4 @@
-"""docker-compose.yml starts what runs as local processes, and nothing more than it must."""
+"""docker-compose.yml starts the same services as `hirl up`, with the least privileges."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -29,7 +29,7 @@ Seconds = Annotated[str, Meta(pattern=r"^\d+s$")]
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of the Compose specification: what this file uses of it."""
+    """The part of the Compose specification that this file uses; unknown keys are errors."""
 
 
 class Check(Strict):
@@ -86,10 +86,10 @@ class File(Strict):
 
 
 def parsed() -> File:
-    known: dict[str, Any] = {
+    standard: dict[str, Any] = {
         key: value for key, value in compose().items() if not key.startswith("x-")
     }
-    return msgspec.convert(known, File)
+    return msgspec.convert(standard, File)
 
 
 FILE = parsed()
@@ -106,10 +106,10 @@ def test_a_service_starts_with_the_command_and_environment_of_its_container(name
     kit = start(composed(name))
     assert (kit.metrics_host, kit.metrics_port) == ("0.0.0.0", PORT)  # noqa: S104
     assert kit.kafka_bootstrap == "kafka:9092"
-    assert not kit.instance, "two containers of one instance would put each other out"
+    assert not kit.instance, "two containers of one instance would fence each other"
 
 
-def test_a_misspelt_variable_would_be_noticed() -> None:
+def test_a_misspelt_variable_is_refused() -> None:
     good = composed("soldier")
     bad = Container(good.name, good.command, good.environment | {"HIRL_METRIC_PORT": "1"})
     with pytest.raises(BadSettings, match="metric_port"):
@@ -136,7 +136,7 @@ def test_a_service_is_healthy_when_it_is_ready(name: str) -> None:
     assert FILE.services[name].healthcheck.test == ["CMD", "probe", "/readyz", *port]
 
 
-def test_the_cluster_begins_when_everybody_is_there_to_see_its_first_tick() -> None:
+def test_the_cluster_starts_after_all_services_are_ready_for_its_first_tick() -> None:
     awaited = FILE.services["simcluster"].depends_on
     assert sorted(awaited) == sorted(DECIDING)
     assert {one.condition for one in awaited.values()} == {"service_healthy"}
@@ -146,7 +146,7 @@ def test_the_cluster_begins_when_everybody_is_there_to_see_its_first_tick() -> N
         assert topics.condition == "service_completed_successfully"
 
 
-def test_who_is_awaited_exists_and_can_become_what_is_awaited() -> None:
+def test_every_dependency_exists_and_can_reach_its_condition() -> None:
     for service in FILE.services.values():
         for name, awaited in service.depends_on.items():
             other = FILE.services[name]
@@ -156,7 +156,7 @@ def test_who_is_awaited_exists_and_can_become_what_is_awaited() -> None:
                 assert other.restart.startswith("on-failure")
 
 
-def test_a_world_that_died_is_not_started_again_and_all_others_are() -> None:
+def test_only_the_simulated_cluster_is_never_restarted() -> None:
     ends = {name: service.restart for name, service in FILE.services.items()}
     assert ends.pop("simcluster") == "no"
     assert ends.pop("topics") == "on-failure:5"
@@ -164,7 +164,7 @@ def test_a_world_that_died_is_not_started_again_and_all_others_are() -> None:
 
 
 @pytest.mark.parametrize("name", [*FILE.services])
-def test_a_container_has_no_rights_and_bounded_resources(name: str) -> None:
+def test_a_container_has_no_capabilities_and_bounded_resources(name: str) -> None:
     service = FILE.services[name]
     assert service.cap_drop == ["ALL"]
     assert service.security_opt == ["no-new-privileges:true"]
@@ -176,7 +176,7 @@ def test_a_container_has_no_rights_and_bounded_resources(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_containers_can_write_to_tmp_and_to_the_kernels_only(name: str) -> None:
+def test_our_containers_can_write_only_to_tmp_and_the_kernel_cache(name: str) -> None:
     service = FILE.services[name]
     assert service.user == f"{USER}:{USER}"
     assert service.tmpfs == ["/tmp"]  # noqa: S108
@@ -195,28 +195,30 @@ def test_named_volumes_are_declared_and_all_are_used() -> None:
     assert all((ROOT / mount).is_dir() for mount in mounts if mount.startswith("."))
 
 
-def test_containers_are_given_longer_to_stop_than_a_service_takes_to_drain() -> None:
+def test_containers_get_more_time_to_stop_than_a_service_needs_to_drain() -> None:
     for name in SERVICES:
         grace = int(FILE.services[name].stop_grace_period.removesuffix("s"))
         assert grace > settings_of(composed(name))[0].drain_seconds
 
 
-def test_the_broker_is_the_embedded_one_in_version_and_settings() -> None:
+def test_the_broker_has_the_version_and_settings_of_the_embedded_one() -> None:
     kafka = FILE.services["kafka"]
     pom = (ROOT / "infra/kafka/pom.xml").read_text()
     assert f"<kafka.version>{kafka.image.removeprefix('apache/kafka:')}</kafka.version>" in pom
     embedded = (ROOT / "infra/kafka/broker.properties").read_text()
-    known = dict(re.findall(r"^([\w.]+)=(.*)$", embedded, re.MULTILINE))
+    settings = dict(re.findall(r"^([\w.]+)=(.*)$", embedded, re.MULTILINE))
     same = 0
     for variable, value in kafka.environment.items():
         name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
-        template = known.get(name, "@").replace("@REPLICATION@", "1").replace("@IN_SYNC@", "1")
+        template = settings.get(name, "@").replace("@REPLICATION@", "1").replace("@IN_SYNC@", "1")
         if "@" not in template:
             assert value == template, name
             same += 1
+    # Guards against a pattern that finds nothing to compare.
     assert same >= 14
 
 
-def test_every_choice_of_the_user_has_a_default() -> None:
+def test_every_variable_has_a_default() -> None:
     assert "${" not in str(compose())
+    # Guards against a file without variables, in which the line above is always true.
     assert COMPOSE.read_text().count("${") >= 7

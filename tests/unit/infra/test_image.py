@@ -1,4 +1,4 @@
-"""The image is made of locked packages and of nothing that a service does not need."""
+"""The image contains locked packages only, and only what services need."""
 
 import re
 import stat
@@ -23,15 +23,16 @@ def instructions(name: str, text: str = DOCKERFILE) -> list[str]:
     return re.findall(rf"^{name} (.+)$", joined, re.MULTILINE)
 
 
-def test_both_stages_have_the_base_that_the_locks_were_made_for() -> None:
+def test_both_stages_use_the_python_version_of_the_locks() -> None:
     assert [stage.split()[0] for stage in STAGES] == ["python:3.11-slim"] * 2
 
 
-def test_everything_that_is_installed_is_in_a_lock_with_its_hash() -> None:
+def test_every_installed_package_is_in_a_lock_with_its_hash() -> None:
     commands = [
         command.strip() for run in instructions("RUN", STAGES[0]) for command in run.split("&&")
     ]
     fetching = [command for command in commands if re.search(r"pip (install|sync)|build", command)]
+    # Guards against an expression that misses a command.
     assert len(fetching) == 4
     for command in fetching:
         assert "--require-hashes" in command or "--no-deps" in command
@@ -43,21 +44,21 @@ def test_everything_that_is_installed_is_in_a_lock_with_its_hash() -> None:
 
 def test_the_build_backend_is_pinned_by_the_lock_that_constrains_it() -> None:
     lock = (ROOT / "infra/locks/dev.txt").read_text()
-    # hatchling and what it needs: a build that asks for more fails at the missing hash.
+    # hatchling and its dependencies; a build that needs more fails at the missing hash.
     for package in ("hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers"):
         assert re.search(rf"^{package}==", lock, re.MULTILINE), package
 
 
-def test_it_runs_as_a_number_that_is_not_root() -> None:
+def test_it_runs_as_a_numeric_user_other_than_root() -> None:
     assert instructions("USER") == [f"{USER}:{USER}"]
     assert f"-o {USER} -g {USER} /var/cache/hirl" in STAGES[1]
 
 
-def test_kernels_go_where_the_user_may_write() -> None:
+def test_kernels_are_cached_in_a_folder_that_the_user_may_write_to() -> None:
     assert "XDG_CACHE_HOME=/var/cache/hirl" in STAGES[1]
 
 
-def test_health_is_asked_of_the_port_that_services_are_told() -> None:
+def test_the_health_check_uses_the_port_of_the_services() -> None:
     assert image_environment() == {
         "HIRL_METRICS_HOST": "0.0.0.0",  # noqa: S104
         "HIRL_METRICS_PORT": str(PORT),
@@ -71,7 +72,7 @@ def test_the_label_has_the_version_of_the_project() -> None:
 
 
 def ignored(path: str) -> bool:
-    """As Docker reads .dockerignore, for the simple patterns that ours has: the last one wins."""
+    """Like Docker for the simple patterns of our .dockerignore: the last match wins."""
     result = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         if not line or line.startswith("#"):
@@ -90,11 +91,11 @@ def ignored(path: str) -> bool:
         "docker-compose.yml", "infra/kafka/pom.xml", "services/cli/__pycache__/x.pyc", "admin.env",
     ],
 )  # fmt: skip
-def test_what_is_no_part_of_the_image_is_not_even_sent_to_the_builder(path: str) -> None:
+def test_files_that_the_image_does_not_need_are_not_sent_to_the_builder(path: str) -> None:
     assert ignored(path)
 
 
-def test_everything_that_is_copied_is_there_and_sent_to_the_builder() -> None:
+def test_every_copied_file_exists_and_is_sent_to_the_builder() -> None:
     copied = [
         name
         for line in instructions("COPY")
@@ -128,7 +129,7 @@ def probe(path: str, port: int) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_probe_follows_what_the_kit_answers(telemetry: Telemetry, port: int) -> None:
+def test_the_probe_succeeds_when_the_kit_answers_200(telemetry: Telemetry, port: int) -> None:
     assert probe("/healthz", port).returncode == 0
     not_ready = probe("/readyz", port)
     assert not_ready.returncode == 1
@@ -137,6 +138,6 @@ def test_the_probe_follows_what_the_kit_answers(telemetry: Telemetry, port: int)
     assert probe("/readyz", port).returncode == 0
 
 
-def test_the_probe_can_be_run_and_fails_where_nobody_listens() -> None:
+def test_the_probe_is_executable_and_fails_if_nothing_listens() -> None:
     assert PROBE.stat().st_mode & stat.S_IXUSR
     assert probe("/healthz", 1).returncode == 1

@@ -1,4 +1,4 @@
-"""The manifests start what runs as local processes, with no rights, and agree with each other."""
+"""The manifests start every service with the least privileges, and agree with each other."""
 
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.unit.infra.deploy_helpers import (
 NAME = "app.kubernetes.io/name"
 FOLDERS = ["base", "overlays/simulated", "topics"]
 SIMULATED = "overlays/simulated"
+# Scopes of the handlers; a test below compares them with the code.
 BY_DOMAIN = {"aggregator", "soldier", "actuator", "breaker"}
 BY_CLUSTER = {"forecaster", "commander"}
 
@@ -37,7 +38,7 @@ def deployment(folder: str, name: str) -> dict[str, Any]:
     return found
 
 
-def test_every_service_is_deployed_and_the_simulated_cluster_only_where_it_is_wanted() -> None:
+def test_the_base_has_every_service_and_only_the_overlay_has_the_simulated_cluster() -> None:
     base = sorted(map(named, workloads("base")))
     assert base == [name for name in SERVICES if name != "simcluster"]
     assert sorted(map(named, workloads(SIMULATED))) == SERVICES
@@ -56,14 +57,14 @@ def test_a_service_starts_with_the_command_and_environment_of_its_pod(
     assert kit.kafka_security == "SASL_SSL"
     assert kit.kafka_user
     assert kit.kafka_password
-    assert not kit.instance, "pods of a Deployment have no lasting names"
+    assert not kit.instance, "pods of a Deployment have no stable names"
     pod = pod_of(deployment(folder, name))
     grace = pod.get("terminationGracePeriodSeconds", 30)
     assert grace > kit.drain_seconds + kit.session_timeout_seconds
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_container_may_do_nothing_that_it_need_not(folder: str) -> None:
+def test_every_container_has_the_least_privileges(folder: str) -> None:
     for workload in workloads(folder):
         pod = pod_of(workload)
         assert pod["automountServiceAccountToken"] is False
@@ -82,12 +83,13 @@ def test_every_container_may_do_nothing_that_it_need_not(folder: str) -> None:
                 "capabilities": {"drop": ["ALL"]},
             }
             assert {"cpu", "memory"} == container["resources"]["requests"].keys()
+            # No CPU limit: a throttled decision is late.
             assert {"memory"} == container["resources"]["limits"].keys()
             assert container["image"] == IMAGE
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_what_is_mounted_exists_and_the_writable_places_are_bounded(folder: str) -> None:
+def test_every_mount_has_a_volume_and_writable_volumes_are_bounded(folder: str) -> None:
     for workload in workloads(folder):
         pod = pod_of(workload)
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -104,7 +106,7 @@ def test_what_is_mounted_exists_and_the_writable_places_are_bounded(folder: str)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_nobody_has_a_token_or_a_role(folder: str) -> None:
+def test_no_workload_has_a_token_or_a_role(folder: str) -> None:
     accounts = of_kind(folder, "ServiceAccount")
     assert all(account["automountServiceAccountToken"] is False for account in accounts)
     used = {pod_of(workload)["serviceAccountName"] for workload in workloads(folder)}
@@ -114,20 +116,21 @@ def test_nobody_has_a_token_or_a_role(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["base", SIMULATED])
-def test_probes_ask_what_the_kit_answers_at_its_port(folder: str) -> None:
+def test_probes_use_the_paths_and_the_port_of_the_kit(folder: str) -> None:
     for workload in workloads(folder):
         (container,) = pod_of(workload)["containers"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         simulated = named(workload) == "simcluster"
         assert ports == ({"api": SIMULATED_PORT} if simulated else {"metrics": PORT})
         paths = {kind: container[kind]["httpGet"]["path"] for kind in container if "Probe" in kind}
+        # The simulated cluster must not be restarted, so it has no liveness probe.
         liveness = {} if simulated else {"livenessProbe": "/healthz"}
         assert paths == {"startupProbe": "/healthz", "readinessProbe": "/readyz", **liveness}
         for kind in paths:
             assert container[kind]["httpGet"]["port"] in ports
 
 
-def test_a_service_is_given_up_later_than_it_calls_itself_stuck() -> None:
+def test_the_liveness_probe_is_at_least_as_patient_as_the_kits_silence_limit() -> None:
     for workload in of_kind("base", "Deployment"):
         (container,) = pod_of(workload)["containers"]
         probe = container["livenessProbe"]
@@ -156,7 +159,7 @@ def test_names_and_labels_agree(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_everything_is_in_one_namespace_and_part_of_one_thing(folder: str) -> None:
+def test_every_object_is_in_the_namespace_and_labelled_as_part_of_hirl(folder: str) -> None:
     for found in manifests(folder):
         assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hirl-scale"
         if found["kind"] == "Namespace":
@@ -178,13 +181,13 @@ def test_every_service_can_be_scraped(folder: str) -> None:
             }
 
 
-def test_what_has_one_state_for_the_cluster_has_one_process_that_is_never_doubled() -> None:
+def test_services_with_one_state_for_the_cluster_have_one_process_even_in_a_rollout() -> None:
     for name in BY_CLUSTER | {"collector"}:
         spec = deployment(SIMULATED, name)["spec"]
         assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
-def test_what_is_shared_by_domain_is_replaced_one_by_one_and_protected_from_draining() -> None:
+def test_services_by_domain_are_replaced_one_by_one_and_have_disruption_budgets() -> None:
     for name in BY_DOMAIN:
         spec = deployment(SIMULATED, name)["spec"]
         assert spec["replicas"] == 2
@@ -209,20 +212,20 @@ def test_scopes_are_those_of_the_handlers() -> None:
     assert {one.name for one in handlers if one.scope == "cluster"} == BY_CLUSTER
 
 
-def test_without_a_target_there_is_no_actuator_and_nothing_is_changed() -> None:
+def test_the_base_runs_no_actuator_and_its_mode_is_preview() -> None:
     actuator = deployment("base", "actuator")
     assert actuator["spec"]["replicas"] == 0
     assert deployed("base", actuator).environment["HIRL_ACTUATOR_MODE"] == "preview"
 
 
-def test_a_world_that_died_is_not_started_again() -> None:
+def test_the_simulated_cluster_is_never_restarted() -> None:
     job = deployment(SIMULATED, "simcluster")
     assert job["kind"] == "Job"
     assert job["spec"]["backoffLimit"] == 0
     assert pod_of(job)["restartPolicy"] == "Never"
 
 
-def test_the_simulated_cluster_is_reached_by_who_measures_it_and_writes_to_it_only() -> None:
+def test_only_the_collector_and_the_actuator_can_reach_the_simulated_cluster() -> None:
     (policy,) = of_kind(SIMULATED, "NetworkPolicy")
     (rule,) = policy["spec"]["ingress"]
     (origin,) = rule["from"]
@@ -231,7 +234,7 @@ def test_the_simulated_cluster_is_reached_by_who_measures_it_and_writes_to_it_on
 
 
 @pytest.mark.parametrize("folder", ["base", SIMULATED])
-def test_each_service_has_the_credentials_of_its_own_name_at_kafka(folder: str) -> None:
+def test_each_service_has_its_own_kafka_credentials(folder: str) -> None:
     for workload in workloads(folder):
         (container,) = pod_of(workload)["containers"]
         secrets = {one["valueFrom"]["secretKeyRef"]["name"] for one in container["env"]}
@@ -240,7 +243,7 @@ def test_each_service_has_the_credentials_of_its_own_name_at_kafka(folder: str) 
         assert user in principals()
 
 
-def test_topics_are_made_by_a_command_that_exists_with_an_administrators_credentials() -> None:
+def test_the_topics_job_runs_an_existing_command_with_admin_credentials() -> None:
     job = deployment("topics", "topics")
     (container,) = pod_of(job)["containers"]
     assert container["command"] == ["hirl", "topics", "apply", "--acls"]

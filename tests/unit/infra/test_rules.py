@@ -1,4 +1,4 @@
-"""Rules speak of metrics that the services have, with labels that these have."""
+"""Prometheus rules use only metrics and labels that the services export."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 
 
 def exported(registry: CollectorRegistry) -> dict[str, set[str]]:
-    """Names as Prometheus sees them, with their labels."""
+    """Labels of each metric, by its exported name."""
     found: dict[str, set[str]] = {}
     for names, metric in _collectors(registry):
         for name in names:
@@ -60,20 +60,21 @@ def test_a_rule_mentions_only_metrics_that_exist(rule: dict[str, Any]) -> None:
 
 def test_texts_of_alerts_mention_only_metrics_that_exist() -> None:
     for alert in ALERTS:
-        known = METRICS.keys() | RECORDED | {"hirl_collector_publish_seconds"}
-        assert mentioned(alert["annotations"]["next"]) <= known
+        existing = METRICS.keys() | RECORDED | {"hirl_collector_publish_seconds"}
+        assert mentioned(alert["annotations"]["next"]) <= existing
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
 def test_a_rule_groups_by_labels_that_its_metrics_have(rule: dict[str, Any]) -> None:
     names = mentioned(rule["expr"]) - RECORDED
-    known = TARGET_LABELS.union(*(METRICS[name] for name in names))
+    labels_of_metrics = TARGET_LABELS.union(*(METRICS[name] for name in names))
     for labels in re.findall(r"by \(([^)]*)\)", rule["expr"]):
-        assert {label.strip() for label in labels.split(",")} <= known
+        assert {label.strip() for label in labels.split(",")} <= labels_of_metrics
 
 
 def test_a_rule_selects_topics_and_reasons_that_exist() -> None:
     reasons = {reason.name.lower().replace("_", "-") for reason in Reason}
+    # Reasons of the actuator that no plan has.
     reasons |= {"breaker-open", "breaker-stale"}
     for rule in RULES:
         assert set(re.findall(r'topic="([^"]*)"', rule["expr"])) <= BY_NAME.keys()
@@ -89,10 +90,10 @@ def test_an_alert_says_what_is_wrong_and_what_to_do_next(alert: dict[str, Any]) 
     assert shown <= TARGET_LABELS.union(*METRICS.values())
 
 
-def test_every_alert_is_seen_to_fire() -> None:
-    seen = (FOLDER / "rules.test.yml").read_text()
+def test_every_alert_has_a_test_in_which_it_fires() -> None:
+    tests = (FOLDER / "rules.test.yml").read_text()
     for alert in ALERTS:
-        assert alert["alert"] in seen
+        assert alert["alert"] in tests
 
 
 def test_every_service_is_scraped_at_its_port() -> None:
@@ -105,7 +106,7 @@ def test_every_service_is_scraped_at_its_port() -> None:
     assert config["rule_files"] == ["rules.yml"]
 
 
-def test_the_actuator_counts_what_it_holds() -> None:
+def test_the_actuator_counts_holds() -> None:
     sources = (ROOT / "services/actuator").glob("*.py")
     assert any(
         "holds" in source.read_text() and "labels" in source.read_text() for source in sources

@@ -1,4 +1,4 @@
-"""What the documentation names (commands, make targets, modules, paths, links), and what exists."""
+"""Find commands, make targets, modules, paths and links in the docs, and check that they exist."""
 
 import re
 import shlex
@@ -30,7 +30,7 @@ _PATH = re.compile(r"(?:services|models|schemas|tests|infra|docs)(?:/[\w.\-]+)+/
 _DOTTED = re.compile(r"(?:services|models|schemas)(?:\.\w+)+")
 _FILE = re.compile(r"\w+\.py")
 _YOURS = {"my_module.py"}
-"""Files that a reader writes."""
+"""Example files that a reader of the docs creates."""
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -59,12 +59,13 @@ def commands_in(text: str, page: str = "") -> Iterator[Command]:
 
 
 def _calls(line: str, page: str) -> Iterator[Command]:
-    # A comment begins after two blanks at least, so that `#` in an anchor is none.
+    # A comment follows at least two blanks; a `#` in an anchor doesn't.
     bare = re.split(r"(?:^|\s\s+)#", line.strip().removeprefix("$ "))[0]
     for part in _SEPARATORS.split(bare):
         try:
             words = shlex.split(part)
-        except ValueError:  # half a quotation: no command line
+        # An unclosed quotation mark: the split cut a quoted text, so this is no command.
+        except ValueError:
             continue
         while words and _ASSIGNMENT.fullmatch(words[0]):
             words = words[1:]
@@ -73,7 +74,7 @@ def _calls(line: str, page: str) -> Iterator[Command]:
 
 
 def problem_of(command: Command) -> str:
-    """What is wrong with a command, empty when nothing is."""
+    """Describe what is wrong with a command; empty if nothing is."""
     program, *words = command.words
     match program:
         case "hirl":
@@ -112,7 +113,7 @@ def _problem_of_hirl(command: Any, words: list[str]) -> str:
         elif word not in options:
             return f"no option {word} of {command.name}"
         elif not options[word].is_flag:
-            # Inline code may name an option without its value.
+            # Inline code may name an option without its value, and capitals are placeholders.
             value = value or (rest.pop(0) if rest else "")
             choices = get_args(options[word].type_descriptor.annotation)
             named = [one for one in choices if isinstance(one, str)]
@@ -145,7 +146,7 @@ def _problem_of_python(words: list[str]) -> str:
 
 
 def missing_names(text: str) -> Iterator[str]:
-    """Paths and dotted names of this repository, in inline code, that do not exist."""
+    """Paths and dotted names in inline code that don't exist in this repository."""
     for code in _INLINE.findall(_FENCE.sub("", text)):
         if _PATH.fullmatch(code) and not _is_placeholder(code):
             if not (ROOT / code).exists():
@@ -170,7 +171,7 @@ def _is_placeholder(code: str) -> bool:
 
 
 def _resolves(dotted: str) -> bool:
-    """A module, or names in one, one level or two deep."""
+    """Whether a dotted name is a module, or a name that occurs in one."""
     parts = dotted.split(".")
     for cut in range(len(parts), 0, -1):
         module = ROOT.joinpath(*parts[:cut])
@@ -197,7 +198,7 @@ def broken_links(page: Path, text: str) -> Iterator[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """The ids that GitHub gives to headings; a second of the same name gets `-1`."""
+    """The ids that GitHub gives to headings; a repeated heading gets `-1`."""
     found: dict[str, int] = {}
     result = set()
     for heading in re.findall(r"^#+ +(.+)$", _FENCE.sub("", text), re.MULTILINE):

@@ -1,4 +1,4 @@
-"""What the documentation says can be typed, opened and followed."""
+"""Every command, path and link in the documentation works."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 @every_page
 def test_every_command_and_make_target_in_a_page_exists(page: Path) -> None:
     commands = commands_in(page.read_text(encoding="utf-8"), name_of(page))
-    assert [f"{one}: {said}" for one in commands if (said := problem_of(one))] == []
+    assert [f"{one}: {problem}" for one in commands if (problem := problem_of(one))] == []
 
 
 @every_page
@@ -48,7 +48,7 @@ def test_every_setting_and_metric_is_described() -> None:
         assert [row for row in rows if row.endswith("|  |")] == []
 
 
-def test_every_page_is_reached_from_the_map() -> None:
+def test_every_page_is_linked_from_an_index() -> None:
     listed = (ROOT / "docs" / "README.md").read_text()
     groups = {page.parent.name for page in PAGES if page.is_relative_to(ROOT / "docs")}
     for group in groups - {"docs"}:
@@ -58,7 +58,7 @@ def test_every_page_is_reached_from_the_map() -> None:
             assert f"{page.name})" in where or f"{group}/{page.name})" in listed, page
 
 
-# The checker itself: it finds the commands, and it can say no.
+# Tests of the checker itself: it finds commands, and it reports errors.
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,9 @@ def test_every_page_is_reached_from_the_map() -> None:
         ("`python -m services.soldier`", [("python", "-m", "services.soldier")]),
     ],
 )
-def test_commands_are_found_in_blocks_and_in_lines(text: str, found: list[tuple[str, ...]]) -> None:
+def test_commands_are_found_in_blocks_and_in_inline_code(
+    text: str, found: list[tuple[str, ...]]
+) -> None:
     assert [one.words for one in commands_in(text)] == found
 
 
@@ -92,7 +94,7 @@ def test_commands_are_found_in_blocks_and_in_lines(text: str, found: list[tuple[
         "python setup.py",
     ],
 )
-def test_the_checker_accepts_what_exists(line: str) -> None:
+def test_the_checker_accepts_existing_commands(line: str) -> None:
     assert problem_of(Command("page", tuple(line.split()))) == ""
 
 
@@ -110,7 +112,7 @@ def test_the_checker_accepts_what_exists(line: str) -> None:
         "python -m services.general",
     ],
 )
-def test_the_checker_refuses_what_does_not(line: str) -> None:
+def test_the_checker_refuses_commands_that_do_not_exist(line: str) -> None:
     assert problem_of(Command("page", tuple(line.split())))
 
 
@@ -130,6 +132,6 @@ def test_broken_links_and_anchors_are_found() -> None:
     assert len(list(broken_links(page, bad))) == 3
 
 
-def test_anchors_are_those_that_github_makes() -> None:
+def test_anchors_are_those_that_github_generates() -> None:
     text = "# The `hirl` command\n## A, b: c\n## A, b: c\n```\n# no heading\n```\n"
     assert anchors(text) == {"the-hirl-command", "a-b-c", "a-b-c-1"}

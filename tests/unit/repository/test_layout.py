@@ -1,4 +1,4 @@
-"""The tree keeps its rooms: folders say what they hold, tests stand on their own."""
+"""Every package has a docstring, and test modules do not depend on each other."""
 
 import ast
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_unit_tests_stand_where_their_code_does(folder: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_folder_says_what_lives_there(package: str) -> None:
+def test_every_package_has_a_docstring(package: str) -> None:
     tree = ast.parse((ROOT / package / "__init__.py").read_text())
     assert ast.get_docstring(tree), "expected a paragraph: contents, importers, limits"
 

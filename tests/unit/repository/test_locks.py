@@ -1,4 +1,4 @@
-"""The locks are the whole truth about an environment, wherever they are installed."""
+"""The locks pin every package of an environment, and agree with each other."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def pins(file: Path) -> dict[str, str]:
     return dict(lines)
 
 
-def test_there_is_a_lock_for_every_kind_of_environment() -> None:
+def test_every_environment_has_a_lock() -> None:
     assert [file.stem for file in FILES] == ["bootstrap", "dev", "serving", "training"]
 
 
@@ -36,16 +36,18 @@ def test_every_environment_has_the_versions_of_the_training_lock(name: str) -> N
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_package_has_a_version_and_hashes_and_no_address(file: Path) -> None:
+def test_every_package_has_a_version_and_hashes_and_no_url(file: Path) -> None:
     text = file.read_text()
     requirements = text.replace("\\\n", " ").splitlines()
     for line in requirements:
         if line.startswith("#"):
             continue
-        assert re.fullmatch(r"[a-z0-9-]+==[^@/]+?( --hash=sha256:[0-9a-f]{64})+", squeezed(line))
+        assert re.fullmatch(
+            r"[a-z0-9-]+==[^@/]+?( --hash=sha256:[0-9a-f]{64})+", single_spaced(line)
+        )
     assert "://" not in text
     assert "index" not in text
 
 
-def squeezed(line: str) -> str:
+def single_spaced(line: str) -> str:
     return " ".join(line.split())

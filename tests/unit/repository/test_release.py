@@ -1,4 +1,4 @@
-"""Version, changelog and stored schemas belong together; `make release-check` does the rest."""
+"""Version, changelog and released schemas agree; `make release-check` checks the rest."""
 
 import re
 import tomllib

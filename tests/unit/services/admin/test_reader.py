@@ -15,6 +15,7 @@ from services.measure.stamps import read_stamps
 from tests.service_helpers import DOMAIN, time_of
 
 OPTIONS: dict[str, Any] = {"bootstrap_servers": ["nowhere:1"]}
+# So many apps that a frame doesn't fit into one record.
 MANY = 12_000
 
 
@@ -79,7 +80,7 @@ def frame(tick: int) -> DomainObserved:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Two large frames in so many records."""
+    """Publish two large frames, and return in how many records."""
     frames = [frame(1), frame(2)]
     records = tuple(record for one in frames for record in encode(one, "test"))
     monkeypatch.setattr(OneByOne, "records", records)
@@ -99,7 +100,7 @@ def test_a_part_of_an_event_does_not_end_a_recording(
 ) -> None:
     monkeypatch.setattr(decisions, "_KINDS", (DomainObserved,))
     seen: list[Any] = []
-    monkeypatch.setattr(decisions, "_sorted", seen.extend)
+    monkeypatch.setattr(decisions, "_by_kind", seen.extend)
     record_decisions(OPTIONS, has_ended=lambda: True)
     assert parts > 2
     assert [event.tick for event in seen] == [1, 2]

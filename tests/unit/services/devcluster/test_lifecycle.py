@@ -1,4 +1,4 @@
-"""One system at a time, and nothing is stopped that was not started."""
+"""One system runs at a time, and stopping ends only its own processes."""
 
 import os
 from pathlib import Path
@@ -42,12 +42,13 @@ def test_down_without_a_system_says_so(
     assert capsys.readouterr().out == "no system runs here, so nothing was stopped\n"
 
 
-def test_stopping_leaves_a_stranger_with_a_recorded_pid_alone(tmp_path: Path) -> None:
+def test_stopping_does_not_end_another_process_with_a_recorded_pid(tmp_path: Path) -> None:
     me = processes.of_pid(os.getpid())
     assert me is not None
-    stranger = ServiceStatus(state="running", process=replace(me, started=0.0))
+    # Another start time: the pid was reused.
+    other = ServiceStatus(state="running", process=replace(me, started=0.0))
     run = replace(run_of(spec("soldier")), kafka_home=str(tmp_path / "kafka"))
-    record.write(tmp_path, replace(run, statuses={"soldier": stranger}))
+    record.write(tmp_path, replace(run, statuses={"soldier": other}))
     assert lifecycle.stop(tmp_path) == 0
     assert record.read(tmp_path) is None
 
@@ -72,7 +73,7 @@ def test_waiting_without_a_system_says_how_to_start_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ready", "supervised"), [(True, True), (False, True), (True, False)])
-def test_a_system_is_healthy_when_all_of_it_is(ready: bool, supervised: bool) -> None:
+def test_a_system_is_healthy_when_it_is_ready_and_supervised(ready: bool, supervised: bool) -> None:
     run = replace(run_of(spec("soldier")), statuses={"soldier": ServiceStatus(state="running")})
     found = status_of(
         run,

@@ -1,4 +1,4 @@
-"""Every service accepts the settings that it gets."""
+"""Every service accepts the settings that the development cluster gives it."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_the_forecaster_builds_one_rule_for_the_whole_scenario() -> None:
     assert environment["HIRL_FORECASTER_RULE_MINUTES"] == "95"
 
 
-def test_only_the_world_does_not_restart_and_stops_last() -> None:
+def test_only_the_simulated_cluster_is_not_restarted_and_stops_last() -> None:
     found = specs_of(Request(apps=60))
     assert [name for name, spec in found.items() if not spec.restartable] == ["simcluster"]
     assert [name for name, spec in found.items() if spec.stops_last] == ["simcluster"]

@@ -12,6 +12,7 @@ from tests.unit.services.system_helpers import run_of, spec
 
 class FakeChild:
     def __init__(self) -> None:
+        # A pid that exists: the supervisor looks up its start time.
         self.pid = os.getpid()
         self.status: int | None = None
 
@@ -131,7 +132,7 @@ def test_a_date_that_is_set_back_does_not_prevent_a_restart() -> None:
     assert " after 1 s" in fixture.published[-1].statuses["soldier"].detail
 
 
-def test_a_service_with_invalid_settings_does_not_restart() -> None:
+def test_a_service_with_invalid_settings_is_not_restarted() -> None:
     fixture = SupervisorFixture(spec("soldier"))
     fixture.check()
     fixture.die("soldier", supervisor.BAD_SETTINGS)
@@ -147,7 +148,7 @@ def test_a_service_that_ends_by_itself_is_done() -> None:
     assert len(fixture.children["collector"]) == 1
 
 
-def test_a_dead_world_does_not_restart() -> None:
+def test_a_dead_simulated_cluster_is_not_restarted() -> None:
     fixture = SupervisorFixture(spec("simcluster", restartable=False))
     fixture.check()
     fixture.die("simcluster")

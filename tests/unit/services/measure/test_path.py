@@ -1,4 +1,4 @@
-"""The arithmetic of `hirl bench path`: what is made of timestamps, counters and sizes."""
+"""The arithmetic of `hirl bench path` on timestamps, counters and sizes."""
 
 import os
 from pathlib import Path
@@ -32,7 +32,7 @@ EMPTY_PODS = Pods(**{name: [] for name in Pods.__struct_fields__})
 
 
 def path_events(domain: str, tick: int, *times: float) -> list[Stamp]:
-    """The events of a tick of a domain, as far as there are times for them."""
+    """The events of a domain's tick, one per given time, in the order of the path."""
     own: dict[str, Any] = {"tick": tick, "time": TIME, "domain": domain}
     decided: dict[str, Any] = {"decision_id": "d", "epoch": -1, "apps": [], "reasons": []}
     numbers: dict[str, Any] = {"replicas": [], "cpu_request": [], "memory_request": []}
@@ -78,7 +78,7 @@ def test_quantiles_are_those_of_the_values() -> None:
     assert found == {"p50": 50.0, "p99": 99.0, "max": 100.0}
 
 
-def test_no_measurement_is_an_error_and_not_zero() -> None:
+def test_quantiles_of_no_measurement_are_an_error() -> None:
     with pytest.raises(InputError, match="no tick completed the path"):
         stamps.quantiles([])
 
@@ -100,16 +100,16 @@ def test_usage_of_this_process_is_plausible() -> None:
     assert 10 < me.rss_mb < 10_000
 
 
-def test_an_ended_process_is_named() -> None:
+def test_an_ended_process_is_reported_with_its_pid() -> None:
     with pytest.raises(InputError, match="process 999999999 ended"):
         testbed.read_cpu({"nobody": 999_999_999})
 
 
-def test_memory_is_available() -> None:
+def test_available_memory_is_positive() -> None:
     assert testbed.available_mb() > 0
 
 
-def test_the_largest_size_is_one_that_closed_in_time() -> None:
+def test_the_largest_size_is_the_last_one_that_closed_in_time() -> None:
     rows = [{"apps": 1550, "ok": True}, {"apps": 15500, "ok": True}, {"apps": 31000, "ok": False}]
     assert path.largest(rows) == 15500
     assert path.largest(rows[2:]) == 0
@@ -126,7 +126,7 @@ def test_only_handled_records_of_samples_are_counted() -> None:
 
 
 @pytest.mark.parametrize("per_record", [1, 50])
-def test_a_tick_of_samples_is_of_declared_apps_and_ends_in_every_domain(per_record: int) -> None:
+def test_samples_of_a_tick_are_of_declared_apps_and_close_every_domain(per_record: int) -> None:
     pods = PodsToSample(Request(apps=20))
     records = pods.records(tick=5, samples=400, per_record=per_record)
     batches = [decode(one.topic, one.value, one.headers) for one in records]
@@ -148,7 +148,7 @@ def test_a_tick_of_samples_is_of_declared_apps_and_ends_in_every_domain(per_reco
     assert sorted(ended) == sorted(pods.apps)
 
 
-def test_no_app_goes_missing_while_samples_of_its_pods_are_fed() -> None:
+def test_no_app_is_missing_while_samples_of_its_pods_are_fed() -> None:
     pods, bus = PodsToSample(Request(apps=20)), MemoryBus()
     bus.add(lambda: Service(AggregatorHandler(load_sim_cluster(), tuned_parameters(), None)))
     bus.publish(*pods.prologue)
@@ -161,7 +161,7 @@ def test_no_app_goes_missing_while_samples_of_its_pods_are_fed() -> None:
     assert [frame.missing for frame in last] == [[]] * len(last)
 
 
-def test_no_domain_is_complete_before_the_last_record_of_the_most_samples_that_are_fed() -> None:
+def test_no_domain_closes_before_its_last_record_at_the_highest_rate() -> None:
     pods, bus = PodsToSample(Request(apps=20)), MemoryBus()
     bus.add(lambda: Service(AggregatorHandler(load_sim_cluster(), tuned_parameters(), None)))
     bus.publish(*pods.prologue)
@@ -179,7 +179,7 @@ class FakeSystem:
     apps = prologue = options = ()
 
 
-def test_no_rate_is_tried_that_the_apps_have_no_pods_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_is_limited_by_the_pods_of_the_apps(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[float] = []
     fake: Any = FakeSystem()
     monkeypatch.setattr(samples, "Feeder", lambda _: SimpleNamespace(publish=lambda _: None))

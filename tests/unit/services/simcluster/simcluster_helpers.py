@@ -1,4 +1,4 @@
-"""Small simulated clusters, and what is asked of them."""
+"""Small simulated clusters, and the changes and requests that tests send to them."""
 
 from models.sim.config.events import Event
 from models.sim.config.physics import load_sim_cluster, with_apps
@@ -17,7 +17,7 @@ DOMAINS, POOLS = CLUSTER.domain_names, CLUSTER.pool_names
 def simulated(*events: Event, minutes: int = 5, warmup: int = 0, seed: int = 3) -> SimulatedCluster:
     scenario = Scenario(
         name="small",
-        shows="Whatever a test lets happen.",
+        shows="The events of a test.",
         start="Tue 10:00",
         length_minutes=minutes,
         warmup_minutes=warmup,
@@ -47,7 +47,7 @@ def request(
 
 
 def close_all(cluster: SimulatedCluster) -> None:
-    """Decide to do nothing in this tick, everywhere."""
+    """Close the current tick for every domain and pool, without changes."""
     for domain in DOMAINS:
         cluster.apply(domain, cluster.tick, [])
     for pool in POOLS:

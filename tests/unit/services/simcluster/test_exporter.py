@@ -1,4 +1,4 @@
-"""The exporter's page is what Prometheus reads, and says what the world says."""
+"""Prometheus can parse the exporter's page, and the page agrees with the world."""
 
 from typing import Literal
 
@@ -11,13 +11,13 @@ from models.sim.state import SAMPLE_RING
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.exporter import Exporter
 from services.simcluster.live import LiveCluster
-from tests.unit.services.simcluster.simcluster_helpers import simulated
+from tests.unit.services.simcluster.simcluster_helpers import POOLS, request, simulated
 
 Page = dict[tuple[str, str, str], float]
 
 
 def page(exporter: Exporter) -> Page:
-    """Values by name, app and what else tells two series apart."""
+    """Values by metric, app and the values of all other labels but the namespace."""
     found: Page = {}
     for family in text_string_to_metric_families(exporter.text()):
         for sample in family.samples:
@@ -35,20 +35,22 @@ def truth(cluster: SimulatedCluster, row: int, app: int) -> float:
     return float(world.state.samples[0, (world.tick - 1) % SAMPLE_RING, row, app])
 
 
-def heard(cluster: SimulatedCluster) -> list[int]:
+def reporting_apps(cluster: SimulatedCluster) -> list[int]:
     return [
-        app for app, gone in enumerate(cluster.observed_arrays().missing[0].tolist()) if not gone
+        app
+        for app, missing in enumerate(cluster.observed_arrays().missing[0].tolist())
+        if not missing
     ]
 
 
-def test_counters_grow_by_what_happened() -> None:
+def test_counters_grow_by_the_traffic_and_cpu_time_of_a_tick() -> None:
     live = LiveCluster(simulated())
     for _ in range(4):
         live.advance()
     before = page(live.exporter)
     live.advance()
     after, cluster = page(live.exporter), live.cluster
-    for app in heard(cluster)[:10]:
+    for app in reporting_apps(cluster)[:10]:
         name = cluster.names[app]
         requests = ("http_requests_total", name, "200")
         good = 10 * truth(cluster, rows.RPS, app) * (1 - truth(cluster, rows.ERRORS, app))
@@ -62,13 +64,25 @@ def test_counters_grow_by_what_happened() -> None:
         assert after[slow] == pytest.approx(truth(cluster, rows.P99, app))
 
 
-def test_pods_are_there_before_anything_was_measured() -> None:
+def test_pods_are_exported_before_the_first_measurement() -> None:
+    # Before the first step nothing has run, so only the API server knows about pods and nodes.
     first = page(Exporter(simulated()))
     names = {name for name, _, _ in first}
     assert "kube_deployment_spec_replicas" in names
     assert "node_pool_ready" in names
     assert "http_requests_total" not in names
     assert "container_cpu_usage_seconds_total" not in names
+
+
+def test_no_node_of_a_pool_is_counted_twice() -> None:
+    cluster = simulated()
+    cluster.request_capacity(request(POOLS[0], 0, critical=1))
+    cluster.advance()
+    found = page(Exporter(cluster))
+    pool = cluster.observation().pools[0]
+    assert pool.booting + pool.requested == 1
+    for state in ("ready", "booting", "requested", "quota"):
+        assert found[f"node_pool_{state}", "", POOLS[0]] == getattr(pool, state)
 
 
 def outage(mode: Literal["zero", "missing"]) -> SimulatedCluster:
@@ -78,7 +92,7 @@ def outage(mode: Literal["zero", "missing"]) -> SimulatedCluster:
 
 
 @pytest.mark.parametrize("mode", ["missing", "zero"])
-def test_an_outage_takes_series_away_or_stops_them(mode: Literal["zero", "missing"]) -> None:
+def test_an_outage_removes_series_or_stops_their_counters(mode: Literal["zero", "missing"]) -> None:
     live = LiveCluster(outage(mode))
     fraud = next(name for name in live.cluster.names if name.startswith("fraud"))
     series = ("http_requests_total", fraud, "200")

@@ -1,4 +1,4 @@
-"""The HTTP API answers in JSON, waits where it is asked to, and says what is wrong."""
+"""The HTTP API answers in JSON, supports long polls, and explains its errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -70,19 +70,19 @@ def test_a_client_in_lock_step_sees_every_tick_and_then_the_end() -> None:
     with_client(test)
 
 
-def test_an_observation_is_waited_for_and_then_given_up() -> None:
+def test_a_long_poll_returns_the_next_tick_or_204_after_its_wait() -> None:
     async def test(live: LiveCluster, client: Client) -> None:
         assert (await client.get("/v1/observation?after=0&wait=0.05")).status == 204
-        asking = asyncio.create_task(client.get("/v1/observation?after=0"))
+        polling = asyncio.create_task(client.get("/v1/observation?after=0"))
         await asyncio.sleep(0.05)
-        assert not asking.done()
+        assert not polling.done()
         live.advance()
-        assert (await (await asking).json())["tick"] == 1
+        assert (await (await polling).json())["tick"] == 1
 
     with_client(test)
 
 
-def test_writes_are_answered_by_app_and_can_be_read_back_and_followed() -> None:
+def test_writes_are_answered_by_app_read_back_and_journaled() -> None:
     async def test(live: LiveCluster, client: Client) -> None:
         app = live.cluster.names[0]
         change = {"app": app, "replicas": 4, "cpu_request": 0, "memory_request": 0}
@@ -137,7 +137,7 @@ def test_an_error_is_a_problem_with_one_sentence(
     with_client(test)
 
 
-def test_it_is_ready_when_node_requests_would_arrive() -> None:
+def test_it_is_not_ready_while_node_requests_would_be_lost() -> None:
     async def run() -> None:
         async with served(LiveCluster(simulated()), ready=False) as client:
             assert (await client.get("/healthz")).status == 200
@@ -146,27 +146,27 @@ def test_it_is_ready_when_node_requests_would_arrive() -> None:
     asyncio.run(run())
 
 
-def test_a_slow_machine_runs_late_and_never_hurries() -> None:
+def test_a_slow_machine_runs_late_and_does_not_catch_up() -> None:
     live = LiveCluster(simulated(minutes=1))
-    now, naps = 100.0, []
+    now, sleeps = 100.0, []
 
     async def sleep(seconds: float) -> None:
         nonlocal now
-        naps.append(round(seconds, 6))
+        sleeps.append(round(seconds, 6))
         # The third tick takes much longer than it should.
-        now += seconds + (3.0 if len(naps) == 3 else 0.0)
+        now += seconds + (3.0 if len(sleeps) == 3 else 0.0)
 
     asyncio.run(by_clock(live, 10.0, lambda: now, sleep))
     assert live.cluster.finished
-    assert naps[:3] == [1.0, 1.0, 1.0]
-    assert naps[3] == 0.0
-    assert naps[4:] == [1.0, 1.0]
+    assert sleeps[:3] == [1.0, 1.0, 1.0]
+    assert sleeps[3] == 0.0
+    assert sleeps[4:] == [1.0, 1.0]
 
 
 def test_a_whole_process_answers_and_ends_with_its_scenario() -> None:
     ports: list[int] = []
 
-    class Told(NoFeed):
+    class PublishedRequests(NoFeed):
         async def run(self, deliver: Deliver) -> None:
             for pool in POOLS:
                 deliver(request(pool, 0, epoch=1))
@@ -174,24 +174,28 @@ def test_a_whole_process_answers_and_ends_with_its_scenario() -> None:
 
     live = LiveCluster(simulated(minutes=1))
     settings = Settings(scenario="calm", port=0, linger_seconds=0)
-    asyncio.run(serve(settings, KitSettings(speed=10_000.0), live, Told(), ports.append))
+    asyncio.run(
+        serve(settings, KitSettings(speed=10_000.0), live, PublishedRequests(), ports.append)
+    )
     assert ports[0] > 0
     assert live.cluster.finished
 
 
-def test_the_command_line_is_another_way_to_write_variables() -> None:
-    said = with_arguments(["--scenario", "calm", "--apps", "20", "--speed", "60"], {"HIRL_X": "1"})
-    assert said == {
+def test_a_command_line_option_overrides_its_variable() -> None:
+    environment = with_arguments(
+        ["--scenario", "calm", "--apps", "20", "--speed", "60"], {"HIRL_X": "1"}
+    )
+    assert environment == {
         "HIRL_X": "1",
         "HIRL_SIMCLUSTER_SCENARIO": "calm",
         "HIRL_SIMCLUSTER_APPS": "20",
         "HIRL_SPEED": "60",
     }
-    del said["HIRL_X"]
-    kit, settings = load("simcluster", Settings, said)
+    del environment["HIRL_X"]
+    kit, settings = load("simcluster", Settings, environment)
     assert (kit.speed, settings.apps, settings.on_loopback) == (60.0, 20, True)
     world = world_of(settings)
     assert world.given.apps.size == 20
     assert world.cluster.physics.scheduler.order == "priority"
     with pytest.raises(BadSettings, match="scheduling: expected one of fifo"):
-        load("simcluster", Settings, {**said, "HIRL_SIMCLUSTER_SCHEDULING": "lottery"})
+        load("simcluster", Settings, {**environment, "HIRL_SIMCLUSTER_SCHEDULING": "lottery"})

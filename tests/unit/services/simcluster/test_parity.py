@@ -1,4 +1,4 @@
-"""A world behind the face of a cluster goes the way it goes in the process of its controller."""
+"""A world driven over events and writes evolves bit for bit as in its controller's process."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ from services.simcluster.target import Change
 
 PER_MINUTE = 6
 TICKS = 10 * PER_MINUTE
-EVERY = slice(rows.REPLICAS, rows.MEMORY_REQUEST + 1)
+NUMBERS = slice(rows.REPLICAS, rows.MEMORY_REQUEST + 1)
 
 
 def contest_of(apps: int, seed: int = 7) -> Contest:
     cluster = with_apps(load_sim_cluster(), apps)
     scenario = load_scenario("flash-sale-20-min-early", cluster)
-    # The sale comes within the ten minutes that are driven.
+    # Move the sale into the ten minutes of the test, so that there is something to decide.
     scenario = msgspec.structs.replace(
         scenario,
         warmup_minutes=2,
@@ -40,14 +40,14 @@ def contest_of(apps: int, seed: int = 7) -> Contest:
 
 
 def arrays_of(observed: Observed, cluster: SimulatedCluster) -> Observation:
-    """Observation events as a controller's arrays: what is not in them is not known."""
+    """Observation events as a controller's arrays: apps without an event are missing."""
     world = cluster.world
-    size, place = len(cluster.names), {name: i for i, name in enumerate(cluster.names)}
+    size, index = len(cluster.names), {name: i for i, name in enumerate(cluster.names)}
     measured = np.zeros((1, len(MEASURED), size), np.float32)
     missing = np.ones((1, size), np.int8)
     status = np.zeros((1, rows.STATUS, size), np.int32)
     for domain, batch in enumerate(observed.sampled):
-        apps = [place[app] for app in batch.apps]
+        apps = [index[app] for app in batch.apps]
         status[0, rows.ACTIVE, apps], status[0, rows.DOMAIN, apps] = 1, domain
         for row, name in enumerate(PODS, rows.DOMAIN + 1):
             status[0, row, apps] = getattr(batch, name)
@@ -62,7 +62,7 @@ def arrays_of(observed: Observed, cluster: SimulatedCluster) -> Observation:
 def changes_of(cluster: SimulatedCluster, plan: Plan, domain: int, tick: int) -> list[Change]:
     status = cluster.world.state.status[0]
     wanted = np.stack([plan.replicas[0], plan.cpu[0], plan.memory[0]])
-    moved = (wanted != status[EVERY]).any(axis=0) & (status[rows.DOMAIN] == domain)
+    moved = (wanted != status[NUMBERS]).any(axis=0) & (status[rows.DOMAIN] == domain)
     return [
         Change(
             app=cluster.names[app],
@@ -88,8 +88,8 @@ def request_of(plan: Plan, pool: int, name: str, tick: int, time: str) -> Capaci
     )
 
 
-def obey(cluster: SimulatedCluster, plan: Plan) -> int:
-    """Write a plan to the cluster and let it go on; returns how many apps it changed."""
+def apply_plan(cluster: SimulatedCluster, plan: Plan) -> int:
+    """Apply a plan to the cluster and advance it; return how many apps it changed."""
     changed = 0
     for domain, name in enumerate(cluster.world.cluster.domain_names):
         assert not cluster.settled
@@ -112,19 +112,19 @@ def assert_same(state: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("apps", [155])
-def test_over_events_and_writes_the_world_goes_as_it_does_in_process(apps: int) -> None:
+def test_over_events_and_writes_the_world_evolves_as_in_process(apps: int) -> None:
     own, other = contest_of(apps), contest_of(apps)
     in_process, cluster = own.begin(), SimulatedCluster(other.world)
     assert other.forecaster is not None
     seen = arrays_of(cluster.observation(), cluster)
-    state, foreseen = other.controller.start(seen), other.forecaster.start(seen)
+    state, memory = other.controller.start(seen), other.forecaster.start(seen)
     changed = 0
     for _ in range(TICKS):
         in_process.step()
         seen = arrays_of(cluster.observation(), cluster)
-        forecast, foreseen = other.forecaster.step(seen, foreseen)
+        forecast, memory = other.forecaster.step(seen, memory)
         plan, state = other.controller.step(seen, forecast, state)
-        changed += obey(cluster, plan)
+        changed += apply_plan(cluster, plan)
         assert_same(own.world.state, cluster.world.state)
     assert_same(own.world.accounts, cluster.world.accounts)
     assert changed > 50, "nothing was decided that could have differed"
@@ -134,8 +134,8 @@ def test_over_events_and_writes_the_world_goes_as_it_does_in_process(apps: int) 
 def test_the_backfilled_history_is_what_the_forecaster_would_compute() -> None:
     world = contest_of(40).world
     past = past_of(world)
-    told = [np.array(event.rps, np.float32) for event in SimulatedCluster(world).history()]
-    for domain, minutes in enumerate(told):
+    published = [np.array(event.rps, np.float32) for event in SimulatedCluster(world).history()]
+    for domain, minutes in enumerate(published):
         recorded = minutes[past.recorded() + minutes.size]
         assert recorded.tobytes() == past.days[0, domain].tobytes()
         recent = minutes[-past.recent.shape[-1] :]

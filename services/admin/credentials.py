@@ -15,7 +15,8 @@ def named_options(bootstrap: str | None, credentials: Path | None) -> dict[str, 
     variables = read_credentials(credentials) if credentials else dict(os.environ)
     servers = bootstrap or variables.get("HIRL_KAFKA_BOOTSTRAP")
     if not servers:
-        raise InputError(f"{credentials}: has no HIRL_KAFKA_BOOTSTRAP; pass --bootstrap")
+        where = credentials or "the environment"
+        raise InputError(f"{where} has no HIRL_KAFKA_BOOTSTRAP; pass --bootstrap")
     return options(servers, variables)
 
 

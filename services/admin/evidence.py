@@ -59,9 +59,8 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
     # A budget is valid from the tick after the one it is based on, and so is its forecast.
     budget_tick = budget.tick if budget else tick - 1
     scopes = (declared.app, domain, "cluster")
-    overrides = [
-        reader.find_newest(OverrideIssued, scope, lambda one: not one.lifted) for scope in scopes
-    ]
+    # The newest, lifted or not: the topic keeps older records of a scope for a while.
+    overrides = [reader.find_newest(OverrideIssued, scope, lambda _: True) for scope in scopes]
     return Evidence(
         app=declared,
         plan=plan,

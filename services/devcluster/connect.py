@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from models.inputs.errors import InputError
-from services.admin.credentials import options, read_credentials
+from services.admin.credentials import named_options, options, read_credentials
 from services.devcluster import record
 from services.devcluster.kafka import description
 from services.devcluster.kafka.description import HOME, Description
@@ -32,9 +32,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 def options_of(bootstrap: str | None, credentials: Path | None = None) -> dict[str, Any]:
     """The named cluster, else the one of `hirl up`, else the one of `hirl kafka up`."""
     if bootstrap is not None or credentials is not None:
-        variables = read_credentials(credentials) if credentials else {}
-        servers = bootstrap or variables.get("HIRL_KAFKA_BOOTSTRAP", "")
-        return options(servers, variables)
+        return named_options(bootstrap, credentials)
     # A system has a Kafka of its own, which is not the one of `hirl kafka up`.
     run = record.read()
     if run is not None:

@@ -165,7 +165,8 @@ class Api:
 
     async def _journal(self, request: web.Request) -> web.StreamResponse:
         """Every write as a line of JSON; `after` is the last sequence number to skip."""
-        first = _integer(request.query.get("after", "-1"), "after") + 1
+        # Below -1 a slice would count from the end.
+        first = max(0, _integer(request.query.get("after", "-1"), "after") + 1)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         # The slice is a snapshot: writes that arrive meanwhile are left to the next request.

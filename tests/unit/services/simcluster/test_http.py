@@ -99,6 +99,8 @@ def test_writes_are_answered_by_app_read_back_and_journaled() -> None:
         lines = (await (await client.get("/v1/journal?after=0")).read()).splitlines()
         journal = [msgspec.json.decode(line, type=Entry) for line in lines]
         assert [entry.outcome for entry in journal] == ["refused", "repeat", "refused"]
+        whole = (await (await client.get("/v1/journal?after=-3")).read()).splitlines()
+        assert len(whole) == 4
 
     with_client(test)
 

@@ -42,5 +42,5 @@ def test_a_credentials_file_without_brokers_is_an_error_that_names_it(tmp_path: 
 
 def test_without_any_broker_the_error_says_what_to_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIRL_KAFKA_BOOTSTRAP", raising=False)
-    with pytest.raises(InputError, match="the environment has no .* pass --bootstrap"):
+    with pytest.raises(InputError, match=r"the environment has no .* pass --bootstrap"):
         named_options(None, None)

@@ -94,6 +94,7 @@ def _plain(name: str) -> Entrant:
     kind, colon, rest = name.partition(":")
     if kind == HEURISTIC and colon:
         return _without(*rest.partition("/")[::2])
+    # `hpa:1.5` is a bad target, not a module.
     if colon and kind != "hpa":
         return _import(name)
     hint = did_you_mean(name, ENTRANTS)
@@ -139,6 +140,7 @@ def _import(name: str) -> Entrant:
     # Find modules in the working directory, as `python -m` does.
     folder = str(Path.cwd())
     if folder not in sys.path:
+        # Last, so that a file of the user cannot shadow an installed module.
         sys.path.append(folder)
     try:
         found = getattr(importlib.import_module(module), attribute)

@@ -102,6 +102,7 @@ _AROUND = {"observe": "what a controller observes", "controller": "HPA decides"}
 
 def stage_seconds(run: HpaWorld, ticks: int) -> dict[str, float]:
     """Seconds of each stage over `ticks` ticks; compiles the stages first."""
+    # A tick that does not count, because it compiles the stages.
     _staged_tick(run, dict.fromkeys((*_AROUND, *_STAGES), 0.0))
     spent = dict.fromkeys((*_AROUND, *_STAGES), 0.0)
     for _ in range(ticks):

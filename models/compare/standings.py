@@ -39,11 +39,13 @@ def P0(row: Result) -> float:  # noqa: N802  (one of the figures above)
 
 def P3_HELD(row: Result) -> float:  # noqa: N802  (as P0)
     """P3's share of the ready CPU, summed over the ticks in which P0 waited."""
+    # A sum, because means of scenarios with different numbers of such ticks cannot be added.
     return row.p3_share_while_p0_waits * row.p0_wait_ticks
 
 
 def tally(results: Iterable[Result], request: Request) -> Tally:
     """Each scenario alone and, if there are several, all together."""
+    # Every entrant has every seed, in the same order: ratios and differences are paired by seed.
     rows = {(row.scenario, row.controller, row.seed): row for row in results}
     single: Tally = {
         scenario.name: {
@@ -174,6 +176,7 @@ def _standing(
         p0_gap_closed=_gap(ours, theirs, best, P0),
         objective_gap_closed=_gap(ours, theirs, best, OBJECTIVE),
         oscillation_rate=_share(average(ours, REVERSALS), average(ours, ACTIONS)),
+        # A rate already, so averaged over the scenarios, where other figures are sums.
         loops_per_day=average(ours, LOOPS) / len(ours[0]),
         p3_share_while_p0_waits=_share(average(ours, P3_HELD), waited),
         p0_wait_ticks=waited,

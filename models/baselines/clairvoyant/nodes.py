@@ -68,8 +68,10 @@ def short_nodes(supply: Supply, observation: Observation, e: int, pods: I32) -> 
     domains = supply.own.size
     bound = status[rows.READY] + status[rows.STARTING]
     wanted, held = holdings(pods, status, domains), holdings(bound, status, domains)
+    # Nodes that are still coming count against the quota as well.
     left = (supply.quota - pools["ready"] - pools["coming"]).astype(float)
     nodes = np.zeros(left.size)
+    # A node provides both: the scarcer of CPU and memory decides.
     for kind, size, free in ((0, supply.cpu, "free_cpu"), (1, supply.memory, "free_memory")):
         extra = np.maximum(0.0, wanted[kind] - held[kind])
         usable = _usable(size, pools["ready"], pools["coming"], pools[free])

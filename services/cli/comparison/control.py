@@ -17,7 +17,7 @@ from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, combined, world_hashes
 from models.compare.jobs import FOLDER, Finished, Job, jobs_of, load_finished
-from models.compare.outcome import Outcome, payload
+from models.compare.outcome import BenchmarkOutcome, payload
 from models.compare.request import FULL_SEEDS, Options, Request, request_of
 from models.inputs.errors import InputError
 from models.jit import is_compiled
@@ -115,7 +115,7 @@ def control(
     remaining = [job for job in jobs if job.label not in {job.label for job in stored}]
     _announce(console, request, len(jobs), len(stored))
     finished = [*stored, *_run(remaining, console)]
-    outcome = Outcome(
+    outcome = BenchmarkOutcome(
         request=request,
         world_hash=combined(f"{name} {h}" for name, by in worlds.items() for h in by.values()),
         world_hashes=worlds,
@@ -165,7 +165,7 @@ def _run(jobs: list[Job], console: Console) -> list[Finished]:
         raise
 
 
-def _show(console: Console, outcome: Outcome) -> None:
+def _show(console: Console, outcome: BenchmarkOutcome) -> None:
     for listing in compact(outcome.standings, outcome.request.reference):
         console.print(table(*listing))
     few = len(outcome.request.seeds) < FEW_SEEDS
@@ -176,7 +176,11 @@ def _show(console: Console, outcome: Outcome) -> None:
 
 
 def _write(
-    console: Console, outcome: Outcome, json: Path | None, csv: Path | None, report: Path | None
+    console: Console,
+    outcome: BenchmarkOutcome,
+    json: Path | None,
+    csv: Path | None,
+    report: Path | None,
 ) -> None:
     if json is not None:
         write_json(json, payload(outcome))

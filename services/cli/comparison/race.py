@@ -13,7 +13,7 @@ from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, world_hashes
 from models.compare.jobs import Job, jobs_of
-from models.compare.outcome import Outcome, payload
+from models.compare.outcome import BenchmarkOutcome, payload
 from models.compare.race import Lane, Race, outcome_of
 from models.compare.request import Request, controller_names
 from models.jit import is_compiled
@@ -115,7 +115,7 @@ def _view(console: Console, race: Race, speed: float | None) -> View:
     return LiveView(console, race, Pace(pause, time.monotonic, time.sleep))
 
 
-def _show(console: Console, race: Race, outcome: Outcome) -> None:
+def _show(console: Console, race: Race, outcome: BenchmarkOutcome) -> None:
     for lane in race.lanes:
         for finding in lane.findings():
             timeline, tick_s = lane.world.timeline, lane.world.cluster.tick_seconds
@@ -156,7 +156,7 @@ def _print(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
 
-def _write_race(folder: Path, race: Race, outcome: Outcome) -> Path:
+def _write_race(folder: Path, race: Race, outcome: BenchmarkOutcome) -> Path:
     """Write the report of the race into `folder`; return the file."""
     request = outcome.request
     name = f"race-{request.shown.name}-{request.seeds[0]}.html"

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from models.cluster.description import PRIORITIES
-from models.compare.race import Race, Snapshot, StartedFailure
+from models.compare.race import LaneSnapshot, Race, StartedFailure
 from services.cli.comparison.race_tables import UNKNOWN, columns
 from services.cli.output import flagged
 from services.cli.simulation.live import Pace, clock, headline, sparkline
@@ -131,7 +131,7 @@ def _demand(race: Race) -> Text:
     return Text(f"P0 demand {demand[-1]:,.0f}/s {bars}")
 
 
-def _cells(snapshot: Snapshot) -> dict[str, str]:
+def _cells(snapshot: LaneSnapshot) -> dict[str, str]:
     """The cells of a column, by the label of their row."""
     counted = snapshot.counted
     minutes = {
@@ -149,7 +149,7 @@ def _cells(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def _line(snapshot: Snapshot, demand: float) -> str:
+def _line(snapshot: LaneSnapshot, demand: float) -> str:
     counted = snapshot.counted
     now = (
         f"P0 demand {demand:,.0f}/s, {snapshot.p0_violating:.1%} violating, "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.baselines.hpa.simulated import Hpa
-from models.baselines.rules import Parameters, Rules, RulesState, overflow_pools
+from models.baselines.rules import Parameters, RulesEngine, RulesState, overflow_pools
 from models.cluster import rows
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
@@ -22,9 +22,9 @@ BUSY, IDLE = 1.0, 0.05
 
 
 class Bench(NamedTuple):
-    """Rules and an observation that a test fills: 40 apps of 20 pods of one core."""
+    """A rules engine and an observation that a test fills: 40 apps of 20 pods of one core."""
 
-    rules: Rules
+    rules: RulesEngine
     inventory: Inventory
     observation: Observation
 
@@ -63,7 +63,9 @@ def bench(**values: float) -> Bench:
     )
     blank = empty_observation(world.state)
     observation = blank._replace(status=world.state.status.copy())
-    made = Bench(Rules(inventory, world.layout.pools, Parameters(**values)), inventory, observation)
+    made = Bench(
+        RulesEngine(inventory, world.layout.pools, Parameters(**values)), inventory, observation
+    )
     made.show(BUSY)
     return made
 

@@ -163,7 +163,7 @@ class Vpa:
         state: VpaState,
     ) -> tuple[Plan, VpaState]:
         """Once a minute take a sample, recommend and update; hold in between."""
-        # Environments of a world share the tick, so the first one speaks for all.
+        # Environments of a world share the tick, so the first one is enough.
         if observation.tick[0] * self._tick_s % LOOP_S >= self._tick_s:
             return hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE), state
         self._sample_cpu(observation, state)

@@ -104,6 +104,7 @@ def calibrate(
         keys = [_key(job, worlds, code) for job in jobs]
         values = _evaluate(jobs, keys, runner, journal, on_done)
         for index, point in enumerate(points):
+            # Jobs are in the order of points, then scenarios.
             rows = range(index * len(setting.scenarios), (index + 1) * len(setting.scenarios))
             by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in rows}
             found.append(by_scenario)
@@ -176,6 +177,7 @@ def _encoded(cluster: SimCluster) -> bytes:
 @lru_cache(maxsize=2)
 def _population(cluster: bytes) -> Population:
     """Cached per process: it is the same for all scenarios."""
+    # By its text, because a cluster is not hashable.
     return generate(msgspec.json.decode(cluster, type=SimCluster))
 
 

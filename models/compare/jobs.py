@@ -205,6 +205,7 @@ def load_finished(folder: Path, job: Job) -> Finished | None:
         found = msgspec.json.decode(_file(folder, job).read_bytes(), type=Finished)
     except (OSError, msgspec.DecodeError):
         return None
+    # A result of another world or of other code has the same file name; see `_file`.
     same = (found.world_hash, found.code_hash) == (job.world_hash, job.code_hash)
     return found if same else None
 

@@ -11,6 +11,7 @@ from models.compare.standings import FrontierPoint, Standing, frontier, standing
 from models.sim.results.summary import Result
 
 
+# `dict=True`, because cached properties store their values in `__dict__`.
 class BenchmarkOutcome(msgspec.Struct, kw_only=True, dict=True):
     """What was run and its results; comparisons are computed on first access."""
 

@@ -62,6 +62,7 @@ class Lane:
         self._run.step()
         self._recorder(self.world)
         findings = self._watch.look(self._recorder.recording, self._tick)
+        # Lanes advance in turn, so each adds up its own time.
         self._seconds += time.perf_counter() - began
         return findings
 
@@ -103,6 +104,7 @@ class Lane:
 
     @property
     def _tick(self) -> int:
+        # The tick that has just ended: a world counts on as soon as it has advanced.
         return self.world.tick - 1
 
 

@@ -49,6 +49,7 @@ def batches(
     rounds = math.ceil(left / BATCH)
     for number in range(rounds):
         count = min(BATCH, left - number * BATCH)
+        # The generator resumes after the caller has appended the values of the batch before.
         yield around(best(tried).point, ranges, count, _step(number, rounds), (seed, number))
 
 
@@ -61,6 +62,7 @@ def latin_hypercube(ranges: Ranges, count: int, seed: int) -> list[Point]:
     """Points of which every slice of every range holds exactly one."""
     # The last number separates the stream of this phase from that of `around`.
     rng = np.random.default_rng([seed, 0])
+    # `count` is zero for a budget of one, which goes to the defaults.
     columns = [(rng.permutation(count) + rng.random(count)) / max(1, count) for _ in ranges]
     return [from_unit(np.array(row), ranges) for row in zip(*columns, strict=True)]
 

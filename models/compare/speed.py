@@ -116,6 +116,7 @@ def _decision_seconds(
         if forecaster is not None:
             forecast, forecaster_state = forecaster.step(observation, forecaster_state)
         began = time.perf_counter()
+        # Only this is timed: observing and forecasting are the work of other services.
         plan, state = controller.step(observation, forecast, state)
         seconds = time.perf_counter() - began
         if tick >= _WARM_UP_MINUTES * ticks_per_minute:

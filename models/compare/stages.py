@@ -86,6 +86,7 @@ def _account(st: State, acc: Accounts, _plan: Plan, given: Given, _scratch: Scra
         close_tick(st, acc, e, given.rules)
 
 
+# In the order in which `tick.advance` runs them.
 _STAGES: dict[str, tuple[str, Stage]] = {
     "apply": ("plans are applied, resizes take effect", _apply),
     "churn": ("deploys, crashes, OOM kills, drains, reclaims, zones", _churn),

@@ -54,6 +54,7 @@ def tally(results: Iterable[Result], request: Request) -> Tally:
         }
         for scenario in request.scenarios
     }
+    # A single scenario is its own total.
     return single if len(single) == 1 else {**single, ALL: _together(single, request)}
 
 
@@ -79,7 +80,7 @@ def _together(single: Tally, request: Request) -> dict[str, Rows]:
 
 
 BEST: Final = "clairvoyant"
-"""The controller that knows the future: an upper bound."""
+"""The controller that knows the future: an estimate of the limit, not a bound."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

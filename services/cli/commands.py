@@ -176,6 +176,7 @@ def assemble(app: typer.Typer, is_called: Callable[[str], bool]) -> None:
             epilog = getattr(function, "epilog", None)
             parent.command(name=command, epilog=epilog)(function)
         else:
+            # A placeholder with its line of help: importing all commands would take seconds.
             parent.command(name=command, help=entry.line)(_not_loaded)
 
 
@@ -192,6 +193,7 @@ def examples(*lines: str) -> Callable[[F], F]:
     epilog = f"{label}: " + ", ".join(f"[bold]{line}[/bold]" for line in lines)
 
     def decorate(function: F) -> F:
+        # On the function, because the command is registered only later, in `assemble`.
         function.__dict__["epilog"] = epilog
         return function
 

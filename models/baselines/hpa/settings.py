@@ -88,7 +88,7 @@ def rules_of(
     """Fill in defaults, field by field, and convert the behaviours to arrays."""
     apps = len(behaviours)
     # Apps without the field are filled in as well, because every array has a column per app;
-    # `set` tells which columns apply.
+    # `set` marks the columns that apply.
     filled = [_filled(behaviour or Behaviour(), downscale_window_s) for behaviour in behaviours]
     most = max((len(side.policies or ()) for pair in filled for side in pair), default=0)
     rules = BehaviourRules(

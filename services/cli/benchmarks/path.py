@@ -71,6 +71,7 @@ def _measure(
     from services.measure import path as measured_path  # noqa: PLC0415
 
     runs = {}
+    # One after the other: together they would compete for the cores that are measured.
     for adapter in _ADAPTERS:
         with progress(f"{adapter}, {minutes} min of real time", 1, console):
             runs[adapter] = measured_path.measure(request, adapter, minutes, folder / adapter)
@@ -83,6 +84,7 @@ def _measure(
     if max_apps:
         with progress("growing", 1, console):
             rows = measured_path.measure_sizes(request, folder / "growth")
+    # The headline is of Faust, which the services run on.
     figures = runs[_ADAPTERS[0]].figures
     costs = codec.costs(runs[_ADAPTERS[0]].tick)
     return {

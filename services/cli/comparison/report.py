@@ -113,6 +113,7 @@ def _plots(outcome: BenchmarkOutcome) -> Iterator[Section]:
     from services.cli.comparison import plots  # noqa: PLC0415
 
     standings = outcome.standings
+    # The last group is that of all scenarios, or the only scenario there is.
     where, overall = list(grouped(standings).items())[-1]
     shown = outcome.request.shown
     timelines = {name: outcome.timelines[name] for name in _shown_controllers(outcome)}

@@ -67,6 +67,7 @@ def _p3_share(result: Result, share: float) -> str:
 def write_report(folder: Path, finished: FinishedRun) -> Path:
     """Write the report into `folder`, named after the run; return the file."""
     result = finished.result
+    # Named by what identifies a run, so that several reports fit into one folder.
     file = folder / f"{result.scenario}-{result.controller}-{result.seed}.html"
     return write_page(file, render(finished))
 

@@ -47,6 +47,7 @@ def simulate(
     speed: SpeedOption = None,
 ) -> None:
     """Run one scenario under one controller, live; ends with the table of its figures."""
+    # Fail on a bad name before the world is built, which takes seconds.
     entrant_of(controller)
     sim_cluster = load_scaled(cluster, apps, physics)
     chosen = load_scenario(scenario, sim_cluster)
@@ -90,6 +91,7 @@ class _Status:
 def _compile(contest: Contest) -> None:
     """Run one tick and undo it, so that no kernel compiles during the live view."""
     world, controller = contest.world, contest.controller
+    # Nothing is consumed: randomness is a function of the tick, so the undone tick leaves no trace.
     before = world.save()
     observation = world.observe(controller.pipeline)
     plan, _ = controller.step(observation, None, controller.start(observation))

@@ -58,6 +58,7 @@ def show(
     A cluster file without physics is a real cluster: only what services read is shown.
     """
     described = (
+        # Not with the example's physics: they would describe another cluster.
         load_cluster(cluster)
         if cluster is not None and physics is None
         else load_sim_cluster(cluster, physics)

@@ -34,6 +34,7 @@ def status(json: JsonOption = None) -> None:
     _show(console, run, found)
     if json is not None:
         write_json(json, found)
+    # After the output, so that scripts get both the figures and the exit code.
     if not found.healthy:
         raise typer.Exit(1)
 

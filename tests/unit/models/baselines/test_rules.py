@@ -81,7 +81,7 @@ def grown(test: Bench, waiting: int | None) -> list[bool]:
         test.add_waiting(waiting)
     plan, _ = test.steps(state, 6, 24)
     more = plan.replicas[0] > 20
-    return [bool(more[test.priority == own].all()) for own in range(4)]
+    return [bool(more[test.priority == priority].all()) for priority in range(4)]
 
 
 def test_every_app_grows_while_no_pod_waits() -> None:
@@ -157,7 +157,7 @@ def test_p0_takes_larger_steps_while_its_domain_waits() -> None:
 def test_lower_targets_give_p0_more_replicas_than_p3() -> None:
     test = bench()
     plan, _ = test.steps(test.rules.start(test.observation), 0, 3)
-    p0, p3 = (plan.replicas[0][test.priority == own] for own in (0, 3))
+    p0, p3 = (plan.replicas[0][test.priority == priority] for priority in (0, 3))
     assert p0.min() > p3.max()
 
 

@@ -167,6 +167,7 @@ def assemble(app: typer.Typer, is_called: Callable[[str], bool]) -> None:
     groups: dict[str, typer.Typer] = {}
     for name, entry in COMMANDS.items():
         group, _, command = name.rpartition(" ")
+        # At its first command, so that the help lists groups in the order of the table.
         if group and group not in groups:
             groups[group] = typer.Typer(no_args_is_help=True, help=GROUPS[group])
             app.add_typer(groups[group], name=group)

@@ -75,6 +75,7 @@ def _measure(
     for adapter in _ADAPTERS:
         with progress(f"{adapter}, {minutes} min of real time", 1, console):
             runs[adapter] = measured_path.measure(request, adapter, minutes, folder / adapter)
+    # In large batches and one by one: the cost per record shows in the difference.
     rates = {}
     for per_record in (samples.BATCHED, samples.SINGLE):
         with progress(f"samples, {per_record} a record", 1, console):

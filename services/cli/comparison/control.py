@@ -196,6 +196,7 @@ def _write(
 
 
 def _command(options: Options) -> str:
+    # Without --fresh and the output files, which do not change the figures.
     values = {
         "--controllers": options.controllers,
         "--scenarios": options.scenarios,

@@ -79,6 +79,7 @@ class LiveView:
         tick = race.world.tick - 1
         when = clock(race.world, tick)
         for controller, finding in begun:
+            # Only the time: the bar shows the weekday.
             self._failures[controller].append(f"{finding.name} {when.split()[1]}")
         self._frame.show(tick, bool(begun), lambda: self._render(race))
 

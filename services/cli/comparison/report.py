@@ -177,6 +177,7 @@ def _shown_controllers(outcome: BenchmarkOutcome) -> list[str]:
         row for row in grouped(outcome.standings)[shown] if row.controller != reference
     ]
     others.sort(key=lambda row: row.objective)
+    # The reference is shown even if others are better.
     return [reference, *(row.controller for row in others[: _COLUMNS - 1])]
 
 

@@ -177,6 +177,7 @@ def _is(cell: Cell, row: Row) -> bool:
 def _coverage(row: Row, served: bool) -> Text:
     text = f"{row.coverage_80:.0%}"
     outside = not IN_BAND[0] <= row.coverage_80 <= IN_BAND[1]
+    # Only the served interval is marked: nothing acts on the intervals of the others.
     return Text(f"{text}!", "bad") if served and outside else Text(text)
 
 
@@ -265,6 +266,7 @@ def spikes(scores: Sequence[SpikeScore]) -> Listing:
             Text(f"{score.false_alarms_per_day:.2f}"),
         )
         for score in scores
+        # Of many series only the pooled scores, or the table would have hundreds of rows.
         if score.series == ALL_SERIES or not many
     ]
     columns = ("series", "model", "by", "announced", "unannounced", "false/day")

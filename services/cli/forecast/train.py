@@ -184,6 +184,7 @@ class TrainingProgress:
 
     def begun(self, seed: int) -> None:
         """Print a line for a member; the bar skips epochs that an earlier member did not need."""
+        # Member m of run s is trained with the seed s x members + m.
         member = seed - self._args.seed * self._args.members
         self._print(f"member {member + 1} of {self._args.members}")
         self._before = member * self._args.epochs * self._args.steps

@@ -60,6 +60,7 @@ def figures(result: Result) -> list[tuple[str, str]]:
 
 def _p3_share(result: Result, share: float) -> str:
     if result.p0_wait_ticks == 0:
+        # A share of no ticks would read as 0 %, which is a good result.
         return "P0 never waited"
     return f"{share:.1%} (over {result.p0_wait_ticks} ticks)"
 

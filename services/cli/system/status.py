@@ -23,6 +23,7 @@ def status(json: JsonOption = None) -> None:
 
     The event age is the mean since the start of the service.
     """
+    # Imported when called: the help needs none of it.
     from services.devcluster import record  # noqa: PLC0415
     from services.devcluster.status import read_status  # noqa: PLC0415
 

@@ -16,6 +16,7 @@ def test_a_small_bench_writes_every_figure(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(speed, "SIZES", (20, 40))
+    # Timing single stages would compile each of them.
     monkeypatch.setattr(speed, "_stages", lambda _run, _ticks: [])
     file = tmp_path / "bench.json"
     arguments = ["bench", "sim", "--envs", "4", "--apps", "20", "--ticks", "30"]

@@ -57,12 +57,15 @@ ROW = {
 
 @pytest.fixture(autouse=True)
 def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results are stored below the working folder; only tests that ask for it start a pool."""
+    """Results are stored below the working folder."""
     monkeypatch.chdir(tmp_path)
+    # No pool of processes unless a test asks for one.
     monkeypatch.setattr(workers, "cores", lambda: 1)
     (tmp_path / "own_entrants.py").write_text(OWN_ENTRANTS)
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Tests change this module, so each one has to import it again.
     monkeypatch.delitem(sys.modules, "own_entrants", raising=False)
+    # Two targets instead of eight.
     monkeypatch.setattr(request, "FRONTIER", ("hpa:0.5", "hpa:0.75"))
     for name in ("spike", "spike-too"):
         (tmp_path / f"{name}.yaml").write_text(SCENARIO.format(name=name))

@@ -62,6 +62,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def output(scenario: Path) -> RaceOutput:
     folder, file, out = scenario.parent / "report", scenario.parent / "out.json", io.StringIO()
     arguments = ["--scenario", str(scenario), "--apps", "40", "--seed", "3"]
+    # `capsys` is not available to a fixture of the module.
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(command, "Console", lambda **options: Console(file=out, **options))
         code = main.run(["race", *arguments, "--json", str(file), "--report", str(folder)])
@@ -133,6 +134,7 @@ def test_the_report_is_self_contained_and_shows_every_controller(output: RaceOut
 def test_bad_input_is_refused_in_one_line_before_anything_is_built(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
+    # Calling it would fail: nothing may be built before the input is checked.
     monkeypatch.setattr(command, "_prepare", None)
     assert main.run(["race", *arguments]) == main.EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()

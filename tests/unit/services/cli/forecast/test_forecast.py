@@ -66,6 +66,7 @@ def test_rows_have_the_documented_keys_and_every_series_a_serving_model(tmp_path
 def test_series_of_one_file_are_scored_like_separate_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A few trees are enough to compare two runs.
     monkeypatch.setattr(boosted, "_ROUNDS", 5)
     columns = {name: daily(1500, seed=seed) for seed, name in enumerate(("a", "b", "c"))}
     models = ("--model", "tft,lightgbm")

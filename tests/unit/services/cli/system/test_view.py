@@ -89,6 +89,7 @@ def test_a_log_file_gets_a_headline_and_lines() -> None:
     console = Console(file=StringIO(), width=80)
     view = PlainView(console, SIMULATION)
     state = full_state()
+    # A line is printed when all domains have closed the tick.
     state.domains["data"].closed = 8640
     with view:
         view.show(state, Health())

@@ -12,7 +12,6 @@ import msgspec
 from models.inputs.errors import InputError
 
 _CONTROLLERS: Final = ("models.baselines", "models.control")
-"""Packages whose modules count as code of a controller."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -72,7 +71,6 @@ def code_digest(module: str) -> str:
     """
     found = [module]
     digest = hashlib.sha256()
-    # `found` grows while it is walked: imports of imports count, too.
     for name in found:
         tree = ast.parse(_source(name))
         digest.update(ast.dump(tree).encode())

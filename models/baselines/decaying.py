@@ -12,6 +12,7 @@ import numpy as np
 from models.cluster.arrays import F32, F64
 from models.jit import kernel
 
+# Bucket ratio and first buckets as in the original.
 RATIO: Final = 1.05
 BUCKETS: Final = 176
 """Enough for the original's largest values (1,000 cores, 1 TB) with its first buckets."""
@@ -42,6 +43,7 @@ def bucket_of(value: float, first: float) -> int:
     """The bucket a value falls into; the last one takes everything above it."""
     if value < first:
         return 0
+    # The sum of the geometric series in `bucket_start`, solved for the number of buckets.
     bucket = math.floor(math.log(value * (RATIO - 1.0) / first + 1.0) / math.log(RATIO))
     return min(bucket, BUCKETS - 1)
 
@@ -89,5 +91,6 @@ def percentiles(histograms: Histograms, shares: F64, first: float, out: F64) -> 
                 while bucket < BUCKETS - 1 and (bucket < 0 or below < shares[k] * total):
                     bucket += 1
                     below += histograms.weight[e, app, bucket]
+                # The last bucket has no end; the original then returns its start, too.
                 end = min(bucket + 1, BUCKETS - 1)
                 out[k, e, app] = bucket_start(end, first) if total > 0.0 else 0.0

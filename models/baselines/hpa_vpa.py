@@ -53,6 +53,8 @@ class HpaVpa:
         chosen = parameters or Parameters()
         self._hpa = Hpa(inventory, pools, inventory.tick_s, target=chosen.target)
         vertical = VpaParameters(margin=chosen.margin, half_life_h=chosen.half_life_h)
+        # A controller gets one observation, so both use HPA's pipeline. It carries no memory use:
+        # VPA sizes CPU only, which is where the two conflict.
         self._vpa = Vpa(inventory, pools, vertical, Pipeline.HPA)
 
     def start(self, observation: Observation) -> HpaVpaState:
@@ -66,6 +68,7 @@ class HpaVpa:
         state: HpaVpaState,
     ) -> tuple[Plan, HpaVpaState]:
         """Two plans from one observation; the reason is HPA's where it changes replicas."""
+        # Neither plan is applied before the other is made, as two independent controllers act.
         out, hpa = self._hpa.step(observation, None, state.hpa)
         up, vpa = self._vpa.step(observation, None, state.vpa)
         moved = (out.reason == int(Reason.SCALE_OUT)) | (out.reason == int(Reason.SCALE_IN))

@@ -118,6 +118,7 @@ class Pid:
         self, observation: Observation, level: F64, valid: Mask, state: PidState
     ) -> tuple[F64, PidState]:
         p, status = self._parameters, observation.status
+        # No kick at the start: the first sample has a slope of zero.
         before = np.where(np.isnan(state.level), level, state.level)
         weight = self._tick_s / (p.filter_s + self._tick_s)
         filtered = before + weight * (level - before)
@@ -129,6 +130,8 @@ class Pid:
         integral = state.integral + gain * error
         output = integral + p.proportional * error + p.derivative_s * slope
         bounded = np.clip(output, np.log(np.maximum(1, self._least)), np.log(self._most))
+        # Pull the integral back to what the bounds allow: it would have to unwind before a loop
+        # could leave its bound.
         integral = integral + (bounded - output)
         kept = PidState(
             np.where(valid, integral, state.integral), np.where(valid, filtered, state.level)
@@ -139,6 +142,7 @@ class Pid:
         """[E, A] deviation from the setpoint, 0 inside the deadband."""
         p = self._parameters
         deviation = level - np.log(p.setpoint)
+        # The band in pods is relative to the replicas here, because the deviation is a ratio.
         band = np.maximum(p.deadband, p.deadband_pods / np.maximum(1, replicas))
         return np.where(np.abs(deviation) > band, deviation, 0.0)
 
@@ -147,6 +151,7 @@ class Pid:
         current = observation.status[:, rows.REPLICAS]
         wanted = np.clip(np.ceil(np.exp(output) - 0.5), self._least, self._most).astype(np.int32)
         p, change = self._parameters, np.abs(np.exp(output) - current)
+        # Compared before rounding: whole replicas would flip when the output hovers around a half.
         moves = change > np.maximum(p.deadband * current, p.deadband_pods)
         replicas = np.where(valid & moves & (current > 0), wanted, current).astype(np.int32)
         moved = np.where(replicas > current, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))

@@ -95,7 +95,7 @@ class RulesState(NamedTuple):
     """[E, A] replicas at the last tick without P0 pressure, the base of `shed_floor`."""
 
 
-class Rules:
+class RulesEngine:
     """HPA with targets by priority, and rules for which priority yields."""
 
     name = "rules"
@@ -138,6 +138,7 @@ class Rules:
         replicas = self._boosted(observation, plan.replicas, priority, state)
         replicas = self._frozen(observation, replicas, priority, state)
         replicas = self._shed(observation, replicas, priority, state)
+        # Zero replicas switch an HPA off; the minimum must not switch it on again.
         bounded = np.clip(replicas, self._inventory.min_replicas, self._inventory.max_replicas)
         plan = _explained(observation, plan, np.where(replicas > 0, bounded, replicas))
         return plan._replace(nodes=self._spare_nodes(observation)), state
@@ -150,11 +151,14 @@ class Rules:
         )
         pods = self._by_domain(observation, live.astype(np.float64))
         pending = self._by_domain(observation, status[:, rows.PENDING].astype(np.float64))
+        # Ticks in a row by domain, not by pod: an observation has no identities of pods.
         waiting = np.where(pending > 0, state.waiting + 1, 0).astype(np.int32)
         late = np.where(self._is_late(waiting), pending, 0.0)
         share = self._by_priority(late) / np.maximum(1.0, self._by_priority(pods))
         pressing = share > self._parameters.pressing_share
         pressed = np.where(pressing, observation.tick[:, None], state.pressed).astype(np.int32)
+        # Frozen during the pressure and until it is released: otherwise every step of `_shed` would
+        # lower its own floor.
         calm = ~self._yields(observation, pressed, _P0)[:, None]
         before = np.where(calm, status[:, rows.REPLICAS], state.before).astype(np.int32)
         return state._replace(waiting=waiting, pressed=pressed, before=before)
@@ -199,9 +203,10 @@ class Rules:
         """P2 yields to P0 and P1, P3 to all others."""
         current = observation.status[:, rows.REPLICAS]
         stopped = np.zeros(replicas.shape, np.bool_)
-        for own in (_P2, _P3):
-            yields = self._yields(observation, state.pressed, own - 1)
-            stopped |= (priority == own) & yields[:, None]
+        # P0 and P1 never stop growing.
+        for yielding in (_P2, _P3):
+            yields = self._yields(observation, state.pressed, yielding - 1)
+            stopped |= (priority == yielding) & yields[:, None]
         return np.where(stopped, np.minimum(replicas, current), replicas)
 
     def _shed(
@@ -226,15 +231,18 @@ class Rules:
             * (status[:, rows.READY] + status[:, rows.STARTING])
         )
         spare = self._by_domain(observation, cores) * self._headroom
+        # Nodes on their way count as free: what is requested once is not requested again.
         pool = observation.pool
         free = pool["free_cpu"] + pool["coming"] * inventory.pool_cpu
         nodes = np.zeros((observation.tick.size, self._pools, _PRIORITIES), np.int32)
         for domain in np.argsort(inventory.priority, kind="stable"):
-            last, own = self._overflow[domain], inventory.priority[domain]
-            short = np.maximum(0.0, spare[:, domain] - free[:, last])
-            nodes[:, last, own] += np.ceil(short / inventory.pool_cpu[last]).astype(np.int32)
+            pool_index, priority = self._overflow[domain], inventory.priority[domain]
+            short = np.maximum(0.0, spare[:, domain] - free[:, pool_index])
+            nodes[:, pool_index, priority] += np.ceil(
+                short / inventory.pool_cpu[pool_index]
+            ).astype(np.int32)
             # Spare cores of one domain are not spare for the next.
-            free[:, last] += short - spare[:, domain]
+            free[:, pool_index] += short - spare[:, domain]
         return nodes
 
 
@@ -253,6 +261,6 @@ def overflow_pools(inventory: Inventory) -> I32:
     return np.take_along_axis(inventory.domain_pools, last[:, None], axis=1)[:, 0]
 
 
-def rules_of(world: World, parameters: Parameters | None = None) -> Rules:
+def rules_of(world: World, parameters: Parameters | None = None) -> RulesEngine:
     """A new rules engine for the world."""
-    return Rules(declare(world.population, world.cluster), world.layout.pools, parameters)
+    return RulesEngine(declare(world.population, world.cluster), world.layout.pools, parameters)

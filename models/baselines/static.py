@@ -69,15 +69,16 @@ class Static:
     ) -> tuple[Plan, StaticState]:
         """The same replicas again; only the first plan changes anything."""
         plan = hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE)
-        status = observation.status[:, rows.REPLICAS]
-        moved = np.where(state.replicas > status, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
-        reason = np.where(state.replicas == status, plan.reason, moved).astype(np.int32)
+        current = observation.status[:, rows.REPLICAS]
+        moved = np.where(state.replicas > current, int(Reason.SCALE_OUT), int(Reason.SCALE_IN))
+        reason = np.where(state.replicas == current, plan.reason, moved).astype(np.int32)
         return plan._replace(replicas=state.replicas, reason=reason), state
 
 
 def daily_peak_replicas(world: World) -> F32:
     """[E, A] replicas that the highest five minutes of the day before needed."""
     apps = world.population.apps
+    # The ratio at the start stands for a load test. Idle apps would divide by zero.
     per_rps = apps.start_replicas / np.maximum(apps.mean_rps, 1e-9)
     peaks = [_daily_peak(world, e) for e in range(world.environments)]
     return (np.array(peaks) * per_rps).astype(np.float32)

@@ -163,6 +163,7 @@ class Vpa:
         state: VpaState,
     ) -> tuple[Plan, VpaState]:
         """Once a minute take a sample, recommend and update; hold in between."""
+        # Environments of a world share the tick, so the first one is enough.
         if observation.tick[0] * self._tick_s % LOOP_S >= self._tick_s:
             return hold_plan(observation, self._pools, Reason.HOLD_NOT_DUE), state
         self._sample_cpu(observation, state)
@@ -173,6 +174,8 @@ class Vpa:
     def recommend(self, observation: Observation, state: VpaState) -> Recommendation:
         """Percentiles with margin, confidence and minimum."""
         days = self._parameters.history_days + self._age_s(observation, state) / DAY_S
+        # The original's confidence multipliers of lower bound, target and upper bound. With little
+        # history the upper bound is far above, so that pods are not resized on a few samples.
         confidence = np.stack([(1 + 0.001 / days) ** -2, np.ones_like(days), 1 + 1 / days]) * (
             1 + self._parameters.margin
         )
@@ -210,6 +213,7 @@ class Vpa:
         per_pod = observation.measured[:, rows.CPU] / np.maximum(1.0, pods)
         cores = np.maximum(_LEAST_WEIGHT, 0.001 * observation.status[:, rows.CPU_REQUEST])
         weight = np.where(valid, pods * cores, 0.0)
+        # Before this sample is added: an empty histogram marks the apps that lack their history.
         self._load_past(per_pod, np.where(state.cpu.total == 0, weight, 0.0), state)
         add_samples(state.cpu, per_pod, weight * self._growth(observation, state), CPU_FIRST)
 
@@ -222,6 +226,7 @@ class Vpa:
             add_samples(state.cpu, per_pod, weight * whole, CPU_FIRST)
             return
         decayed = np.exp2(-self._past.age_s / (3600 * self._parameters.half_life_h))
+        # The record has a moment each half hour; together they weigh as much as a sample a minute.
         shares = decayed * (whole / decayed.sum())
         add_past(state.cpu, per_pod, weight, self._past.relative, shares, CPU_FIRST)
 
@@ -242,6 +247,7 @@ class Vpa:
         first = valid & (state.memory.total == 0)
         add_samples(state.memory, per_pod, np.where(first, self._history(DAY_S), 0.0), MEMORY_FIRST)
         higher = valid & (fresh | (per_pod > state.peak))
+        # Stored weights never decay, so the weight that was added is the one to remove.
         taken_back = np.where(higher & ~fresh, -state.peak_weight, 0.0)
         add_samples(state.memory, state.peak, taken_back, MEMORY_FIRST)
         add_samples(state.memory, per_pod, np.where(higher, weight, 0.0), MEMORY_FIRST)
@@ -265,6 +271,7 @@ class Vpa:
         difference = _difference(cpu, recommended.cpu) + _difference(memory, in_mib)
         age_s = (observation.tick[:, None] - state.resized) * self._tick_s
         wanted = outside | ((age_s >= OLD_POD_S) & (difference >= WORTHWHILE))
+        # Restarting the only pod would take the app down.
         alive = (
             status[:, rows.READY] + status[:, rows.STARTING] + status[:, rows.PENDING]
             >= MIN_REPLICAS
@@ -272,6 +279,7 @@ class Vpa:
         due = self._first(wanted & alive, difference)
         plan = hold_plan(observation, self._pools, Reason.HOLD_IN_TOLERANCE)
         cpu_target, memory_target = recommended.cpu[_TARGET], in_mib[_TARGET]
+        # A target of zero means no sample yet: keep the request.
         new_cpu = np.where(due & (cpu_target > 0), np.ceil(cpu_target), cpu)
         new_memory = np.where(due & (memory_target > 0), np.ceil(memory_target), memory)
         plan = plan._replace(
@@ -285,6 +293,7 @@ class Vpa:
     def _first(self, wanted: Mask, difference: F64) -> Mask:
         """[E, A] the most important of the wanted updates, as many as a minute allows."""
         most = max(1, round(self._parameters.updated_share * wanted.shape[1]))
+        # Stable, so that apps with equal differences are resized in the same order in every run.
         order = np.argsort(np.where(wanted, -difference, np.inf), axis=1, kind="stable")
         first = np.zeros_like(wanted)
         np.put_along_axis(first, order[:, :most], True, axis=1)

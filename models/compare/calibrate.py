@@ -104,6 +104,7 @@ def calibrate(
         keys = [_key(job, worlds, code) for job in jobs]
         values = _evaluate(jobs, keys, runner, journal, on_done)
         for index, point in enumerate(points):
+            # Jobs are in the order of points, then scenarios.
             rows = range(index * len(setting.scenarios), (index + 1) * len(setting.scenarios))
             by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in rows}
             found.append(by_scenario)
@@ -140,13 +141,15 @@ def _evaluate(
         if found is not None:
             values[key] = found
             on_done()
+        # Points are clipped and rounded, so a batch may contain one twice.
         elif key in open_jobs:
             on_done()
         else:
             open_jobs[key] = job
-    named = {id(job): key for key, job in open_jobs.items()}
+    # By identity, because a job holds a dict and cannot be a key. Jobs finish in any order.
+    key_by_id = {id(job): key for key, job in open_jobs.items()}
     for job, value in runner(list(open_jobs.values())):
-        key = named[id(job)]
+        key = key_by_id[id(job)]
         values[key] = value
         journal.add(Entry(key, job.family.name, job.scenario.name, job.point, value))
         on_done()
@@ -159,6 +162,7 @@ def _key(job: Job, worlds: Mapping[str, str], code: str) -> str:
 
 def _world_hash(family: Family, setting: Setting, scenario: Scenario) -> str:
     cluster = _scheduled(family, setting.cluster)
+    # One seed is enough: the hash covers the rules of a world, not its seeds.
     return World(cluster, scenario, setting.seeds[:1], _population(_encoded(setting.cluster))).hash
 
 
@@ -173,6 +177,7 @@ def _encoded(cluster: SimCluster) -> bytes:
 @lru_cache(maxsize=2)
 def _population(cluster: bytes) -> Population:
     """Cached per process: it is the same for all scenarios."""
+    # By its text, because a cluster is not hashable.
     return generate(msgspec.json.decode(cluster, type=SimCluster))
 
 

@@ -65,6 +65,7 @@ ENTRANTS: dict[str, Entrant] = {
     **{
         name: Entrant(calibrated(name), scheduling=family.scheduling)
         for name, family in FAMILIES.items()
+        # Entered below, once per forecaster.
         if name != HEURISTIC
     },
     **{f"{HEURISTIC}:{forecast}": _heuristic(forecast) for forecast in (*FORECASTERS, NONE)},
@@ -93,7 +94,9 @@ def _plain(name: str) -> Entrant:
         return _hpa_at(float(at_target[1]))
     kind, colon, rest = name.partition(":")
     if kind == HEURISTIC and colon:
-        return _without(*rest.partition("/")[::2])
+        forecast, _, part = rest.partition("/")
+        return _without(forecast, part)
+    # `hpa:1.5` is a bad target, not a module.
     if colon and kind != "hpa":
         return _import(name)
     hint = did_you_mean(name, ENTRANTS)
@@ -112,6 +115,7 @@ def _hpa_at(target: float) -> Entrant:
 
 def _without(forecast: str, part: str) -> Entrant:
     """`heuristic:FORECAST/no-PART`: the heuristic without one part."""
+    # First, because a name without a part gets here only if its forecaster is unknown.
     forecaster = forecaster_of(forecast)
     entrant = _heuristic(forecast)
     if part not in ABLATIONS:
@@ -139,6 +143,7 @@ def _import(name: str) -> Entrant:
     # Find modules in the working directory, as `python -m` does.
     folder = str(Path.cwd())
     if folder not in sys.path:
+        # Last, so that a file of the user cannot shadow an installed module.
         sys.path.append(folder)
     try:
         found = getattr(importlib.import_module(module), attribute)

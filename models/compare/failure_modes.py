@@ -70,11 +70,13 @@ def measure(
 
     stampede = play(load_scenario(STAMPEDE, cluster))
     cascade = play(load_scenario(CASCADE, cluster))
+    # Deploys, faults and noise are functions of the seed, so the two runs differ by the spike only.
     without = play(without_spikes(cascade.scenario))
     inversion = play(load_scenario(INVERSION, cluster))
     calm = play(load_scenario(CALM, cluster))
     spiking = spiking_apps(cascade)
     bystander = ~reachable(population.calls, spiking.size, spiking)
+    # Callers of the spiking apps suffer through their calls, not through shared nodes.
     unrelated = bystander & ~reachable(_reversed(population.calls), spiking.size, spiking)
     return Figures(
         controller=controller,
@@ -95,6 +97,7 @@ def measure(
 
 
 def _reversed(calls: Calls) -> Calls:
+    # In reverse order, too: `reachable` expects edges into an app before those out of it.
     return calls._replace(caller=calls.callee[::-1], callee=calls.caller[::-1])
 
 
@@ -139,5 +142,6 @@ def _hourly(world: World, apps: Mask) -> NDArray[np.float64]:
 def _while_p0_waits(world: World, total: int) -> PerSeed:
     """Mean over the ticks in which P0 waits."""
     totals = world.accounts.totals
+    # P0 may never have waited.
     means: PerSeed = (totals[:, total] / totals[:, P0_WAIT_TICKS].clip(1)).tolist()
     return means

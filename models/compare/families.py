@@ -38,6 +38,7 @@ class Family(NamedTuple):
 
     def make(self, world: World, values: Mapping[str, float]) -> Controller[Any]:
         """A controller with these values, and defaults for the others."""
+        # Values come from files and searches: a misspelt name must not leave a default in force.
         unknown = sorted(set(values) - set(self.parameters._fields))
         if unknown:
             known = ", ".join(self.parameters._fields)
@@ -59,6 +60,7 @@ FAMILIES: dict[str, Family] = {
             rules.rules_of,
             rules.Parameters,
             rules.RANGES,
+            # The rules assume priority classes with preemption.
             SCHEDULINGS["priority+preemption"],
         ),
         Family(
@@ -67,6 +69,7 @@ FAMILIES: dict[str, Family] = {
             parameters.Parameters,
             parameters.RANGES,
             SCHEDULINGS["priority"],
+            # The default forecaster; see decision 0006.
             calendar_of,
         ),
     )

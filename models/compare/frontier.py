@@ -23,6 +23,7 @@ def at_equal_cost(
     hours, index = np.unique(np.asarray(node_hours, np.float64), return_inverse=True)
     if hours.size == 0 or not hours[0] <= cost <= hours[-1]:
         return None
+    # Of several targets at equal cost the best one counts, then of all that cost at most as much.
     levels = np.full(hours.size, np.inf)
     np.minimum.at(levels, index, np.log1p(violations))
     return float(np.expm1(np.interp(cost, hours, np.minimum.accumulate(levels))))

@@ -49,6 +49,8 @@ def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
         and file.relative_to(root).parts[0] not in _WORLD
         and "__pycache__" not in file.parts
     ]
+    # Any change of our code reruns every entrant of ours: which code a result depends on is hard to
+    # tell, and running again is always correct.
     common = _digest(files)
     return {name: _digest(_modules(name), common) for name in entrants}
 
@@ -61,11 +63,13 @@ def combined(hashes: Iterable[str]) -> str:
 def _world_hash(cluster: SimCluster, scenario: Scenario, scheduling: Scheduling) -> str:
     """Equal to `World.hash`, without building the world."""
     population, scheduled = population_of(cluster), with_scheduling(cluster, scheduling)
+    # The hash does not depend on seeds, so any one will do.
     script = script_of(compile_scenario(scenario, scheduled, population.apps, [0]))
     return world_hash(scheduled, scenario, population, script.replay)
 
 
 def _modules(entrant: str) -> list[Path]:
+    # `hpa:0.6` and `heuristic:calendar` have a colon as well, but name no module.
     plain = entrant.partition("@")[0]
     module, own, _ = plain.partition(":")
     if not own or module in {name.partition(":")[0] for name in ENTRANTS}:

@@ -43,6 +43,7 @@ class HpaWorld:
 
 def copy_memory(memory: HpaState) -> HpaState:
     """An independent copy, to restore together with a saved world."""
+    # A step overwrites the memory in place, so keeping a reference would not be enough.
     return HpaState(*(part.copy() for part in memory))
 
 

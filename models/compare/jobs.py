@@ -95,6 +95,7 @@ def jobs_of(request: Request, worlds: dict[str, dict[str, str]], code: dict[str,
             request.cluster,
             scenario,
             seeds,
+            # Only what the report plots is recorded: one scenario, one seed, no frontier.
             scenario is request.shown
             and seeds[0] == request.seeds[0]
             and controller in request.controllers,
@@ -204,6 +205,7 @@ def load_finished(folder: Path, job: Job) -> Finished | None:
         found = msgspec.json.decode(_file(folder, job).read_bytes(), type=Finished)
     except (OSError, msgspec.DecodeError):
         return None
+    # A result of another world or of other code has the same file name; see `_file`.
     same = (found.world_hash, found.code_hash) == (job.world_hash, job.code_hash)
     return found if same else None
 
@@ -211,6 +213,7 @@ def load_finished(folder: Path, job: Job) -> Finished | None:
 def save_finished(folder: Path, job: Job, finished: Finished) -> None:
     """Store a result atomically: readers see all of it or nothing."""
     file = _file(folder, job)
+    # Named by process: two benchmarks at once must not write into the same draft.
     draft = file.with_suffix(f".{os.getpid()}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,6 +225,7 @@ def save_finished(folder: Path, job: Job, finished: Finished) -> None:
 
 def _file(folder: Path, job: Job) -> Path:
     """Named after the job, not its hashes: results of a changed world replace the old ones."""
+    # With and without a timeline are different results: one must not hide the other.
     identity = f"{job.label}, recorded {job.recorded}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return folder / f"{job.scenario.name}-{digest}.json"

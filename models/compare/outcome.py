@@ -11,7 +11,8 @@ from models.compare.standings import FrontierPoint, Standing, frontier, standing
 from models.sim.results.summary import Result
 
 
-class Outcome(msgspec.Struct, kw_only=True, dict=True):
+# `dict=True`, because cached properties store their values in `__dict__`.
+class BenchmarkOutcome(msgspec.Struct, kw_only=True, dict=True):
     """What was run and its results; comparisons are computed on first access."""
 
     request: Request
@@ -59,7 +60,7 @@ class Outcome(msgspec.Struct, kw_only=True, dict=True):
         }
 
 
-def payload(outcome: Outcome) -> dict[str, Any]:
+def payload(outcome: BenchmarkOutcome) -> dict[str, Any]:
     """As JSON. `world_hash` and `rows` are the contract; the rest explains them."""
     request = outcome.request
     return {

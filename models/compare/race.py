@@ -14,7 +14,7 @@ from models.compare.jobs import (
     violating_share,
     worst_p99,
 )
-from models.compare.outcome import Outcome
+from models.compare.outcome import BenchmarkOutcome
 from models.compare.request import Request
 from models.sim.results.failures import FailureWatch, setting_of
 from models.sim.results.findings import Finding
@@ -23,7 +23,7 @@ from models.sim.results.summary import Result, summarise
 from models.sim.world import World
 
 
-class Snapshot(NamedTuple):
+class LaneSnapshot(NamedTuple):
     """Figures of one controller after a tick."""
 
     p0_violating: float
@@ -62,20 +62,23 @@ class Lane:
         self._run.step()
         self._recorder(self.world)
         findings = self._watch.look(self._recorder.recording, self._tick)
+        # Lanes advance in turn, so each adds up its own time.
         self._seconds += time.perf_counter() - began
         return findings
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LaneSnapshot:
         """Figures now; call it after at least one tick."""
         record, tick = self._recorder.recording, self._tick
         now = slice(tick, tick + 1)
+        # Requested nodes count too: an accepted request cannot be withdrawn.
         coming = record.nodes_booting[tick].sum() + record.nodes_asked[tick].sum()
-        return Snapshot(
+        return LaneSnapshot(
             p0_violating=float(violating_share(record, self._p0, now)[0]),
             p0_p99=float(worst_p99(record, self._p0, now)[0]),
             pending=int(record.pending[tick].sum()),
             nodes_ready=int(record.nodes_ready[tick].sum()),
             nodes_coming=int(coming),
+            # Accounting starts with the first tick after the warm-up; before, the sums are empty.
             counted=self.result() if tick >= self.world.timeline.warmup_ticks else None,
         )
 
@@ -101,6 +104,7 @@ class Lane:
 
     @property
     def _tick(self) -> int:
+        # The tick that has just ended: a world counts on as soon as it has advanced.
         return self.world.tick - 1
 
 
@@ -134,11 +138,11 @@ class Race:
         ]
 
 
-def outcome_of(race: Race, request: Request, seconds: float, command: str) -> Outcome:
+def outcome_of(race: Race, request: Request, seconds: float, command: str) -> BenchmarkOutcome:
     """The race as a benchmark with one seed, so that both share a report."""
     finished_jobs = {lane.name: lane.finish() for lane in race.lanes}
     worlds = {name: job.world_hash for name, job in finished_jobs.items()}
-    return Outcome(
+    return BenchmarkOutcome(
         request=request,
         world_hash=combined(worlds.values()),
         world_hashes={request.shown.name: worlds},

@@ -18,8 +18,10 @@ QUICK_SEEDS: Final = "0-2"
 QUICK_SCENARIOS: Final = ("calm", "flash-sale-20-min-early", "priority-inversion")
 QUICK_APPS: Final = 310
 MOST_SEEDS: Final = 1000
+# A baseline with a bad target proves nothing, so the calibrated one comes first.
 _REFERENCES: Final = ("hpa-calibrated", "hpa")
 _SHOWN: Final = "flash-sale-20-min-early"
+# At most 18 digits, which fit into 64 bits.
 _SEEDS: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
@@ -72,6 +74,7 @@ def request_of(options: Options) -> Request:
     full = not options.quick and options.controllers is None
     with_frontier = full if options.frontier is None else options.frontier
     reference = _reference(options.against, controllers)
+    # Fail on a bad name before anything runs.
     for name in (*controllers, reference):
         entrant_of(name)
     return Request(
@@ -95,6 +98,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise InputError(f"seeds: {part.strip()}: expected the lower seed first")
+        # A typo such as 0-99999 would otherwise run for days.
         if last - first >= MOST_SEEDS:
             raise InputError(f"seeds: {part.strip()}: expected at most {MOST_SEEDS:,} seeds")
         seeds.update(range(first, last + 1))

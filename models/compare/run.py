@@ -31,6 +31,7 @@ class Run(Generic[S]):
         forecaster: Forecaster[Any] | None = None,
     ) -> None:
         self._world, self._controller, self._forecaster = world, controller, forecaster
+        # Observed once more in the first step: an observation does not change the world.
         first = world.observe(controller.pipeline)
         self._state = controller.start(first)
         self._forecaster_state = forecaster.start(first) if forecaster is not None else None
@@ -48,6 +49,7 @@ class Run(Generic[S]):
         warmup = world.timeline.warmup_ticks
         observation = world.observe(controller.pipeline)
         forecast = self._forecast(observation)
+        # Controllers count from their start, and the warm-up is not accounted: remember its count.
         if world.tick == warmup:
             self._overruns_before = _overruns(controller, self._state)
         plan, self._state = controller.step(observation, forecast, self._state)
@@ -103,6 +105,7 @@ def without_sample(world: World, observation: Observation) -> Mask:
     if script.outages.size > 0:
         tick = observation.tick[:, None]
         out = (script.outages["start"] <= tick) & (tick < script.outages["end"])
+        # [E, outages] x [outages, A]: the apps of all outages that are active in an environment.
         missing = missing | (out.astype(np.int32) @ script.outage_app.astype(np.int32) > 0)
     return missing
 

@@ -37,6 +37,7 @@ def measure_simulator(envs: int, apps: int, ticks: int, measure: Measure) -> dic
     calm = calm_world(apps, envs)
     rates = measure(calm, ticks)
     busy = measure(busy_world(with_apps(load_sim_cluster(), apps), envs), ticks)
+    # The peak of a process never falls, so read it before other sizes run.
     peak = peak_rss_mb()
     stages = _stages(HpaWorld(calm_world(apps, envs)), min(ticks, _STAGED_TICKS))
     by_apps = []
@@ -115,9 +116,11 @@ def _decision_seconds(
         if forecaster is not None:
             forecast, forecaster_state = forecaster.step(observation, forecaster_state)
         began = time.perf_counter()
+        # Only this is timed: observing and forecasting are the work of other services.
         plan, state = controller.step(observation, forecast, state)
         seconds = time.perf_counter() - began
         if tick >= _WARM_UP_MINUTES * ticks_per_minute:
+            # The Commander decides in the first tick of a minute, so these take longer.
             (first if tick % ticks_per_minute == 0 else others).append(seconds)
         world.step(plan)
     return first, others

@@ -86,6 +86,7 @@ def _account(st: State, acc: Accounts, _plan: Plan, given: Given, _scratch: Scra
         close_tick(st, acc, e, given.rules)
 
 
+# In the order in which `tick.advance` runs them.
 _STAGES: dict[str, tuple[str, Stage]] = {
     "apply": ("plans are applied, resizes take effect", _apply),
     "churn": ("deploys, crashes, OOM kills, drains, reclaims, zones", _churn),
@@ -102,6 +103,7 @@ _AROUND = {"observe": "what a controller observes", "controller": "HPA decides"}
 
 def stage_seconds(run: HpaWorld, ticks: int) -> dict[str, float]:
     """Seconds of each stage over `ticks` ticks; compiles the stages first."""
+    # A tick that does not count, because it compiles the stages.
     _staged_tick(run, dict.fromkeys((*_AROUND, *_STAGES), 0.0))
     spent = dict.fromkeys((*_AROUND, *_STAGES), 0.0)
     for _ in range(ticks):

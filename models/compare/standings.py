@@ -39,11 +39,13 @@ def P0(row: Result) -> float:  # noqa: N802  (one of the figures above)
 
 def P3_HELD(row: Result) -> float:  # noqa: N802  (as P0)
     """P3's share of the ready CPU, summed over the ticks in which P0 waited."""
+    # A sum, because means of scenarios with different numbers of such ticks cannot be added.
     return row.p3_share_while_p0_waits * row.p0_wait_ticks
 
 
 def tally(results: Iterable[Result], request: Request) -> Tally:
     """Each scenario alone and, if there are several, all together."""
+    # Every entrant has every seed, in the same order: ratios and differences are paired by seed.
     rows = {(row.scenario, row.controller, row.seed): row for row in results}
     single: Tally = {
         scenario.name: {
@@ -52,6 +54,7 @@ def tally(results: Iterable[Result], request: Request) -> Tally:
         }
         for scenario in request.scenarios
     }
+    # A single scenario is its own total.
     return single if len(single) == 1 else {**single, ALL: _together(single, request)}
 
 
@@ -77,7 +80,7 @@ def _together(single: Tally, request: Request) -> dict[str, Rows]:
 
 
 BEST: Final = "clairvoyant"
-"""The controller that knows the future: an upper bound."""
+"""The controller that knows the future: an estimate of the limit, not a bound."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +177,7 @@ def _standing(
         p0_gap_closed=_gap(ours, theirs, best, P0),
         objective_gap_closed=_gap(ours, theirs, best, OBJECTIVE),
         oscillation_rate=_share(average(ours, REVERSALS), average(ours, ACTIONS)),
+        # A rate already, so averaged over the scenarios, where other figures are sums.
         loops_per_day=average(ours, LOOPS) / len(ours[0]),
         p3_share_while_p0_waits=_share(average(ours, P3_HELD), waited),
         p0_wait_ticks=waited,

@@ -58,6 +58,8 @@ def run(jobs: Sequence[Job], processes: int, folder: Path, advance: Advance) -> 
     """Run all jobs, in no particular order; the process that runs a job stores its result."""
     if processes == 1:
         return [_run_in_process(job, folder, advance) for job in jobs]
+    # Forking this process is unsafe, because it has threads. A fork server imports the models once,
+    # and workers are forked from it.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     finished = []
@@ -72,6 +74,7 @@ def run(jobs: Sequence[Job], processes: int, folder: Path, advance: Advance) -> 
                 "a process of the benchmark was killed, perhaps out of memory; "
                 "finished jobs are kept: run the command again"
             ) from None
+        # Mainly Ctrl-C: leaving the `with` block would wait for all queued jobs.
         except BaseException:
             executor.shutdown(cancel_futures=True)
             raise
@@ -108,6 +111,7 @@ def _run_and_store(job: Job, folder: Path) -> Finished:
     try:
         finished = play(job)
     except Exception as error:
+        # A traceback from a worker does not show which of hundreds of jobs it was.
         error.add_note(f"in the job {job.label}")
         raise
     save_finished(folder, job, finished)
@@ -121,5 +125,6 @@ def _prepare() -> None:
 
 def cores() -> int:
     """Number of cores that this process may use."""
+    # A container may be limited to a few cores of the machine; macOS cannot tell.
     available = getattr(os, "sched_getaffinity", None)
     return len(available(0)) if available is not None else os.cpu_count() or 1

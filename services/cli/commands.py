@@ -167,6 +167,7 @@ def assemble(app: typer.Typer, is_called: Callable[[str], bool]) -> None:
     groups: dict[str, typer.Typer] = {}
     for name, entry in COMMANDS.items():
         group, _, command = name.rpartition(" ")
+        # At its first command, so that the help lists groups in the order of the table.
         if group and group not in groups:
             groups[group] = typer.Typer(no_args_is_help=True, help=GROUPS[group])
             app.add_typer(groups[group], name=group)
@@ -176,6 +177,7 @@ def assemble(app: typer.Typer, is_called: Callable[[str], bool]) -> None:
             epilog = getattr(function, "epilog", None)
             parent.command(name=command, epilog=epilog)(function)
         else:
+            # A placeholder with its line of help: importing all commands would take seconds.
             parent.command(name=command, help=entry.line)(_not_loaded)
 
 
@@ -192,6 +194,7 @@ def examples(*lines: str) -> Callable[[F], F]:
     epilog = f"{label}: " + ", ".join(f"[bold]{line}[/bold]" for line in lines)
 
     def decorate(function: F) -> F:
+        # On the function, because the command is registered only later, in `assemble`.
         function.__dict__["epilog"] = epilog
         return function
 

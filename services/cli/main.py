@@ -25,6 +25,7 @@ def app_of(is_called: Callable[[str], bool]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode="rich",
+        # Unexpected errors keep the ordinary traceback; expected ones are mapped in `run`.
         pretty_exceptions_enable=False,
         help="Plan capacity for large shared clusters, and simulate them.",
         epilog="Examples: [bold]hirl up --lock-step[/bold] runs the whole system, "
@@ -63,6 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         # Inside `try`, because loading a command can fail or be interrupted.
         app = app_of(called.__contains__)
+        # Not standalone: typer would print errors in a box of several lines and exit by itself.
         code = app(list(arguments), prog_name="hirl", standalone_mode=False)
     except InputError as error:
         return _report(str(error))
@@ -76,6 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 def _report(message: str) -> int:
     # Empty when a group was called without a command: typer has printed its help.
     if message:
+        # One line whatever the message: scripts and logs read it by line.
         line = " ".join(message.split())
         print(f"hirl: error: {line}", file=sys.stderr)  # noqa: T201  (the only print)
     return EXIT_BAD_INPUT

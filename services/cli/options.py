@@ -28,6 +28,7 @@ def writable_file(path: Path | None) -> Path | None:
 def report_folder(path: Path | None) -> Path | None:
     """Check that a report can be written into a folder; only reports need matplotlib."""
     if path is not None:
+        # Any file name will do: only the folder matters.
         _check_creatable(path / "report.html")
         _check_installed("report", ("matplotlib",), "report")
     return path
@@ -119,6 +120,7 @@ TracesOption = Annotated[
 def _check_creatable(path: Path) -> None:
     """Check that the file can be overwritten, or created in its nearest existing folder."""
     candidates = (path, *path.parents)
+    # The path need not exist: its nearest existing parent decides whether it can be created.
     nearest = next(candidate for candidate in candidates if os.access(candidate, os.F_OK))
     if nearest != path and not nearest.is_dir():
         raise _not_writable(path, f"{nearest} is not a folder")
@@ -131,6 +133,7 @@ def _not_writable(path: Path, reason: str) -> InputError:
 
 
 def _check_installed(option: str, modules: tuple[str, ...], extra: str) -> None:
+    # Looked up, not imported: importing matplotlib or pyarrow takes a second.
     for module in modules:
         if find_spec(module) is None:
             raise InputError(f"{option}: needs {module}, install the extra `{extra}`")

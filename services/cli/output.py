@@ -1,7 +1,8 @@
 """Output of commands: tables and progress bars for people, JSON for programs."""
 
+import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,36 @@ from models.inputs.errors import InputError
 Cell = str | int | float
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file, creating its folder if needed."""
+    # Options are checked before a run, but a disk can fill up during the minutes it takes.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
 def write_json(path: Path, payload: Any) -> None:
     """Write `payload` indented, with keys in their order, so that results can be diffed."""
     text = msgspec.json.format(msgspec.json.encode(payload), indent=2)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text + b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    write_file(path, text + b"\n")
+
+
+def plain_console() -> Console:
+    """A console for lines that programs may read: no colours, no markup, no line breaks."""
+    return Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print text as it is; it wraps on a terminal, and stays one line in a log file."""
+    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+def command_line(command: str, options: Mapping[str, object]) -> str:
+    """A command with the options that have a value, as a shell takes it."""
+    given = [f"{k} {shlex.quote(str(value))}" for k, value in options.items() if value is not None]
+    return " ".join([command, *given])
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
@@ -44,6 +67,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         padding=(0, 1, 0, 0),
     )
     for index, column in enumerate(columns):
+        # Formatted numbers are text and align left; callers that want them right set it themselves.
         numeric = all(not isinstance(row[index], str) for row in rows)
         result.add_column(column, justify="right" if numeric else "left")
     for row in rows:
@@ -63,6 +87,7 @@ def progress(
     if not console.is_terminal:
         started = time.monotonic()
         console.print(f"{description} ...", highlight=False)
+        # A bar would fill a log file with thousands of lines.
         yield lambda _steps: None
         seconds = time.monotonic() - started
         console.print(f"{description}: done in {seconds:.1f} s", highlight=False)

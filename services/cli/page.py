@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from models.inputs.errors import InputError
+from services.cli.output import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,11 +28,7 @@ def _filled(template: Path, **parts: str) -> str:
 
 def write_page(file: Path, text: str) -> Path:
     """Write a page, creating its folder if needed; return the file."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
+    write_file(file, text.encode())
     return file
 
 
@@ -42,6 +38,7 @@ def drawing(figure: "Figure") -> str:
     Group ids are removed, because two drawings in one page would share them.
     """
     buffer = io.StringIO()
+    # Without a date, so that equal results give equal files.
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     alone = re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :])

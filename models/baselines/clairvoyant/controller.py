@@ -86,6 +86,7 @@ class Clairvoyant:
         self._per_minute = int(world.given.rules.physics["ticks_per_minute"][0])
         self._placed = int(world.given.rules.physics["placements_per_tick"][0])
         future = future_of(world, self._per_minute)
+        # Unready pods of a deploy serve nothing, and its surge pods need room on nodes in addition.
         busy = deploying(world, future.rps.shape[1], self._per_minute)
         self._pods = np.ceil(needed_pods(world, future, busy, _THRIFT) * _SPARE).astype(np.int32)
         surge = float(world.given.rules.physics["max_surge"][0])
@@ -110,6 +111,7 @@ class Clairvoyant:
         """What the next minutes will need, requested no earlier than necessary."""
         environments, apps = observation.missing.shape
         plan = empty_plan(environments, apps, self._supply.cpu.size)
+        # Nodes come from this plan's request only; pending pods would request their own as well.
         plan.coordinated[:] = 1
         plan.cpu[:] = observation.status[:, rows.CPU_REQUEST]
         plan.memory[:] = observation.status[:, rows.MEMORY_REQUEST]
@@ -126,10 +128,13 @@ class Clairvoyant:
         """[A] scale out for the next minutes, scale in only to what later minutes need."""
         tick, current = int(observation.tick[e]), observation.status[e, rows.REPLICAS]
         soon = self._highest(e, tick, tick + _POD_TICKS)
+        # The scheduler places a limited number of pods per tick: plan a rush earlier by the ticks
+        # that placing it takes.
         rush = self._highest(e, tick, tick + 3 * _POD_TICKS)
         wait = math.ceil(np.maximum(0, rush - current).sum() / self._placed)
         up = self._highest(e, tick, tick + _POD_TICKS + wait) if wait > 1 else soon
         down = self._highest(e, tick, tick + _KEEP_TICKS)
+        # Keep pods that will be needed again before their node could be released.
         wanted: I32 = np.maximum(up, np.minimum(current, down))
         wanted = np.maximum(wanted, self._rescue(e, tick))
         return np.clip(wanted, self._least, self._most).astype(np.int32)
@@ -137,6 +142,7 @@ class Clairvoyant:
     def _rescue(self, e: int, tick: int) -> I32:
         """[A] pods for apps that have fallen behind: retries add to the expected traffic."""
         minute = tick // self._per_minute
+        # From the world, not from the observation, which is late.
         arriving = self._world.state.samples[e, (tick - 1) % SAMPLE_RING, rows.RPS]
         retries = self._world.state.flow[e, RETRY] / self._world.cluster.tick_seconds
         behind = (retries > _RETRY_SHARE * arriving) | (
@@ -172,6 +178,7 @@ class Clairvoyant:
             step = min((tick + int(ticks)) // self._per_minute, self._pods.shape[1] - 1)
             pods = self._highest(e, tick + int(ticks), tick + int(ticks) + self._per_minute)
             short.append(short_nodes(self._supply, observation, e, pods + self._surge[e, step]))
+        # A request takes effect after both delays: the node boots, then its pods start.
         due = due_nodes(np.array(short), (ahead - lead).astype(np.int32), self._supply.per_tick)
         return np.ceil(due).astype(np.int32)
 

@@ -32,6 +32,7 @@ _NOISE: Final = np.float32(2.0)
 """Standard deviations of shot noise that the pods have to carry."""
 _DEPLOYING: Final = np.float32(0.75)
 """Share of an app's pods that a rolling deploy leaves ready."""
+# log2(50) x ln 2 = ln 50: between median and 99th percentile the tail falls from 1/2 to 1/100.
 _DECAY: Final = np.float32(5.643856 * math.log(2.0))
 """How fast the tail falls, per distance between median and 99th percentile."""
 _COARSE: Final = (0.10,) * 12 + (0.04,) * 10 + (0.015,) * 8
@@ -92,6 +93,7 @@ def needed_pods(world: World, future: Future, deploying: I8, thrift: float) -> I
         sums = np.zeros((2, prices.weight.size), np.float32)
         _solve_all(problem, e, scratch, sums, needed[e])
 
+    # Threads suffice, because kernels release the GIL. Each has its own scratch memory.
     with ThreadPoolExecutor() as pool:
         list(pool.map(solve, range(world.environments)))
     return needed
@@ -142,6 +144,7 @@ def _solve_all(problem: Problem, e: int, scratch: F32, sums: F32, needed: I32) -
             if step == 0:
                 pods[app] = _ZERO
             floor = _fewest(app, prices, scratch, _FIRST_LOAD if step == 0 else _BUSIEST)
+            # Later steps start from the previous pods where these can carry the load.
             pods[app] = max(pods[app], floor)
         for size in problem.coarse if step == 0 else problem.fine:
             _compute_latency(tables, calls, scratch)
@@ -158,6 +161,7 @@ def _expect(rps: F32, payload: F32, prices: Prices, scratch: F32) -> None:
         work = prices.cpu_seconds[app] * payload[app]
         busy = max(work + prices.io_seconds[app], prices.workers[app] * work)
         scratch[_SERVICE, app] = busy * prices.stretch[app]
+        # Arrivals in a tick of 10 s are Poisson, so their rate deviates by sqrt(rps / 10).
         noise = _NOISE * np.float32(math.sqrt(rps[app] * np.float32(0.1)))
         scratch[_DEMAND, app] = rps[app] + noise
 
@@ -204,6 +208,8 @@ def _compute_latency(tables: LatencyTables, calls: CallRows, scratch: F32) -> No
         scratch[_OWN_SPREAD, app] = own_spread
         p50[app] = own_p50
         spread[app] = own_spread
+    # Edges are sorted with outermost callers first. Backwards, the latency of a callee is complete
+    # before its callers add it; forwards (in `_charge`), the price of a caller before its callees.
     for back in range(1, calls.caller.size + 1):
         edge = calls.caller.size - back
         caller, callee, often = calls.caller[edge], calls.callee[edge], calls.per_request[edge]
@@ -218,6 +224,7 @@ def _charge(calls: CallRows, prices: Prices, scratch: F32) -> None:
         p50, distance = scratch[_P50, app], np.float32(math.sqrt(scratch[_SPREAD, app]))
         distance = max(distance, _TINY)
         target = prices.target[app]
+        # Derivatives of the tail: violations per second of median, and per squared spread.
         slow = tail(p50, p50 + distance, target)
         room = max(_ZERO, target - p50)
         steep = scratch[_WORTH, app] * slow * _DECAY / distance if slow > _ZERO else _ZERO
@@ -234,6 +241,7 @@ def _move(tables: LatencyTables, prices: Prices, size: np.float32, scratch: F32)
     """Move each app a step up or down if that is cheaper while all others stay."""
     for app in range(prices.pod.size):
         now = scratch[_PODS, app]
+        # Staying costs nothing, so a move has to save something.
         best, lowest = now, _ZERO
         for direction in range(2):
             pods = now * (_ONE + size) if direction == 0 else now / (_ONE + size)
@@ -256,6 +264,7 @@ _SLOWEST: Final = 2.0
 def deploying(world: World, steps: int, step_ticks: int) -> I8:
     """[E, S, A] 1 while a rolling deploy, as the world will draw it, makes some pods unready."""
     physics, apps = world.given.rules.physics[0], world.population.apps
+    # A batch is ready when its slowest pod is.
     late = math.exp(_SLOWEST * float(physics["start_sigma"]))
     seconds = (physics["pod_boot_s"] * apps.boot + physics["image_pull_s"] * apps.image_pull) * late
     batch = 1 + (seconds + physics["readiness_s"]) / physics["tick_s"]
@@ -278,6 +287,7 @@ def _mark(
     lasts: I32,
     found: I8,
 ) -> None:
+    # The same draws as in models/sim/churn.py: randomness is a hash, so the future can be read.
     draws = stream(seed, _DEPLOY)
     steps = found.shape[0]
     for tick in range(steps * step_ticks):

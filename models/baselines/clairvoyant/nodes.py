@@ -68,8 +68,10 @@ def short_nodes(supply: Supply, observation: Observation, e: int, pods: I32) -> 
     domains = supply.own.size
     bound = status[rows.READY] + status[rows.STARTING]
     wanted, held = holdings(pods, status, domains), holdings(bound, status, domains)
+    # Nodes that are still coming count against the quota as well.
     left = (supply.quota - pools["ready"] - pools["coming"]).astype(float)
     nodes = np.zeros(left.size)
+    # A node provides both: the scarcer of CPU and memory decides.
     for kind, size, free in ((0, supply.cpu, "free_cpu"), (1, supply.memory, "free_memory")):
         extra = np.maximum(0.0, wanted[kind] - held[kind])
         usable = _usable(size, pools["ready"], pools["coming"], pools[free])
@@ -78,6 +80,7 @@ def short_nodes(supply: Supply, observation: Observation, e: int, pods: I32) -> 
 
 
 def _usable(size: F64, ready: I32, coming: I32, free: F32) -> F64:
+    # Free cores of ready nodes are partly scraps; coming nodes are empty, but never fill up.
     return np.maximum(0.0, free - _SCRAPS * ready * size) + coming * size * _PACKED
 
 
@@ -89,6 +92,7 @@ def _fill(supply: Supply, extra: F64, usable: F64, size: F64, left: F64) -> F64:
         short = max(0.0, extra[domain] - usable[own])
         nodes[own] = min(short / (size[own] * _PACKED), max(0.0, left[own]))
         spilled[supply.shared[domain]] += max(0.0, short - nodes[own] * size[own] * _PACKED)
+    # The shared pool has room of its own for what spills over.
     spilled = np.maximum(0.0, spilled - usable)
     return np.asarray(nodes + spilled / (size * _PACKED))
 

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from models.baselines.hpa.behaviour import Memory, behave, empty_memory, store_change
+from models.baselines.hpa.behaviour import BehaviourMemory, behave, empty_memory, store_change
 from models.baselines.hpa.recommend import Failure, Pod, Readiness, Target, recommend
-from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Rules, rules_of
+from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, BehaviourRules, rules_of
 from models.baselines.hpa.window import (
     NO_METRIC,
     Window,
@@ -120,6 +120,7 @@ _SEQUENCE = msgspec.json.Decoder(SequenceCase)
 
 def read_case(line: bytes) -> Case:
     """Decode a line; raises msgspec.DecodeError with the reason."""
+    # The recorded lines carry no type tag, but only calls of the calculator name a function.
     if _KIND.decode(line).function is not None:
         return _CALCULATOR.decode(line)
     return _SEQUENCE.decode(line)
@@ -140,6 +141,7 @@ def _check_calculator(case: CalculatorCase) -> Verdict:
         [stray.usage_millis for stray in case.metrics_without_pod],
         case.current_replicas,
         Target(
+            # Readiness matters for the resource CPU alone, never for pods metrics.
             by_cpu=of_resource and case.resource == "cpu",
             percent=case.target_utilization_pct if utilisation else None,
             average_millis=case.target_average_value_millis or 0,
@@ -154,17 +156,17 @@ def _check_calculator(case: CalculatorCase) -> Verdict:
     if isinstance(found, Failure):
         got = f"error {found.value}"
     else:
-        got = _shown(found.replicas, found.utilisation_percent, found.average_millis)
+        got = _describe(found.replicas, found.utilisation_percent, found.average_millis)
     return Verdict(id=case.id, expected=_expected(case.expected), got=got)
 
 
 def _expected(answer: _Answer) -> str:
     if answer.error:
         return f"error {answer.error_kind}"
-    return _shown(answer.replicas, answer.utilization_pct, answer.average_value_millis)
+    return _describe(answer.replicas, answer.utilization_pct, answer.average_value_millis)
 
 
-def _shown(replicas: int | None, percent: int | None, average: int | None) -> str:
+def _describe(replicas: int | None, percent: int | None, average: int | None) -> str:
     share = "" if percent is None else f", {percent} %"
     return f"{replicas} replicas{share}, {average} millis a pod"
 
@@ -189,15 +191,18 @@ def _check_sequence(case: SequenceCase) -> Verdict:
     current, final = found.current.tolist(), found.final.tolist()
     got = [(c, f, int(c != f)) for c, f in zip(current, final, strict=True)]
     for step in range(steps):
+        # Report the first difference only: all later ticks start from other replicas.
         if got[step] != expected[step]:
             at = f"tick {step} at {case.time_millis[step]} ms: "
             return Verdict(
-                id=case.id, expected=at + _moved(expected[step]), got=at + _moved(got[step])
+                id=case.id,
+                expected=at + _describe_tick(expected[step]),
+                got=at + _describe_tick(got[step]),
             )
     return Verdict(id=case.id, expected=f"{steps} ticks", got=f"{steps} ticks")
 
 
-def _moved(tick: tuple[int, int, int]) -> str:
+def _describe_tick(tick: tuple[int, int, int]) -> str:
     current, final, rescaled = tick
     return f"{current} to {final}{', rescaled' if rescaled else ''}"
 
@@ -238,7 +243,7 @@ class Spec(NamedTuple):
 class _Hpa(NamedTuple):
     """`Spec` as the kernel takes it: rows of one app."""
 
-    rules: Rules
+    rules: BehaviourRules
     least: I32
     most: I32
     window_millis: int
@@ -258,6 +263,7 @@ def replay(spec: Spec, moments: Moments, replicas: int) -> Replayed:
         spec.to_zero,
         spec.latency_millis,
     )
+    # A row per step, so that nothing is dropped for lack of space: only the rules may forget.
     window, memory = empty_window(steps + 1, 1), empty_memory(steps + 1, steps + 1, 1)
     _replay(hpa, moments, window, memory, np.full((3, 1), replicas, np.int32), result)
     return result
@@ -265,7 +271,12 @@ def replay(spec: Spec, moments: Moments, replicas: int) -> Replayed:
 
 @kernel
 def _replay(
-    hpa: _Hpa, moments: Moments, window: Window, memory: Memory, rows: I32, result: Replayed
+    hpa: _Hpa,
+    moments: Moments,
+    window: Window,
+    memory: BehaviourMemory,
+    rows: I32,
+    result: Replayed,
 ) -> None:
     """The same kernels as over a world's apps, on rows of one app."""
     rules, least, most = hpa.rules, hpa.least, hpa.most
@@ -288,6 +299,7 @@ def _replay(
         result.current[step], result.final[step] = current[0], final[0]
         if final[0] != current[0]:
             if rules.set[0] == 1:
+                # A change counts from its confirmation, not from the decision.
                 store_change(rules, memory, 0, current[0], final[0], now + hpa.latency_millis)
             scaled_to_zero = current[0] > 0 and final[0] == 0 and least[0] == 0
         current[0] = final[0]

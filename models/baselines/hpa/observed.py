@@ -70,8 +70,11 @@ def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, follow_up: I32) -
     for app in range(wanted.size):
         request, cpu = np.float64(inputs.request[app]), inputs.cpu[app]
         ready = np.float32(inputs.ready[app])
+        # The sample is older than the status: measured pods that are gone by now do not count.
         counted = min(inputs.pods[app], ready)
         pods = np.float64(counted)
+        # Without pods this divides by zero, which gives NaN in a kernel; `usable` discards it.
+        # A branch would keep the loop from being vectorised.
         usage = pods * np.float64(_usage(cpu, inputs.pods[app]))
         ratio = percent_used(usage, pods * request) / bounds.target[app]
         replicas = plain_replicas(
@@ -91,6 +94,8 @@ def _gate(
     """Apply the checks that precede the metric; keep follow-ups only where one is still needed."""
     for app in range(wanted.size):
         current = inputs.current[app]
+        # In ascending order of precedence: an absent HPA is never due, and one that is not due
+        # reads no metric.
         recommended = wanted[app] if inputs.missing[app] == 0 else NO_METRIC
         recommended = gate(recommended, current, bounds.least[app], bounds.most[app], current != 0)
         recommended = NOT_DUE if due[app] == NONE else recommended
@@ -111,6 +116,8 @@ def recommend_with_missing_pods(inputs: HpaInputs, bounds: Bounds, app: int) -> 
     unready = np.float64(inputs.starting[app] + inputs.pending[app])
     usage = np.float64(_usage(inputs.cpu[app], inputs.pods[app]))
     pods = Totals(
+        # A world has no samples of unlisted pods, so the stray ones are zero. The assumed use of
+        # missing pods is cut pod by pod, as in `recommend.total`.
         ready, ready * usage, ready * request,
         0.0, 0.0,
         missing, missing * request, missing * np.floor(request * max(100.0, target) / 100.0),

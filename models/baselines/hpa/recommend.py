@@ -65,8 +65,11 @@ def _starting(pod: Pod, readiness: Readiness) -> bool:
         return True
     unready = pod.ready_condition == "False"
     since_change = pod.ready_transition_age_s or 0.0
+    # While a pod initialises, a sample counts only if all of its period was after readiness.
     if pod.start_age_s < readiness.cpu_initialization_period_s:
         return unready or (pod.metric_age_s or 0.0) > since_change - (pod.metric_window_s or 0.0)
+    # Later, only a pod that has never been ready counts as starting: its condition last changed
+    # within the initial delay. A pod that was ready once counts, even if it is unready now.
     never_ready_after_s = pod.start_age_s - readiness.delay_of_initial_readiness_status_s
     return unready and since_change > never_ready_after_s
 
@@ -145,6 +148,7 @@ def recommend(
         return Failure.NO_PODS
     totals = total(pods, stray_usages, target.by_cpu, readiness, target.percent or 0)
     low, high = 1.0 - target.tolerance_down, 1.0 + target.tolerance_up
+    # In the order of the controller, which decides which of several failures is reported.
     if totals.ready + totals.stray == 0:
         return Failure.NO_USABLE_METRICS
     if target.percent is not None:

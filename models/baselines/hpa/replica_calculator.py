@@ -60,6 +60,7 @@ def _whole_for(part: Any, of: Any) -> Any:  # noqa: ARG001  numba passes types
 @kernel
 def percent_used(usage: float, requests: float) -> float:
     """Utilisation, rounded down to whole percents."""
+    # Cut before the ratio is taken, as in the controller: 55.9 % of a target of 50 % is tolerated.
     return float(_whole(usage * 100, requests))
 
 
@@ -88,7 +89,7 @@ def needs_refill(ratio: float, missing: float, unready: float | np.int32) -> boo
 
 @kernel
 def plain_replicas(ratio: float, ready: float, current: float, low: float, high: float) -> float:
-    """The result when every pod was counted: for the ready pods, not for the wanted ones."""
+    """The result when every pod was counted: a multiple of the ready pods, not of `current`."""
     return current if tolerated(ratio, low, high) else _pods_for(ratio, ready)
 
 
@@ -99,6 +100,8 @@ def careful_replicas(
     """The result after a refill, which may weaken the first ratio but never reverse it."""
     wanted = _pods_for(ratio, samples)
     turned = (first > 1.0 and ratio < 1.0) or (first < 1.0 and ratio > 1.0)
+    # The number of samples may differ from the current replicas, so that even a result of the
+    # right ratio can point the other way.
     against = (ratio < 1.0 and wanted > current) or (ratio > 1.0 and wanted < current)
     return current if tolerated(ratio, low, high) or turned or against else wanted
 
@@ -106,6 +109,8 @@ def careful_replicas(
 @kernel
 def refilled_percent(pods: Totals, ratio: float) -> tuple[float, float]:
     """Utilisation and number of samples including the pods that were left out."""
+    # Each direction assumes what makes it smaller: before scaling in, pods without a sample are
+    # fully busy; before scaling out, they and unready ones are idle. At the target none is added.
     usage, requests, samples = pods.usage, pods.requests, pods.ready + pods.stray
     if ratio < 1.0:
         usage += pods.missing_fill

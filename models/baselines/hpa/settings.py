@@ -11,7 +11,7 @@ from models.cluster.arrays import F64, I32, I64
 UP, DOWN = range(2)
 """Directions, the first axis of every array of rules."""
 KIND, VALUE, PERIOD = range(3)
-"""Columns of `Rules.policies`; the period in milliseconds."""
+"""Columns of `BehaviourRules.policies`; the period in milliseconds."""
 PODS, PERCENT = range(2)
 MAX, MIN, DISABLED = range(3)
 _NO_POLICY: Final = -1
@@ -47,11 +47,12 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     scale_down: ScalingRules | None = None
 
 
+# Defaults of the API: pkg/apis/autoscaling/v2/defaults.go of Kubernetes.
 _FOUR_PODS = Policy(type="Pods", value=4, period_s=15)
 _DOUBLE = Policy(type="Percent", value=100, period_s=15)
 
 
-class Rules(NamedTuple):
+class BehaviourRules(NamedTuple):
     """Behaviours of A apps with up to P policies a direction; times in milliseconds."""
 
     set: I32
@@ -83,12 +84,14 @@ class Bounds(NamedTuple):
 
 def rules_of(
     behaviours: Sequence[Behaviour | None], downscale_window_s: int = DOWNSCALE_WINDOW_S
-) -> Rules:
+) -> BehaviourRules:
     """Fill in defaults, field by field, and convert the behaviours to arrays."""
     apps = len(behaviours)
+    # Apps without the field are filled in as well, because every array has a column per app;
+    # `set` marks the columns that apply.
     filled = [_filled(behaviour or Behaviour(), downscale_window_s) for behaviour in behaviours]
     most = max((len(side.policies or ()) for pair in filled for side in pair), default=0)
-    rules = Rules(
+    rules = BehaviourRules(
         set=np.array([behaviour is not None for behaviour in behaviours], np.int32),
         window=np.zeros((2, apps), np.int64),
         select=np.zeros((2, apps), np.int32),
@@ -96,8 +99,8 @@ def rules_of(
         longest=np.zeros((2, apps), np.int64),
     )
     for app, pair in enumerate(filled):
-        for way, side in enumerate(pair):
-            _write(rules, way, app, side)
+        for direction, side in enumerate(pair):
+            _write(rules, direction, app, side)
     return rules
 
 
@@ -109,16 +112,18 @@ def _filled(behaviour: Behaviour, window_s: int) -> tuple[ScalingRules, ScalingR
 def _with_defaults(side: ScalingRules, window_s: int, policies: tuple[Policy, ...]) -> ScalingRules:
     given = side.stabilization_window_s
     return ScalingRules(
+        # Zero is a valid window, so `or` would be wrong.
         stabilization_window_s=window_s if given is None else given,
         select_policy=side.select_policy or "Max",
+        # A given list replaces the default one; the two are not merged.
         policies=policies if side.policies is None else side.policies,
     )
 
 
-def _write(rules: Rules, way: int, app: int, side: ScalingRules) -> None:
-    rules.window[way, app] = 1000 * (side.stabilization_window_s or 0)
-    rules.select[way, app] = _SELECTS[side.select_policy or "Max"]
+def _write(rules: BehaviourRules, direction: int, app: int, side: ScalingRules) -> None:
+    rules.window[direction, app] = 1000 * (side.stabilization_window_s or 0)
+    rules.select[direction, app] = _SELECTS[side.select_policy or "Max"]
     for index, policy in enumerate(side.policies or ()):
         period = 1000 * policy.period_s
-        rules.policies[way, index, :, app] = _KINDS[policy.type], policy.value, period
-        rules.longest[way, app] = max(rules.longest[way, app], period)
+        rules.policies[direction, index, :, app] = _KINDS[policy.type], policy.value, period
+        rules.longest[direction, app] = max(rules.longest[direction, app], period)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.baselines.hpa.behaviour import Memory, behave, empty_memory, store_change
+from models.baselines.hpa.behaviour import BehaviourMemory, behave, empty_memory, store_change
 from models.baselines.hpa.observed import (
     FORGET,
     REFILL,
@@ -25,7 +25,13 @@ from models.baselines.hpa.observed import (
     recommend_all,
     recommend_with_missing_pods,
 )
-from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, Bounds, Rules, rules_of
+from models.baselines.hpa.settings import (
+    DOWNSCALE_WINDOW_S,
+    Behaviour,
+    BehaviourRules,
+    Bounds,
+    rules_of,
+)
 from models.baselines.hpa.window import (
     ABSENT,
     NO_METRIC,
@@ -50,7 +56,9 @@ from models.sim.state import NONE
 from models.sim.world import World
 
 SYNC_S: Final = 15
+"""The controller's flag --horizontal-pod-autoscaler-sync-period."""
 TOLERANCE: Final = 0.1
+"""The controller's flag --horizontal-pod-autoscaler-tolerance."""
 _SYNC_MILLIS: Final = 1000 * SYNC_S
 
 _IN_TOLERANCE = int(Reason.HOLD_IN_TOLERANCE)
@@ -62,11 +70,11 @@ _NOT_DUE = int(Reason.HOLD_NOT_DUE)
 
 
 Integers = NDArray[Any]
-"""32 or 64 bits wide, as in `Window` and `Memory`."""
+"""32 or 64 bits wide, as in `Window` and `BehaviourMemory`."""
 
 
 class HpaState(NamedTuple):
-    """The fields of a `Window` and a `Memory`, with a leading environment axis.
+    """The fields of a `Window` and a `BehaviourMemory`, with a leading environment axis.
 
     The arrays of the memory are empty unless an HPA has a behaviour.
     """
@@ -122,17 +130,18 @@ class Hpa:
         downscale_window_s: int = DOWNSCALE_WINDOW_S,
     ) -> None:
         apps = inventory.domain.size
-        each = [behaviour] * apps if not isinstance(behaviour, Sequence) else list(behaviour)
+        behaviours = list(behaviour) if isinstance(behaviour, Sequence) else [behaviour] * apps
         up, down = tolerance
         self._pools = pools
         self._bounds = Bounds(
+            # The API takes whole percents of the request, from 1 on.
             target=np.maximum(1.0, np.round(100.0 * target * inventory.saturation)).astype(float),
             low=np.broadcast_to(1.0 - np.asarray(down, float), apps).copy(),
             high=np.broadcast_to(1.0 + np.asarray(up, float), apps).copy(),
             least=inventory.min_replicas,
             most=inventory.max_replicas,
         )
-        self._rules = rules_of(each, downscale_window_s)
+        self._rules = rules_of(behaviours, downscale_window_s)
         self._clock = Clock(
             schedule=sync_schedule(apps, tick_s),
             syncs_per_cycle=math.lcm(tick_s, SYNC_S) // SYNC_S,
@@ -162,6 +171,7 @@ class Hpa:
     ) -> tuple[Plan, HpaState]:
         """Sync the HPAs that are due; the others hold."""
         environments, apps = observation.missing.shape
+        # Plan and state are overwritten in place: copy what has to outlive the next step.
         if self._plan.replicas.shape[0] != environments:
             self._plan = empty_plan(environments, apps, self._pools)
         _sync(observation, state, self._plan, self._bounds, self._rules, self._clock)
@@ -176,6 +186,7 @@ def sync_schedule(apps: int, tick_s: int) -> I32:
     cycle = math.lcm(tick_s, SYNC_S) // tick_s
     schedule = np.full((cycle, apps), NONE, np.int32)
     for app in range(apps):
+        # Drawn with a fixed seed: one schedule serves all environments, whatever their seeds.
         phase = int(SYNC_S * uniform(0, Purpose.HPA_PHASE, app, 0, 0))
         before = (phase - tick_s) // SYNC_S
         for tick in range(cycle):
@@ -188,7 +199,12 @@ def sync_schedule(apps: int, tick_s: int) -> I32:
 
 @kernel
 def _sync(
-    obs: Observation, state: HpaState, plan: Plan, bounds: Bounds, rules: Rules, clock: Clock
+    obs: Observation,
+    state: HpaState,
+    plan: Plan,
+    bounds: Bounds,
+    rules: BehaviourRules,
+    clock: Clock,
 ) -> None:
     """All rules over all apps; until the end, the row of reasons holds what is wanted."""
     for e in range(obs.tick.size):
@@ -205,6 +221,7 @@ def _sync(
             status[rows.READY], status[rows.STARTING], status[rows.PENDING],
             status[rows.CPU_REQUEST],
         )  # fmt: skip
+        # HPA changes replicas only: the plan repeats the present requests.
         copy_row(status[rows.CPU_REQUEST], plan.cpu[e])
         copy_row(status[rows.MEMORY_REQUEST], plan.memory[e])
         recommend_all(inputs, bounds, due, window.highest, wanted, replicas)
@@ -212,8 +229,10 @@ def _sync(
         open_step(window, tick * clock.tick_millis, clock.window_millis)
         stabilise(window, wanted, current, replicas)
         limit(wanted, current, bounds.least, bounds.most, replicas)
+        # All apps went through the window above, because few have a behaviour and a loop without a
+        # branch is vectorised. Those that have one are decided again.
         if state.recommendations.shape[1] > 0:
-            memory = Memory(
+            memory = BehaviourMemory(
                 state.recommended[e], state.recommendations[e], state.changed[e], state.changes[e]
             )
             first = cycle * clock.syncs_per_cycle
@@ -253,13 +272,15 @@ def _finish_app(
 
 @kernel
 def _behave(
-    rules: Rules, memory: Memory, bounds: Bounds, wanted: I32, current: I32, due: I32, first: int,
-    replicas: I32,
+    rules: BehaviourRules, memory: BehaviourMemory, bounds: Bounds, wanted: I32, current: I32,
+    due: I32, first: int, replicas: I32,
 ) -> None:  # fmt: skip
     """Replace the decisions of HPAs that have a behaviour."""
     for app in range(replicas.size):
         if rules.set[app] == 0:
             continue
+        # Time by syncs, not by ticks: apart by exactly 15 s, so that a change of the sync before is
+        # outside a period of 15 s, as it normally is in the real controller.
         now, before = (first + due[app]) * _SYNC_MILLIS, current[app]
         replicas[app] = behave(
             rules, memory, app, wanted[app], before, bounds.least[app], bounds.most[app], now
@@ -274,6 +295,7 @@ def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
     for app in range(wanted.size):
         now, recommended = current[app], wanted[app]
         waits = 0 <= recommended < now or (recommended > now and now < most[app])
+        # The last match wins: without a sync nothing else was checked, without a metric no window.
         held = _STABILISING if waits else _IN_TOLERANCE
         held = _NO_METRICS if recommended in (NO_METRIC, ABSENT) else held
         held = _NOT_DUE if recommended == NOT_DUE else held

@@ -9,7 +9,7 @@ split leaves the window, the split moves to the present. So each step costs the 
 operations, and rows may have any times.
 
 A sync has either a recommendation, which is not negative, or one of the negative codes below that
-give the reason for having none.
+give the reason for having none. So a maximum of both ignores the codes.
 """
 
 from typing import Final, NamedTuple
@@ -19,7 +19,16 @@ import numpy as np
 from models.cluster.arrays import I32, I64
 from models.jit import kernel
 
+NO_METRIC: Final = np.int32(-1)
+"""The metric failed, or there are no replicas to measure: hold, and store nothing."""
+OUTSIDE: Final = np.int32(-2)
+"""Replicas outside the bounds: the controller corrects them without reading a metric."""
+NOT_DUE: Final = np.int32(-3)
+ABSENT: Final = np.int32(-4)
+"""The HPA does not exist now; forget its recommendations."""
+
 NOTHING: Final = np.int32(-1)
+"""In a row of the window, like any negative number: no recommendation."""
 STEP, SPLIT, OLDEST = range(3)
 """Rows of `Window.marks`: syncs so far, first one after the split, first one in the window."""
 FRESH: Final = np.int32(-5)
@@ -73,6 +82,7 @@ def _split_here(window: Window) -> None:
     for step in range(marks[STEP] - 2, marks[OLDEST] - 1, -1):
         _raise_row(window.highest_from[step % rows], window.highest_from[(step + 1) % rows])
     for app in range(window.highest.size):
+        # FRESH is below NOTHING and survives: an app without a sync stays new.
         window.highest[app] = min(window.highest[app], NOTHING)
     marks[SPLIT] = marks[STEP]
 
@@ -99,6 +109,8 @@ def stabilise(window: Window, wanted: I32, current: I32, out: I32) -> None:
 def _remember(wanted: I32, current: I32, highest: I32, present: I32) -> None:
     for app in range(wanted.size):
         synced, before = is_sync(wanted[app]), highest[app]
+        # The first sync also stores the replicas it finds, as the controller does: a new HPA
+        # doesn't scale in before a window has passed.
         first = current[app] if synced and before == FRESH else NOTHING
         present[app] = max(wanted[app], first)
         highest[app] = max(before, present[app]) if synced else before
@@ -123,19 +135,11 @@ def limit(wanted: I32, current: I32, least: I32, most: I32, replicas: I32) -> No
     """Limit `replicas`, the maximum of the window, to one step."""
     for app in range(replicas.size):
         now = current[app]
+        # At most double, or up to four: the limit of the controller when there are no policies.
         up = min(most[app], max(np.int32(2 * now), _STEP_LEAST))
         stepped = min(max(replicas[app], least[app]), up)
         held = bounded(now, least[app], most[app]) if wanted[app] == OUTSIDE else now
         replicas[app] = stepped if wanted[app] >= 0 else held
-
-
-NO_METRIC: Final = np.int32(-1)
-"""The metric failed, or there are no replicas to measure: hold, and store nothing."""
-OUTSIDE: Final = np.int32(-2)
-"""Replicas outside the bounds: the controller corrects them without reading a metric."""
-NOT_DUE: Final = np.int32(-3)
-ABSENT: Final = np.int32(-4)
-"""The HPA does not exist now; forget its recommendations."""
 
 
 Whole = int | np.int32
@@ -144,6 +148,7 @@ Whole = int | np.int32
 @kernel
 def gate(recommended: Whole, current: int, least: int, most: int, scalable: bool) -> Whole:
     """The recommendation, or a code if a check fails before it; zero replicas switch an HPA off."""
+    # Zero is checked before the bounds: a minimum of 1 does not wake an HPA that is switched off.
     allowed = recommended if least <= current <= most else OUTSIDE
     return allowed if scalable else NO_METRIC
 
@@ -151,6 +156,7 @@ def gate(recommended: Whole, current: int, least: int, most: int, scalable: bool
 @kernel
 def is_sync(wanted: int) -> bool:
     """Whether the HPA was synced, with or without a recommendation."""
+    # Syncs without a metric count: they too seed the window of a new HPA.
     return bool(wanted >= OUTSIDE)
 
 

@@ -71,9 +71,11 @@ def _measure(
     from services.measure import path as measured_path  # noqa: PLC0415
 
     runs = {}
+    # One after the other: together they would compete for the cores that are measured.
     for adapter in _ADAPTERS:
         with progress(f"{adapter}, {minutes} min of real time", 1, console):
             runs[adapter] = measured_path.measure(request, adapter, minutes, folder / adapter)
+    # In large batches and one by one: the cost per record shows in the difference.
     rates = {}
     for per_record in (samples.BATCHED, samples.SINGLE):
         with progress(f"samples, {per_record} a record", 1, console):
@@ -83,6 +85,7 @@ def _measure(
     if max_apps:
         with progress("growing", 1, console):
             rows = measured_path.measure_sizes(request, folder / "growth")
+    # The headline is of Faust, which the services run on.
     figures = runs[_ADAPTERS[0]].figures
     costs = codec.costs(runs[_ADAPTERS[0]].tick)
     return {

@@ -51,6 +51,7 @@ def sim(
     console = Console()
 
     def measure(world: World, ticks: int) -> list[float]:
+        # A progress bar per world: measuring knows nothing of terminals.
         label = f"{world.scenario.name}, {world.environments} x {world.given.apps.size:,} apps"
         with progress(label, ticks + WARM_UP, console) as advance:
             return measure_rates(world, ticks, advance)

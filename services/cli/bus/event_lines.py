@@ -29,6 +29,7 @@ _LISTED: Final = 3
 def summary(event: Event) -> str:
     """An event in one line, without its time and key."""
     summarise: Callable[[Any], str] | None = _SUMMARIES.get(type(event))
+    # A topic without a summary is still printed: a new event must not break `hirl tail`.
     return summarise(event) if summarise else str(event)
 
 
@@ -74,6 +75,7 @@ def _pool(e: PoolObserved) -> str:
 
 def _observed(e: DomainObserved) -> str:
     sums = e.aggregates
+    # A share of the apps on the wire; people count apps.
     at_risk = round(sums.get("at_risk", 0.0) * len(e.apps))
     return (
         f"{len(e.apps)} apps, {sums.get('rps', 0.0):,.0f} rps, "
@@ -84,6 +86,7 @@ def _observed(e: DomainObserved) -> str:
 
 
 def _forecast(e: DemandForecast) -> str:
+    # Quantiles are ascending and symmetric, so the median is in the middle.
     middle = len(e.quantiles) // 2
     ahead = ", ".join(
         f"+{h} min {row[middle]:,.0f} ({row[0]:,.0f} to {row[-1]:,.0f})"
@@ -113,7 +116,12 @@ def _planned(e: ScalePlanned) -> str:
     moved = [
         f"{app} {before} -> {after} ({why})"
         for app, before, after, why in zip(
-            e.apps, e.replicas_before or e.replicas, e.replicas, e.reasons, strict=True
+            # Optional in the contract: a plan without them shows no change.
+            e.apps,
+            e.replicas_before or e.replicas,
+            e.replicas,
+            e.reasons,
+            strict=True,
         )
         if before != after
     ]
@@ -140,11 +148,11 @@ def _breaker(e: BreakerChanged) -> str:
 
 
 def _override(e: OverrideIssued) -> str:
-    orders = [f"mode {e.mode}"] if e.mode else []
-    orders += [f"{e.replicas} replicas"] if e.replicas is not None else []
-    orders += [f"pause {e.pause}"] if e.pause != "none" else []
-    order = "lifted" if e.lifted else ", ".join(orders) or "nothing"
-    return f"{e.kind}: {order}, by {e.issued_by or 'unknown'}: {e.reason or 'no reason given'}"
+    changes = [f"mode {e.mode}"] if e.mode else []
+    changes += [f"{e.replicas} replicas"] if e.replicas is not None else []
+    changes += [f"pause {e.pause}"] if e.pause != "none" else []
+    effect = "lifted" if e.lifted else ", ".join(changes) or "nothing"
+    return f"{e.kind}: {effect}, by {e.issued_by or 'unknown'}: {e.reason or 'no reason given'}"
 
 
 def _promoted(e: ModelPromoted) -> str:

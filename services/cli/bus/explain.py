@@ -127,7 +127,7 @@ def explain_decision(found: "Evidence") -> Explanation:
             Section("planned", list(_planned(found))),
             Section("done", list(_done(found))),
             Section("breaker", [_breaker(found)]),
-            *(Section("override", [summary(order)]) for order in found.overrides),
+            *(Section("override", [summary(override)]) for override in found.overrides),
         ],
     )
 
@@ -137,6 +137,7 @@ def _observed(found: "Evidence") -> Iterator[str]:
     if frame is None:
         yield _GONE
         return
+    # Frames and plans are columnar: one index addresses the app in all lists of an event.
     index, pods = frame.apps.index(app), frame.pods
     yield (
         f"{pods.ready[index]} of {pods.replicas[index]} pods ready, {pods.starting[index]} "
@@ -195,6 +196,7 @@ def _forecast(found: "Evidence") -> Iterator[str]:
 
 def _budget(found: "Evidence") -> Iterator[str]:
     plan, budget = found.plan, found.budget
+    # Before the first directive there is no budget, and nothing may grow.
     if plan.epoch < 0:
         yield "none yet: nothing may grow"
     elif budget is None:
@@ -247,6 +249,7 @@ def _numbers(event: ScalePlanned | ScaleApplied, index: int) -> str:
     parts = []
     for name, unit in units.items():
         after, before = getattr(event, name), getattr(event, f"{name}_before")
+        # Values before a change are optional in the contract.
         if before and before[index] != after[index]:
             parts.append(f"{before[index]} -> {after[index]} {unit}")
     return ", ".join(parts) or f"stays at {event.replicas[index]} replicas"
@@ -256,6 +259,7 @@ def _done(found: "Evidence") -> Iterator[str]:
     applied, app = found.applied, found.app.app
     if applied is None:
         yield "the actuator has not reported yet"
+    # The actuator reports planned changes only, not apps that stay as they are.
     elif app not in applied.apps:
         yield "no change was planned"
     else:

@@ -9,7 +9,7 @@ from rich.console import Console
 from models.inputs.errors import InputError
 from services.cli.commands import examples
 from services.cli.options import JsonOption
-from services.cli.output import write_json
+from services.cli.output import plain_console, write_json
 from services.devcluster.kafka import cluster, description
 from services.devcluster.kafka.description import HOME, Description
 
@@ -47,9 +47,11 @@ def up(
     home: HomeOption = HOME,
 ) -> None:
     """Start Kafka and wait until it answers; a running one stays as it is."""
+    # A quorum needs a majority: of two brokers neither could be lost.
     if brokers not in {1, 3}:
         raise InputError(f"--brokers: expected 1 or 3, got {brokers}")
-    console = _console()
+    console = plain_console()
+    # Asked before `start`, which leaves a running cluster as it is.
     was_running = cluster.running(home) is not None
     started = cluster.start(home, brokers=brokers, secure=secure, port=port, notify=console.print)
     _print(console, home, started, "was already running" if was_running else "runs")
@@ -66,7 +68,7 @@ def down(
 ) -> None:
     """Stop the brokers that `up` started, and no other process."""
     stopped = cluster.stop(home, wipe=wipe)
-    console = _console()
+    console = plain_console()
     console.print(f"stopped {stopped} broker(s)" if stopped else "no broker was running")
     if wipe:
         console.print(f"removed the data in {home}")
@@ -83,7 +85,7 @@ class Status(Description, frozen=True, kw_only=True):
 )
 def status(json: JsonOption = None, home: HomeOption = HOME) -> None:
     """Show what runs; exit 1 unless all brokers do."""
-    console = _console()
+    console = plain_console()
     described = description.read(home)
     if described is None:
         console.print("no cluster here: hirl kafka up starts one")
@@ -91,6 +93,7 @@ def status(json: JsonOption = None, home: HomeOption = HOME) -> None:
     present = [node for node in described.nodes if cluster.is_up(home, node)]
     _print(console, home, described, f"{len(present)} of {len(described.nodes)} broker(s) up")
     if json is not None:
+        # msgspec's `replace` keeps the type, so build the subclass from the fields.
         fields = {name: getattr(described, name) for name in described.__struct_fields__}
         write_json(json, Status(**fields, up=len(present)))
     if len(present) < len(described.nodes):
@@ -104,7 +107,3 @@ def _print(console: Console, home: Path, described: Description, state: str) -> 
     console.print(f"security    {described.security}")
     if described.security == "sasl_ssl":
         console.print(f"credentials {home / 'credentials'}/SERVICE.env")
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, soft_wrap=True)

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from models.inputs.errors import InputError
 from schemas import compatibility, generate
 from services.cli.commands import examples
 from services.cli.options import JsonOption
-from services.cli.output import Cell, table, write_json
+from services.cli.output import Cell, plain_console, table, write_json
 from services.measure.codec import Speed, frame_speeds
 
 EXIT_BROKEN = 2
@@ -31,7 +30,7 @@ def generate_command(
     folder: FolderOption = generate.FOLDER,
 ) -> None:
     """Write a JSON Schema per topic and the AsyncAPI document."""
-    console = _console()
+    console = plain_console()
     changed = generate.differing(folder) if check else generate.write(folder)
     for path in changed:
         console.print(f"{path}: {'out of date' if check else 'written'}")
@@ -48,7 +47,7 @@ def generate_command(
 )
 def check(folder: FolderOption = generate.FOLDER, json: JsonOption = None) -> None:
     """Compare the events with every release; print breaking changes and exit with code 2."""
-    console = _console()
+    console = plain_console()
     releases = compatibility.released(folder)
     if not releases:
         raise InputError(f"{folder / 'released'}: expected a folder per release, found none")
@@ -74,10 +73,11 @@ def release(
         raise InputError(f"{version}: expected a version of three numbers, such as 0.2.0")
     if (folder / "released" / version).exists():
         raise InputError(f"{version}: already released; a release never changes")
+    # A release is a promise for all later ones, so a broken one must not become part of it.
     if changes := compatibility.breaking_changes(folder):
         raise InputError(f"{len(changes)} breaking changes: run hirl schemas check")
     written = generate.release(version, folder)
-    _console().print(f"{written}: written; set VERSION in schemas/asyncapi.py to {version}")
+    plain_console().print(f"{written}: written; set VERSION in schemas/asyncapi.py to {version}")
 
 
 @examples(
@@ -90,14 +90,12 @@ def speed(
     """Measure how long a frame takes to encode and decode, as JSON and as msgpack."""
     rows = [row for count in apps or [310, 3100] for row in frame_speeds(count)]
     header = ["apps", "format", "records", "KiB", "encode ms", "decode ms"]
-    _console().print(table("frame of a domain, 37 columns", header, [_cells(row) for row in rows]))
+    plain_console().print(
+        table("frame of a domain, 37 columns", header, [_cells(row) for row in rows])
+    )
     if json is not None:
         write_json(json, rows)
 
 
 def _cells(row: Speed) -> list[Cell]:
     return [row.apps, row.format, row.records, row.kib, row.encode_ms, row.decode_ms]
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from models.inputs.errors import InputError
 from schemas.topics import BY_NAME
+from services.cli.bus.options import bootstrap_option, credentials_option
 from services.cli.commands import examples
 
 if TYPE_CHECKING:
@@ -40,22 +41,9 @@ TopicArgument = Annotated[
         metavar="TOPIC", help=f"A topic, its short name, or one of {', '.join(_NICKNAMES)}."
     ),
 ]
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        metavar="HOST:PORT",
-        envvar="HIRL_KAFKA_BOOTSTRAP",
-        help="Brokers, comma-separated; those of hirl up or hirl kafka up when not given.",
-    ),
-]
+BootstrapOption = Annotated[str | None, bootstrap_option("those of hirl up or hirl kafka up")]
 CredentialsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--credentials",
-        metavar="FILE",
-        help="HIRL_KAFKA_* variables of a user who may read, for a secured --bootstrap.",
-    ),
+    Path | None, credentials_option("a user who may read, for a secured --bootstrap")
 ]
 
 
@@ -85,6 +73,7 @@ def tail(
 
     Unreadable records are printed, too, with the error.
     """
+    # Before the slow imports, so that a typo is answered at once.
     name = topic_named(topic)
     # Kafka's clients are slow to import, and help texts need none.
     from services.admin.reader import TopicReader  # noqa: PLC0415
@@ -93,6 +82,7 @@ def tail(
     options = options_of(bootstrap, credentials)
     console = Console(highlight=False, markup=False, soft_wrap=True, emoji=False)
     servers = ",".join(options["bootstrap_servers"])
+    # On stderr, so that stdout holds events only and can be piped.
     Console(stderr=True, highlight=False).print(
         f"{name} at {servers}, stop with Ctrl-C", style="dim"
     )
@@ -101,6 +91,7 @@ def tail(
         reader.seek([name], from_beginning=from_beginning, key=key)
         while limit is None or shown < limit:
             for found in reader.poll():
+                # The reader narrows to the partition of the key; other keys share it.
                 if key is not None and found.delivery.key != key.encode():
                     continue
                 console.print(raw(found) if json else line(found))
@@ -114,6 +105,7 @@ def topic_named(text: str) -> str:
     stem = _NICKNAMES.get(text, text)
     names = [name for name in BY_NAME if stem in (name, _stem(name))]
     names = names or [name for name in BY_NAME if _stem(name).startswith(stem)]
+    # An ambiguous prefix such as `scale` is an error, too: a guess could follow the wrong topic.
     if len(names) == 1:
         return names[0]
     expected = ", ".join(_stem(name) for name in BY_NAME)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from services.cli.bus.options import bootstrap_option, credentials_option
 from services.cli.commands import examples
 from services.cli.options import JsonOption
-from services.cli.output import write_json
+from services.cli.output import plain_console, write_json
 
 if TYPE_CHECKING:
     from services.admin.reconcile import ReconcileOutcome
@@ -16,22 +17,9 @@ if TYPE_CHECKING:
 
 EXIT_DIFFERENT = 2
 
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        metavar="HOST:PORT",
-        envvar="HIRL_KAFKA_BOOTSTRAP",
-        help="Brokers, comma-separated; the cluster of hirl kafka up when not given.",
-    ),
-]
+BootstrapOption = Annotated[str | None, bootstrap_option("the cluster of hirl kafka up")]
 CredentialsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--credentials",
-        metavar="FILE",
-        help="HIRL_KAFKA_* variables of an administrator; the environment's when not given.",
-    ),
+    Path | None, credentials_option("an administrator; the environment's when not given")
 ]
 ReplicationOption = Annotated[
     int | None,
@@ -63,7 +51,7 @@ def apply(
 
     with reconcile.connection(_options(bootstrap, credentials)) as admin:
         outcome = reconcile.apply_to(admin, replication, acls=acls)
-    console = _console()
+    console = plain_console()
     for difference in outcome.mended:
         console.print(f"fixed    {difference}")
     _report(console, outcome, json)
@@ -84,19 +72,21 @@ def check(
 
     with reconcile.connection(_options(bootstrap, credentials)) as admin:
         outcome = reconcile.compare(admin, replication, acls=acls)
-    _report(_console(), outcome, json)
+    _report(plain_console(), outcome, json)
 
 
 def _options(bootstrap: str | None, credentials: Path | None) -> dict[str, Any]:
     from services.admin.credentials import named_options  # noqa: PLC0415
     from services.devcluster import connect  # noqa: PLC0415
 
+    # With only one of them given, it is not the local cluster: a credentials file names brokers.
     if bootstrap is None and credentials is None:
         return connect.default_options()
     return named_options(bootstrap, credentials)
 
 
 def _report(console: Console, outcome: "ReconcileOutcome", json: Path | None) -> None:
+    # What `apply` could not fix is left over here, and so decides the exit code.
     for difference in outcome.differences:
         console.print(f"differs  {difference}")
     if json is not None:
@@ -107,7 +97,3 @@ def _report(console: Console, outcome: "ReconcileOutcome", json: Path | None) ->
     console.print(f"{compared}: {len(outcome.differences)} difference(s)")
     if outcome.differences:
         raise typer.Exit(EXIT_DIFFERENT)
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, soft_wrap=True)

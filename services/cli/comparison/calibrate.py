@@ -23,6 +23,7 @@ _ALL = ",".join(FAMILIES)
 _CORES = cores()
 _CALM = "tune-calm"
 _SLACK = 0.02
+"""Share by which J may exceed that of the controller of `--calm-within`."""
 
 ControllersOption = Annotated[
     str,
@@ -85,10 +86,11 @@ def calibrate_command(
     """
     families = [family_of(name.strip()) for name in controllers.split(",")]
     sim_cluster = with_apps(load_sim_cluster(cluster, physics), apps)
-    numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
+    seed_numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
     bounds = {} if calm_within is None else _bounds(calm_within, out)
-    setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), numbers, bounds=bounds)
+    setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), seed_numbers, bounds=bounds)
     found = _search(families, setting, budget, workers, Journal(journal))
+    # Families that were not tuned now keep their entries in the file.
     store_tuned(found, out)
     _show(Console(), found, out)
     if json is not None:
@@ -106,6 +108,7 @@ def _search(
     families: list[Family], setting: Setting, budget: int, workers: int, journal: Journal
 ) -> dict[str, Tuned]:
     found, runs = {}, budget * len(setting.scenarios)
+    # One pool for all families: a process compiles or loads its kernels once.
     with in_processes(workers) as runner:
         for family in families:
             with progress(f"tuning {family.name}", runs) as advance:

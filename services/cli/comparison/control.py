@@ -17,9 +17,8 @@ from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, combined, world_hashes
 from models.compare.jobs import FOLDER, Finished, Job, jobs_of, load_finished
-from models.compare.outcome import Outcome, payload
+from models.compare.outcome import BenchmarkOutcome, payload
 from models.compare.request import FULL_SEEDS, Options, Request, request_of
-from models.inputs.errors import InputError
 from models.jit import is_compiled
 from models.sim.results.summary import Result
 from models.sim.tick import advance as tick_kernel
@@ -27,7 +26,7 @@ from services.cli.commands import examples
 from services.cli.comparison.report import write_report
 from services.cli.comparison.tables import FEW_SEEDS, READING, compact
 from services.cli.options import JsonOption, ReportOption, writable_file
-from services.cli.output import progress, table, write_json
+from services.cli.output import progress, table, write_file, write_json
 
 ControllersOption = Annotated[
     str | None,
@@ -112,11 +111,13 @@ def control(
     worlds, code = world_hashes(request), code_hashes(request.entrants)
     jobs = jobs_of(request, worlds, code)
     stored = [] if fresh else _stored(jobs)
+    # By label: a stored result is no job, but both name controller, scenario, size and seeds.
     remaining = [job for job in jobs if job.label not in {job.label for job in stored}]
     _announce(console, request, len(jobs), len(stored))
     finished = [*stored, *_run(remaining, console)]
-    outcome = Outcome(
+    outcome = BenchmarkOutcome(
         request=request,
+        # With the names of the scenarios, because `combined` drops repeated hashes.
         world_hash=combined(f"{name} {h}" for name, by in worlds.items() for h in by.values()),
         world_hashes=worlds,
         code_hash=combined(code.values()),
@@ -151,8 +152,10 @@ def _run(jobs: list[Job], console: Console) -> list[Finished]:
     if not jobs:
         return []
     entrants = len({job.controller for job in jobs})
+    # Only the kernel of the world is checked: controllers may still have to compile theirs.
     compiling = "" if is_compiled(tick_kernel) else ", compiling kernels (once, takes minutes)"
     with progress(f"trying out {entrants} entrants{compiling}", entrants, console) as advance:
+        # In this process first: several workers would compile the same kernels at once.
         paces = workers.try_out(jobs, advance)
     processes = workers.processes_for(jobs)
     estimate = workers.expected_s(jobs, paces, processes)
@@ -165,7 +168,7 @@ def _run(jobs: list[Job], console: Console) -> list[Finished]:
         raise
 
 
-def _show(console: Console, outcome: Outcome) -> None:
+def _show(console: Console, outcome: BenchmarkOutcome) -> None:
     for listing in compact(outcome.standings, outcome.request.reference):
         console.print(table(*listing))
     few = len(outcome.request.seeds) < FEW_SEEDS
@@ -176,7 +179,11 @@ def _show(console: Console, outcome: Outcome) -> None:
 
 
 def _write(
-    console: Console, outcome: Outcome, json: Path | None, csv: Path | None, report: Path | None
+    console: Console,
+    outcome: BenchmarkOutcome,
+    json: Path | None,
+    csv: Path | None,
+    report: Path | None,
 ) -> None:
     if json is not None:
         write_json(json, payload(outcome))
@@ -189,6 +196,7 @@ def _write(
 
 
 def _command(options: Options) -> str:
+    # Without --fresh and the output files, which do not change the figures.
     values = {
         "--controllers": options.controllers,
         "--scenarios": options.scenarios,
@@ -219,15 +227,12 @@ def _write_csv(path: Path, rows: Sequence[Result]) -> None:
     writer = csv_format.DictWriter(text, lines[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    write_file(path, text.getvalue().encode())
 
 
 def _csv_row(row: Result) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(row)
+    # CSV is flat, and readers expect what identifies a row in front.
     minutes = values.pop("violation_minutes")
     names = ("scenario", "controller", "seed", "apps")
     first = {name: values.pop(name) for name in names}

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from models.baselines.hpa.golden import Case, Verdict, check, read_case
 from models.inputs.errors import InputError
 from services.cli.commands import examples
 from services.cli.options import JsonOption
-from services.cli.output import progress, write_json
+from services.cli.output import plain_console, progress, write_json
 
 _PATTERNS = ("*.jsonl", "*.jsonl.gz")
 _SHOWN = 5
@@ -38,7 +37,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 )
 def golden(folder: CasesArgument, json: JsonOption = None) -> None:
     """Compute cases whose answers came from the real controller; exit 1 if one differs."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = plain_console()
     files = case_files(folder)
     with progress("reading", len(files), console) as advance:
         cases = []
@@ -50,6 +49,7 @@ def golden(folder: CasesArgument, json: JsonOption = None) -> None:
         for number, case in enumerate(cases, 1):
             verdicts.append(check(case))
             if number % _BATCH == 0 or number == len(cases):
+                # Not after every case: thousands of redraws would cost more than the cases.
                 advance(number - _BATCH * ((number - 1) // _BATCH))
     tally = count(verdicts)
     for verdict in tally.failures[:_SHOWN]:

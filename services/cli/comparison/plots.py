@@ -40,6 +40,7 @@ def timeline_svg(timelines: dict[str, Timeline]) -> str:
                 axis.axvspan(timeline.minutes[0], 0, color="#8882", linewidth=0)
                 if column == 0:
                     axis.set_ylabel(label)
+            # The row of p99 over target.
             grid[2, column].axhline(1, color=INK, linewidth=0.8, linestyle=":")
             grid[-1, column].set_xlabel("minutes")
 
@@ -105,6 +106,7 @@ def frontier_svg(standings: Sequence[Standing], points: Sequence[FrontierPoint])
             for index, row in enumerate(groups[scenario]):
                 level = row.pw if label == "PW" else row.violation_minutes["P0"].value
                 _dot(axis, row, index, level)
+            # A plain logarithm is infinite for controllers without violations.
             axis.set_yscale("function", functions=(_squeezed, np.expm1))
             axis.margins(0.12)
             axis.set_title(scenario)
@@ -152,6 +154,7 @@ def _bars(
     colours = [f"C{index}" for index in rows]
     axis.barh(rows, values, color=colours, xerr=spread, ecolor=INK, height=0.7)
     axis.set_yticks(rows, [row.controller for row in standings])
+    # From top to bottom in the order of the tables.
     axis.set_ylim(len(standings) - 0.5, -0.5)
     axis.tick_params(axis="x", labelrotation=30)
 

@@ -1,6 +1,5 @@
 """`hirl race`: run controllers side by side in the same scenario, live."""
 
-import shlex
 import time
 from html import escape
 from pathlib import Path
@@ -13,7 +12,7 @@ from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, world_hashes
 from models.compare.jobs import Job, jobs_of
-from models.compare.outcome import Outcome, payload
+from models.compare.outcome import BenchmarkOutcome, payload
 from models.compare.race import Lane, Race, outcome_of
 from models.compare.request import Request, controller_names
 from models.jit import is_compiled
@@ -35,7 +34,7 @@ from services.cli.options import (
     SeedOption,
     SpeedOption,
 )
-from services.cli.output import progress, write_json
+from services.cli.output import command_line, print_line, progress, write_json
 from services.cli.simulation.live import Pace, pause_of
 from services.cli.simulation.report import failure_line
 
@@ -78,6 +77,7 @@ def race(
     names = controller_names(controllers)
     sim_cluster = load_scaled(cluster, apps, physics)
     chosen = load_scenario(scenario, sim_cluster)
+    # Expressed as a benchmark of one scenario and seed, so that both share tables and report.
     request = Request(sim_cluster, names, (), (chosen,), (seed,), names[0], ())
     race_run = _prepare(console, request)
     play(race_run, _view(console, race_run, speed))
@@ -88,7 +88,7 @@ def race(
         failures = {lane.name: lane.findings() for lane in race_run.lanes}
         write_json(json, {**payload(outcome), "failures": failures})
     if report is not None:
-        _print(console, f"report: {_write_race(report, race_run, outcome)}")
+        print_line(console, f"report: {_write_race(report, race_run, outcome)}")
 
 
 def _prepare(console: Console, request: Request) -> Race:
@@ -105,6 +105,7 @@ def _compile(console: Console, jobs: list[Job]) -> None:
     building = "building worlds, compiling what is new"
     doing = building if is_compiled(tick_kernel) else compiling
     with progress(doing, len(jobs), console) as advance:
+        # Its estimate of the duration is not needed here.
         workers.try_out(jobs, advance)
 
 
@@ -115,12 +116,12 @@ def _view(console: Console, race: Race, speed: float | None) -> View:
     return LiveView(console, race, Pace(pause, time.monotonic, time.sleep))
 
 
-def _show(console: Console, race: Race, outcome: Outcome) -> None:
+def _show(console: Console, race: Race, outcome: BenchmarkOutcome) -> None:
     for lane in race.lanes:
         for finding in lane.findings():
             timeline, tick_s = lane.world.timeline, lane.world.cluster.tick_seconds
             minute = (finding.tick - timeline.warmup_ticks) * tick_s / 60
-            _print(
+            print_line(
                 console,
                 f"{lane.name}: {finding.name} from minute {minute:.0f}: {finding.explanation}",
             )
@@ -128,8 +129,8 @@ def _show(console: Console, race: Race, outcome: Outcome) -> None:
     title = f"{request.shown.name}, seed {request.seeds[0]}"
     failures = [len(lane.findings()) for lane in race.lanes]
     console.print(final_table(title, outcome.rows, failures))
-    _print(console, READING.format(reference=request.reference))
-    _print(console, f"worlds {outcome.world_hash}; took {outcome.seconds:.0f} s")
+    print_line(console, READING.format(reference=request.reference))
+    print_line(console, f"worlds {outcome.world_hash}; took {outcome.seconds:.0f} s")
 
 
 def _command(
@@ -148,15 +149,10 @@ def _command(
         "--physics": physics,
         "--apps": apps,
     }
-    given = [f"{k} {shlex.quote(str(value))}" for k, value in values.items() if value is not None]
-    return " ".join(["hirl race", *given])
+    return command_line("hirl race", values)
 
 
-def _print(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
-
-
-def _write_race(folder: Path, race: Race, outcome: Outcome) -> Path:
+def _write_race(folder: Path, race: Race, outcome: BenchmarkOutcome) -> Path:
     """Write the report of the race into `folder`; return the file."""
     request = outcome.request
     name = f"race-{request.shown.name}-{request.seeds[0]}.html"

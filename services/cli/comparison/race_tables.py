@@ -42,6 +42,7 @@ READING: Final = (
 def columns(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table with right-aligned figures; long cells fold instead of being cut."""
     result = table(title, ("", *names), rows)
+    # Five controllers do not fit into 80 columns: a folded cell is readable, a cut one is not.
     for column in result.columns:
         column.overflow = "fold"
     for column in result.columns[1:]:

@@ -5,15 +5,13 @@ from typing import Final, Protocol, Self
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from models.cluster.description import PRIORITIES
-from models.compare.race import Race, Snapshot, StartedFailure
+from models.compare.race import LaneSnapshot, Race, StartedFailure
 from services.cli.comparison.race_tables import UNKNOWN, columns
 from services.cli.output import flagged
-from services.cli.simulation.live import Pace, clock, headline, sparkline
+from services.cli.simulation.live import Pace, PacedFrame, clock, headline, sparkline
 
 _LINE_EVERY_MINUTES: Final = 10
 _BARS: Final = 40
@@ -52,6 +50,7 @@ class PlainView:
         for controller, finding in begun:
             self._print(f"{when}  {controller}: {finding.name.upper()}: {finding.explanation}")
         if race.world.tick % self._every == 0:
+            # From outside the cluster, so equal in all lanes.
             demand = race.lanes[0].demand()[-1]
             for lane in race.lanes:
                 self._print(f"{when}  {lane.name}: {_line(lane.snapshot(), demand)}")
@@ -65,48 +64,33 @@ class LiveView:
     """Demand, the controllers side by side and their failures, redrawn several times a second."""
 
     def __init__(self, console: Console, race: Race, pace: Pace) -> None:
-        self._pace = pace
-        self._title = Text(headline(race.world, _names(race)), style="bold")
+        self._frame = PacedFrame(console, race.world, _names(race), pace)
         self._failures: dict[str, list[str]] = {lane.name: [] for lane in race.lanes}
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(None), TextColumn("left"),
-            TimeRemainingColumn(), console=console, expand=True,
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=race.world.timeline.total_ticks)
-        # Drawn only from `show`: a drawing thread would read half-written ticks.
-        self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
-        self._live.start()
-        self._pace.start()
+        self._frame.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._frame.stop()
 
     def show(self, race: Race, begun: Sequence[StartedFailure]) -> None:
         """Redraw when a frame is due, and wait when the race is ahead of its pace."""
-        world = race.world
-        when = clock(world, world.tick - 1)
+        tick = race.world.tick - 1
+        when = clock(race.world, tick)
         for controller, finding in begun:
+            # Only the time: the bar shows the weekday.
             self._failures[controller].append(f"{finding.name} {when.split()[1]}")
-        if race.finished or begun or self._pace.frame_is_due:
-            phase = "accounted" if world.tick > world.timeline.warmup_ticks else "warm-up"
-            self._bar.update(self._task, completed=world.tick, description=f"{when} {phase}")
-            self._live.update(self._render(race), refresh=True)
-            self._pace.drawn()
-        self._pace.wait(world.tick)
+        self._frame.show(tick, bool(begun), lambda: self._render(race))
 
     def _render(self, race: Race) -> RenderableType:
         snapshots = {lane.name: lane.snapshot() for lane in race.lanes}
         cells = [_cells(snapshot) for snapshot in snapshots.values()]
         rows = [(label, *(found[label] for found in cells)) for label in cells[0]]
         return Group(
-            self._title,
             _demand(race),
             columns("", tuple(snapshots), rows),
             *(self._failure_line(name) for name in snapshots),
-            self._bar,
         )
 
     def _failure_line(self, name: str) -> Text:
@@ -131,7 +115,7 @@ def _demand(race: Race) -> Text:
     return Text(f"P0 demand {demand[-1]:,.0f}/s {bars}")
 
 
-def _cells(snapshot: Snapshot) -> dict[str, str]:
+def _cells(snapshot: LaneSnapshot) -> dict[str, str]:
     """The cells of a column, by the label of their row."""
     counted = snapshot.counted
     minutes = {
@@ -149,7 +133,7 @@ def _cells(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def _line(snapshot: Snapshot, demand: float) -> str:
+def _line(snapshot: LaneSnapshot, demand: float) -> str:
     counted = snapshot.counted
     now = (
         f"P0 demand {demand:,.0f}/s, {snapshot.p0_violating:.1%} violating, "

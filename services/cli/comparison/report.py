@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from models.compare.outcome import Outcome
+from models.compare.outcome import BenchmarkOutcome
 from models.compare.request import Request
 from models.compare.standings import BEST, Standing
 from services.cli.comparison.tables import (
@@ -35,13 +35,16 @@ class Section(NamedTuple):
 
 
 def write_report(
-    folder: Path, outcome: Outcome, name: str = "control.html", first: Iterable[Section] = ()
+    folder: Path,
+    outcome: BenchmarkOutcome,
+    name: str = "control.html",
+    first: Iterable[Section] = (),
 ) -> Path:
     """Write the report into `folder`, with the sections `first` on top; return the file."""
     return write_page(folder / name, render(outcome, first))
 
 
-def render(outcome: Outcome, first: Iterable[Section] = ()) -> str:
+def render(outcome: BenchmarkOutcome, first: Iterable[Section] = ()) -> str:
     """The report as an HTML page."""
     request = outcome.request
     reduced = f" Quick run: {', '.join(request.reduced)}." if request.reduced else ""
@@ -78,7 +81,7 @@ def _counted(request: Request) -> str:
     )
 
 
-def _sections(outcome: Outcome) -> Iterator[Section]:
+def _sections(outcome: BenchmarkOutcome) -> Iterator[Section]:
     standings, reference = outcome.standings, outcome.request.reference
     tables = by_scenario(standings, reference)
     yield Section("The figures", f"{_capital(READING)}.", _table(tables[-1]))
@@ -105,11 +108,12 @@ def _sections(outcome: Outcome) -> Iterator[Section]:
     )
 
 
-def _plots(outcome: Outcome) -> Iterator[Section]:
+def _plots(outcome: BenchmarkOutcome) -> Iterator[Section]:
     # Only reports need matplotlib; a serving installation doesn't have it.
     from services.cli.comparison import plots  # noqa: PLC0415
 
     standings = outcome.standings
+    # The last group is that of all scenarios, or the only scenario there is.
     where, overall = list(grouped(standings).items())[-1]
     shown = outcome.request.shown
     timelines = {name: outcome.timelines[name] for name in _shown_controllers(outcome)}
@@ -149,7 +153,7 @@ def _plots(outcome: Outcome) -> Iterator[Section]:
     )
 
 
-def _frontier_text(outcome: Outcome) -> str:
+def _frontier_text(outcome: BenchmarkOutcome) -> str:
     text = (
         "Further left is cheaper, further down is better; the scale of violations is "
         "log(1 + violations)."
@@ -166,13 +170,14 @@ def _frontier_text(outcome: Outcome) -> str:
     )
 
 
-def _shown_controllers(outcome: Outcome) -> list[str]:
+def _shown_controllers(outcome: BenchmarkOutcome) -> list[str]:
     """The reference, then the controllers with the lowest J in the plotted scenario."""
     reference, shown = outcome.request.reference, outcome.request.shown.name
     others: list[Standing] = [
         row for row in grouped(outcome.standings)[shown] if row.controller != reference
     ]
     others.sort(key=lambda row: row.objective)
+    # The reference is shown even if others are better.
     return [reference, *(row.controller for row in others[: _COLUMNS - 1])]
 
 

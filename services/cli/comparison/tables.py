@@ -57,7 +57,7 @@ def objective_table(standings: Sequence[Standing], reference: str) -> Listing:
 
 
 def gap_table(standings: Sequence[Standing], reference: str) -> Listing:
-    """Share of the gap to the upper bound that was closed, on P0 minutes and on J."""
+    """Share of the gap to the clairvoyant that was closed, on P0 minutes and on J."""
     return _matrix(
         [row for row in standings if row.controller not in {BEST, reference}],
         lambda row: f"{percent(row.p0_gap_closed)}; J {percent(row.objective_gap_closed)}",
@@ -116,7 +116,9 @@ def _brief(row: Standing) -> tuple[str, ...]:
 def _gaps(row: Standing) -> tuple[str, ...]:
     gaps = (row.p0_gap_closed, row.objective_gap_closed)
     return tuple(
-        UNKNOWN if gap is None or math.isnan(gap.value) else f"{gap.value:.0%}" for gap in gaps
+        # No gap to close where reference and clairvoyant are equal.
+        UNKNOWN if gap is None or math.isnan(gap.value) else f"{gap.value:.0%}"
+        for gap in gaps
     )
 
 
@@ -157,8 +159,10 @@ def _hundredfold(found: Interval) -> Interval:
 
 
 def _with_bounds(found: Interval, form: str, unit: str = "") -> str:
+    # The reference may be zero: no violations in any seed.
     if math.isnan(found.value):
         return UNKNOWN
+    # One seed has a value and no interval.
     if math.isnan(found.low):
         return f"{found.value:{form}}{unit}"
     return f"{found.value:{form}}{unit} [{found.low:{form}}, {found.high:{form}}]"

@@ -1,6 +1,5 @@
 """`hirl bench forecast`: score models on a user's own traffic, with tables and an HTML report."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +39,7 @@ from services.cli.forecast.tables import (
     terminal_table,
 )
 from services.cli.options import JsonOption, ReportOption
-from services.cli.output import progress, write_json
+from services.cli.output import command_line, print_line, progress, write_json
 from services.cli.page import page, write_page
 
 _SHOWN_NOTES = 12
@@ -95,6 +94,7 @@ def forecast(
         contests = _contests(scored, entrants.peers, advance)
     result = Result(
         file=str(series),
+        # A series without a serving model has no figures; it is listed as skipped instead.
         contests=[each for each in contests if each.is_served],
         skipped=[*skipped, *(_unserved(each) for each in contests if not each.is_served)],
         notes=[*found.notes, *entrants.notes],
@@ -105,7 +105,7 @@ def forecast(
     if json is not None:
         write_json(json, payload(result))
     if report is not None:
-        _print(console, f"report: {write_report(report, result)}")
+        print_line(console, f"report: {write_report(report, result)}")
 
 
 def _contests(
@@ -134,16 +134,17 @@ def _entrants(model: str | None, artefact: Path, series: int) -> Entrants:
 def _show(console: Console, result: Result) -> None:
     for listing in listings(result):
         console.print(terminal_table(listing))
-    _print(console, READING)
+    print_line(console, READING)
     for each in result.skipped[:_SHOWN_NOTES]:
-        _print(console, f"skipped: {each.series}: {each.reason}")
+        print_line(console, f"skipped: {each.series}: {each.reason}")
     notes = result.all_notes()
     for note in notes[:_SHOWN_NOTES]:
-        _print(console, f"note: {note}")
+        print_line(console, f"note: {note}")
+    # A file of hundreds of series would scroll the tables off the screen.
     more = max(0, len(notes) - _SHOWN_NOTES) + max(0, len(result.skipped) - _SHOWN_NOTES)
     if more:
-        _print(console, f"and {more} more notes: --json FILE has all")
-    _print(console, f"took {result.seconds:.0f} s")
+        print_line(console, f"and {more} more notes: --json FILE has all")
+    print_line(console, f"took {result.seconds:.0f} s")
 
 
 def _command(
@@ -160,16 +161,12 @@ def _command(
         "--calendar": calendar,
         "--test-from": test_from,
         "--model": model,
+        # The path of the shipped model differs between machines, and is the default.
         "--artefact": None if artefact == SHIPPED else artefact,
         "--step-min": step_min,
         "--start": start,
     }
-    given = [f"{k} {shlex.quote(str(value))}" for k, value in values.items() if value is not None]
-    return " ".join(["hirl bench forecast", *given])
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    return command_line("hirl bench forecast", values)
 
 
 _BODY: Final = Path(__file__).with_name("report.html")

@@ -52,6 +52,7 @@ def months_command(
     The seeds are unknown to the shipped model, and events of every kind occur. All series begin
     on the same Monday, so that one date splits them all.
     """
+    # Never the training seeds: the shipped model would be scored on what it has learned.
     chosen = [UNSEEN_SEED + seed for seed in range(seeds)]
     found = months(with_apps(load_sim_cluster(), apps), chosen, days, apps=singles)
     made = [each._replace(origin_min=FIRST_MONDAY) for each in found]

@@ -28,7 +28,7 @@ from services.cli.forecast.reading import (
     span,
 )
 from services.cli.options import JsonOption
-from services.cli.output import progress, shown, table, write_json
+from services.cli.output import print_line, progress, shown, table, write_json
 
 _SHOWN_SERIES = 12
 
@@ -82,6 +82,7 @@ def _forecast_all(
     for each in series:
         try:
             forecasts.append(forecast_series(each, _until(each, at), entrants.peers))
+        # One bad series of many is a note; only if all fail is it an error.
         except InputError as error:
             refused.append(str(error))
         advance(1)
@@ -90,28 +91,29 @@ def _forecast_all(
     return forecasts, refused
 
 
-def _ignored_announcements(spoken: SeriesForecast) -> list[str]:
+def _ignored_announcements(made: SeriesForecast) -> list[str]:
     """Upcoming announcements that the serving rule ignores, because it uses no calendar."""
-    if spoken.served.model == NAME:
+    # The learned model uses the calendar.
+    if made.served.model == NAME:
         return []
-    series, last = spoken.series, spoken.at + max(HORIZONS_MIN)
+    series, last = made.series, made.at + max(HORIZONS_MIN)
     return [
         f"{series.name}: {entry.kind or 'an event'} is announced for "
-        f"{_when(series, entry.start_min)}, which {spoken.served.model} ignores"
+        f"{_when(series, entry.start_min)}, which {made.served.model} ignores"
         for entry in series.calendar
         if entry.kind != HOLIDAY
-        and entry.announced_from_min <= spoken.at
+        and entry.announced_from_min <= made.at
         and entry.start_min <= last
-        and entry.end_min > spoken.at + 1
+        and entry.end_min > made.at + 1
     ]
 
 
-def _limits(spoken: SeriesForecast) -> Iterator[str]:
+def _limits(made: SeriesForecast) -> Iterator[str]:
     """Notes on horizons and times that the forecast doesn't cover."""
-    series = spoken.series
-    if spoken.silent_min >= series.step_min:
+    series = made.series
+    if made.silent_min >= series.step_min:
         yield (
-            f"{series.name}: the last value is {spoken.silent_min} minutes old, "
+            f"{series.name}: the last value is {made.silent_min} minutes old, "
             "and the forecast is from then on"
         )
     finer = ", ".join(str(each) for each in HORIZONS_MIN if each < series.step_min)
@@ -142,42 +144,39 @@ def _show(console: Console, forecasts: list[SeriesForecast], notes: list[str]) -
         ]
         title = f"{each.series.name}, as of {_when(each.series, each.at + 1)}"
         columns = ("in", "minute", "expected", "80 % interval", "peak until then")
+        # rich would take a name in brackets for markup.
         console.print(table(title.replace("[", r"\["), columns, rows))
-        _print(console, f"{each.served.model} serves: {each.served.why}")
+        print_line(console, f"{each.served.model} serves: {each.served.why}")
     if len(forecasts) > _SHOWN_SERIES:
-        _print(console, f"and {len(forecasts) - _SHOWN_SERIES} more series: --json FILE has all")
-    _print(console, f"the peak is not exceeded in nine of ten cases; {_others()}")
+        print_line(
+            console, f"and {len(forecasts) - _SHOWN_SERIES} more series: --json FILE has all"
+        )
+    rules = f"{NAME} gives way to {', '.join(FLOORS)} where they were better"
+    print_line(console, f"the peak is not exceeded in nine of ten cases; {rules}")
     for note in notes[:_SHOWN_SERIES]:
-        _print(console, f"note: {note}")
+        print_line(console, f"note: {note}")
 
 
-def _others() -> str:
-    return f"{NAME} gives way to {', '.join(FLOORS)} where they were better"
-
-
-def _rows(spoken: SeriesForecast) -> list[dict[str, Any]]:
-    series = spoken.series
+def _rows(made: SeriesForecast) -> list[dict[str, Any]]:
+    series = made.series
     return [
         {
             "series": series.name,
-            "model": spoken.served.model,
-            "why": spoken.served.why,
-            "made_at": _when(series, spoken.at + 1),
+            "model": made.served.model,
+            "why": made.served.why,
+            "made_at": _when(series, made.at + 1),
             "horizon_min": horizon,
-            "at": _when(series, spoken.at + horizon),
-            "p10": float(spoken.values[index, LOW]),
-            "p50": float(spoken.values[index, MEDIAN]),
-            "p90": float(spoken.values[index, HIGH]),
-            "peak_p90": float(spoken.peak[index]),
+            "at": _when(series, made.at + horizon),
+            "p10": float(made.values[index, LOW]),
+            "p50": float(made.values[index, MEDIAN]),
+            "p90": float(made.values[index, HIGH]),
+            "peak_p90": float(made.peak[index]),
         }
         for index, horizon in enumerate(HORIZONS_MIN)
+        # A series of 15-minute steps has no value 5 minutes ahead.
         if horizon >= series.step_min
     ]
 
 
 def _when(series: Series, minute: int) -> str:
     return stamp((series.origin_min + minute) * 60)[:16]
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)

@@ -66,6 +66,7 @@ def calibration_svg(result: Result) -> str:
 
 def days_svg(result: Result) -> str:
     """A row per series, a panel per horizon."""
+    # The days with the largest rises: that is where forecasts differ.
     chosen = sorted(result.contests, key=lambda each: -_largest_rise(each)[1])[:_MOST_DAYS]
 
     def draw(figure: Figure) -> None:
@@ -130,6 +131,7 @@ def _largest_rise(contest: Contest) -> tuple[int, float]:
     """The minute of the test after which the five-minute mean rises most, and by how much."""
     at, rps = contest.outcome.windows.at, contest.outcome.series.rps
     later = np.minimum(at + _RISE_MIN, rps.size - 1)
+    # Gaps count as no rise.
     rise = np.nan_to_num(mean_of_last(rps, later, 5) - mean_of_last(rps, at, 5))
     index = int(np.argmax(rise))
     return int(at[index]), float(rise[index] / max(float(np.nanmean(rps[at])), 1e-9))

@@ -20,7 +20,7 @@ from models.forecaster.score.protocols import (
 from models.forecaster.score.published import PUBLISHED, Published, scored, simple_models
 from services.cli.commands import examples
 from services.cli.options import JsonOption, SeedOption
-from services.cli.output import Cell, progress, shown, table, write_json
+from services.cli.output import Cell, print_line, progress, shown, table, write_json
 
 _NO_TORCH: Final = (
     "tft: left out, training it needs torch: `make train-env`, then .venv-train/bin/hirl"
@@ -56,6 +56,7 @@ def published(
     data = load(name, file)
     rows = [row for model, fit in simple_models(data).items() for row in scored(data, model, fit)]
     notes = [] if "test" in data.parts else [_NO_TEST]
+    # torch is part of the training environment only; the rest of the table is useful without.
     if find_spec("torch") is None:
         notes.append(_NO_TORCH)
     else:
@@ -64,7 +65,7 @@ def published(
     notes += [_CHOSEN_ON_TEST] if name == "losloop" else []
     console.print(_table(data.protocol, rows, PUBLISHED[name]))
     for note in (*notes, f"took {time.monotonic() - began:.0f} s"):
-        console.print(note, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+        print_line(console, note)
     if json is not None:
         write_json(json, _payload(name, data, rows, notes))
 
@@ -94,6 +95,7 @@ def _table(protocol: Protocol, rows: list[Scores], others: tuple[Published, ...]
         ]
     columns = ("model", "rows", "steps", "windows", *(name.upper() for name in names))
     made = table(f"{protocol.title}, {protocol.past} steps of past", columns, rows_of)
+    # Figures are text here, because a missing one is an empty cell.
     for column in made.columns[3:]:
         column.justify = "right"
     return made

@@ -82,11 +82,13 @@ def scored_series(
     skipped: list[Skipped] = []
     for each in series:
         start = None if test_from is None else minute_of(each, test_from)
+        # One date for all series of a file; some may begin later or end earlier.
         scored = windows(each, start) if _is_inside(each, start) else _outside(each)
         if isinstance(scored, Skipped):
             skipped.append(scored)
         else:
             found.append(ScoredSeries(each, scored))
+    # Some skipped series are notes; with none left there is nothing to report.
     if not found:
         first = skipped[0]
         more = f" (and {len(skipped) - 1} more like it)" if len(skipped) > 1 else ""
@@ -110,6 +112,7 @@ def span(series: Series) -> str:
 
 def _is_tweets(file: Path) -> bool:
     """Whether the columns are those of the tweet archive."""
+    # The archive is CSV, and Parquet has no header line to read.
     if file.suffix == ".parquet":
         return False
     opened = gzip.open if file.suffix == ".gz" else open

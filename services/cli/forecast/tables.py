@@ -54,6 +54,7 @@ class Result(NamedTuple):
     def spikes(self) -> list[SpikeScore]:
         """Of each series with announcements; then of all of them pooled."""
         scores = [score for each in self.contests for score in each.spikes]
+        # Of one series the pooled scores would be the same line again.
         several = len({score.series for score in scores}) > 1
         return [*scores, *pooled(scores)] if several else scores
 
@@ -110,6 +111,7 @@ def terminal_table(listing: Listing) -> Table:
     rows = [[styles[cell.mark].format(escape(cell.text)) for cell in row] for row in listing.rows]
     made = table(escape(listing.title), listing.columns, rows)
     for column in made.columns:
+        # Names of series can be long; a cut one cannot be searched for.
         column.overflow = "fold"
     for column in made.columns[1:]:
         column.justify = "right"
@@ -158,6 +160,7 @@ def _figures(contest: Contest, model: str, horizon: int) -> tuple[Text, Text]:
 
 def _best(rows: Sequence[Row]) -> str | None:
     """The model with the lowest error among those that forecast every window."""
+    # A model that was silent in hard windows would look better than it is.
     most = max(row.windows for row in rows)
     whole = {
         row.model: row.q_risk_p50
@@ -174,6 +177,7 @@ def _is(cell: Cell, row: Row) -> bool:
 def _coverage(row: Row, served: bool) -> Text:
     text = f"{row.coverage_80:.0%}"
     outside = not IN_BAND[0] <= row.coverage_80 <= IN_BAND[1]
+    # Only the served interval is marked: nothing acts on the intervals of the others.
     return Text(f"{text}!", "bad") if served and outside else Text(text)
 
 
@@ -225,6 +229,7 @@ def significance(result: Result) -> Listing:
     found = [each for contest in result.contests for each in contest.significance]
     cut = len(result.contests) > SHOWN_SERIES
     by_ratio = sorted(found, key=lambda each: each.ratio.value)
+    # Both ends, so that a table of the best series cannot hide the worst.
     shown = [*by_ratio[:SHOWN_SERIES], *by_ratio[-SHOWN_SERIES:]] if cut else found
     rows = [
         (
@@ -261,6 +266,7 @@ def spikes(scores: Sequence[SpikeScore]) -> Listing:
             Text(f"{score.false_alarms_per_day:.2f}"),
         )
         for score in scores
+        # Of many series only the pooled scores, or the table would have hundreds of rows.
         if score.series == ALL_SERIES or not many
     ]
     columns = ("series", "model", "by", "announced", "unannounced", "false/day")

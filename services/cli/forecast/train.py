@@ -152,7 +152,10 @@ def corrector(
     calendars = dict(_pair(text) for text in calendar)
     read = [each for path in series for each in load(path, calendars.get(path.name))]
     usable = [
-        each for each in read if each.step_min == 1 and each.rps.size > LEAST_DAYS * DAY_MINUTES
+        # The corrector learns from the last twelve errors minute by minute.
+        each
+        for each in read
+        if each.step_min == 1 and each.rps.size > LEAST_DAYS * DAY_MINUTES
     ]
     if not usable:
         raise InputError(
@@ -181,6 +184,7 @@ class TrainingProgress:
 
     def begun(self, seed: int) -> None:
         """Print a line for a member; the bar skips epochs that an earlier member did not need."""
+        # Member m of run s is trained with the seed s x members + m.
         member = seed - self._args.seed * self._args.members
         self._print(f"member {member + 1} of {self._args.members}")
         self._before = member * self._args.epochs * self._args.steps
@@ -188,6 +192,7 @@ class TrainingProgress:
     def step(self, epoch: int, step: int, loss: float) -> None:  # noqa: ARG002  shown per epoch
         """Move the bar; after a resumption by all earlier steps at once."""
         done = self._before + epoch * self._args.steps + step + 1
+        # Absolute positions: a resumed run skips steps, an early stop skips epochs.
         self._advance(done - self._done)
         self._done = done
 
@@ -231,6 +236,7 @@ def _show(console: Console, card: Card, out: Path, epochs: int) -> None:
     columns = ("part", "series", "minutes", "windows", "of an epoch")
     console.print(table("Learned from", columns, rows))
     for number, curve in enumerate(card.curves, start=1):
+        # Columns of a curve: epoch, training loss, validation loss.
         best = min(curve, key=lambda epoch: epoch[2])
         early = "" if len(curve) >= epochs else ", stopped early"
         console.print(

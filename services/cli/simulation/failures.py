@@ -44,6 +44,7 @@ def failures(
 
 def _table(found: Figures) -> Table:
     rows = [
+        # Expected figures: what the world is calibrated to under HPA (docs/concepts).
         _row("stampede: need to ready, p95, s", found.stampede_s, "180 to 240"),
         _row("cascade: need to ready, p95, s", found.cascade_s, "240 to 480"),
         _row("cascade: bystander violation minutes an hour", found.bystander_minutes, ""),

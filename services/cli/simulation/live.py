@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +13,7 @@ from models.sim.config.timeline import WEEKDAYS
 from models.sim.results.findings import Finding
 from models.sim.results.recording import Recording
 from models.sim.world import World
+from services.cli.live_frame import LiveFrame
 from services.cli.output import flagged, table
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -55,6 +54,7 @@ class PlainView:
         when = clock(self._world, tick)
         for finding in begun:
             self._print(f"{when}  {finding.name.upper()}: {finding.explanation}")
+        # Ticks count from 0, and a line is about the ten minutes that have just ended.
         if (tick + 1) % self._every == 0:
             self._print(f"{when}  {self._line(recording, tick)}")
 
@@ -96,6 +96,7 @@ class Pace:
 
     def wait(self, ticks: int) -> None:
         """Sleep if `ticks` ticks took less time than they should."""
+        # Against the start, not the last tick: a slow frame is made up for by the following ticks.
         ahead = self._started + ticks * self._pause_s - self._now()
         if ahead > 0:
             self._sleep(ahead)
@@ -104,6 +105,36 @@ class Pace:
 def pause_of(tick_s: float, minutes_per_s: float) -> float:
     """Seconds that a tick should take at a speed in simulated minutes per second; 0: no wait."""
     return tick_s / 60 / minutes_per_s if minutes_per_s > 0 else 0.0
+
+
+class PacedFrame:
+    """The frame of a simulated run: its headline, and ticks at a pace that a person can follow."""
+
+    def __init__(self, console: Console, world: World, controllers: str, pace: Pace) -> None:
+        self._world, self._pace = world, pace
+        self._title = Text(headline(world, controllers), style="bold")
+        self._frame = LiveFrame(console, world.timeline.total_ticks)
+
+    def start(self) -> None:
+        """Begin to draw, and to measure the pace."""
+        self._frame.start()
+        self._pace.start()
+
+    def stop(self) -> None:
+        """Leave the last drawing on the terminal."""
+        self._frame.stop()
+
+    def show(self, tick: int, urgent: bool, render: Callable[[], RenderableType]) -> None:
+        """Redraw when a frame is due, and wait when the run is ahead of its pace."""
+        timeline = self._world.timeline
+        # The last tick is always drawn: its figures stay on the terminal.
+        last = tick + 1 == timeline.total_ticks
+        if last or urgent or self._pace.frame_is_due:
+            phase = "warm-up" if tick < timeline.warmup_ticks else "accounted"
+            content = Group(self._title, render())
+            self._frame.draw(content, tick + 1, f"{clock(self._world, tick)} {phase}")
+            self._pace.drawn()
+        self._pace.wait(tick + 1)
 
 
 class LiveView:
@@ -118,24 +149,16 @@ class LiveView:
         now: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        self._world, self._pace = world, Pace(pause_s, now, sleep)
-        self._title = Text(headline(world, controller), style="bold")
+        self._world = world
+        self._frame = PacedFrame(console, world, controller, Pace(pause_s, now, sleep))
         self._failures: list[Text] = []
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(None), TextColumn("left"),
-            TimeRemainingColumn(), console=console, expand=True,
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=world.timeline.total_ticks)
-        # Drawn only from `show`: a drawing thread would read half-written ticks.
-        self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
-        self._live.start()
-        self._pace.start()
+        self._frame.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._frame.stop()
 
     def show(self, recording: Recording, tick: int, begun: list[Finding]) -> None:
         """Redraw when a frame is due, and wait when the run is ahead of its pace."""
@@ -143,21 +166,13 @@ class LiveView:
         for finding in begun:
             line = Text.assemble((f"{when} {finding.name}: ", "bold red"), finding.explanation)
             self._failures.append(line)
-        last = tick + 1 == self._world.timeline.total_ticks
-        if last or begun or self._pace.frame_is_due:
-            phase = "warm-up" if tick < self._world.timeline.warmup_ticks else "accounted"
-            self._bar.update(self._task, completed=tick + 1, description=f"{when} {phase}")
-            self._live.update(self._render(recording, tick), refresh=True)
-            self._pace.drawn()
-        self._pace.wait(tick + 1)
+        self._frame.show(tick, bool(begun), lambda: self._render(recording, tick))
 
     def _render(self, recording: Recording, tick: int) -> RenderableType:
         return Group(
-            self._title,
             domain_table(self._world, recording, tick),
             pool_table(self._world, recording, tick),
             *self._failures[-_FAILURES_SHOWN:],
-            self._bar,
         )
 
 
@@ -215,6 +230,8 @@ def pool_table(world: World, recording: Recording, tick: int) -> Table:
 
 def sparkline(values: F64, every: int, bars: int = _SPARK_MINUTES) -> str:
     """One bar per `every` values, the latest last, scaled to the highest so far."""
+    # Backwards, so that the newest value always has a bar.
     recent = values[::-1][::every][:bars][::-1]
+    # No demand yet: avoid dividing by zero.
     scale = max(float(values.max()), 1e-9)
     return "".join(_BARS[int((len(_BARS) - 1) * value / scale + 0.5)] for value in recent)

@@ -36,6 +36,7 @@ def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]
         axes[2].set_title("p99 over target, traffic-weighted (log scale; above 1 is too slow)")
         _lines(axes[2], world, recording.p99_over_target)
         axes[2].set_yscale("log")
+        # `_lines` has set linear limits, which may include zero.
         axes[2].autoscale(axis="y")
         axes[2].axhline(1, color=INK, linewidth=0.8, linestyle=":")
         axes[3].set_title("violating requests, %")
@@ -72,6 +73,7 @@ def waits_svg(world: World, environment: int = 0) -> str:
         for d, (axis, name) in enumerate(zip(columns, world.cluster.domain_names, strict=True)):
             width = world.cluster.tick_seconds
             axis.bar(seconds, waits[d, :last], width, color=f"C{d}")
+            # A few late pods would be invisible beside thousands of early ones.
             axis.set_yscale("symlog", linthresh=10)
             axis.set_ylim(bottom=0)
             axis.set_title(name)
@@ -122,6 +124,7 @@ def _lanes(axis: Axes, world: World, findings: Sequence[Finding]) -> None:
         ticks.append((row + max(len(spans) - 1, 0) / 2, label))
         for span in spans:
             start, end = _to_minutes(world, (span.start, span.end))
+            # An event of one tick would be too narrow to see.
             width = max(end - start, 0.3)
             axis.barh(row, width, left=start, height=0.7, color=colour, alpha=0.75)
             axis.annotate(span.name, (start, row), (3, 0), textcoords="offset points",

@@ -14,7 +14,7 @@ from services.cli.page import page, write_page
 _BODY = Path(__file__).with_name("report.html")
 
 
-class Outcome(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished run: its world, recording, failures and figures."""
 
     world: World
@@ -60,23 +60,25 @@ def figures(result: Result) -> list[tuple[str, str]]:
 
 def _p3_share(result: Result, share: float) -> str:
     if result.p0_wait_ticks == 0:
+        # A share of no ticks would read as 0 %, which is a good result.
         return "P0 never waited"
     return f"{share:.1%} (over {result.p0_wait_ticks} ticks)"
 
 
-def write_report(folder: Path, outcome: Outcome) -> Path:
+def write_report(folder: Path, finished: FinishedRun) -> Path:
     """Write the report into `folder`, named after the run; return the file."""
-    result = outcome.result
+    result = finished.result
+    # Named by what identifies a run, so that several reports fit into one folder.
     file = folder / f"{result.scenario}-{result.controller}-{result.seed}.html"
-    return write_page(file, render(outcome))
+    return write_page(file, render(finished))
 
 
-def render(outcome: Outcome) -> str:
+def render(finished: FinishedRun) -> str:
     """The report as an HTML page."""
     # Only reports need matplotlib; a serving installation doesn't have it.
     from services.cli.simulation.plots import timeline_svg, waits_svg  # noqa: PLC0415
 
-    world, result = outcome.world, outcome.result
+    world, result = finished.world, finished.result
     return page(
         escape(f"{result.scenario} under {result.controller}"),
         _BODY,
@@ -86,12 +88,12 @@ def render(outcome: Outcome) -> str:
             f"{world.scenario.length_minutes} minutes from {world.scenario.start} "
             f"after {world.scenario.warmup_minutes} minutes of warm-up"
         ),
-        failures=_failures(world, outcome.findings),
+        failures=_failures(world, finished.findings),
         figures="".join(_row(cells) for cells in figures(result)),
-        timeline=timeline_svg(world, outcome.recording, outcome.findings),
+        timeline=timeline_svg(world, finished.recording, finished.findings),
         waits=waits_svg(world),
-        world_hash=outcome.world_hash,
-        command=escape(outcome.command),
+        world_hash=finished.world_hash,
+        command=escape(finished.command),
     )
 
 

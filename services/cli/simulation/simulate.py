@@ -28,7 +28,7 @@ from services.cli.options import (
 )
 from services.cli.output import table, write_json
 from services.cli.simulation.live import LiveView, PlainView, View, pause_of
-from services.cli.simulation.report import Outcome, figures, write_report
+from services.cli.simulation.report import FinishedRun, figures, write_report
 
 
 @examples(
@@ -47,6 +47,7 @@ def simulate(
     speed: SpeedOption = None,
 ) -> None:
     """Run one scenario under one controller, live; ends with the table of its figures."""
+    # Fail on a bad name before the world is built, which takes seconds.
     entrant_of(controller)
     sim_cluster = load_scaled(cluster, apps, physics)
     chosen = load_scenario(scenario, sim_cluster)
@@ -56,12 +57,12 @@ def simulate(
         _compile(contest)
     command = _command(scenario, controller, cluster, physics, seed, apps)
     view = _view(console, contest.world, controller, speed)
-    outcome = _run(contest, controller, view, command)
-    _show(console, outcome)
+    finished = _run(contest, controller, view, command)
+    _show(console, finished)
     if json is not None:
-        write_json(json, _payload(outcome))
+        write_json(json, _payload(finished))
     if report is not None:
-        console.print(f"report: {write_report(report, outcome)}", soft_wrap=True, highlight=False)
+        console.print(f"report: {write_report(report, finished)}", soft_wrap=True, highlight=False)
 
 
 def _preparing(console: Console) -> "_Status":
@@ -90,6 +91,7 @@ class _Status:
 def _compile(contest: Contest) -> None:
     """Run one tick and undo it, so that no kernel compiles during the live view."""
     world, controller = contest.world, contest.controller
+    # Nothing is consumed: randomness is a function of the tick, so the undone tick leaves no trace.
     before = world.save()
     observation = world.observe(controller.pipeline)
     plan, _ = controller.step(observation, None, controller.start(observation))
@@ -105,7 +107,7 @@ def _view(console: Console, world: World, controller: str, speed: float | None) 
     return LiveView(console, world, controller, pause, time.monotonic, time.sleep)
 
 
-def _run(contest: Contest, controller: str, view: View, command: str) -> Outcome:
+def _run(contest: Contest, controller: str, view: View, command: str) -> FinishedRun:
     world = contest.world
     recorder, watch = Recorder(world), FailureWatch(setting_of(world))
 
@@ -118,7 +120,7 @@ def _run(contest: Contest, controller: str, view: View, command: str) -> Outcome
         decisions = contest.play(on_tick)
     (result,) = summarise(world, controller, decisions)
     findings = watch.findings(recorder.recording)
-    return Outcome(world, world.hash, recorder.recording, findings, result, command)
+    return FinishedRun(world, world.hash, recorder.recording, findings, result, command)
 
 
 def _command(
@@ -135,26 +137,26 @@ def _command(
     return " ".join(parts)
 
 
-def _show(console: Console, outcome: Outcome) -> None:
-    result, world = outcome.result, outcome.world
-    for finding in outcome.findings:
+def _show(console: Console, finished: FinishedRun) -> None:
+    result, world = finished.result, finished.world
+    for finding in finished.findings:
         minute = (finding.tick - world.timeline.warmup_ticks) * world.cluster.tick_seconds / 60
         console.print(
             f"[bold]{finding.name}[/bold] from minute {minute:.0f}: {finding.explanation}",
             highlight=False,
             soft_wrap=not console.is_terminal,
         )
-    if not outcome.findings:
+    if not finished.findings:
         console.print("none of the three failure modes occurred", highlight=False)
     title = f"{result.scenario} under {result.controller}, seed {result.seed}"
     console.print(table(title, ("figure", "value"), figures(result)))
-    console.print(f"world {outcome.world_hash}", highlight=False)
+    console.print(f"world {finished.world_hash}", highlight=False)
 
 
-def _payload(outcome: Outcome) -> dict[str, object]:
+def _payload(finished: FinishedRun) -> dict[str, object]:
     return {
-        "world_hash": outcome.world_hash,
-        "rows": [outcome.result],
-        "failures": outcome.findings,
-        "command": outcome.command,
+        "world_hash": finished.world_hash,
+        "rows": [finished.result],
+        "failures": finished.findings,
+        "command": finished.command,
     }

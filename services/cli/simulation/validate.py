@@ -67,6 +67,7 @@ def validate(
         console.print(f"Report: {write_report(report, sections, world_hash, run)}", highlight=False)
     if json is not None:
         write_json(json, _payload(sections, world_hash, quick))
+    # Last, so that a failed validation still leaves its report and JSON file.
     if any(not check.ok for section in sections for check in section.checks):
         raise typer.Exit(EXIT_FAILED)
 
@@ -150,6 +151,7 @@ def _svg(plot: Plot) -> str:
     import matplotlib as mpl  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
+    # A salt per plot: ids in one page must differ, and equal plots must give equal files.
     with mpl.rc_context({"svg.hashsalt": plot.title}, str(PLOT_STYLE)):
         figure = Figure(figsize=(5.2, 3.1), layout="constrained")
         axis = figure.subplots()

@@ -58,6 +58,7 @@ def show(
     A cluster file without physics is a real cluster: only what services read is shown.
     """
     described = (
+        # Not with the example's physics: they would describe another cluster.
         load_cluster(cluster)
         if cluster is not None and physics is None
         else load_sim_cluster(cluster, physics)
@@ -150,6 +151,7 @@ def _pools(cluster: Cluster) -> Table:
         }
     for market in MARKETS:
         columns[market] = [f"{_of(market, pool.markets):.0%}" for pool in cluster.pools]
+    # Markets differ in price, so a pool has a mean price by its shares.
     columns["node-hour"] = [*_mean_prices(cluster)]
     return _by_columns("Pools: quota over nodes at the peak, mean price of a node-hour", columns)
 

@@ -38,8 +38,10 @@ def follow(root: Path, run: Run, view: View) -> Results:
     """Show a system until its scenario has ended; return its figures."""
     state, health = new_state(run.simulation), Health(run)
     with TopicReader(options_for_home(Path(run.kafka_home))) as reader:
+        # From the beginning: the first ticks may be decided before this reader is connected.
         reader.seek([topic_of(kind).name for kind in EVENTS], from_beginning=True)
         with view, _reading_metrics(root, health):
+            # `health.run` is refreshed by the thread that reads metrics.
             while not has_ended(health.run):
                 for found in reader.poll():
                     if found.event is not None:
@@ -69,6 +71,7 @@ def _reading_metrics(root: Path, health: Health) -> Iterator[None]:
     def read() -> None:
         while not stop.wait(_METRICS_EVERY_S):
             run = health.run = record.read(root)
+            # There is no record any more after `hirl down` in another terminal.
             for spec in run.specs if run else ():
                 if stop.is_set():
                     return
@@ -109,6 +112,7 @@ class Watcher(Handler[None]):
     """A reader on the memory bus that feeds all events into the state."""
 
     name = "watcher"
+    # Reference data is read whole, so all events arrive in `learn`, whatever their key.
     reference = EVENTS
 
     def __init__(self, state: SystemState) -> None:

@@ -87,6 +87,7 @@ class SystemState:
                 self._domain(event.domain).budget = event
             case ScalePlanned():
                 domain = self._domain(event.domain)
+                # A running count of the Soldier since its start.
                 domain.overruns = event.overruns
                 domain.held = event.sums.held if event.sums else domain.held
             case ScaleApplied():
@@ -106,6 +107,7 @@ class SystemState:
 
     def _update_domain(self, frame: DomainObserved) -> None:
         domain, pods = self._domain(frame.domain), frame.pods
+        # Partitions are read independently, so a frame of a slower domain may arrive late.
         if frame.tick >= self.tick:
             self.tick, self.time = frame.tick, frame.time
         domain.apps, domain.missing = len(frame.apps), len(frame.missing)
@@ -116,6 +118,7 @@ class SystemState:
         domain.at_risk = round(frame.aggregates.get("at_risk", 0.0) * domain.apps)
 
     def _update_breaker(self, event: BreakerChanged) -> None:
+        # A scope is a domain, or the whole cluster.
         domain = self.domains.get(event.scope)
         if domain is not None:
             domain.breaker, domain.breaker_reason = event.state, event.reason
@@ -125,6 +128,7 @@ class SystemState:
 
     def _update_outcomes(self, applied: ScaleApplied) -> None:
         domain = self._domain(applied.domain)
+        # Services re-emit a tick that they see again, so an older one may follow.
         domain.closed = max(domain.closed, applied.tick)
         self.outcomes.update(applied.outcomes)
         if applied.apps:

@@ -23,6 +23,7 @@ def status(json: JsonOption = None) -> None:
 
     The event age is the mean since the start of the service.
     """
+    # Imported when called: the help needs none of it.
     from services.devcluster import record  # noqa: PLC0415
     from services.devcluster.status import read_status  # noqa: PLC0415
 
@@ -34,6 +35,7 @@ def status(json: JsonOption = None) -> None:
     _show(console, run, found)
     if json is not None:
         write_json(json, found)
+    # After the output, so that scripts get both the figures and the exit code.
     if not found.healthy:
         raise typer.Exit(1)
 

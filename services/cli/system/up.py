@@ -124,9 +124,12 @@ def up(
     )
     request.check()
     console = Console(emoji=False, highlight=False)
+    # Without a terminal the system is left running. The memory bus lives in this process, so
+    # it is followed unless the user asks for something else, which `_in_memory` refuses.
     follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
     if (json is not None or compare is not None) and not follow:
         raise InputError("--json, --compare: figures come at the end, so they need --follow")
+    # Checked before anything starts, used at the end.
     others = () if compare is None else controller_names(compare)
     run = _in_memory if bus == "memory" else _on_kafka
     results = run(console, request, follow)
@@ -149,6 +152,7 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
         return None
     try:
         return follow_run(ROOT, run, view_for(console, run.simulation))
+    # Also after Ctrl-C or an error: no broker or service may be left behind.
     finally:
         console.print("stopping ...")
         lifecycle.stop(ROOT)
@@ -207,6 +211,7 @@ def _compare(
         for name in names:
             lanes.append(_play(request, name))
             advance(1)
+    # Ours last: the first named controller is the reference of the ratios.
     rows = [*(lane.result() for lane in lanes), replace(results.rows[0], controller=_OURS)]
     failures = [*(len(lane.findings()) for lane in lanes), len(results.failures)]
     console.print(final_table(f"{request.scenario}, seed {request.seed}", rows, failures))
@@ -215,6 +220,7 @@ def _compare(
 
 def _play(request: "Request", name: str) -> Lane:
     cluster, scenario = request.load()
+    # The hashes identify stored results, and these are not stored.
     lane = Lane(Job(name, cluster, scenario, (request.seed,), False, "", ""))
     while not lane.finished:
         lane.step()

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.live_frame import LiveFrame
 from services.cli.output import flagged, table
 from services.cli.system.state import DomainState, SystemState
 from services.devcluster.probe import ServiceMetrics
@@ -55,6 +54,7 @@ class PlainView:
     def show(self, state: SystemState, health: Health) -> None:
         """Print failures once, and a summary line when one is due."""
         for line in health.failed:
+            # `health` keeps failures, and a log should have each line once.
             if line not in self._printed:
                 self._printed.add(line)
                 self._print(f"given up: {line}")
@@ -62,6 +62,7 @@ class PlainView:
             self._printed.add(_FIRST)
             self._print(_FIRST)
         ticks = _LINE_EVERY_MINUTES * 60 // self._simulation.tick_seconds
+        # In real time ten simulated minutes are ten minutes: a log should show life before that.
         waited = time.monotonic() - self._at >= _LINE_EVERY_S
         if state.closed >= self._tick + ticks or (waited and state.closed > self._tick):
             self._tick, self._at = state.closed, time.monotonic()
@@ -77,27 +78,21 @@ class LiveView:
     def __init__(self, console: Console, simulation: Simulation) -> None:
         self._simulation = simulation
         self._rendered_at = 0.0
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(None), TextColumn("left"),
-            TimeRemainingColumn(), console=console, expand=True,
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=simulation.total_ticks)
-        self._live = Live(console=console, auto_refresh=False)
+        self._frame = LiveFrame(console, simulation.total_ticks)
 
     def __enter__(self) -> None:
-        self._live.start()
+        self._frame.start()
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._frame.stop()
 
     def show(self, state: SystemState, health: Health) -> None:
         """Redraw when a frame is due."""
         if time.monotonic() - self._rendered_at < _FRAME_S:
             return
         self._rendered_at = time.monotonic()
-        done = state.closed + 1
-        self._bar.update(self._task, completed=done, description=when(state, self._simulation))
-        self._live.update(render(state, health, self._simulation, self._bar), refresh=True)
+        content = render(state, health, self._simulation)
+        self._frame.draw(content, state.closed + 1, when(state, self._simulation))
 
 
 View = PlainView | LiveView
@@ -121,10 +116,8 @@ def when(state: SystemState, simulation: Simulation) -> str:
     return f"{state.time[:10]} {state.time[11:19]} tick {state.tick} of {simulation.total_ticks}"
 
 
-def render(
-    state: SystemState, health: Health, simulation: Simulation, bar: RenderableType
-) -> RenderableType:
-    """Everything on one screen."""
+def render(state: SystemState, health: Health, simulation: Simulation) -> RenderableType:
+    """Everything above the progress bar."""
     parts: list[RenderableType] = [
         Text(headline(simulation), style="bold"),
         domain_table(state),
@@ -137,9 +130,10 @@ def render(
     if state.dead_letters:
         parts.append(Text(f"last dead letter: {state.last_dead_letter}", style="red"))
     if health.run is not None:
+        # Wall clock: start times are recorded by another process.
         parts.append(service_table(health.run, health.metrics, time.time()))
     parts += [Text(f"given up: {line}", style="bold red") for line in health.failed]
-    return Group(*parts, bar)
+    return Group(*parts)
 
 
 def domain_table(state: SystemState) -> Table:
@@ -175,6 +169,7 @@ def _domain_row(name: str, domain: DomainState) -> tuple[str, ...]:
 
 
 def _breaker(domain: DomainState) -> str:
+    # `?` until the first heartbeat.
     if domain.breaker in ("closed", "?"):
         return domain.breaker
     return f"[red]{domain.breaker}[/red] {domain.breaker_reason}"

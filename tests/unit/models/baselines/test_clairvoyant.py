@@ -67,6 +67,7 @@ def test_it_foresees_scripted_deploys() -> None:
     found = deploying(world, 26, PER_MINUTE)[0]
     begins = world.given.script.deploy_tick[0, :2] // PER_MINUTE
     for app, minute in enumerate(begins):
+        # The minute after it began; when it ends depends on the pods.
         assert found[minute + 1 : minute + 2, app].all()
 
 

@@ -169,7 +169,7 @@ def test_only_cpu_metrics_depend_on_readiness(changes: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_utilisation(
+def test_recommendation_for_a_utilisation_target(
     expected: int | str, listed: list[Pod], current: int, more: dict[str, Any]
 ) -> None:
     assert by_cpu(listed, current, **more) == expected
@@ -189,7 +189,7 @@ def test_utilisation(
         pytest.param(2, pods((2, {"request_millis": None})), 2, (), id="requests do not matter"),
     ],
 )
-def test_average_value(
+def test_recommendation_for_an_average_value_target(
     expected: int, listed: list[Pod], current: int, strays: tuple[int, ...]
 ) -> None:
     assert by_value(listed, current, *strays) == expected

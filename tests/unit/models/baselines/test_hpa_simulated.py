@@ -111,7 +111,7 @@ def test_an_hpa_syncs_in_two_ticks_of_three(inventory: Inventory) -> None:
         ({"cpu": 9.0, "active": 0}, 10, Reason.HOLD_NO_METRICS),
     ],
 )
-def test_one_sync(
+def test_a_sync_decides_with_a_reason(
     inventory: Inventory, observation: dict[str, Any], replicas: int, reason: Reason
 ) -> None:
     found, reasons = decided(hpa_of(inventory), **observation)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.baselines.hpa.simulated import Hpa
-from models.baselines.rules import Parameters, Rules, RulesState, overflow_pools
+from models.baselines.rules import Parameters, RulesEngine, RulesState, overflow_pools
 from models.cluster import rows
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
@@ -22,9 +22,9 @@ BUSY, IDLE = 1.0, 0.05
 
 
 class Bench(NamedTuple):
-    """Rules and an observation that a test fills: 40 apps of 20 pods of one core."""
+    """A rules engine and an observation that a test fills: 40 apps of 20 pods of one core."""
 
-    rules: Rules
+    rules: RulesEngine
     inventory: Inventory
     observation: Observation
 
@@ -63,7 +63,9 @@ def bench(**values: float) -> Bench:
     )
     blank = empty_observation(world.state)
     observation = blank._replace(status=world.state.status.copy())
-    made = Bench(Rules(inventory, world.layout.pools, Parameters(**values)), inventory, observation)
+    made = Bench(
+        RulesEngine(inventory, world.layout.pools, Parameters(**values)), inventory, observation
+    )
     made.show(BUSY)
     return made
 
@@ -79,7 +81,7 @@ def grown(test: Bench, waiting: int | None) -> list[bool]:
         test.add_waiting(waiting)
     plan, _ = test.steps(state, 6, 24)
     more = plan.replicas[0] > 20
-    return [bool(more[test.priority == own].all()) for own in range(4)]
+    return [bool(more[test.priority == priority].all()) for priority in range(4)]
 
 
 def test_every_app_grows_while_no_pod_waits() -> None:
@@ -155,7 +157,7 @@ def test_p0_takes_larger_steps_while_its_domain_waits() -> None:
 def test_lower_targets_give_p0_more_replicas_than_p3() -> None:
     test = bench()
     plan, _ = test.steps(test.rules.start(test.observation), 0, 3)
-    p0, p3 = (plan.replicas[0][test.priority == own] for own in (0, 3))
+    p0, p3 = (plan.replicas[0][test.priority == priority] for priority in (0, 3))
     assert p0.min() > p3.max()
 
 

@@ -153,9 +153,9 @@ def test_single_pods_and_apps_without_samples_are_not_resized(world: World) -> N
     vpa, observation = vpa_on(world), observation_of(world, cores=0.1, pods=1)
     plan, _ = vpa.step(observation, None, started(vpa, observation))
     assert (plan.cpu == 1000).all()
-    blind = observation_of(world, cores=0.1)
-    blind.missing[:] = 1
-    plan, state = vpa.step(blind, None, started(vpa, blind))
+    unmeasured = observation_of(world, cores=0.1)
+    unmeasured.missing[:] = 1
+    plan, state = vpa.step(unmeasured, None, started(vpa, unmeasured))
     assert (plan.cpu == 1000).all()
     assert state.cpu.total.sum() == 0
 

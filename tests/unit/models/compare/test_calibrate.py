@@ -45,6 +45,7 @@ class Bowl:
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
         self.jobs.extend(jobs)
+        # Out of order, as from worker processes.
         for job in reversed(jobs):
             away = abs(job.point["setpoint"] - 0.5) + abs(job.point["deadband"] - 0.2)
             yield job, 100 * away + len(job.scenario.name)
@@ -55,6 +56,7 @@ def test_a_search_improves_on_the_defaults_and_stays_in_its_ranges(setting: Sett
     found = calibrate(PID, setting, 40, bowl, Journal())
     assert found.objective < 0.6 * found.default_objective
     assert len(bowl.jobs) == 80
+    # The first two jobs are the defaults, which are not drawn from the ranges.
     for job in bowl.jobs[2:]:
         for name, (low, high) in PID.ranges.items():
             assert low <= job.point[name] <= high

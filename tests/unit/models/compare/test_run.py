@@ -75,6 +75,7 @@ def test_a_zero_sent_on_error_counts_as_missing() -> None:
     data = world.population.apps.domain == 3
     observation = world.observe()
     observation.missing[:] = 0
+    # The last tick before the outage, and its first.
     observation.tick[:] = 29, 30
     blind = without_sample(world, observation)
     assert not blind[0].any()

@@ -24,7 +24,7 @@ def refused(capsys: Capture, *arguments: str) -> str:
     """The one line of a command that printed nothing else."""
     assert main.run(arguments) == main.EXIT_BAD_INPUT
     captured = capsys.readouterr()
-    assert captured.out == "", "it had begun"
+    assert captured.out == "", "the run had started"
     (line,) = captured.err.splitlines()
     return line.removeprefix("hirl: error: ")
 
@@ -64,7 +64,7 @@ def test_a_report_without_matplotlib_is_refused_first(
 def test_a_path_without_permission_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever runs the tests may be allowed everything, so the answer is made up."""
+    """Tests may run as root, who may write anywhere, so `os.access` is replaced."""
     monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.F_OK)
     with pytest.raises(InputError, match="no permission to write to"):
         options.writable_file(tmp_path / "x.json")
@@ -74,7 +74,7 @@ def test_a_path_without_permission_is_refused(
 def test_a_folder_without_tables_is_refused_first(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(command, "_parts", lambda *_: pytest.fail("it had begun"))
+    monkeypatch.setattr(command, "_parts", lambda *_: pytest.fail("the run had started"))
     message = refused(capsys, "world", *arguments, "--traces", str(tmp_path))
     assert message == f"{tmp_path}: expected a folder with the folders sim and dev in it"
 

@@ -1,4 +1,4 @@
-"""`hirl bench sim` and `hirl bench decisions` measure, and refuse what they cannot measure."""
+"""`hirl bench sim` and `hirl bench decisions` measure speed and refuse bad options."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,7 @@ def test_a_small_bench_writes_every_figure(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(speed, "SIZES", (20, 40))
+    # Timing single stages would compile each of them.
     monkeypatch.setattr(speed, "_stages", lambda _run, _ticks: [])
     file = tmp_path / "bench.json"
     arguments = ["bench", "sim", "--envs", "4", "--apps", "20", "--ticks", "30"]
@@ -30,7 +31,7 @@ def test_a_small_bench_writes_every_figure(
 
 
 @pytest.mark.parametrize(("option", "value"), [("--envs", "0"), ("--apps", "3"), ("--ticks", "1")])
-def test_what_cannot_be_measured_is_refused(capsys: Capture, option: str, value: str) -> None:
+def test_sizes_that_are_too_small_are_refused(capsys: Capture, option: str, value: str) -> None:
     assert main.run(["bench", "sim", option, value]) == main.EXIT_BAD_INPUT
     assert option in capsys.readouterr().err
 

@@ -28,6 +28,7 @@ def test_generate_writes_outdated_files_and_check_only_reports_them(tmp_path: Pa
     assert len(run("generate", *folder)[1]) == len(generate.files())
     assert run("generate", "--check", *folder)[0] == 0
     (tmp_path / "json" / BUDGET).write_text("{}")
+    # A file of a topic that no longer exists counts as outdated.
     (tmp_path / "json" / "removed-topic.json").write_text("{}")
     _, lines, error = run("generate", "--check", *folder)
     assert len(lines) == 2

@@ -31,6 +31,7 @@ def test_every_event_is_one_readable_line_with_its_key(file: Path) -> None:
     text = line(found_of(file))
     assert "\n" not in text
     assert "payments" in text
+    # The text of an event without a summary of its own.
     assert "Struct" not in text
     assert "(tick=" not in text
 

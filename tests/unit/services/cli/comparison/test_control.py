@@ -1,4 +1,4 @@
-"""`hirl bench control` runs what was asked, once, and tells the same on however many cores."""
+"""`hirl bench control` runs each job once and gives the same figures on any number of cores."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ events:
     factor: 3.0
     hold_minutes: 3
 """
-ENTRANTS_OF_OURS = """
+OWN_ENTRANTS = """
 from models.compare.catalogue import Entrant
 from models.baselines.hpa.simulated import Hpa
 from models.sim.apps import declare
@@ -56,13 +56,16 @@ ROW = {
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results are kept below the working folder; a pool is started where a test asks for it."""
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are stored below the working folder."""
     monkeypatch.chdir(tmp_path)
+    # No pool of processes unless a test asks for one.
     monkeypatch.setattr(workers, "cores", lambda: 1)
-    (tmp_path / "entrants_of_ours.py").write_text(ENTRANTS_OF_OURS)
+    (tmp_path / "own_entrants.py").write_text(OWN_ENTRANTS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "entrants_of_ours", raising=False)
+    # Tests change this module, so each one has to import it again.
+    monkeypatch.delitem(sys.modules, "own_entrants", raising=False)
+    # Two targets instead of eight.
     monkeypatch.setattr(request, "FRONTIER", ("hpa:0.5", "hpa:0.75"))
     for name in ("spike", "spike-too"):
         (tmp_path / f"{name}.yaml").write_text(SCENARIO.format(name=name))
@@ -70,7 +73,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    def run(*arguments: str, controllers: str = "hpa,entrants_of_ours:eager") -> dict[str, Any]:
+    def run(*arguments: str, controllers: str = "hpa,own_entrants:eager") -> dict[str, Any]:
         file = tmp_path / "out.json"
         given = ["--controllers", controllers, "--apps", "40", "--seeds", "0-2"]
         usual = ["--scenarios", "spike.yaml", "--json", str(file)]
@@ -100,7 +103,7 @@ def test_the_json_has_a_row_per_scenario_controller_and_seed(bench: Bench) -> No
     assert [(row["scenario"], row["controller"], row["seed"]) for row in rows] == [
         (scenario, controller, seed)
         for scenario in ("spike", "spike-too")
-        for controller in ("hpa", "entrants_of_ours:eager")
+        for controller in ("hpa", "own_entrants:eager")
         for seed in range(3)
     ]
     assert all(set(row) >= ROW for row in rows)
@@ -109,22 +112,22 @@ def test_the_json_has_a_row_per_scenario_controller_and_seed(bench: Bench) -> No
     assert set(payload["world_hashes"]) == {"spike", "spike-too"}
     assert payload["reference"] == "hpa"
     names = {(row["scenario"], row["controller"]) for row in payload["standings"]}
-    assert ("all scenarios", "entrants_of_ours:eager") in names
+    assert ("all scenarios", "own_entrants:eager") in names
 
 
 def test_ratios_are_of_the_rows_of_the_same_seeds(bench: Bench) -> None:
     payload = bench()
     hours = {
         name: sum(row["node_hours"] for row in payload["rows"] if row["controller"] == name)
-        for name in ("hpa", "entrants_of_ours:eager")
+        for name in ("hpa", "own_entrants:eager")
     }
     (_, eager) = payload["standings"]
-    expected = hours["entrants_of_ours:eager"] / hours["hpa"]
+    expected = hours["own_entrants:eager"] / hours["hpa"]
     assert eager["node_hours_ratio"]["value"] == pytest.approx(expected)
     assert eager["node_hours_ratio"]["low"] <= expected <= eager["node_hours_ratio"]["high"]
 
 
-def test_what_is_done_is_not_run_again(bench: Bench, played: list[str], capsys: Capture) -> None:
+def test_stored_jobs_are_not_run_again(bench: Bench, played: list[str], capsys: Capture) -> None:
     first = bench()
     assert len(played) == 2
     capsys.readouterr()
@@ -136,13 +139,13 @@ def test_what_is_done_is_not_run_again(bench: Bench, played: list[str], capsys: 
     assert len(played) == 4
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(bench: Bench, played: list[str]) -> None:
+def test_an_interrupted_run_resumes_with_the_missing_jobs(bench: Bench, played: list[str]) -> None:
     bench(controllers="hpa")
     bench()
-    assert [label.split(",")[0] for label in played] == ["hpa", "entrants_of_ours:eager"]
+    assert [label.split(",")[0] for label in played] == ["hpa", "own_entrants:eager"]
 
 
-def test_results_of_another_world_or_other_code_are_run_again(
+def test_a_changed_world_or_changed_code_reruns_its_jobs(
     bench: Bench, played: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = bench()
@@ -156,25 +159,27 @@ def test_results_of_another_world_or_other_code_are_run_again(
     assert len(played) == 6
 
 
-def test_the_code_hash_covers_modules_of_the_users_own(tmp_path: Path) -> None:
-    name = "entrants_of_ours:eager"
+def test_the_code_hash_covers_the_module_of_a_users_entrant(tmp_path: Path) -> None:
+    name = "own_entrants:eager"
     before = hashes.code_hashes(["hpa", name, f"{name}@priority", "hpa:0.6"])
     assert before[name] == before[f"{name}@priority"] != before["hpa"] == before["hpa:0.6"]
-    (tmp_path / "entrants_of_ours.py").write_text(ENTRANTS_OF_OURS.replace("0.4", "0.3"))
+    (tmp_path / "own_entrants.py").write_text(OWN_ENTRANTS.replace("0.4", "0.3"))
     after = hashes.code_hashes(["hpa", name])
     assert after["hpa"] == before["hpa"]
     assert after[name] != before[name]
 
 
-def test_a_torn_file_is_run_again(bench: Bench, played: list[str], tmp_path: Path) -> None:
+def test_a_job_with_a_truncated_file_is_run_again(
+    bench: Bench, played: list[str], tmp_path: Path
+) -> None:
     bench()
-    torn = next((tmp_path / ".hirl" / "bench-control").iterdir())
-    torn.write_bytes(torn.read_bytes()[:100])
+    truncated = next((tmp_path / ".hirl" / "bench-control").iterdir())
+    truncated.write_bytes(truncated.read_bytes()[:100])
     bench()
     assert len(played) == 3
 
 
-def test_on_several_cores_the_figures_are_the_same_bit_for_bit(
+def test_several_processes_give_the_same_figures_bit_for_bit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serial = bench("--seeds", "0-5")
@@ -189,7 +194,7 @@ def test_a_seed_does_not_depend_on_the_seeds_beside_it(bench: Bench) -> None:
     assert [row for row in bench()["rows"] if row["seed"] == 2] == alone["rows"]
 
 
-def test_another_scheduler_is_another_world(bench: Bench) -> None:
+def test_an_entrant_on_another_scheduler_has_another_world_hash(bench: Bench) -> None:
     payload = bench(controllers="hpa,hpa@priority,hpa@fifo")
     by = payload["world_hashes"]["spike"]
     assert by["hpa"] == by["hpa@fifo"] != by["hpa@priority"]
@@ -201,10 +206,10 @@ def test_another_scheduler_is_another_world(bench: Bench) -> None:
 def test_the_frontier_runs_beside_the_controllers(bench: Bench) -> None:
     payload = bench("--frontier", "--seeds", "0")
     assert [point["controller"] for point in payload["frontier"]] == ["hpa:0.5", "hpa:0.75"]
-    assert {row["controller"] for row in payload["standings"]} == {"hpa", "entrants_of_ours:eager"}
+    assert {row["controller"] for row in payload["standings"]} == {"hpa", "own_entrants:eager"}
     hpa = payload["standings"][0]
-    as_dear = [p for p in payload["frontier"] if p["node_hours"] == hpa["node_hours"]]
-    best = min(point["p0_minutes"] for point in as_dear)
+    at_equal_cost = [p for p in payload["frontier"] if p["node_hours"] == hpa["node_hours"]]
+    best = min(point["p0_minutes"] for point in at_equal_cost)
     assert hpa["hpa_p0_at_equal_node_hours"] == pytest.approx(best)
 
 
@@ -228,7 +233,7 @@ def test_the_csv_has_the_same_rows(bench: Bench, tmp_path: Path) -> None:
     assert [line["controller"] for line in lines] == [row["controller"] for row in rows]
 
 
-def test_the_report_explains_every_picture_and_needs_nothing_but_itself(
+def test_the_report_explains_every_plot_and_is_self_contained(
     bench: Bench, tmp_path: Path, capsys: Capture
 ) -> None:
     payload = bench("--report", str(tmp_path / "report"), "--frontier", "--seeds", "0,1")
@@ -247,19 +252,19 @@ def test_the_report_explains_every_picture_and_needs_nothing_but_itself(
         assert f"<h2>{title}</h2>" in html
     assert html.count("<svg") == 5
     assert payload["world_hash"] in html
-    assert "--controllers hpa,entrants_of_ours:eager" in html
+    assert "--controllers hpa,own_entrants:eager" in html
     assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", html)
     identifiers = re.findall(r"\bid=\"([^\"]+)\"", html)
-    assert len(set(identifiers)) == len(identifiers), "two drawings share an id"
+    assert len(set(identifiers)) == len(identifiers), "two plots share an id"
 
 
-def test_the_reference_can_be_chosen_and_runs_too(bench: Bench) -> None:
+def test_a_chosen_reference_also_runs(bench: Bench) -> None:
     payload = bench("--against", "hpa:0.6")
     assert payload["reference"] == "hpa:0.6"
     assert payload["standings"][-1]["p0_ratio"]["value"] == 1
 
 
-def test_a_quick_run_says_what_it_leaves_out() -> None:
+def test_a_quick_run_lists_what_it_leaves_out() -> None:
     quick = request_of(Options(quick=True))
     assert (quick.seeds, quick.cluster.apps, quick.frontier) == ((0, 1, 2), 310, ())
     assert quick.reduced[0] == "seeds 0-2 instead of 0-9"
@@ -273,7 +278,7 @@ def test_a_quick_run_says_what_it_leaves_out() -> None:
     ("text", "seeds"),
     [("0-3", (0, 1, 2, 3)), ("3", (3,)), ("5,0,2", (0, 2, 5)), ("0-2, 1-3", (0, 1, 2, 3))],
 )
-def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
+def test_seed_lists_and_ranges_are_parsed(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 

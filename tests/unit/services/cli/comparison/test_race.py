@@ -42,10 +42,10 @@ events:
 NAMES = ("hpa-calibrated", "rules", "heuristic:calendar")
 
 
-class Told(NamedTuple):
-    """What a race leaves behind."""
+class RaceOutput(NamedTuple):
+    """What a race prints and writes."""
 
-    out: str
+    text: str
     payload: dict[str, Any]
     html: str
     report: Path
@@ -59,45 +59,50 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(scenario: Path) -> Told:
+def output(scenario: Path) -> RaceOutput:
     folder, file, out = scenario.parent / "report", scenario.parent / "out.json", io.StringIO()
     arguments = ["--scenario", str(scenario), "--apps", "40", "--seed", "3"]
+    # `capsys` is not available to a fixture of the module.
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(command, "Console", lambda **options: Console(file=out, **options))
         code = main.run(["race", *arguments, "--json", str(file), "--report", str(folder)])
     assert code == 0
     report = folder / "race-short-3.html"
-    return Told(out.getvalue(), json.loads(file.read_text()), report.read_text(), report)
+    return RaceOutput(out.getvalue(), json.loads(file.read_text()), report.read_text(), report)
 
 
-def test_the_table_has_every_controller_and_its_ratio_to_the_first(told: Told) -> None:
-    table = told.out[told.out.index("short, seed 3") :]
+def test_the_table_has_every_controller_and_its_ratio_to_the_first(output: RaceOutput) -> None:
+    table = output.text[output.text.index("short, seed 3") :]
     assert all(name in table for name in NAMES)
     (line,) = (line for line in table.splitlines() if line.startswith(" node-hours"))
-    first, *others = (row["node_hours"] for row in told.payload["rows"])
+    first, *others = (row["node_hours"] for row in output.payload["rows"])
     expected = [f"{first:.1f}", *(f"{value:.1f} ({value / first:.2f})" for value in others)]
     assert line.split() == ["node-hours", *" ".join(expected).split()]
-    assert f"report: {told.report}" in told.out
+    assert f"report: {output.report}" in output.text
 
 
-def test_without_a_terminal_each_controller_has_a_line_each_ten_minutes(told: Told) -> None:
-    assert "compil" in told.out.splitlines()[0], "nobody is told why nothing happens yet"
+def test_without_a_terminal_each_controller_has_a_line_each_ten_minutes(output: RaceOutput) -> None:
+    assert "compil" in output.text.splitlines()[0], "the first line does not explain the wait"
     for name in NAMES:
-        (line,) = (line for line in told.out.splitlines() if line.startswith(f"Mon 10:08  {name}:"))
+        (line,) = (
+            line for line in output.text.splitlines() if line.startswith(f"Mon 10:08  {name}:")
+        )
         assert re.search(r"P0 demand [\d,]+/s.* pods pending.* nodes .* J [\d,.]+$", line)
 
 
-def test_lock_step_equals_separate_runs_bit_for_bit(told: Told, scenario: Path) -> None:
+def test_lock_step_equals_separate_runs_bit_for_bit(output: RaceOutput, scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
-    for name, row in zip(NAMES, told.payload["rows"], strict=True):
+    for name, row in zip(NAMES, output.payload["rows"], strict=True):
         contest = enter(name, cluster, load_scenario(scenario, cluster), [3])
         (alone,) = summarise(contest.world, name, contest.play())
         assert row == msgspec.json.decode(msgspec.json.encode(alone))
-        assert told.payload["world_hashes"]["short"][name] == contest.world.hash
+        assert output.payload["world_hashes"]["short"][name] == contest.world.hash
 
 
-def test_the_json_names_worlds_rows_failures_and_the_command(told: Told, scenario: Path) -> None:
-    payload = told.payload
+def test_the_json_names_worlds_rows_failures_and_the_command(
+    output: RaceOutput, scenario: Path
+) -> None:
+    payload = output.payload
     assert [row["controller"] for row in payload["rows"]] == list(NAMES)
     assert len(payload["world_hash"]) == 16
     assert payload["reference"] == NAMES[0]
@@ -107,12 +112,12 @@ def test_the_json_names_worlds_rows_failures_and_the_command(told: Told, scenari
     )
 
 
-def test_the_report_needs_nothing_but_itself_and_shows_every_controller(told: Told) -> None:
-    assert all(f"<h3>{name}</h3>" in told.html for name in NAMES)
-    assert all(told.html.count(name) > 3 for name in NAMES)
-    assert "Checkout traffic triples for three minutes &amp; falls." in told.html
-    assert told.payload["command"] in told.html
-    assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", told.html)
+def test_the_report_is_self_contained_and_shows_every_controller(output: RaceOutput) -> None:
+    assert all(f"<h3>{name}</h3>" in output.html for name in NAMES)
+    assert all(output.html.count(name) > 3 for name in NAMES)
+    assert "Checkout traffic triples for three minutes &amp; falls." in output.html
+    assert output.payload["command"] in output.html
+    assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", output.html)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +134,7 @@ def test_the_report_needs_nothing_but_itself_and_shows_every_controller(told: To
 def test_bad_input_is_refused_in_one_line_before_anything_is_built(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
+    # Calling it would fail: nothing may be built before the input is checked.
     monkeypatch.setattr(command, "_prepare", None)
     assert main.run(["race", *arguments]) == main.EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
@@ -136,7 +142,7 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_built(
 
 
 @pytest.mark.parametrize("names", [NAMES, (*NAMES, "hpa:0.6", "static@priority+preemption")])
-def test_on_a_terminal_the_race_is_painted_at_its_pace_and_nothing_is_cut(
+def test_on_a_terminal_the_race_is_drawn_at_its_pace_and_nothing_is_cut(
     scenario: Path, names: tuple[str, ...]
 ) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
@@ -159,7 +165,7 @@ def test_on_a_terminal_the_race_is_painted_at_its_pace_and_nothing_is_cut(
     assert "…" not in text, "the view is cut on an ordinary terminal"
 
 
-def test_failures_are_named_where_and_when_they_begin(scenario: Path) -> None:
+def test_every_failure_is_reported_once_in_the_tick_it_begins(scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
     chosen = load_scenario(scenario, cluster)
     race = Race([Job(name, cluster, chosen, (3,), True, "", "") for name in ("hpa", "static")])
@@ -169,10 +175,10 @@ def test_failures_are_named_where_and_when_they_begin(scenario: Path) -> None:
     for lane in race.lanes:
         seen = [failure.finding.name for failure in begun if failure.controller == lane.name]
         assert sorted(seen) == sorted(finding.name for finding in lane.findings())
-    assert begun, "a spike of three times the traffic passed unnoticed"
+    assert begun, "a spike of three times the traffic caused no failure"
 
 
-def test_a_run_counts_as_it_goes(scenario: Path) -> None:
+def test_counts_of_decisions_are_available_during_a_run(scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
     contest = enter("rules", cluster, load_scenario(scenario, cluster), [3])
     world, run = contest.world, contest.begin()

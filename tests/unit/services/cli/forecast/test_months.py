@@ -38,7 +38,7 @@ def test_months_of_several_seeds_and_apps_begin_on_the_same_day(tmp_path: Path) 
 
 
 class Biased:
-    """Always says a tenth too little of the recent level, and shows it in its hidden state."""
+    """Always predicts a tenth below the recent level, and shows it in its hidden state."""
 
     def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         values = np.repeat(0.9 * inputs.scale[:, None, None], 9, axis=1).reshape(-1, 3, 3)
@@ -46,21 +46,21 @@ class Biased:
         return NetworkOutput(values, values[..., 2], hidden)
 
 
-def test_a_bias_is_learned_and_taken_away() -> None:
-    made = correcting.make(Biased(), [(series(days(4)), 1440, 4 * 1440)], "made up", 0)
+def test_a_corrector_removes_a_bias() -> None:
+    made = correcting.make(Biased(), [(series(days(4)), 1440, 4 * 1440)], "synthetic", 0)
     assert made.corrector.used
     (gain,) = made.gains.values()
     assert gain.corrected < 0.8 * gain.raw
 
 
-def test_errors_that_have_not_come_out_are_not_known() -> None:
+def test_a_moment_uses_only_errors_that_were_known_by_then() -> None:
     one = series(days(3))
     found = correcting.moments(Biased(), one, 2000, 2100)
     cut = correcting.moments(Biased(), one._replace(rps=one.rps[:2050]), 2000, 2050)
     np.testing.assert_array_equal(found.errors[:50], cut.errors)
 
 
-def test_a_corrector_needs_minutes() -> None:
+def test_a_corrector_needs_steps_of_a_minute() -> None:
     coarse = series(days(4))._replace(step_min=5)
     with pytest.raises(InputError, match="minutes"):
         correcting.moments(Biased(), coarse, 0, 100)

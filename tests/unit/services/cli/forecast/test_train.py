@@ -1,4 +1,4 @@
-"""`hirl train forecaster` leaves a model that serves, and the same one each time."""
+"""`hirl train forecaster` writes a model that serves, and the same one each time."""
 
 import inspect
 import time
@@ -27,7 +27,7 @@ needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch: make
 
 
 class RecordingWatch:
-    """A watch that remembers."""
+    """Records every call."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -64,36 +64,36 @@ def few(epochs: int = 2) -> "Args":
 
 @needs_torch
 @pytest.mark.filterwarnings("ignore")
-def test_a_short_run_leaves_a_model_with_its_card_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_short_run_writes_a_model_with_its_card_and_resumes(tmp_path: Path) -> None:
     from models.forecaster.training.produce import TrainingJob, produce
 
-    order = TrainingJob(few(), tmp_path / "model", tmp_path / "on-the-way", "hirl train forecaster")
-    heard = RecordingWatch()
-    card = produce(parts(), order, heard, time.monotonic)
-    assert heard.parts == ["simulated", "recorded"]
-    assert heard.seeds == [0, 1]
-    assert heard.steps == [(0, 0), (0, 1), (1, 0), (1, 1)] * 2
-    assert heard.epochs == [0, 1, 0, 1]
+    job = TrainingJob(few(), tmp_path / "model", tmp_path / "checkpoints", "hirl train forecaster")
+    watch = RecordingWatch()
+    card = produce(parts(), job, watch, time.monotonic)
+    assert watch.parts == ["simulated", "recorded"]
+    assert watch.seeds == [0, 1]
+    assert watch.steps == [(0, 0), (0, 1), (1, 0), (1, 1)] * 2
+    assert watch.epochs == [0, 1, 0, 1]
     assert [len(curve) for curve in card.curves] == [2, 2]
     assert [each.windows for each in card.learned] == [_learned(4000), _learned(3200)]
     assert card.trained_until == "1970-01-04 05:20"
     artefact = load_artefact(tmp_path / "model")
     assert artefact.card == card
     assert (tmp_path / "model" / CURVES).stat().st_size > 0
-    said = artefact.session.predict(encode(parts()[0].series[0], np.array([1400])))
-    assert np.isfinite(said.values).all()
+    predicted = artefact.session.predict(encode(parts()[0].series[0], np.array([1400])))
+    assert np.isfinite(predicted.values).all()
     again = RecordingWatch()
-    assert produce(parts(), order, again, time.monotonic).model == card.model
+    assert produce(parts(), job, again, time.monotonic).model == card.model
     assert again.steps == []
-    elsewhere = RecordingWatch()
+    other_seed = RecordingWatch()
     produce(
         parts(),
-        order._replace(args=few()._replace(seed=1), checkpoints=tmp_path / "1"),
-        elsewhere,
+        job._replace(args=few()._replace(seed=1), checkpoints=tmp_path / "1"),
+        other_seed,
         time.monotonic,
     )
-    assert elsewhere.seeds == [2, 3]
-    other = order._replace(args=few(epochs=3))
+    assert other_seed.seeds == [2, 3]
+    other = job._replace(args=few(epochs=3))
     with pytest.raises(InputError, match="--fresh"):
         produce(parts(), other, RecordingWatch(), time.monotonic)
 
@@ -105,14 +105,14 @@ def _learned(minutes: int) -> int:
     return int((~np.any(near, axis=0)).sum())
 
 
-def test_the_command_trains_as_long_as_the_network_is_meant_to_be() -> None:
+def test_the_command_has_the_defaults_of_the_training_arguments() -> None:
     from models.forecaster.training.args import Args
 
     given = inspect.signature(train.forecaster).parameters
     assert (Args().epochs, Args().threads) == (given["epochs"].default, given["threads"].default)
 
 
-def test_without_torch_one_line_says_what_to_do(
+def test_without_torch_the_error_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(train, "find_spec", lambda _: None)
@@ -121,7 +121,7 @@ def test_without_torch_one_line_says_what_to_do(
     assert "make train-env" in line
 
 
-def test_a_folder_without_traces_is_one_line(tmp_path: Path, capsys: Capture) -> None:
+def test_a_folder_without_traces_is_refused_in_one_line(tmp_path: Path, capsys: Capture) -> None:
     assert run(["train", "forecaster", "--traces", str(tmp_path)]) == EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert "worldcup98_1min.csv.gz" in line

@@ -1,4 +1,4 @@
-"""`hirl simulate` runs a scenario, tells how it went, and refuses what it cannot run."""
+"""`hirl simulate` runs a scenario, reports its figures and refuses bad input."""
 
 import io
 import json
@@ -70,9 +70,7 @@ def test_a_run_ends_with_its_figures_as_text_and_json(
     assert payload["world_hash"] in text
 
 
-def test_the_report_needs_nothing_but_itself(
-    capsys: Capture, scenario: Path, tmp_path: Path
-) -> None:
+def test_the_report_is_self_contained(capsys: Capture, scenario: Path, tmp_path: Path) -> None:
     folder = tmp_path / "report"
     arguments = ["--scenario", str(scenario), "--apps", "40", "--report", str(folder)]
     assert main.run(["simulate", *arguments]) == 0
@@ -84,7 +82,7 @@ def test_the_report_needs_nothing_but_itself(
     assert html.count("<svg") == 2
     assert not re.search(r"(src|href)=\"(?!#)|@import|url\((?!#)|<script|<link", html)
     identifiers = re.findall(r"\bid=\"([^\"]+)\"", html)
-    assert len(set(identifiers)) == len(identifiers), "two drawings share an id"
+    assert len(set(identifiers)) == len(identifiers), "two plots share an id"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_bad_input_is_refused_in_one_line(
     assert expected in refused(capsys, *arguments)
 
 
-def test_on_a_terminal_the_run_is_painted_at_its_pace(scenario: Path) -> None:
+def test_on_a_terminal_the_run_is_drawn_at_its_pace(scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
     world = World(cluster, load_scenario(scenario, cluster), [0])
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
@@ -129,7 +127,7 @@ def test_on_a_terminal_the_run_is_painted_at_its_pace(scenario: Path) -> None:
     assert "…" not in text, "the view is cut on an ordinary terminal"
 
 
-def test_a_sparkline_has_a_bar_per_minute_against_the_highest() -> None:
+def test_a_sparkline_is_scaled_to_its_highest_value() -> None:
     values = np.linspace(0, 7, 8)
     assert live.sparkline(values, 1) == "▁▂▃▄▅▆▇█"
     assert live.sparkline(values, 4) == "▄█"

@@ -1,4 +1,4 @@
-"""`hirl world validate` tells what holds and fails when something does not."""
+"""`hirl world validate` lists all checks and exits with 1 when one fails."""
 
 import json
 from collections.abc import Callable

@@ -131,7 +131,7 @@ def test_a_negative_seed_is_refused() -> None:
         app(["--seed", "-1"], standalone_mode=False)
 
 
-def test_progress_says_start_and_end_where_nobody_watches() -> None:
+def test_progress_prints_start_and_end_without_a_terminal() -> None:
     console = Console(file=io.StringIO(), force_terminal=False)
     with output.progress("Simulating", 100, console) as advance:
         advance(100)

@@ -1,4 +1,4 @@
-"""The live view shows the events of the topics."""
+"""The live view shows what the topics of a running system say."""
 
 from io import StringIO
 
@@ -33,7 +33,7 @@ def full_state() -> SystemState:
 
 def text_of(state: SystemState, health: Health) -> str:
     console = Console(file=StringIO(), width=200)
-    console.print(render(state, health, SIMULATION, ""))
+    console.print(render(state, health, SIMULATION))
     file = console.file
     assert isinstance(file, StringIO)
     return file.getvalue()
@@ -89,6 +89,7 @@ def test_a_log_file_gets_a_headline_and_lines() -> None:
     console = Console(file=StringIO(), width=80)
     view = PlainView(console, SIMULATION)
     state = full_state()
+    # A line is printed when all domains have closed the tick.
     state.domains["data"].closed = 8640
     with view:
         view.show(state, Health())
@@ -108,7 +109,7 @@ def test_a_terminal_gets_a_live_view() -> None:
     assert "payments" in console.file.getvalue()
 
 
-def test_a_line_of_changes_has_the_largest_step() -> None:
+def test_a_line_of_changes_names_the_largest_one() -> None:
     assert change_line(example(ScaleApplied)) == (
         "08:00:00 payments: 1 applied; payments/card-authorise 36 -> 39 (scale-out)"
     )
@@ -131,7 +132,7 @@ def test_a_run_has_ended_when_its_collector_has() -> None:
     assert has_ended(replace(run, statuses={"collector": ServiceStatus(state="done")}))
 
 
-def test_a_run_in_which_nothing_was_decided_has_no_figures() -> None:
+def test_figures_of_a_run_without_decisions_are_refused() -> None:
     state = SystemState({"payments": DomainState()})
     with pytest.raises(InputError, match="--lock-step"):
         check_decided(state)

@@ -61,6 +61,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.bus.explain:explain",
         "Explain an app's replicas: observed, forecast, budget, need, plan and outcome.",
     ),
+    "chaos": Command(
+        "services.cli.benchmarks.chaos:chaos",
+        "Kill, pause, cut off and deceive a running system, and count what was lost or doubled.",
+    ),
     "calibrate": Command(
         "services.cli.comparison.calibrate:calibrate_command",
         "Tune controllers on scenarios of their own, all by the same search and objective.",

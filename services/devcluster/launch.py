@@ -30,16 +30,26 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 @contextmanager
-def system(request: Request, root: Path = ROOT, notify: Notify = silent) -> Iterator[Run]:
+def system(
+    request: Request,
+    root: Path = ROOT,
+    notify: Notify = silent,
+    environment: dict[str, str] = _NOTHING,
+) -> Iterator[Run]:
     """A running system for the length of a block."""
-    run = start(request, root, notify)
+    run = start(request, root, notify, environment)
     try:
         yield run
     finally:
         stop(root)
 
 
-def start(request: Request, root: Path = ROOT, notify: Notify = silent) -> Run:
+def start(
+    request: Request,
+    root: Path = ROOT,
+    notify: Notify = silent,
+    environment: dict[str, str] = _NOTHING,
+) -> Run:
     """Start everything; return while services are still getting ready.
 
     Each system gets its own Kafka, because the services' state belongs to one run of a scenario.
@@ -50,7 +60,7 @@ def start(request: Request, root: Path = ROOT, notify: Notify = silent) -> Run:
         _check_alone(root)
         folder = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{request.load()[1].name}"
         try:
-            run, _ = prepare(request, folder, notify)
+            run, _ = prepare(request, folder, notify, environment)
             notify(f"starting {len(run.specs)} services, logs in {run.folder}/logs")
             # Services seem to hang while they compile, so say it before.
             if not is_compiled(advance):

@@ -128,7 +128,7 @@ format: setup ## fix and format the code
 	@$(BIN)/ruff format
 
 docs: setup ## write the generated pages of docs/reference
-	@$(BIN)/python -m services.reference
+	@$(BIN)/python -m services.reference.pages
 
 bench-sim: setup ## measure the simulator's speed
 	@$(BIN)/hirl bench sim --json .hirl/bench-sim.json

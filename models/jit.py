@@ -43,8 +43,14 @@ class Code(NamedTuple):
     """Dotted names that may be modules: `from a import b` names both `a` and `a.b`."""
 
 
-@cache
 def _read(file: Path) -> Code:
+    # By time and size, too: an entrant that is edited while a process runs is read again.
+    status = file.stat()
+    return _parse(file, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _parse(file: Path, _modified: int, _size: int) -> Code:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     imports: list[str] = []
     for node in ast.walk(tree):
@@ -65,12 +71,11 @@ def meaning(file: Path) -> str:
     return _read(file).meaning
 
 
-@cache
 def code_digest(file: Path) -> str:
     """Hash of what a file means, with everything it imports from this package."""
     # The name, too: two files of equal code would share a folder and overwrite their kernels.
     digest = hashlib.sha256(_name(file).encode())
-    for source in _sources(file):
+    for source in sources(file):
         digest.update(meaning(source).encode())
     return digest.hexdigest()[:16]
 
@@ -83,7 +88,7 @@ def _is_docstring(node: ast.AST) -> bool:
     )
 
 
-def _sources(file: Path) -> list[Path]:
+def sources(file: Path) -> list[Path]:
     """A file and everything it imports from here: kernels call kernels and freeze constants."""
     found = [file, Path(__file__)]
     # The list grows while it is read: imports of imports are followed as well.

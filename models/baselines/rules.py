@@ -204,9 +204,9 @@ class RulesEngine:
         current = observation.status[:, rows.REPLICAS]
         stopped = np.zeros(replicas.shape, np.bool_)
         # P0 and P1 never stop growing.
-        for yielding in (_P2, _P3):
-            yields = self._yields(observation, state.pressed, yielding - 1)
-            stopped |= (priority == yielding) & yields[:, None]
+        for level in (_P2, _P3):
+            yields = self._yields(observation, state.pressed, level - 1)
+            stopped |= (priority == level) & yields[:, None]
         return np.where(stopped, np.minimum(replicas, current), replicas)
 
     def _shed(

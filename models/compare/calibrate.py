@@ -92,7 +92,8 @@ def calibrate(
     worlds = {
         scenario.name: _world_hash(family, setting, scenario) for scenario in setting.scenarios
     }
-    code = controller_digest(family.factory.__module__)
+    # What runs and scores an evaluation counts, too.
+    code = controller_digest(family.factory.__module__) + controller_digest(run.__module__)
     found: list[dict[str, float]] = []
     tried: list[Tried] = []
     for points in batches(family.defaults(), family.ranges, budget, search_seed, tried):

@@ -142,6 +142,5 @@ def _hourly(world: World, apps: Mask) -> NDArray[np.float64]:
 def _while_p0_waits(world: World, total: int) -> PerSeed:
     """Mean over the ticks in which P0 waits."""
     totals = world.accounts.totals
-    # P0 may never have waited.
     means: PerSeed = (totals[:, total] / totals[:, P0_WAIT_TICKS].clip(1)).tolist()
     return means

@@ -10,15 +10,16 @@ import models
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.jobs import population_of
 from models.compare.request import Request
-from models.jit import meaning
+from models.jit import meaning, sources
+from models.sim import world
 from models.sim.config.compile import compile_scenario
 from models.sim.config.physics import Scheduling, SimCluster, with_scheduling
 from models.sim.config.scenario import Scenario
 from models.sim.config.script import script_of
 from models.sim.world import world_hash
 
-_WORLD: Final = ("sim", "validate")
-"""Packages of models that decide nothing; the simulator is part of the world hashes."""
+_UNJUDGED: Final = ("validate",)
+"""Packages of models that neither decide nor score."""
 
 
 def world_hashes(request: Request) -> dict[str, dict[str, str]]:
@@ -41,18 +42,24 @@ def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
 
     All files count, including tuned parameters and weights; of Python files, what they mean.
     """
+    # Any change of our code reruns every entrant of ours: which code a result depends on is hard to
+    # tell, and running again is always correct.
+    common = _digest(deciding_files())
+    return {name: _digest(_modules(name), common) for name in entrants}
+
+
+def deciding_files() -> list[Path]:
+    """Everything in models that decides or scores: what no world hash covers."""
     root = Path(models.__file__).parent
-    files = [
+    of_world = set(sources(Path(world.__file__)))
+    return [
         file
         for file in sorted(root.rglob("*"))
         if file.is_file()
-        and file.relative_to(root).parts[0] not in _WORLD
+        and file not in of_world
+        and file.relative_to(root).parts[0] not in _UNJUDGED
         and "__pycache__" not in file.parts
     ]
-    # Any change of our code reruns every entrant of ours: which code a result depends on is hard to
-    # tell, and running again is always correct.
-    common = _digest(files)
-    return {name: _digest(_modules(name), common) for name in entrants}
 
 
 def combined(hashes: Iterable[str]) -> str:

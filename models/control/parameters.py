@@ -14,10 +14,10 @@ from models.control.sizing import MODEST_S, Damping
 _ABOVE_TARGET: Final = 1.2
 """Utilisation over the target from which an app is at risk, where that is above `risk`."""
 _MOST_RISK: Final = 0.93
-"""Utilisation from which every app is at risk, whatever it is sized for."""
+"""Highest utilisation from which an app of P0 or P1 is at risk."""
 _PROTECTED: Final = 1
 """The lowest priority whose apps at risk take back what they released."""
-_RESTING_BAND: Final = 3.0
+_RESTING_FACTOR: Final = 3.0
 """Factor on the dead band of a lower-priority app that has just changed."""
 _FORESEEN: Final = 0.78
 """Utilisation at which the highest priority meets forecast load."""
@@ -91,10 +91,12 @@ class Parameters(NamedTuple):
         risk = np.clip(self.target(priority) * _ABOVE_TARGET, self.risk, _MOST_RISK)
         return Damping(
             dead_band_out=np.float32(self.dead_band_out * damped),
-            resting_band=np.where(priority <= _PROTECTED, 1.0, _RESTING_BAND).astype(np.float32),
+            resting_factor=np.where(priority <= _PROTECTED, 1.0, _RESTING_FACTOR).astype(
+                np.float32
+            ),
             dead_band_in=np.float32(self.dead_band_in * damped),
             margin=np.float32(self.margin * damped),
-            # Infinite: an app of lower priority never counts as at risk.
+            # Infinite: apps of lower priority never grow early for being at risk.
             risk=np.where((priority <= _PROTECTED) & parts.at_risk, risk, np.inf).astype(
                 np.float32
             ),

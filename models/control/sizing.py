@@ -63,7 +63,7 @@ class Damping(NamedTuple):
     """The parameters as the kernels take them. D domains."""
 
     dead_band_out: np.float32
-    resting_band: F32
+    resting_factor: F32
     """[D] factor on the dead band while an app rests from its last change."""
     dead_band_in: np.float32
     margin: np.float32
@@ -178,7 +178,7 @@ def wish_replicas(
         exposed = is_exposed(features, app, damping.risk[d])
         # A wider band right after a change keeps lower priorities from turning back and forth.
         resting = rested[app] > tick and not exposed
-        band = damping.dead_band_out * (damping.resting_band[d] if resting else _ONE)
+        band = damping.dead_band_out * (damping.resting_factor[d] if resting else _ONE)
         # After giving way an app grows only when it is at risk, and no further than out of it.
         modest = modest_until[app] > tick
         goal = min(need[app], load[app] / damping.give_way[d]) if modest else need[app]

@@ -67,11 +67,11 @@ def find_groups(domain: I32, live: F32, declared: Declared, group: I32, home: I3
     """
     tiers, first, tier = declared.tiers, declared.first, declared.tier
     for app in range(group.size):
-        declared_now = live[app] > 0.0
+        is_live = live[app] > 0.0
         # Index 0 stands in for a domain that may be out of range: both outcomes are computed.
-        d = domain[app] if declared_now else 0
-        home[app] = d if declared_now else -1
-        group[app] = first[d] + min(tier[app], tiers[d] - 1) if declared_now else -1
+        d = domain[app] if is_live else 0
+        home[app] = d if is_live else -1
+        group[app] = first[d] + min(tier[app], tiers[d] - 1) if is_live else -1
 
 
 @kernel

@@ -84,7 +84,7 @@ def observe(
             # HPA reads only CPU from the metrics API. Errors are counted, so they have no noise.
             if kind == rows.CPU or (pipeline == Pipeline.OURS and kind != rows.ERRORS):
                 add_noise(noises, tick, kind, spread, measured[kind])
-        # Last, so that an outage overrides noise and lost samples.
+        # After noise and lost samples, which an outage overrides.
         _break_metrics(st, obs, e, script)
         _count_pools(st, obs, e, rules)
 

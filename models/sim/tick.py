@@ -66,7 +66,7 @@ def _advance_one(
     if st.env[e].tick % every == 0:
         begin_minute(st, e, apps, given.shape, script, every)
     lay_waves(st, e, script)
-    # Last: requests meet the pods that are ready in this tick.
+    # After all changes of pods: requests meet those that are ready in this tick.
     serve(
         st, acc, e, given.traits, given.calls, rules, given.tables,
         scratch.per_app, scratch.cells,

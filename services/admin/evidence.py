@@ -56,7 +56,7 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
     domain, tick = plan.domain, plan.tick
     # By epoch, not by tick: a plan may be based on an older budget if the newest came late.
     budget = reader.find_newest(BudgetGranted, domain, lambda one: one.epoch == plan.epoch)
-    # A budget is valid from the tick after the one it is based on, and so is its forecast.
+    # The budget in force was made before the plan, from a forecast no newer than itself.
     budget_tick = budget.tick if budget else tick - 1
     scopes = (declared.app, domain, "cluster")
     # The newest, lifted or not: the topic keeps older records of a scope for a while.

@@ -117,7 +117,7 @@ def _with_pods(
     values, columns = table[:, fresh].astype(np.float64), columns[fresh]
     sums = samples.pod_sums.copy()
     weight = np.maximum(values[rows.RPS], _LEAST_WEIGHT)
-    # The 99th percentile of an app is not far below that of its slowest pod.
+    # An upper bound: no app's 99th percentile exceeds that of its slowest pod.
     # NaN, of a source that does not measure latency, passes through the maximum with a warning.
     with np.errstate(invalid="ignore"):
         np.maximum.at(sums[rows.P99], columns, values[rows.P99])

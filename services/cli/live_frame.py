@@ -14,7 +14,7 @@ class LiveFrame:
             TimeRemainingColumn(), console=console, expand=True,
         )  # fmt: skip
         self._task = self._bar.add_task("", total=total_ticks)
-        # Drawn only from `draw`: a drawing thread would read half-written ticks.
+        # Refreshed only by `draw`: the caller sets the pace.
         self._live = Live(console=console, auto_refresh=False)
 
     def start(self) -> None:

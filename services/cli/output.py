@@ -42,7 +42,7 @@ def write_json(path: Path, payload: Any) -> None:
 
 
 def plain_console() -> Console:
-    """A console for lines that programs may read: no colours, no markup, no line breaks."""
+    """A console for lines that programs may read: no highlighting, no markup, no line breaks."""
     return Console(highlight=False, markup=False, soft_wrap=True)
 
 

@@ -1,5 +1,6 @@
-"""All generated pages, and which of them are stale."""
+"""All generated pages; run as `python -m services.reference.pages` to write the stale ones."""
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -44,3 +45,8 @@ def _text(file: Path) -> str | None:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+
+
+if __name__ == "__main__":
+    written = ", ".join(write_stale()) or "nothing, all pages are current"
+    sys.stdout.write(f"docs: wrote {written}\n")

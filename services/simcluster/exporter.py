@@ -36,6 +36,14 @@ class _Series(NamedTuple):
     app_label: str = "app"
 
 
+_POOL_METRICS: Final = {
+    "ready": "Nodes of a pool that take pods",
+    "booting": "Nodes of a pool that boot",
+    "requested": "Nodes of a pool that are requested and do not boot yet",
+    "quota": "Nodes that a pool may have",
+}
+
+
 class Exporter:
     """Keeps the counters: the cluster may advance many times between two scrapes."""
 
@@ -119,9 +127,9 @@ class Exporter:
     def _pool_lines(self) -> Iterator[str]:
         pools = self._cluster.observation().pools
         # The fields of pool-observed under their own names: as there, no node is counted twice.
-        for name in ("ready", "booting", "requested", "quota"):
+        for name, about in _POOL_METRICS.items():
             metric = f"node_pool_{name}"
-            yield f"# HELP {metric} Nodes of a pool\n# TYPE {metric} gauge\n"
+            yield f"# HELP {metric} {about}\n# TYPE {metric} gauge\n"
             for pool in pools:
                 yield f'{metric}{{pool="{pool.pool}"}} {getattr(pool, name)}\n'
 

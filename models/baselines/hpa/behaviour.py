@@ -69,8 +69,8 @@ def behave(
     # scaling in for a whole window, and from scaling out for a whole upscale window.
     if memory.recommendations[app] == 0:
         _store(memory, app, current, now)
-    # The bounds come before all else: no metric is read, nothing is stored and no policy applies,
-    # even if the direction is disabled.
+    # The bounds come before all else: no metric is read, nothing more is stored and no policy
+    # applies, even if the direction is disabled.
     if wanted == OUTSIDE:
         return bounded(current, least, most)
     if wanted < 0:

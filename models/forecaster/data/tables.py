@@ -88,7 +88,7 @@ class Table(NamedTuple):
             # By the largest value, because early times in milliseconds look like seconds.
             in_milliseconds = stamps.size > 0 and int(stamps.max()) > _EPOCH_MILLISECONDS
             return stamps // 1000 if in_milliseconds else stamps
-        # Not safe: nanoseconds are cut off instead of refused.
+        # safe=False: nanoseconds are cut off instead of refused.
         stamps = np.asarray(column.cast(arrow.timestamp("us"), safe=False), "datetime64[us]")
         return stamps.astype(np.int64) // 1_000_000
 

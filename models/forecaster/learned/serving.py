@@ -122,7 +122,6 @@ def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForec
         return _failed(inputs.scale.size)
     finite = np.isfinite(output.values).all(axis=(1, 2)) & np.isfinite(output.peak).all(axis=1)
     unusable = [np.isnan(inputs.scale), history_min < LEAST_HISTORY_MIN, ~finite]
-    # The first reason that applies is reported.
     reason = np.select(unusable, [UNSEEN, SHORT, NO_NUMBER], default="")
     usable = (reason == "")[:, None]
     values = np.where(usable[..., None], output.values, np.nan)

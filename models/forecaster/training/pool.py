@@ -62,6 +62,9 @@ def pools(parts: Iterable[Part], seed: int) -> tuple[Pool, Pool]:
     rng = np.random.default_rng(seed)
     learned, validated = [], []
     for part in parts:
+        # A part of which no series has a window teaches nothing.
+        if not any(series.rps.size > _AHEAD for series in part.series):
+            continue
         learned.append(_part(part, rng, validation=False))
         validated.append(_part(part, rng, validation=True))
     return _joined(learned), _joined(validated)

@@ -130,7 +130,7 @@ class PodStart(Section, frozen=True, kw_only=True):
     sigma: NotNegative
     """Log standard deviation of each part."""
     readiness_period_s: NotNegative
-    """A pod that has started is ready at its next readiness probe."""
+    """Time between readiness probes; a started pod is ready at the next one."""
 
 
 class Churn(Section, frozen=True, kw_only=True):
@@ -139,9 +139,9 @@ class Churn(Section, frozen=True, kw_only=True):
     deploys_per_app_per_day: NotNegative
     # Kubernetes' defaults for a Deployment.
     max_surge: Share = 0.25
-    """Extra pods of a rolling deploy, over the replicas."""
+    """Extra pods of a rolling deploy, as a share of the replicas."""
     max_unavailable: Share = 0.25
-    """Pods that a rolling deploy may take down at once, over the replicas."""
+    """Pods that a rolling deploy may take down at once, as a share of the replicas."""
     crashes_per_pod_per_day: NotNegative
     restart_s: Positive = 20.0
     node_evictions_per_day: NotNegative

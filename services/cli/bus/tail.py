@@ -43,7 +43,7 @@ TopicArgument = Annotated[
 ]
 BootstrapOption = Annotated[str | None, bootstrap_option("those of hirl up or hirl kafka up")]
 CredentialsOption = Annotated[
-    Path | None, credentials_option("a user who may read, for a secured --bootstrap")
+    Path | None, credentials_option("a user who may read; the environment's when not given")
 ]
 
 

@@ -232,6 +232,5 @@ def sparkline(values: F64, every: int, bars: int = _SPARK_MINUTES) -> str:
     """One bar per `every` values, the latest last, scaled to the highest so far."""
     # Backwards, so that the newest value always has a bar.
     recent = values[::-1][::every][:bars][::-1]
-    # No demand yet: avoid dividing by zero.
     scale = max(float(values.max()), 1e-9)
     return "".join(_BARS[int((len(_BARS) - 1) * value / scale + 0.5)] for value in recent)

@@ -124,8 +124,8 @@ def up(
     )
     request.check()
     console = Console(emoji=False, highlight=False)
-    # Without a terminal the system is left running. The memory bus lives in this process, so
-    # it is followed unless the user asks for something else, which `_in_memory` refuses.
+    # Without a terminal the system is left running. The memory bus lives in this process and is
+    # always followed; `_in_memory` refuses --no-follow.
     follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
     if (json is not None or compare is not None) and not follow:
         raise InputError("--json, --compare: figures come at the end, so they need --follow")

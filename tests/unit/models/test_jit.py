@@ -13,7 +13,7 @@ DAY = 24 * 3600
 
 
 def test_kernels_are_compiled_anew_when_a_module_imported_by_name_changes() -> None:
-    sources = jit._sources(Path(jit.__file__).parent / "features" / "summary.py")
+    sources = jit.sources(Path(jit.__file__).parent / "features" / "summary.py")
     assert "sums.py" in {source.name for source in sources}
     assert np.unique([str(source) for source in sources]).size == len(sources)
 
@@ -24,7 +24,7 @@ def test_every_form_of_import_is_followed(tmp_path: Path) -> None:
         "import models.cluster.plan\nfrom models.cluster import (\n    arrays,\n    calendar,\n)\n"
         "from models.features.table import APP\n"
     )
-    names = {source.name for source in jit._sources(file)}
+    names = {source.name for source in jit.sources(file)}
     assert {"plan.py", "arrays.py", "calendar.py", "table.py"} <= names
 
 

@@ -21,7 +21,7 @@ MIRRORED = sorted(
 
 
 @pytest.mark.parametrize("folder", MIRRORED)
-def test_unit_tests_stand_where_their_code_does(folder: str) -> None:
+def test_unit_test_folders_mirror_the_packages(folder: str) -> None:
     assert (ROOT / folder / "__init__.py").exists()
 
 

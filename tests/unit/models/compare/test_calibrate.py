@@ -192,9 +192,16 @@ def test_a_search_uses_exactly_its_budget(budget: int) -> None:
     assert len(tried) == budget
 
 
-def test_code_digests_differ_between_controllers() -> None:
+def test_a_controllers_digest_follows_its_code_and_not_its_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module, digests = tmp_path / "a_controller.py", []
+    for text in ("GAIN = 1\n", "# why it is one\nGAIN = 1\n", "GAIN = 10\n"):
+        module.write_text(text)
+        digests.append(controller_digest("a_controller"))
+    assert digests[0] == digests[1] != digests[2]
     assert controller_digest("models.baselines.pid") != controller_digest("models.baselines.static")
-    assert controller_digest("models.baselines.pid") == controller_digest("models.baselines.pid")
 
 
 def test_exceeding_a_bound_outweighs_gains_elsewhere() -> None:

@@ -62,3 +62,5 @@ def test_a_series_that_is_shorter_than_a_window_is_skipped() -> None:
     alone, _ = pool.pools([Part("one", [series(0)], 1.0)], 0)
     both, _ = pool.pools([Part("one", [short, series(0)], 1.0)], 0)
     assert both.share.size == alone.share.size > 0
+    beside, _ = pool.pools([Part("one", [short], 0.5), Part("two", [series(0)], 0.5)], 0)
+    assert beside.share.size == alone.share.size

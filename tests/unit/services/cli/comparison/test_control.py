@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import models
+from models import jit
 from models.compare import hashes, jobs, request, workers
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.request import Options, parse_seeds, request_of
@@ -167,6 +169,15 @@ def test_the_code_hash_covers_the_module_of_a_users_entrant(tmp_path: Path) -> N
     after = hashes.code_hashes(["hpa", name])
     assert after["hpa"] == before["hpa"]
     assert after[name] != before[name]
+
+
+@pytest.mark.parametrize("package", ["control", "sim"])
+def test_every_file_that_decides_simulates_or_scores_is_in_a_hash(package: str) -> None:
+    root = Path(models.__file__).parent
+    of_world = set(jit.sources(root / "sim" / "world.py"))
+    of_code = set(hashes.deciding_files())
+    assert of_world.isdisjoint(of_code)
+    assert set((root / package).rglob("*.py")) <= of_world | of_code
 
 
 def test_a_job_with_a_truncated_file_is_run_again(

@@ -42,6 +42,8 @@ class TopicReader:
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 bootstrap_timeout_ms=_CONNECT_MS,
+                # Services write in transactions: what was aborted never happened.
+                isolation_level="read_committed",
             )
         except KafkaError as error:
             raise InputError(

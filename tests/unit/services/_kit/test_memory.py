@@ -49,10 +49,8 @@ def test_every_record_delivered_twice_changes_nothing() -> None:
     assert twice.state("example", "a") == once.state("example", "a")
 
 
-@pytest.mark.parametrize(
-    ("moment", "answers"), [("publish", [1, 2]), ("save", [1, 2, 2]), ("acknowledge", [1, 2])]
-)
-def test_a_crash_at_any_moment_loses_nothing(moment: Moment, answers: list[int]) -> None:
+@pytest.mark.parametrize("moment", ["publish", "save", "acknowledge"])
+def test_a_crash_at_any_moment_loses_and_repeats_nothing(moment: Moment) -> None:
     bus = MemoryBus()
     bus.add(example)
     feed(bus, 1)
@@ -64,10 +62,8 @@ def test_a_crash_at_any_moment_loses_nothing(moment: Moment, answers: list[int])
         bus.run()
     bus.start("example")
     bus.run()
-    # Where the state was not saved, the same answer is given again, with the same content.
-    assert counts(bus) == answers
-    again = bus.events(BreakerChanged)[1:]
-    assert all(answer == again[0] for answer in again)
+    # An answer and the state that knows of it are committed together.
+    assert counts(bus) == [1, 2]
 
 
 def test_records_delivered_again_after_a_kill_find_their_tick_closed() -> None:

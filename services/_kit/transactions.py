@@ -126,7 +126,7 @@ class FencedProducer:
 
 
 def _report_unless_fenced(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """aiokafka leaves several futures with the error behind; one line about it is enough."""
+    """Aiokafka leaves several futures with the error behind; one line about it is enough."""
     if not isinstance(context.get("exception"), _OUSTED):
         loop.default_exception_handler(context)
 

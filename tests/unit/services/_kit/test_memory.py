@@ -204,6 +204,35 @@ def test_a_write_is_carried_out_again_when_its_input_was_not_acknowledged(tmp_pa
     assert journal.read_text().splitlines() == ["a 1", "a 1"]
 
 
+def test_nothing_is_written_to_a_target_before_the_step_is_committed(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    bus = MemoryBus()
+    bus.add(lambda: example(journal))
+    # The state does not change, yet the commit has to prove that the key is still ours.
+    bus.fail_next("example", "save")
+    bus.publish(sampled("a", 1, source="write"))
+    with pytest.raises(Killed):
+        bus.run()
+    assert not journal.exists()
+    bus.start("example")
+    bus.run()
+    assert journal.read_text().splitlines() == ["a 1"]
+
+
+def test_the_commit_before_a_write_acknowledges_nothing_that_waits_in_memory(
+    tmp_path: Path,
+) -> None:
+    bus = MemoryBus()
+    bus.add(lambda: example(tmp_path / "journal"))
+    bus.publish(sampled("a", 1), sampled("a", 7, source="write"))
+    bus.run()
+    bus.kill("example")
+    bus.start("example")
+    bus.publish(granted("a", 1))
+    bus.run()
+    assert counts(bus)[-1] == 1
+
+
 def test_a_state_of_the_cluster_exists_from_the_start_and_can_be_woken() -> None:
     class Clockwork(Handler[int]):
         name = "clockwork"

@@ -20,7 +20,7 @@ from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.rejected import Rejected
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS, state_topic, topic_of
-from services._kit.kafka import Reader, connection
+from services._kit.kafka import Reader, connection, state_of
 from services._kit.records import Delivery, EventReader
 from services._kit.settings import KitSettings, NoSettings, load
 
@@ -46,7 +46,15 @@ class OnKafka:
         self._output: IO[bytes] = (folder / "output").open("ab")
         asyncio.run(make_topics(self._settings, state_topic(self.name)))
 
-    def start(self, *, patient: bool = True, instance: str = "0", scope: str = "domain") -> None:
+    def start(
+        self,
+        *,
+        patient: bool = True,
+        instance: str = "0",
+        scope: str = "domain",
+        wait_seconds: float | None = None,
+    ) -> None:
+        wait = wait_seconds or (100 if patient else 0.5)
         self._processes[instance] = subprocess.Popen(
             [sys.executable, "-m", "tests.kit_example_helpers"],
             cwd=ROOT,
@@ -61,7 +69,7 @@ class OnKafka:
                 "HIRL_INSTANCE": instance,
                 "HIRL_EXAMPLE_PREFIX": self.prefix,
                 "HIRL_EXAMPLE_JOURNAL": str(self._journal),
-                "HIRL_EXAMPLE_WAIT_SECONDS": "100" if patient else "0.5",
+                "HIRL_EXAMPLE_WAIT_SECONDS": str(wait),
             },
         )
 
@@ -69,6 +77,12 @@ class OnKafka:
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
+
+    def send_signal(self, instance: str, number: signal.Signals) -> None:
+        self._processes[instance].send_signal(number)
+
+    def exit_status(self, instance: str) -> int | None:
+        return self._processes[instance].poll()
 
     def terminate(self) -> int:
         return self._end(signal.SIGTERM)
@@ -78,10 +92,17 @@ class OnKafka:
 
     def partitions(self, instance: str) -> list[int] | None:
         """Partitions of a process according to its last log line about them; None before that."""
-        lines = [json.loads(line) for line in self._lines()]
-        mine = [line["message"] for line in lines if line["instance"] == instance]
-        assigned = [message for message in mine if "has partitions" in message]
+        assigned = [message for message in self.messages(instance) if "has partitions" in message]
         return json.loads(assigned[-1].split("partitions ")[1]) if assigned else None
+
+    def messages(self, instance: str) -> list[str]:
+        """All that a process logged."""
+        lines = [json.loads(line) for line in self._lines()]
+        return [line["message"] for line in lines if line["instance"] == instance]
+
+    def states(self) -> dict[str, bytes]:
+        """What a restart would find, by key."""
+        return read_states(self._settings, self.name)
 
     def publish(self, *events: Event) -> None:
         records = [record for event in events for record in encode(event, "test")]
@@ -170,6 +191,18 @@ async def drop_topic(settings: KitSettings, name: str) -> None:
     await admin.start()
     await admin.delete_topics([name])
     await admin.close()
+
+
+def read_states(settings: KitSettings, service: str) -> dict[str, bytes]:
+    """The newest state of each key of a service."""
+
+    async def read() -> dict[str, bytes]:
+        async with Reader(settings) as reader:
+            found = [one async for one in reader.to_end([state_topic(service)])]
+        newest = {one.key.decode(): state_of(one) for one in found}
+        return {key: data for key, data in newest.items() if data is not None}
+
+    return asyncio.run(read())
 
 
 def read_all(settings: KitSettings, kind: type[E]) -> list[E]:

@@ -56,9 +56,14 @@ def changes(records: Iterable[Record]) -> Iterator[Change]:
 def main(bootstrap: str) -> None:
     """Follow the topic until interrupted."""
     # No group: every subscriber reads all domains. The topic is compacted, so reading from the
-    # beginning finds the newest budget of each.
+    # beginning finds the newest budget of each. The Commander writes in transactions: without
+    # `read_committed`, budgets that it did not commit would be read too.
     consumer = KafkaConsumer(
-        TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None
+        TOPIC,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        group_id=None,
+        isolation_level="read_committed",
     )
     for domain, budget in changes(consumer):
         if budget is None:

@@ -58,7 +58,7 @@ class _Prepared(NamedTuple, Generic[S]):
     data: bytes | None = None
     """Bytes of the new state; None where nothing that is saved has changed."""
     state_record: StateRecord | None = None
-    """The record that carries these bytes."""
+    """The record to save; None: save nothing."""
 
 
 class Engine(Generic[S]):
@@ -313,21 +313,28 @@ class Engine(Generic[S]):
         """Encode a step, so that everything that can fail without a bus fails before publishing."""
         records = self._publisher.encode(step.events)
         if saved_alike(step.state, self._store.get(key)):
-            return _Prepared(step, records)
+            if not step.writes:
+                return _Prepared(step, records)
+            # Saved as it is: the commit proves that no other process owns the key by now.
+            again = self._store.last_saved(key) or self.handler.save(step.state)
+            return _Prepared(step, records, None, state_record(key, again))
         data = self.handler.save(step.state)
         return _Prepared(step, records, data, state_record(key, data))
 
     async def _carry_out(self, key: str, prepared: _Prepared[S]) -> bool:
         """Carry out a step in the order that `handler.py` promises; whether it is settled."""
         step, records, data, record = prepared
-        # Events before state: after a crash in between, the old state gives the same events again.
-        await self._publisher.publish(step.events, records)
+        states = {} if record is None else {key: record}
+        if records or states:
+            # Together: a restart finds both or neither, and a process that lost the key, neither.
+            await self._writer.commit(records, states, self._store.partition(key))
+        self._publisher.published(step.events)
         if data is not None:
-            await self._writer.save(key, record, self._store.partition(key))
             self._telemetry.state_bytes.labels(key).set(len(data))
         self._store.put(key, step.state, data)
         settled = step.settled
-        # Writes after state: a restart finds in the state what has to be requested again.
+        # Writes after state: a restart finds in the state what has to be requested again, and a
+        # process that lost the key has failed to commit.
         for write in step.writes:
             settled = await self._write(key, write)
         return settled

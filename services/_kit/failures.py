@@ -137,7 +137,7 @@ class FailurePolicy(Generic[S]):
         # Dead letter before tombstone: after a crash in between, the state fails and is dropped
         # again, so it is never lost without a dead letter.
         await self.dead_letter_state(key, error)
-        await self._writer.save(key, None, self._store.partition(key))
+        await self._writer.commit((), {key: None}, self._store.partition(key))
         self._store.forget_saved(key)
         await self._reject_unsettled(key, error)
         self._resume(key)

@@ -6,6 +6,7 @@ events have to be acknowledged before an offset may be committed.
 
 import logging
 import tempfile
+from collections.abc import Callable
 from typing import Any, cast
 
 import faust
@@ -21,6 +22,7 @@ from services._kit.handler import S
 from services._kit.kafka import assignor, tls
 from services._kit.records import Delivery
 from services._kit.settings import KitSettings
+from services._kit.transactions import READ_COMMITTED
 from services._kit.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -31,11 +33,11 @@ class FaustGroup:
 
     def __init__(self, worker: Worker[S]) -> None:
         self._worker = worker
-        self._app = make_app(worker)
+        self._app = make_app(worker, self.safe)
         self._in_flight: dict[tuple[str, int, int], Message] = {}
         """By position, without values: acknowledging needs none, and frames are large."""
-        self._done: dict[TP, int] = {}
-        """Offset after the last acknowledged record, by partition; for the lag."""
+        self._read: dict[TP, int] = {}
+        """Offset after the last record that was taken, by partition."""
         # Faust keeps only weak references to listeners.
         self._listeners = cast(tuple[Any, Any], (self._assigned, self._revoked))
         self._app.on_partitions_assigned.connect(self._listeners[0])
@@ -65,14 +67,18 @@ class FaustGroup:
         # None after a rebalance: the record belongs to the next owner of its partition.
         if message is not None:
             message.ack(self._app.consumer)
-            self._done[message.tp] = delivery.offset + 1
+
+    def safe(self, partition: TP) -> int | None:
+        """Offset up to which everything is acknowledged; None before the first record."""
+        waiting = (at for name, number, at in self._in_flight if (name, number) == partition)
+        return min(waiting, default=self._read.get(partition))
 
     def lag(self) -> dict[str, int]:
         """Records by topic between what is acknowledged and the end."""
         behind = dict.fromkeys(self._worker.inputs, 0)
-        for partition, done in self._done.items():
+        for partition in self._read:
             end = self._app.consumer.highwater(partition) or 0
-            behind[partition.topic] += max(0, end - done)
+            behind[partition.topic] += max(0, end - (self.safe(partition) or 0))
         return behind
 
     async def _consume(self, stream: StreamT[bytes]) -> None:
@@ -81,6 +87,7 @@ class FaustGroup:
             delivery = _delivery(event)
             event.message.value = None
             self._in_flight[_position(delivery)] = event.message
+            self._read[event.message.tp] = delivery.offset + 1
             await self._worker.dispatch(delivery, self._worker.term)
 
     async def _assigned(self, _: Any, assigned: set[TP], **__: Any) -> None:
@@ -94,13 +101,16 @@ class FaustGroup:
     async def _revoked(self, _: Any, revoked: set[TP], **__: Any) -> None:  # noqa: ARG002
         await self._worker.revoked()
         self._in_flight.clear()
-        self._done.clear()
+        self._read.clear()
 
 
-def make_app(worker: Worker[S]) -> faust.App:
-    """The Faust app of a service; it opens no port and has no tables."""
+def make_app(worker: Worker[S], safe: Callable[[TP], int | None]) -> faust.App:
+    """The Faust app of a service; it opens no port and has no tables.
+
+    It commits offsets up to `safe` of their partition.
+    """
     settings = worker.settings
-    return _app_type(worker)(
+    return _app_type(worker, safe)(
         f"hirl-{worker.name}",
         broker=[f"kafka://{server.strip()}" for server in settings.kafka_bootstrap.split(",")],
         broker_credentials=_credentials(settings),
@@ -126,7 +136,7 @@ def make_app(worker: Worker[S]) -> faust.App:
     )
 
 
-def _app_type(worker: Worker[S]) -> type[faust.App]:
+def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust.App]:
     """Faust is configured by subclasses where other libraries take arguments."""
     # A subclass gets the logger of its module, and `services` logs at info: Faust's own lines
     # would drown ours. As logs of a library they begin with warnings.
@@ -140,6 +150,8 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
             # Faust hard-wires round robin, which would separate the topics of a domain.
             strategy = [assignor(by_domain=worker.by_domain)]
             consumer._partition_assignment_strategy = strategy  # noqa: SLF001
+            # Faust knows it only together with its own transactions.
+            consumer._isolation_level = READ_COMMITTED  # noqa: SLF001
             return consumer
 
     class Consumer(driver.Consumer):
@@ -152,6 +164,18 @@ def _app_type(worker: Worker[S]) -> type[faust.App]:
             # The liveness probe fails when the bus is no longer polled.
             worker.telemetry.health.polled()
             return await super()._wait_next_records(timeout)
+
+        # The marker of a transaction takes an offset, so almost every record follows a gap. Faust
+        # counts the record after a gap as acknowledged before it is, and after a gap behind the
+        # first record of a topic it commits nothing any more: use our own count.
+
+        async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+            pass
+
+        def _new_offset(self, tp: TP) -> int | None:
+            self._acked[tp].clear()
+            self._acked_index[tp].clear()
+            return safe(tp)
 
     class Transport(driver.Transport):
         pass

@@ -11,11 +11,11 @@ A handler does no IO and reads no clock of its own. It keeps two kinds of data:
 Adapters (`memory.py`, `faust_app.py`, `plain.py`) deliver events one at a time per key and carry
 out the returned `Step` in this order:
 
-1. publish `events` and wait for their acknowledgement;
-2. save `state`, if anything that is saved changed, and wait for the acknowledgement;
-3. carry out `writes` one after another; each result goes to `written`, and the step that it
+1. commit `events` and `state` together (the state, if anything that is saved changed, or if there
+   are writes): readers see both or neither, and only the owner of the key's partition can commit;
+2. carry out `writes` one after another; each result goes to `written`, and the step that it
    returns is treated the same way;
-4. acknowledge the input, unless the step is not `settled`.
+3. acknowledge the input, unless the step is not `settled`.
 
 A crash in between delivers the input again. So the same event in the same state must give the
 same events with the same ids, and an event that the state has already covered must change nothing.

@@ -18,6 +18,7 @@ from schemas.topics import state_topic
 from services._kit.errors import Unprepared
 from services._kit.records import LARGEST_STATE_BYTES, Delivery, StateRecord, state_bytes
 from services._kit.settings import KitSettings
+from services._kit.transactions import READ_COMMITTED, Lanes, Outgoing
 
 _POLL_MS: Final = 500
 
@@ -65,22 +66,25 @@ def state_of(delivery: Delivery) -> bytes | None:
 
 
 class KafkaWriter:
-    """Publishes and saves. Every call returns when all in-sync replicas have the records."""
+    """Commits steps as the owner of their partition; publishes and counts without owning any.
+
+    Every call returns when all in-sync replicas have the records.
+    """
 
     def __init__(self, service: str, settings: KitSettings, *, by_domain: bool) -> None:
         self._state_topic = state_topic(service)
         self._by_domain = by_domain
-        self._producer = AIOKafkaProducer(
-            **connection(settings),
-            client_id=f"hirl-{service}-{settings.instance}",
-            acks="all",
-            # Retries must not duplicate or reorder records.
-            enable_idempotence=True,
+        options: dict[str, Any] = connection(settings) | {
+            "client_id": f"hirl-{service}-{settings.instance}",
+            "acks": "all",
             # A decision waits for every acknowledgement: batching would only delay it.
-            linger_ms=0,
+            "linger_ms": 0,
             # Above the largest state: `state_record` refuses first and names the key.
-            max_request_size=2 * LARGEST_STATE_BYTES,
-        )
+            "max_request_size": 2 * LARGEST_STATE_BYTES,
+        }
+        # Retries must not duplicate or reorder records.
+        self._producer = AIOKafkaProducer(**options, enable_idempotence=True)
+        self._lanes = Lanes(service, options, by_domain=by_domain)
 
     async def start(self) -> None:
         """Connect."""
@@ -88,32 +92,57 @@ class KafkaWriter:
 
     async def stop(self) -> None:
         """Flush and disconnect."""
+        await self._lanes.disown()
         await self._producer.stop()
+
+    async def own(self, partitions: Collection[int]) -> None:
+        """Take over partitions: from here on no earlier owner can commit anything for them."""
+        await self._lanes.own(partitions)
+
+    async def disown(self) -> None:
+        """Give up all partitions; nothing may be in flight."""
+        await self._lanes.disown()
 
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records together; return when all are acknowledged."""
         sent = [
-            await self._producer.send(
-                record.topic,
-                record.value,
-                # An empty key would put every keyless record in one partition.
-                key=record.key or None,
-                headers=list(record.headers),
-            )
-            for record in records
+            await self._producer.send(one.topic, one.value, key=one.key, headers=list(one.headers))
+            for one in map(_outgoing, records)
         ]
         for acknowledged in sent:
             await acknowledged
 
     async def save(self, key: str, state: StateRecord | None, partition: int | None) -> None:
-        """The state of a domain goes to the partition number of the domain's events."""
+        """Write one record of the state topic without owning its partition."""
+        record = self._saved(key, state, partition)
         await self._producer.send_and_wait(
-            self._state_topic,
-            None if state is None else state.value,
-            key=key.encode(),
-            partition=partition if self._by_domain else None,
-            headers=[] if state is None else list(state.headers),
+            record.topic,
+            record.value,
+            key=record.key,
+            partition=record.partition,
+            headers=list(record.headers),
         )
+
+    async def commit(
+        self,
+        records: Sequence[Record],
+        states: Mapping[str, StateRecord | None],
+        partition: int | None,
+    ) -> None:
+        """Write events and states in one transaction of the partition's owner."""
+        saved = [self._saved(key, state, partition) for key, state in states.items()]
+        await self._lanes.commit(partition, [*map(_outgoing, records), *saved])
+
+    def _saved(self, key: str, state: StateRecord | None, partition: int | None) -> Outgoing:
+        """The state of a domain goes to the partition number of the domain's events."""
+        value, headers = (None, ()) if state is None else state
+        number = partition if self._by_domain else None
+        return Outgoing(self._state_topic, key.encode(), value, headers, number)
+
+
+def _outgoing(record: Record) -> Outgoing:
+    # An empty key would put every keyless record in one partition.
+    return Outgoing(record.topic, record.key or None, record.value, record.headers)
 
 
 class TopicMissing(Unprepared):
@@ -133,6 +162,7 @@ class Reader:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_wait_ms=_POLL_MS,
+            isolation_level=READ_COMMITTED,
         )
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ topic only: `order` shuffles the rest. Time stands still unless `advance` moves 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
 from schemas.codec import Record, encode
@@ -22,7 +22,8 @@ from services._kit.telemetry import Telemetry
 
 E = TypeVar("E", bound=Event)
 Moment = Literal["publish", "save", "acknowledge"]
-"""Where a process can die while it handles an event: just before this."""
+"""Where a process can die while it handles an event: just before it commits a step with events
+(publish) or with a state (save), or acknowledges."""
 Build = Callable[[], Service]  # type: ignore[type-arg]  # services of one bus differ in their state
 
 Order = Callable[[Sequence[Delivery]], Delivery]
@@ -272,13 +273,26 @@ class _Process:
 
     # The engine's `BusWriter`.
 
+    async def commit(
+        self,
+        records: Sequence[Record],
+        states: Mapping[str, StateRecord | None],
+        partition: int | None,
+    ) -> None:
+        # All or nothing, as on Kafka: both faults come before the first record.
+        if records:
+            self._fail("publish")
+        if states:
+            self._fail("save")
+        await self.publish(records)
+        for key, state in states.items():
+            await self.save(key, state, partition)
+
     async def publish(self, records: Sequence[Record]) -> None:
-        self._fail("publish")
         for record in records:
             self._bus.put(*record)
 
     async def save(self, key: str, state: StateRecord | None, partition: int | None) -> None:  # noqa: ARG002
-        self._fail("save")
         if state is None:
             self.saved.pop(key, None)
         else:

@@ -10,6 +10,7 @@ from aiokafka.errors import CommitFailedError
 from services._kit.handler import S
 from services._kit.kafka import assignor, connection, delivery_of
 from services._kit.records import Delivery
+from services._kit.transactions import READ_COMMITTED
 from services._kit.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             session_timeout_ms=int(settings.session_timeout_seconds * 1000),
             rebalance_timeout_ms=int(settings.session_timeout_seconds * 1000),
             heartbeat_interval_ms=int(settings.heartbeat_seconds * 1000),
+            isolation_level=READ_COMMITTED,
         )
 
     async def join(self) -> None:

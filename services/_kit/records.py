@@ -7,7 +7,7 @@ import base64
 import logging
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from schemas.codec import Assembler, Record, decode, encode
@@ -121,16 +121,31 @@ def state_bytes(value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 class BusWriter(Protocol):
-    """What the engine needs from a bus."""
+    """What the engine needs from a bus.
+
+    Steps are committed: only the owner of the partition can, and readers see all of a step or
+    nothing. Dead letters and failure counts need no owner. They change no decision, a process
+    that starts has to write them before it owns anything, and a process that lost its partitions
+    can at most repeat a dead letter or give a culprit one more chance.
+    """
+
+    async def commit(
+        self,
+        records: Sequence[Record],
+        states: Mapping[str, StateRecord | None],
+        partition: int | None,
+    ) -> None:
+        """Write events and states by key (None removes one) together, or nothing at all.
+
+        The process that is assigned this partition of the inputs finds the states. Raises if
+        another process owns the partition.
+        """
 
     async def publish(self, records: Sequence[Record]) -> None:
-        """Return when all records are acknowledged."""
+        """Return when all dead letters are acknowledged."""
 
     async def save(self, key: str, state: StateRecord | None, partition: int | None) -> None:
-        """Return when the state record of the key is acknowledged; None removes it.
-
-        With a partition, the process that is assigned this partition of the inputs finds it.
-        """
+        """Return when the failure count in the state topic is acknowledged; None removes it."""
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Mark inputs as done: a restart need not get them again."""
@@ -150,11 +165,8 @@ class Publisher:
         """Records of events; raises what is wrong with them."""
         return [record for event in events for record in encode(event, self._name)]
 
-    async def publish(self, events: Sequence[Event], records: Sequence[Record]) -> None:
-        """Publish events that were encoded as these records."""
-        if not events:
-            return
-        await self._writer.publish(records)
+    def published(self, events: Sequence[Event]) -> None:
+        """Count events that were written."""
         for event in events:
             self._telemetry.published.labels(topic_of(event).name).inc()
             self._observe(event)
@@ -164,7 +176,8 @@ class Publisher:
         log.warning("rejected %s: %s", delivery.position, error)
         letters = [dead_letter(self._name, delivery, error, kind, self._clock)]
         # Acknowledged like any event, so the input is given up only after its dead letter is safe.
-        await self.publish(letters, self.encode(letters))
+        await self._writer.publish(self.encode(letters))
+        self.published(letters)
         self.count(delivery, "rejected")
         self._telemetry.dead_letters.labels(delivery.topic, kind).inc()
 

@@ -111,7 +111,7 @@ class Telemetry:
         )
         self.lag = Gauge(
             "hirl_consumer_lag_records",
-            "Records not yet consumed in the assigned partitions",
+            "Offsets not yet consumed in the assigned partitions; a transaction's marker takes one",
             ["topic"],
             registry=self.registry,
         )

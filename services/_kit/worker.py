@@ -6,7 +6,7 @@ brings the states of their keys; only then are events let in. A failure anywhere
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol
 
@@ -84,6 +84,15 @@ class Worker(Generic[S]):
 
     # The engine's `BusWriter`.
 
+    async def commit(
+        self,
+        records: Sequence[Record],
+        states: Mapping[str, StateRecord | None],
+        partition: int | None,
+    ) -> None:
+        """See `BusWriter`."""
+        await self._kafka.commit(records, states, partition)
+
     async def publish(self, records: Sequence[Record]) -> None:
         """See `BusWriter`."""
         await self._kafka.publish(records)
@@ -116,6 +125,7 @@ class Worker(Generic[S]):
         """Partitions may go elsewhere: finish, and drop all states."""
         self._open.clear()
         await self._engine.release()
+        await self._kafka.disown()
 
     async def assigned(self, partitions: Collection[int]) -> None:
         """Load the states of the assigned partitions, the same of all inputs; let events in."""
@@ -125,6 +135,8 @@ class Worker(Generic[S]):
         # A cluster state may be in any partition of its topic: read them all.
         numbers = partitions if self.by_domain else None
         if partitions:
+            # Before their states are read: what an earlier owner commits later would be lost.
+            await self._kafka.own(partitions)
             async with Reader(self.settings) as reader:
                 async for found in reader.to_end([state_topic(self.name)], numbers):
                     self._engine.restore(found.key.decode(), state_of(found), found.partition)

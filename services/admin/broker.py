@@ -29,6 +29,7 @@ _RESOURCES: Final[dict[ResourceType, Resource]] = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",
     ResourceType.CLUSTER: "cluster",
+    ResourceType.TRANSACTIONAL_ID: "transactional-id",
 }
 _RESOURCE_TYPES: Final = {name: kind for kind, name in _RESOURCES.items()}
 _PATTERNS: Final[dict[ACLResourcePatternType, Pattern]] = {
@@ -105,7 +106,7 @@ def set_configs(admin: KafkaAdminClient, changes: dict[str, dict[str, str]]) -> 
 
 
 def read_permissions(admin: KafkaAdminClient) -> list[Permission]:
-    """All ACLs on topics, groups and the cluster, including those of other systems."""
+    """All ACLs on topics, groups, transactional ids and the cluster, also of other systems."""
     everything = ACLFilter(
         principal=None,
         host=None,

@@ -1,6 +1,7 @@
 """Topics, their settings and ACLs as a broker should have them, derived from schemas/topics.py.
 
-In Kafka, READ or WRITE on a topic implies DESCRIBE, and so does READ on a group.
+In Kafka, READ or WRITE on a topic implies DESCRIBE, and so do READ on a group and WRITE on a
+transactional id.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,10 @@ STATEFUL: Final = {
 the topics that the service reads, so that a domain's state and events share a partition number;
 state of the whole cluster has one."""
 
-Resource = Literal["topic", "group", "cluster"]
+UNFENCED: Final = frozenset({"collector"})
+"""Stateful services that own no partitions, so they write without transactions."""
+
+Resource = Literal["topic", "group", "cluster", "transactional-id"]
 Pattern = Literal["literal", "prefixed"]
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -142,6 +146,9 @@ def _service_permissions(service: str) -> Iterator[Permission]:
     if service in STATEFUL:
         yield Permission(service, "READ", "topic", state_topic(service))
         yield Permission(service, "WRITE", "topic", state_topic(service))
+    if service in STATEFUL.keys() - UNFENCED:
+        # Whoever may use an id of another service can fence it, again and again.
+        yield Permission(service, "WRITE", "transactional-id", f"{app_id(service)}-", "prefixed")
     # For idempotent producers; brokers from 3.0 on need only WRITE.
     yield Permission(service, "IDEMPOTENT_WRITE", "cluster", CLUSTER_NAME)
     if any(service in topic.consumers for topic in TOPICS):

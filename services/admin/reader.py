@@ -43,6 +43,8 @@ class TopicReader:
                 # If retention removes records during a read, go on with the oldest that is left.
                 auto_offset_reset="earliest",
                 bootstrap_timeout_ms=_CONNECT_MS,
+                # Services write in transactions: what was aborted never happened.
+                isolation_level="read_committed",
             )
         except KafkaError as error:
             raise InputError(

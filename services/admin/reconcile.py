@@ -10,7 +10,13 @@ from kafka import KafkaAdminClient
 
 from services.admin import broker, client
 from services.admin.broker import PREFIX, ActualTopic
-from services.admin.desired import DesiredTopic, Permission, desired_permissions, desired_topics
+from services.admin.desired import (
+    DesiredTopic,
+    Permission,
+    app_id,
+    desired_permissions,
+    desired_topics,
+)
 
 MOST_COPIES: Final = 3
 """Default replication, if there are as many brokers."""
@@ -125,26 +131,27 @@ def missing_permissions(
 def permission_differences(
     desired: Sequence[Permission], actual: Sequence[Permission]
 ) -> Iterator[Difference]:
-    """Missing permissions, and unexpected ones that allow writing to our topics."""
+    """Missing permissions, and unexpected ones to write to our topics or to fence our services."""
     for permission in missing_permissions(desired, actual):
         yield Difference(subject=f"acl {permission}", text="missing", mendable=True)
     for permission in sorted(set(actual) - set(desired)):
-        if permission.operation not in _HARMLESS and reaches_our_topics(permission):
+        if permission.operation not in _HARMLESS and reaches_ours(permission):
             # Not fixed: it may be intended, and revoking it could stop another system.
             text = "not expected; remove it with Kafka's own tools if it is not intended"
             yield Difference(subject=f"acl {permission}", text=text, mendable=False)
 
 
-def reaches_our_topics(permission: Permission) -> bool:
-    """Whether it covers at least one topic of the bus."""
-    if permission.resource != "topic":
+def reaches_ours(permission: Permission) -> bool:
+    """Whether it covers at least one topic of the bus, or one transactional id of a service."""
+    prefix = {"topic": PREFIX, "transactional-id": app_id("")}.get(permission.resource)
+    if prefix is None:
         return False
     name = permission.name
     if permission.pattern == "literal":
         # In a literal ACL, `*` is Kafka's wildcard for all resources.
-        return name == "*" or name.startswith(PREFIX)
+        return name == "*" or name.startswith(prefix)
     # A prefix that is shorter than ours covers our topics, too.
-    return name.startswith(PREFIX) or PREFIX.startswith(name)
+    return name.startswith(prefix) or prefix.startswith(name)
 
 
 def _shape_differences(topic: DesiredTopic, present: ActualTopic) -> Iterator[Difference]:

@@ -13,6 +13,7 @@ from schemas.codec import Malformed, decode
 from schemas.topics import topic_of
 from services._kit.kafka import connection
 from services._kit.settings import KitSettings
+from services._kit.transactions import READ_COMMITTED
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,10 @@ class KafkaFeed:
         """Retry until a broker answers: the cluster may start before Kafka."""
         while True:
             consumer = AIOKafkaConsumer(
-                **connection(self._settings), client_id="hirl-provisioner", enable_auto_commit=False
+                **connection(self._settings),
+                client_id="hirl-provisioner",
+                enable_auto_commit=False,
+                isolation_level=READ_COMMITTED,
             )
             try:
                 await consumer.start()

@@ -1,5 +1,6 @@
 """A secured broker refuses what schemas/topics.py does not allow."""
 
+import asyncio
 import stat
 
 import pytest
@@ -7,10 +8,17 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from models.inputs.errors import InputError
+from schemas.codec import Record
+from services._kit.kafka import KafkaWriter
+from services._kit.records import StateRecord
+from services._kit.settings import NoSettings, load
+from services._kit.transactions import NoTransactions
 from services.admin import broker, client, credentials, reconcile
+from services.admin.credentials import read_credentials
 from services.admin.desired import Permission, app_id
 from services.devcluster.connect import Running
 from services.devcluster.kafka import security
+from services.devcluster.kafka.security import credentials_file
 from services.devcluster.kafka.storage import log_file
 
 BUDGETS = "hirl.budget-granted.v1"
@@ -54,6 +62,27 @@ def test_a_consumer_reads_in_its_own_group_and_in_no_other(secure_kafka: Running
         pytest.raises(GroupAuthorizationFailedError),
     ):
         next(consumer)
+
+
+async def _commit(kafka: Running, user: str, service: str, topic: str) -> None:
+    settings, _ = load(user, NoSettings, read_credentials(credentials_file(kafka.home, user)))
+    writer = KafkaWriter(service, settings, by_domain=False)
+    await writer.start()
+    try:
+        await writer.own([0])
+        record = Record(topic, b"payments", b"{}", ())
+        await writer.commit([record], {"cluster": StateRecord(b"{}")}, None)
+    finally:
+        await writer.stop()
+
+
+def test_a_service_commits_under_its_own_transactional_ids(secure_kafka: Running) -> None:
+    asyncio.run(_commit(secure_kafka, "commander", "commander", BUDGETS))
+
+
+def test_no_service_can_fence_another_one(secure_kafka: Running) -> None:
+    with pytest.raises(NoTransactions, match=r"hirl-commander-cluster: run `hirl topics apply"):
+        asyncio.run(_commit(secure_kafka, "soldier", "commander", BUDGETS))
 
 
 def test_no_service_may_create_topics(secure_kafka: Running) -> None:

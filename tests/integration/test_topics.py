@@ -126,6 +126,8 @@ def test_only_the_commander_writes_budgets_and_only_the_actuator_writes_applied(
         Permission("*", "ALL", "topic", "*"),
         Permission("stranger", "ALTER", "topic", "hi", "prefixed"),
         Permission("commander", "DENY WRITE", "topic", "hirl.budget-granted.v1"),
+        Permission("forecaster", "WRITE", "transactional-id", "hirl-commander-cluster"),
+        Permission("stranger", "ALL", "transactional-id", "h", "prefixed"),
     ],
 )
 def test_an_unexpected_permission_to_write_is_a_difference(surplus: Permission) -> None:

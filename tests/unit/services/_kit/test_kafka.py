@@ -1,16 +1,19 @@
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import faust
 import pytest
-from faust.types import Message
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, Message
 
 from schemas.breaker_changed import BreakerChanged
 from schemas.metrics_sampled import MetricsSampled
-from services._kit import kafka
+from services._kit import kafka, plain
 from services._kit.clock import SystemClock
 from services._kit.faust_app import FaustGroup, make_app
 from services._kit.handler import Service
@@ -105,7 +108,7 @@ def test_inputs_with_different_numbers_of_partitions_are_refused() -> None:
 @pytest.mark.usefixtures("writer")
 def test_the_faust_app_is_a_static_member_and_opens_no_port() -> None:
     settings = KitSettings(instance="2", kafka_bootstrap="a:1, b:2")
-    app = make_app(worker(Example(ExampleSettings()), settings))
+    app = make_app(worker(Example(ExampleSettings()), settings), lambda _: None)
     assert app.conf.id == f"hirl-{Example.name}"
     assert app.conf.consumer_group_instance_id == f"{Example.name}-2"
     assert [url.port for url in app.conf.broker] == [1, 2]
@@ -145,6 +148,67 @@ def test_records_in_flight_are_kept_by_position_without_their_values(
     assert [one.value for one in taken] == [b"a large frame"]
     assert list(group._in_flight) == [("t", 1, 7)]
     assert group._in_flight["t", 1, 7].value is None
+
+
+@contextmanager
+def consumer_of(app: faust.App) -> Iterator[Any]:
+    """The consumer of an app, in a running event loop; its thread is not started."""
+    consumer: Any = app.consumer
+    yield consumer
+    consumer._thread.thread_loop.close()
+
+
+@pytest.mark.usefixtures("writer")
+def test_offsets_are_committed_up_to_the_first_record_in_flight_whatever_gaps_there_are() -> None:
+    """Faust alone commits past a record that follows a gap, such as a transaction's marker."""
+    group = FaustGroup(worker(Example(ExampleSettings()), KitSettings()))
+    partition = TP("t", 1)
+
+    def acknowledge(consumer: Any, *offsets: int) -> int | None:
+        for at in offsets:
+            del group._in_flight["t", 1, at]
+            consumer._acked[partition].append(at)
+        return cast(int | None, consumer._new_offset(partition))
+
+    async def commits() -> list[int | None]:
+        with consumer_of(group._app) as consumer:
+            for at in (0, 4, 6, 8):
+                await consumer._add_gap(partition, at - 1, at)
+                group._in_flight["t", 1, at] = Message("t", 1, at, 0.0, 0, [], b"a", None, None)
+                group._read[partition] = at + 1
+            found = [acknowledge(consumer, *offsets) for offsets in ((0, 6), (8,), (4,))]
+            assert not consumer._acked[partition]
+            assert not consumer._gap
+            return found
+
+    assert asyncio.run(commits()) == [4, 4, 9]
+
+
+class Consumer:
+    """A consumer that never connects."""
+
+    def __init__(self, **options: Any) -> None:
+        self._isolation_level = options.get("isolation_level")
+
+
+@pytest.mark.usefixtures("writer")
+def test_every_consumer_reads_committed_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (kafka, plain):
+        monkeypatch.setattr(module, "AIOKafkaConsumer", Consumer)
+    create = "_create_worker_consumer"
+    monkeypatch.setattr(driver.AIOKafkaConsumerThread, create, lambda *_: Consumer())
+    working = worker(Example(ExampleSettings()), KitSettings())
+
+    async def levels() -> list[str]:
+        with consumer_of(make_app(working, lambda _: None)) as by_faust:
+            made: list[Any] = [
+                kafka.Reader(KitSettings())._consumer,
+                plain.PlainGroup(working)._consumer,
+                by_faust._thread._create_worker_consumer(None),
+            ]
+            return [one._isolation_level for one in made]
+
+    assert asyncio.run(levels()) == ["read_committed"] * 3
 
 
 TOPICS = ["left", "right"]

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.codec import encode
 from schemas.fields import Event
-from services._kit import kafka
+from services._kit import kafka, transactions
 from services._kit.clock import SystemClock
 from services._kit.handler import Service, Step
 from services._kit.kafka import Reader, TopicMissing
@@ -26,7 +26,16 @@ class SilentProducer:
 
     async def start(self) -> None: ...
 
-    async def send_and_wait(self, *_: object, **__: object) -> None: ...
+    async def stop(self) -> None: ...
+
+    async def begin_transaction(self) -> None: ...
+
+    async def commit_transaction(self) -> None: ...
+
+    async def send(self, *_: object, **__: object) -> asyncio.Future[None]:
+        sent = asyncio.get_running_loop().create_future()
+        sent.set_result(None)
+        return sent
 
 
 class SilentTarget:
@@ -81,6 +90,7 @@ async def _blocked_worker(handler: Watched) -> Worker[ExampleState]:
     """A worker with domains a, which waits for its target, and b."""
     clock, target = SystemClock(), SilentTarget()
     worker = Worker(Service(handler, target), KitSettings(), clock, Telemetry("example", clock))
+    await worker._kafka.own([0])
     await worker._engine.take(delivered(sampled("b", 1)))
     worker._open.set()
     worker._spawn(worker._take(delivered(sampled("a", 1, source="write")), worker.term))
@@ -90,7 +100,8 @@ async def _blocked_worker(handler: Watched) -> Worker[ExampleState]:
 
 @pytest.fixture(autouse=True)
 def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "AIOKafkaProducer", SilentProducer)
+    for module in (kafka, transactions):
+        monkeypatch.setattr(module, "AIOKafkaProducer", SilentProducer)
 
 
 async def _cancel_tasks(worker: Worker[ExampleState]) -> None:

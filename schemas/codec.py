@@ -64,9 +64,7 @@ def encode(event: Event, source: str) -> list[Record]:
     return [_record(topic, part, value, source) for part, value in _fitting_parts(event, value)]
 
 
-def decode(
-    topic: str, value: bytes | None, headers: cloudevents.Headers = ()
-) -> Event | None:
+def decode(topic: str, value: bytes | None, headers: cloudevents.Headers = ()) -> Event | None:
     """Decode a record; None for a tombstone, which removes its key from a compacted topic.
 
     Raises Malformed if the record cannot be used. Parts of a large event are returned one by one:

@@ -6,6 +6,7 @@ events have to be acknowledged before an offset may be committed.
 
 import logging
 import tempfile
+from collections import defaultdict
 from typing import Any, cast
 
 import faust
@@ -34,8 +35,10 @@ class FaustGroup:
         self._app = make_app(worker)
         self._in_flight: dict[tuple[str, int, int], Message] = {}
         """By position, without values: acknowledging needs none, and frames are large."""
-        self._done: dict[TP, int] = {}
-        """Offset after the last acknowledged record, by partition; for the lag."""
+        self._waiting: defaultdict[TP, set[int]] = defaultdict(set)
+        """Offsets that are not acknowledged, by partition; for the lag."""
+        self._read: dict[TP, int] = {}
+        """Offset after the last delivered record, by partition."""
         # Faust keeps only weak references to listeners.
         self._listeners = cast(tuple[Any, Any], (self._assigned, self._revoked))
         self._app.on_partitions_assigned.connect(self._listeners[0])
@@ -65,12 +68,13 @@ class FaustGroup:
         # None after a rebalance: the record belongs to the next owner of its partition.
         if message is not None:
             message.ack(self._app.consumer)
-            self._done[message.tp] = delivery.offset + 1
+            self._waiting[message.tp].discard(delivery.offset)
 
     def lag(self) -> dict[str, int]:
-        """Records by topic between what is acknowledged and the end."""
+        """Records by topic between what is acknowledged without a gap and the end."""
         behind = dict.fromkeys(self._worker.inputs, 0)
-        for partition, done in self._done.items():
+        for partition, read in self._read.items():
+            done = min(self._waiting[partition], default=read)
             end = self._app.consumer.highwater(partition) or 0
             behind[partition.topic] += max(0, end - done)
         return behind
@@ -81,6 +85,8 @@ class FaustGroup:
             delivery = _delivery(event)
             event.message.value = None
             self._in_flight[_position(delivery)] = event.message
+            self._waiting[event.message.tp].add(delivery.offset)
+            self._read[event.message.tp] = delivery.offset + 1
             await self._worker.dispatch(delivery, self._worker.term)
 
     async def _assigned(self, _: Any, assigned: set[TP], **__: Any) -> None:
@@ -93,8 +99,8 @@ class FaustGroup:
 
     async def _revoked(self, _: Any, revoked: set[TP], **__: Any) -> None:  # noqa: ARG002
         await self._worker.revoked()
-        self._in_flight.clear()
-        self._done.clear()
+        for positions in (self._in_flight, self._waiting, self._read):
+            positions.clear()
 
 
 def make_app(worker: Worker[S]) -> faust.App:

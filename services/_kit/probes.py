@@ -53,19 +53,25 @@ def serving(telemetry: Telemetry, host: str, port: int) -> Iterator[int]:
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
+        # The server closes it, unless the block ended before it began.
+        listener.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    # Checked here: for such a port `create_server` fails without closing its socket.
+    if port > _LARGEST_PORT:
+        raise _unavailable(host, port, f"the largest port is {_LARGEST_PORT}")
     try:
-        # Checked here: for such a port `create_server` fails without closing its socket.
-        if port > _LARGEST_PORT:
-            raise OSError(f"the largest port is {_LARGEST_PORT}")
         return socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
-        raise BadSettings(
-            f"metrics_port (HIRL_METRICS_PORT): cannot listen at {host}:{port}, {error}; "
-            "choose another, 0 for any"
-        ) from error
+        raise _unavailable(host, port, str(error)) from error
+
+
+def _unavailable(host: str, port: int, why: str) -> BadSettings:
+    return BadSettings(
+        f"metrics_port (HIRL_METRICS_PORT): cannot listen at {host}:{port}, {why}; "
+        "choose another, 0 for any"
+    )
 
 
 class _Server:

@@ -14,7 +14,8 @@ SPECVERSION: Final = "1.0"
 JSON_TYPE: Final = "application/json"
 STRUCTURED_TYPE: Final = "application/cloudevents+json"
 
-Headers = Sequence[tuple[str, bytes]]
+Headers = Sequence[tuple[str, bytes | None]]
+"""Of a record; Kafka allows a header without a value."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):

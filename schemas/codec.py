@@ -5,7 +5,6 @@ refuses values out of range, so no reader has to check a decoded event again.
 """
 
 import re
-from collections.abc import Sequence
 from hashlib import blake2s
 from typing import Any, Final, NamedTuple
 
@@ -67,9 +66,7 @@ def encode(event: Event, source: str) -> list[Record]:
     return [_record(topic, part, value, source) for part, value in _fitting_parts(event, value)]
 
 
-def decode(
-    topic: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()
-) -> Event | None:
+def decode(topic: str, value: bytes | None, headers: cloudevents.Headers = ()) -> Event | None:
     """Decode a record; None for a tombstone, which removes its key from a compacted topic.
 
     Raises Malformed if the record cannot be used. Parts of a large event are returned one by one:

@@ -2,10 +2,14 @@
 
 from typing import Literal
 
-Kind = Literal["topic", "tombstone", "envelope", "json", "schema", "columns", "part"]
+Kind = Literal[
+    "topic", "tombstone", "envelope", "json", "schema", "columns", "part",
+    "wrong-key", "wrong-partition",
+]  # fmt: skip
 """topic: unknown topic. tombstone: empty value on a topic that isn't compacted. envelope: wrong
 CloudEvents attributes or content type. json: not JSON. schema: wrong type or range, or a missing
-field. columns: lists of unequal length. part: parts that don't belong together."""
+field. columns: lists of unequal length. part: parts that don't belong together. wrong-key,
+wrong-partition: the record is not where its event belongs."""
 
 
 class Malformed(ValueError):  # noqa: N818  (it names the record, like `Rejected`)

@@ -12,21 +12,24 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final, Generic, NamedTuple
 
-from schemas.codec import Malformed, Record
+from schemas.codec import Record
 from schemas.fields import Event
 from schemas.topics import BY_NAME
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.failures import POISON, FailurePolicy
+from services._kit.failures import POISON, REFERENCE_PARTITION, FailurePolicy
 from services._kit.handler import CLUSTER, S, Service, Step
 from services._kit.logs import tracing
 from services._kit.records import (
     BusWriter,
     Delivery,
     EventReader,
+    PartitionOf,
     Publisher,
     Received,
     StateRecord,
+    any_partition,
+    kind_of,
     state_record,
 )
 from services._kit.state_codec import saved_alike
@@ -37,9 +40,6 @@ log = logging.getLogger(__name__)
 
 WAKE: Final = "wake"
 WRITTEN: Final = "written"
-REFERENCE_FAILURES_PARTITION: Final = 0
-"""Partition of the state topic that counts failures to learn: reference data is read before the
-process knows its partitions."""
 
 
 class Stopped(Exception):  # noqa: N818  not an error of this event
@@ -77,6 +77,7 @@ class Engine(Generic[S]):
         self._publisher = Publisher(service, writer, clock, telemetry)
         self._policy = FailurePolicy(service.handler, self._store, writer, self._publisher, clock)
         self._failures = self._policy.counts
+        self._partition_of: PartitionOf = any_partition
         self._clear()
         self._failed = False
         self.term = 0
@@ -86,6 +87,11 @@ class Engine(Generic[S]):
 
     # What the bus delivers.
 
+    def expect_partitions(self, partition_of: PartitionOf) -> None:
+        """Refuse inputs in other partitions from now on; before the first `take`."""
+        self._partition_of = partition_of
+        self._reader = EventReader(partition_of)
+
     async def take(self, delivery: Delivery) -> None:
         """Handle a record of an input and acknowledge what is done."""
         term, began = self.term, perf_counter()
@@ -93,23 +99,27 @@ class Engine(Generic[S]):
         self._telemetry.event_age.labels(delivery.topic).observe(
             max(0.0, self._clock.date() - delivery.timestamp)
         )
-        deliveries: Sequence[Delivery] = (delivery,)
         # Decoding needs no turn: a malformed record has no key to wait for.
         try:
             received = self._reader.read(delivery)
-            deliveries = deliveries if received is None else received.deliveries
+        except Exception as error:  # noqa: BLE001  no content may stop the service
+            await self._publisher.reject(delivery, error, kind_of(error))
+            self._writer.acknowledge([delivery])
+            return
+        if received is None:
+            # Not acknowledged: a restart needs all parts again to assemble the event.
+            self._publisher.count(delivery, "part")
+            return
+        deliveries = received.deliveries
+        try:
             key = self._key_of(received)
-        except (Malformed, Refused) as error:
+        except Refused as error:
             await self._publisher.reject(delivery, error, error.kind)
             self._writer.acknowledge(deliveries)
             return
         except Exception as error:  # noqa: BLE001  logged there
             await self._record_failed(delivery, error)
             self._writer.acknowledge(deliveries)
-            return
-        if received is None:
-            # Not acknowledged: a restart needs all parts again to assemble the event.
-            self._publisher.count(delivery, "part")
             return
         # Nothing is awaited before this lock, and asyncio's locks are first come, first served:
         # events of a key are handled in the order in which they were delivered.
@@ -128,19 +138,23 @@ class Engine(Generic[S]):
         """Take in a record of a reference topic; call `wake(early=True)` after the last one."""
         try:
             received = self._reference.read(delivery)
-            if received is None:
-                return
+        except Exception as error:  # noqa: BLE001  no content may stop the service
+            await self._policy.reject_reference(delivery, error, kind_of(error))
+            return
+        if received is None:
+            return
+        try:
             self._learn(received)
-        except (Malformed, Refused) as error:
-            await self._publisher.reject(delivery, error, error.kind)
+        except Refused as error:
+            await self._policy.reject_reference(delivery, error, error.kind)
         except Exception as error:
             log.exception("%s failed to learn %s", self.handler.name, delivery.position)
-            if await self._failures.failed(delivery.position, REFERENCE_FAILURES_PARTITION):
+            if await self._failures.failed(delivery.position, REFERENCE_PARTITION):
                 raise
             # The count stays: the next start reads the record again.
-            await self._publisher.reject(delivery, error, POISON)
+            await self._policy.reject_reference(delivery, error, POISON)
         else:
-            await self._failures.forget(delivery.position, REFERENCE_FAILURES_PARTITION)
+            await self._failures.forget(delivery.position, REFERENCE_PARTITION)
             self._publisher.count(delivery, "learned")
 
     def _learn(self, received: Received) -> None:
@@ -150,13 +164,13 @@ class Engine(Generic[S]):
         else:
             self.handler.learn(received.event, self._clock)
 
-    def restore_failures(self, key: str, data: bytes | None) -> None:
-        """Take in a record of the state topic before `study`, if it counts failures to learn."""
-        self._failures.restore(key, data)
+    def restore_failures(self, key: str, data: bytes | None) -> bool:
+        """Take in a record of the state topic before `study`; False if it is a state."""
+        return self._failures.restore(key, data) or self._policy.rejected.restore(key, data)
 
     def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
         """Take in a record of the state topic, in order; None is a tombstone."""
-        if self._failures.restore(key, data):
+        if self.restore_failures(key, data):
             return
         self._store.restore(key, data, partition)
 
@@ -403,5 +417,5 @@ class Engine(Generic[S]):
         # Keys whose state was dropped in `wake`. A state that fails each time would be woken and
         # dropped in a loop, so the key rests until its next event.
         self._resting: set[str] = set()
-        self._reader = EventReader()
+        self._reader = EventReader(self._partition_of)
         self._failures.clear()

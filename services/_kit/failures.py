@@ -11,6 +11,7 @@ is lost:
 """
 
 import logging
+from collections import defaultdict
 from math import inf
 from typing import Final, Generic, NamedTuple
 
@@ -26,13 +27,22 @@ POISON: Final = "poison"
 """Error of a dead letter: it made the handler fail each time."""
 UNSETTLED: Final = "unsettled"
 """Error of a dead letter: nothing was wrong with the record, but it waited in a dropped state."""
+REFERENCE_PARTITION: Final = 0
+"""Partition of the state topic for failures to learn and rejected reference data: reference data is
+read before the process knows its partitions."""
 MOST_FAILURES: Final = 3
 STATE_MEMORY_S: Final = 3600.0
 """Seconds after which a failure of a state no longer counts. A handled record is done with, but a
 state lives on, and bugs months apart must not add up to its loss. Success does not reset the
 count: after each start, a state may well take some steps before it fails again."""
+_SAVED_AGAIN_S: Final = 60.0
+"""A count at its limit is saved again after this long: a restart must not take a key that fails
+all the time for one that failed long ago, and a broken key must not write a record per event."""
 _PREFIX: Final = "!failures/"
 """No key of a state begins like this: names begin with a letter or digit."""
+_REJECTED_PREFIX: Final = "!rejected/"
+_MOST_REJECTED: Final = 1000
+"""Rejected records of a reference topic that are remembered: the newest ones."""
 
 
 class Failures(NamedTuple):
@@ -50,6 +60,8 @@ class FailureCounts:
         self._writer = writer
         self._clock = clock
         self._failures: dict[str, Failures] = {}
+        self._saved_at: dict[str, float] = {}
+        """Wall time of the failure that was saved last, by culprit."""
 
     def restore(self, key: str, data: bytes | None) -> bool:
         """Take in a record of the state topic; False if it is not a count."""
@@ -57,10 +69,11 @@ class FailureCounts:
             return False
         culprit = key.removeprefix(_PREFIX)
         if data is None:
-            self._failures.pop(culprit, None)
+            self._drop(culprit)
         else:
             times, _, latest = data.partition(b" ")
             self._failures[culprit] = Failures(int(times), float(latest))
+            self._saved_at[culprit] = float(latest)
         return True
 
     async def failed(self, culprit: str, partition: int | None, memory_s: float = inf) -> bool:
@@ -70,20 +83,61 @@ class FailureCounts:
         remembered = before.times if now - before.latest <= memory_s else 0
         times = min(remembered + 1, MOST_FAILURES)
         self._failures[culprit] = Failures(times, now)
-        # A saved count at its limit stays as it is: a broken key must not write a record per event.
-        if remembered < MOST_FAILURES:
+        if remembered < MOST_FAILURES or now - self._saved_at.get(culprit, -inf) >= _SAVED_AGAIN_S:
             count = StateRecord(b"%d %.3f" % (times, now))
             await self._writer.save(_PREFIX + culprit, count, partition)
+            self._saved_at[culprit] = now
         return times < MOST_FAILURES
 
     async def forget(self, culprit: str, partition: int | None) -> None:
         """The culprit succeeded in the end, or is gone."""
-        if self._failures.pop(culprit, None):
+        if self._drop(culprit):
             await self._writer.save(_PREFIX + culprit, None, partition)
 
     def clear(self) -> None:
         """Drop everything; counts are restored together with the states."""
         self._failures.clear()
+        self._saved_at.clear()
+
+    def _drop(self, culprit: str) -> Failures | None:
+        self._saved_at.pop(culprit, None)
+        return self._failures.pop(culprit, None)
+
+
+class RejectedReferences:
+    """Records of reference topics whose dead letter is published.
+
+    Every start reads these topics whole: without this, it would publish the same letters again.
+    Unlike the counts, they stay when partitions are revoked: reference data is read only once.
+    """
+
+    def __init__(self, writer: BusWriter) -> None:
+        self._writer = writer
+        self._offsets: defaultdict[str, set[int]] = defaultdict(set)
+        """By topic and partition."""
+
+    def restore(self, key: str, data: bytes | None) -> bool:
+        """Take in a record of the state topic; False if it is something else."""
+        if not key.startswith(_REJECTED_PREFIX):
+            return False
+        # Another process of the service may have rejected others: both were published.
+        self._offsets[key.removeprefix(_REJECTED_PREFIX)] |= set(map(int, (data or b"").split()))
+        return True
+
+    def __contains__(self, delivery: Delivery) -> bool:
+        return delivery.offset in self._offsets[_place(delivery)]
+
+    async def add(self, delivery: Delivery) -> None:
+        """Remember a record after its dead letter was published."""
+        place = _place(delivery)
+        newest = sorted(self._offsets[place] | {delivery.offset})[-_MOST_REJECTED:]
+        self._offsets[place] = set(newest)
+        saved = StateRecord(b" ".join(b"%d" % offset for offset in newest))
+        await self._writer.save(_REJECTED_PREFIX + place, saved, REFERENCE_PARTITION)
+
+
+def _place(delivery: Delivery) -> str:
+    return f"{delivery.topic}/{delivery.partition}"
 
 
 class FailurePolicy(Generic[S]):
@@ -100,6 +154,7 @@ class FailurePolicy(Generic[S]):
         self._handler, self._store = handler, store
         self._writer, self._publisher, self._clock = writer, publisher, clock
         self.counts = FailureCounts(writer, clock)
+        self.rejected = RejectedReferences(writer)
 
     async def record_failed(
         self, delivery: Delivery, error: Exception, key: str | None = None
@@ -119,6 +174,14 @@ class FailurePolicy(Generic[S]):
             self._resume(key)
         # After the dead letters: a crash before them counts the record again and loses nothing.
         await self.counts.forget(position, delivery.partition)
+
+    async def reject_reference(self, delivery: Delivery, error: Exception, kind: str) -> None:
+        """Publish the dead letter once, although every start reads the record again."""
+        if delivery in self.rejected:
+            self._publisher.count_rejected(delivery, error, kind)
+            return
+        await self._publisher.reject(delivery, error, kind)
+        await self.rejected.add(delivery)
 
     async def state_failed(self, key: str, cause: str, error: Exception) -> None:
         """Raise the error or, from the third time on, return.

@@ -74,7 +74,7 @@ class FaustGroup:
         return min(waiting, default=self._read.get(partition))
 
     def lag(self) -> dict[str, int]:
-        """Records by topic between what is acknowledged and the end."""
+        """Records by topic between what is acknowledged without a gap and the end."""
         behind = dict.fromkeys(self._worker.inputs, 0)
         for partition in self._read:
             end = self._app.consumer.highwater(partition) or 0

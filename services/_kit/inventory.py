@@ -53,10 +53,12 @@ class DeclaredApps:
     def learn(self, declared: AppDeclared) -> None:
         """Add, change or remove an app."""
         self.check_domain(declared.domain)
+        # A repeated declaration changes nothing: everything built from the inventory stays valid.
         if declared.removed:
-            self._apps.pop(declared.app, None)
-            self._remove(declared)
-        elif self._apps.get(declared.app) != declared:  # a repeated declaration changes nothing
+            if self._removed.get(declared.app) != declared:
+                self._apps.pop(declared.app, None)
+                self._remove(declared)
+        elif self._apps.get(declared.app) != declared:
             self._removed.pop(declared.app, None)
             self._apps[declared.app] = declared
             self._changed()

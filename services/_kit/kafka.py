@@ -12,11 +12,18 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
+from aiokafka.partitioner import murmur2
 
 from schemas.codec import Record
 from schemas.topics import state_topic
 from services._kit.errors import Unprepared
-from services._kit.records import LARGEST_STATE_BYTES, Delivery, StateRecord, state_bytes
+from services._kit.records import (
+    LARGEST_STATE_BYTES,
+    Delivery,
+    PartitionOf,
+    StateRecord,
+    state_bytes,
+)
 from services._kit.settings import KitSettings
 from services._kit.transactions import READ_COMMITTED, Lanes, Outgoing
 
@@ -63,6 +70,15 @@ def delivery_of(record: ConsumerRecord) -> Delivery:
 def state_of(delivery: Delivery) -> bytes | None:
     """Saved bytes in a record of a state topic; None for a tombstone."""
     return None if delivery.value is None else state_bytes(delivery.value, delivery.headers)
+
+
+def default_partitioner(counts: Mapping[str, int]) -> PartitionOf:
+    """Where Kafka's default partitioner puts a key, by the number of partitions of each topic."""
+
+    def partition_of(topic: str, key: bytes) -> int | None:
+        return (murmur2(key) & 0x7FFFFFFF) % counts[topic] if topic in counts else None
+
+    return partition_of
 
 
 class KafkaWriter:
@@ -179,8 +195,11 @@ class Reader:
 
     async def require(self, *topics: str) -> None:
         """Raise TopicMissing unless all topics exist."""
-        for topic in topics:
-            await self._partitions(topic, None)
+        await self.partition_counts(topics)
+
+    async def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Number of partitions by topic; raises TopicMissing."""
+        return {topic: len(await self._partitions(topic, None)) for topic in topics}
 
     async def to_end(
         self, topics: Iterable[str], numbers: Collection[int] | None = None

@@ -12,8 +12,9 @@ from services._kit import logs
 from services._kit.clock import SystemClock
 from services._kit.errors import BadSettings, Unprepared
 from services._kit.handler import Handler, Service
+from services._kit.probes import serving
 from services._kit.settings import KitSettings, T, load
-from services._kit.telemetry import Telemetry, serving
+from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 

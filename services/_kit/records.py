@@ -7,14 +7,15 @@ import base64
 import logging
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from schemas.codec import Assembler, Record, decode, encode
+from schemas.codec import Assembler, Malformed, Record, decode, encode
 from schemas.fields import Event
 from schemas.rejected import Rejected
-from schemas.topics import topic_of
+from schemas.topics import BY_NAME, key_of, topic_of
 from services._kit.clock import Clock, rfc3339
+from services._kit.errors import Refused
 from services._kit.handler import Service
 from services._kit.telemetry import Telemetry
 
@@ -23,6 +24,15 @@ log = logging.getLogger(__name__)
 DEAD_LETTER_VALUE_BYTES: Final = 64 * 1024
 """Kept of a rejected value: enough to see what is wrong, and dead letters stay small."""
 DEAD_LETTER_DETAIL_CHARACTERS: Final = 2000
+DEAD_LETTER_KEY_CHARACTERS: Final = 1000
+DEAD_LETTER_HEADERS: Final = 32
+DEAD_LETTER_HEADER_CHARACTERS: Final = 500
+"""Kept of a header's name, and of its value. A broker takes a megabyte of headers, a dead letter
+must fit in a record together with everything else."""
+_DROPPED_HEADERS: Final = "..."
+"""Name of the entry that counts the headers that were not kept."""
+UNDECODABLE: Final = "undecodable"
+"""Error of a dead letter: reading it failed in a way that `decode` does not know."""
 LARGEST_STATE_BYTES: Final = 1_000_000
 """Limit of a state record as sent; just below a broker's default limit."""
 DEFLATED_FROM_BYTES: Final = 64 * 1024
@@ -41,7 +51,8 @@ class Delivery(NamedTuple):
     offset: int
     key: bytes
     value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
+    headers: Sequence[tuple[str, bytes | None]]
+    """Any name, any value: clients may write null."""
     timestamp: float
     """Wall seconds at which it was produced."""
 
@@ -64,16 +75,26 @@ class Received(NamedTuple):
         return self.deliveries[-1]
 
 
+PartitionOf = Callable[[str, bytes], int | None]
+"""Partition that a topic's key belongs in; None where a bus has no partitions."""
+
+
+def any_partition(topic: str, key: bytes) -> None:
+    """For a bus without partitions."""
+
+
 class EventReader:
     """Decodes records; keeps the parts of a large event until it is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition_of: PartitionOf = any_partition) -> None:
+        self._partition_of = partition_of
         self._assembler = Assembler()
         self._parts: defaultdict[tuple[str, bytes], list[Delivery]] = defaultdict(list)
 
     def read(self, delivery: Delivery) -> Received | None:
         """The event that a record completes; None while parts are missing. Raises Malformed."""
         event = decode(delivery.topic, delivery.value, delivery.headers)
+        self._check_place(delivery, event)
         complete = None if event is None else self._assembler.add(event)
         thread = (delivery.topic, delivery.key)
         if event is not None and complete is None:
@@ -83,6 +104,38 @@ class EventReader:
         # the next event of their key, or they would hold back its offsets for ever.
         earlier = self._parts.pop(thread, [])
         return Received(complete, (*earlier, delivery))
+
+    def _check_place(self, delivery: Delivery, event: Event | None) -> None:
+        """Refuse a record whose key or partition is not that of its event.
+
+        Two processes would hold a state of the same key, and compaction would keep both records.
+        """
+        topic = BY_NAME[delivery.topic]
+        if not topic.key:
+            return
+        expected = _tombstone_key(delivery) if event is None else key_of(event).encode()
+        if delivery.key != expected:
+            raise Malformed(
+                "wrong-key", f"expected {topic.key} {expected!r:.80}, got {delivery.key!r:.80}"
+            )
+        partition = self._partition_of(delivery.topic, delivery.key)
+        if partition is not None and partition != delivery.partition:
+            raise Malformed(
+                "wrong-partition",
+                f"expected partition {partition} for key {delivery.key!r:.80}, got "
+                f"{delivery.partition}: producers must use the murmur2 partitioner",
+            )
+
+
+def _tombstone_key(delivery: Delivery) -> bytes:
+    """The key of a tombstone names what it removes, so it must be text."""
+    try:
+        text = delivery.key.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        raise Malformed("wrong-key", f"expected UTF-8 in a tombstone, got {delivery.key!r:.80}")
+    return delivery.key
 
 
 # States.
@@ -112,7 +165,7 @@ def state_record(key: str, data: bytes) -> StateRecord:
     return record
 
 
-def state_bytes(value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes:
+def state_bytes(value: bytes, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """The reverse of `state_record`."""
     return zlib.decompress(value) if _DEFLATED in map(tuple, headers) else value
 
@@ -173,32 +226,77 @@ class Publisher:
 
     async def reject(self, delivery: Delivery, error: Exception, kind: str) -> None:
         """Publish the dead letter of a record."""
-        log.warning("rejected %s: %s", delivery.position, error)
-        letters = [dead_letter(self._name, delivery, error, kind, self._clock)]
+        letter, records = self._letter(delivery, error, kind)
         # Acknowledged like any event, so the input is given up only after its dead letter is safe.
-        await self._writer.publish(self.encode(letters))
-        self.published(letters)
+        await self._writer.publish(records)
+        self.published([letter])
+        self.count_rejected(delivery, error, kind)
+
+    def count_rejected(self, delivery: Delivery, error: Exception, kind: str) -> None:
+        """Log and count a rejected record; its dead letter is on the bus."""
+        log.warning("rejected %s: %.500s", delivery.position, error)
         self.count(delivery, "rejected")
         self._telemetry.dead_letters.labels(delivery.topic, kind).inc()
+
+    def _letter(
+        self, delivery: Delivery, error: Exception, kind: str
+    ) -> tuple[Rejected, Sequence[Record]]:
+        try:
+            letter = dead_letter(self._name, delivery, error, kind, self._clock)
+            return letter, self.encode([letter])
+        except Exception:
+            # The service must not stop here: it would stop at each redelivery.
+            log.exception("no complete dead letter for %s", delivery.position)
+            letter = Rejected(
+                service=self._name,
+                topic=delivery.topic,
+                partition=delivery.partition,
+                offset=delivery.offset,
+                error=kind,
+                detail="the record cannot be copied; read it at its position",
+                rejected_at=rfc3339(self._clock.date()),
+            )
+            return letter, self.encode([letter])
 
     def count(self, delivery: Delivery, outcome: str) -> None:
         """Count a consumed record by its outcome."""
         self._telemetry.events.labels(delivery.topic, outcome).inc()
 
 
+def kind_of(error: Exception) -> str:
+    """Error of the dead letter of a record that cannot be read."""
+    return error.kind if isinstance(error, (Malformed, Refused)) else UNDECODABLE
+
+
 def dead_letter(
     service: str, delivery: Delivery, error: Exception, kind: str, clock: Clock
 ) -> Rejected:
-    """The dead letter of a record."""
+    """The dead letter of a record: of whatever it holds, as much as fits."""
     return Rejected(
         service=service,
         topic=delivery.topic,
         partition=delivery.partition,
         offset=delivery.offset,
-        key=delivery.key.decode(errors="replace"),
+        key=_text(delivery.key, DEAD_LETTER_KEY_CHARACTERS),
         error=kind,
-        detail=(getattr(error, "detail", "") or repr(error))[:DEAD_LETTER_DETAIL_CHARACTERS],
+        detail=_text(getattr(error, "detail", "") or repr(error), DEAD_LETTER_DETAIL_CHARACTERS),
         rejected_at=rfc3339(clock.date()),
         value_base64=base64.b64encode((delivery.value or b"")[:DEAD_LETTER_VALUE_BYTES]).decode(),
-        headers={name: text.decode(errors="replace") for name, text in delivery.headers},
+        headers=_headers(delivery.headers),
     )
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
+    """The first headers, cut to their lengths; a null value counts as empty."""
+    most = DEAD_LETTER_HEADER_CHARACTERS
+    kept = {_text(name, most): _text(value, most) for name, value in headers[:DEAD_LETTER_HEADERS]}
+    if len(headers) > DEAD_LETTER_HEADERS:
+        kept[_DROPPED_HEADERS] = f"{len(headers) - DEAD_LETTER_HEADERS} more headers"
+    return kept
+
+
+def _text(content: str | bytes | None, most: int) -> str:
+    """Content as text that can be encoded, of at most so many characters."""
+    # Cut first: content may have a megabyte. A character has at most 4 bytes.
+    data = content.encode(errors="replace") if isinstance(content, str) else content or b""
+    return data[: 4 * most].decode(errors="replace")[:most]

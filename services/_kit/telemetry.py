@@ -1,33 +1,20 @@
-"""Metrics and health of a service, and the HTTP server for Prometheus and probes.
+"""Metrics and health of a service; `probes.py` serves them.
 
 Metric names begin with `hirl_` and are in base units. Labels are topics, domains and words of our
 own code, so their number is bounded.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import PackageNotFoundError, version
-from threading import Thread
 from typing import Final
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services._kit.clock import Clock
-from services._kit.errors import BadSettings
 
 FAST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 AGE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
-_TEXT: Final = "text/plain; charset=utf-8"
-_STUCK: Final = "nothing was polled for too long"
+STUCK: Final = "nothing was polled for too long"
 
 
 class Health:
@@ -58,7 +45,7 @@ class Health:
             return "reference data is being read"
         if not self.assigned:
             return "partitions are not assigned yet"
-        return "" if self.alive() else _STUCK
+        return "" if self.alive() else STUCK
 
 
 class Telemetry:
@@ -134,63 +121,3 @@ def _version() -> str:
         return version("hirl-scale")
     except PackageNotFoundError:  # a checkout that was never installed
         return "unknown"
-
-
-# Probes.
-
-
-@contextmanager
-def serving(telemetry: Telemetry, host: str, port: int) -> Iterator[int]:
-    """Serve /metrics, /healthz and /readyz; yields the port, which the system chooses for 0.
-
-    The server runs in a thread of its own, so that probes notice a stuck event loop.
-    """
-    server = _listening(telemetry, host, port)
-    thread = Thread(target=server.serve_forever, name="probes", daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _listening(telemetry: Telemetry, host: str, port: int) -> ThreadingHTTPServer:
-    try:
-        return ThreadingHTTPServer((host, port), _pages(telemetry))
-    except (OSError, OverflowError) as error:
-        raise BadSettings(
-            f"metrics_port (HIRL_METRICS_PORT): cannot listen at {host}:{port}, {error}; "
-            "choose another, 0 for any"
-        ) from error
-
-
-def _pages(telemetry: Telemetry) -> type[BaseHTTPRequestHandler]:
-    class Pages(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            health = telemetry.health
-            match self.path:
-                case "/metrics":
-                    self._answer(200, CONTENT_TYPE_LATEST, generate_latest(telemetry.registry))
-                case "/healthz":
-                    self._report(health.alive(), "alive", _STUCK)
-                case "/readyz":
-                    self._report(health.ready(), "ready", health.missing())
-                case _:
-                    self._answer(404, _TEXT, b"/metrics /healthz /readyz\n")
-
-        def _report(self, good: bool, yes: str, no: str) -> None:
-            self._answer(200 if good else 503, _TEXT, f"{yes if good else no}\n".encode())
-
-        def _answer(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Log nothing: probes come every few seconds."""
-
-    return Pages

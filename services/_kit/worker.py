@@ -13,9 +13,10 @@ from typing import Any, Final, Generic, Protocol
 from schemas.codec import Record
 from schemas.topics import BY_NAME, state_topic, topic_of
 from services._kit.clock import Clock
-from services._kit.engine import REFERENCE_FAILURES_PARTITION, Engine, Stopped
+from services._kit.engine import Engine, Stopped
+from services._kit.failures import REFERENCE_PARTITION
 from services._kit.handler import S, Service
-from services._kit.kafka import KafkaWriter, Reader, state_of
+from services._kit.kafka import KafkaWriter, Reader, default_partitioner, state_of
 from services._kit.records import Delivery, StateRecord
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
@@ -172,6 +173,8 @@ class Worker(Generic[S]):
     async def _work(self, group: Group, reader: Reader, stop: asyncio.Event) -> None:
         # Before joining: a missing topic would look like one without any states.
         await reader.require(state_topic(self.name), *self._reference)
+        counts = await reader.partition_counts(self.inputs)
+        self._engine.expect_partitions(default_partitioner(counts))
         if self._reference:
             await self._learn_all(reader)
             self._spawn(self._follow(reader))
@@ -184,7 +187,7 @@ class Worker(Generic[S]):
         await self._until(stop)
 
     async def _learn_all(self, reader: Reader) -> None:
-        counted = [REFERENCE_FAILURES_PARTITION] if self.by_domain else None
+        counted = [REFERENCE_PARTITION] if self.by_domain else None
         async for found in reader.to_end([state_topic(self.name)], counted):
             self._engine.restore_failures(found.key.decode(), state_of(found))
         async for delivery in reader.to_end(self._reference):

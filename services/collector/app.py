@@ -15,8 +15,9 @@ import msgspec
 from schemas.topics import state_topic
 from services._kit.clock import SystemClock
 from services._kit.kafka import Reader
+from services._kit.probes import serving
 from services._kit.settings import KitSettings
-from services._kit.telemetry import Telemetry, serving
+from services._kit.telemetry import Telemetry
 from services.collector.collect import NO_TICK, Collector, Progress, Source
 from services.collector.metrics import Metrics
 from services.collector.producer import TickProducer

@@ -64,6 +64,8 @@ class PrometheusSource:
         self._timing = timing or Timing()
         apps = declared.apps if declared is not None else []
         self._apps = {app.app: app for app in apps if not app.removed}
+        self._ambiguous: set[tuple[str, str]] = set()
+        """Domains and names that were not declared because another domain has the name."""
 
     async def inventory(self) -> Sequence[AppDeclared]:
         """Apps of the inventory file; without one, the apps discovered so far."""
@@ -157,8 +159,23 @@ class PrometheusSource:
             for domain, app in sorted(reported)
             if app not in self._apps
         ]
-        self._apps |= {app.app: app for app in new}
-        return new
+        # An app is known by its name alone: the first one keeps it, by domain.
+        fresh = {app.app: app for app in reversed(new)}
+        self._apps |= fresh
+        self._report_ambiguous(reported)
+        return [app for app in new if fresh[app.app] is app]
+
+    def _report_ambiguous(self, reported: set[tuple[str, str]]) -> None:
+        """Warn once of each app whose name another domain has: it is not measured."""
+        for domain, app in sorted(reported - self._ambiguous):
+            if (known := self._apps[app].domain) != domain:
+                self._ambiguous.add((domain, app))
+                self._on_error("discovery")
+                log.warning(
+                    "%s of %s is not declared: %s has an app of this name; name both in an "
+                    "inventory file",
+                    app, domain, known,
+                )  # fmt: skip
 
     def _failed(self, question: str, error: SourceDown) -> None:
         self._on_error(question)

@@ -1,5 +1,6 @@
 """The queries file: the PromQL query of each sample, and how to read its result."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -76,6 +77,9 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     calendar: list[EventScheduled] = []
 
     def __post_init__(self) -> None:
+        counts = Counter(app.app for app in self.apps)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"apps: expected each name once, got {twice[0]} again")
         for event in self.calendar:
             if problem := time_problem(event):
                 raise ValueError(f"calendar: {event.name}: {problem}")

@@ -32,7 +32,8 @@ def wait(root: Path = ROOT, ticks: int | None = None, patience_s: float = 600.0)
             return progress
         if time.monotonic() > deadline:
             state = _progress_text(progress)
-            raise InputError(f"after {patience_s:.0f} s {state}; see {run.folder}/logs")
+            resting = "".join(f"; {line}" for line in run.resting)
+            raise InputError(f"after {patience_s:.0f} s {state}{resting}; see {run.folder}/logs")
         time.sleep(_POLL_S)
 
 

@@ -20,7 +20,7 @@ from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
-from services.actuator.target import Write, Written
+from services.actuator.target import Answer, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.commander.decide import CommanderHandler
@@ -30,7 +30,7 @@ from services.devcluster.record import Simulation
 from services.devcluster.request import Request, rule_minutes, simulation_of
 from services.forecaster.decide import ForecasterHandler
 from services.simcluster.app import compile_kernels, world_of
-from services.simcluster.cluster import SimulatedCluster
+from services.simcluster.cluster import RequestRefused, SimulatedCluster
 from services.simcluster.settings import Settings
 from services.simcluster.target import Change
 from services.soldier.decide import SoldierHandler
@@ -46,7 +46,12 @@ class DirectTarget:
         """Apply the changes; the answer has an outcome per app."""
         # The actuator and the cluster share no types: over HTTP they share only the JSON.
         changes = [Change(**msgspec.structs.asdict(change)) for change in write.changes]
-        entries = self._cluster.apply(write.domain, write.tick, changes)
+        try:
+            entries = self._cluster.apply(write.domain, write.tick, changes)
+        except RequestRefused as error:
+            # As over HTTP: a refusal is an answer, for example to a tick of the future.
+            refused: dict[str, Answer] = {change.app: "refused" for change in write.changes}
+            return Written(domain=write.domain, tick=write.tick, answers=refused, detail=str(error))
         answers = {entry.app: entry.outcome for entry in entries}
         return Written(domain=write.domain, tick=write.tick, answers=dict(answers))
 

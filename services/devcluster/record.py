@@ -17,8 +17,8 @@ COLLECTOR: Final = "collector"
 """The only service that ends by itself: when its source has ended."""
 
 State = Literal["waiting", "running", "resting", "done", "failed"]
-"""waiting: not started yet. resting: it died and will be restarted. done: it ended by itself with
-status 0. failed: it died and won't be restarted."""
+"""waiting: not started yet. resting: it ended and will be restarted. done: it ended by itself, with
+all of its work done. failed: its settings are invalid, or it cannot be restarted."""
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,9 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     stage: int = 0
     """A stage starts when all services of the stages before it are ready."""
     restartable: bool = True
-    """Whether the supervisor restarts it when it dies."""
+    """Whether the supervisor restarts it when it ends."""
+    ends_by_itself: bool = False
+    """Whether status 0 means that it has done all of its work, such as a scenario."""
     stops_last: bool = False
     """Whether the other services need it to finish their work."""
 
@@ -92,6 +94,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """A line for each service that won't be restarted."""
         return [
             f"{name}: {one.detail}" for name, one in self.statuses.items() if one.state == "failed"
+        ]
+
+    @property
+    def resting(self) -> list[str]:
+        """A line for each service that ended and is about to be restarted."""
+        return [
+            f"{name}: {one.detail}" for name, one in self.statuses.items() if one.state == "resting"
         ]
 
     @property

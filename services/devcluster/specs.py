@@ -44,6 +44,8 @@ def service_specs(
             stage=_stage(name, request),
             # A restarted world would begin at its first tick, which all services have closed.
             restartable=name != SIMCLUSTER,
+            # Both end with the scenario.
+            ends_by_itself=name in (SIMCLUSTER, COLLECTOR),
             stops_last=name == SIMCLUSTER,
         )
         for name in SERVICES

@@ -1,7 +1,8 @@
 """Keep the services of a run alive; run as `python -m services.devcluster.supervisor ROOT`.
 
-The supervisor starts services in stages. It restarts a service that dies, after a growing pause,
-and gives up after several quick deaths. SIGTERM stops all services, then the supervisor.
+The supervisor starts services in stages. It restarts a service that ends, after a pause that grows
+with quick deaths up to a ceiling: it never gives up on what an operator would restart. SIGTERM
+stops all services, then the supervisor.
 """
 
 import logging
@@ -27,9 +28,10 @@ log = logging.getLogger(__name__)
 
 QUICK_S: Final = 30.0
 """A process that lived for less did no useful work."""
-MOST_QUICK_DEATHS: Final = 5
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 10.0
+_MOST_DOUBLINGS: Final = 10
+"""More would only make the number larger: the ceiling is reached long before."""
 BAD_SETTINGS: Final = 2
 """Exit status of a service whose settings are invalid: a restart doesn't help."""
 STOP_S: Final = 15.0
@@ -82,34 +84,24 @@ class SupervisedService:
     def ended(self, exit_status: int, now: float) -> None:
         """Record that the process ended, and decide whether to restart it."""
         lived = now - self._started_at
-        # A long life breaks the series, so that a service which dies once a day is never given up.
+        # A long life breaks the series, so that a service which dies once a day restarts at once.
         self.quick_deaths = self.quick_deaths + 1 if lived < QUICK_S else 1
         detail = f"ended with status {exit_status} after {lived:.0f} s, see {self.spec.log}"
-        if exit_status == 0:
+        if exit_status == 0 and self.spec.ends_by_itself:
             self._set("done", "")
-        elif self._gives_up(exit_status):
-            self._set("failed", f"{self._reason(exit_status)}{detail}")
+        elif exit_status == BAD_SETTINGS:
+            self._set("failed", f"invalid settings; {detail}")
+        elif not self.spec.restartable:
+            self._set("failed", detail)
         else:
-            # Doubles from half a second: 0.5, 1, 2 and 4 s before the fifth quick death gives up.
-            pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self.quick_deaths - 1))
-            self.start_at = now + pause
+            # Status 0 too: somebody else sent SIGTERM, and `stop` does not come by here.
+            doublings = min(self.quick_deaths - 1, _MOST_DOUBLINGS)
+            self.start_at = now + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**doublings)
             self._set("resting", detail)
         log.log(
             logging.ERROR if self.status.state == "failed" else logging.WARNING,
             "%s %s: %s", self.spec.name, self.status.state, detail,
         )  # fmt: skip
-
-    def _gives_up(self, exit_status: int) -> bool:
-        return (
-            exit_status == BAD_SETTINGS
-            or not self.spec.restartable
-            or self.quick_deaths >= MOST_QUICK_DEATHS
-        )
-
-    def _reason(self, exit_status: int) -> str:
-        if exit_status == BAD_SETTINGS:
-            return "invalid settings; "
-        return f"died quickly {self.quick_deaths} times; " if self.spec.restartable else ""
 
     def _set(self, state: record.State, detail: str) -> None:
         self.child = None

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from services._kit.clock import SystemClock
-from services._kit.telemetry import Telemetry, serving
+from services._kit.probes import serving
+from services._kit.telemetry import Telemetry
 from tests.unit.infra.deploy_helpers import DOCKERFILE, PORT, ROOT, USER, VERSION, image_environment
 
 PROBE = ROOT / "infra/docker/probe.py"

@@ -268,6 +268,30 @@ def test_a_failure_that_comes_back_after_an_hour_is_counted_from_one() -> None:
     assert len(bus.dead_letters) == 2
 
 
+def test_a_key_that_fails_all_the_time_is_not_counted_from_one_after_a_restart() -> None:
+    bus = bus_with(FailsToStart)
+    bus.publish(sampled("a", 1))
+    assert restarts(bus) == 2
+    assert isinstance(bus.clock, ManualClock)
+    for tick in range(2, 10):
+        bus.clock.advance(STATE_MEMORY_S / 6)
+        bus.publish(sampled("a", tick))
+        bus.run()
+    bus.kill(Example.name)
+    bus.start(Example.name)
+    bus.publish(sampled("a", 10))
+    assert restarts(bus) == 0
+
+
+def test_a_broken_key_does_not_save_a_count_per_event() -> None:
+    bus = bus_with(FailsToStart)
+    bus.publish(sampled("a", 1))
+    assert restarts(bus) == 2
+    bus.fail_next(Example.name, "save")
+    bus.publish(*(sampled("a", tick) for tick in range(2, 50)))
+    bus.run()
+
+
 def test_giving_up_a_record_restores_the_saved_state_and_dead_letters_lost_inputs() -> None:
     bus = bus_with(FailsAfterChange)
     bus.publish(granted("a", 1), sampled("a", 1), sampled("a", 2), sampled("a", 3))
@@ -337,11 +361,11 @@ def test_reference_data_that_cannot_be_learned_is_dead_lettered_the_third_time()
     bus.run()
     assert [(one.key, one.error) for one in bus.dead_letters] == [("bad", "poison")]
     assert bus.events(BreakerChanged)[0].readings == {"apps": 1}
-    # Every start reads it again, and must not count from one.
+    # Every start reads it again, and must not count from one or publish its letter again.
     bus.kill(Example.name)
     bus.start(Example.name)
     bus.run()
-    assert len(bus.dead_letters) == 2
+    assert len(bus.dead_letters) == 1
 
 
 def test_learning_reference_data_resets_its_failure_count() -> None:

@@ -15,6 +15,19 @@ def test_the_version_rises_only_when_a_declaration_changes() -> None:
     assert apps.version > first
 
 
+def test_a_removal_that_is_repeated_changes_nothing() -> None:
+    apps = DeclaredApps(CLUSTER)
+    apps.learn(declared())
+    apps.learn(declared(removed=True))
+    first = apps.version
+    apps.learn(declared(removed=True))
+    assert apps.version == first
+    apps.learn(declared())
+    apps.learn(declared(removed=True))
+    assert apps.version == first + 2
+    assert apps.all_apps() == ()
+
+
 def test_the_last_declaration_of_recently_removed_apps_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,14 +1,29 @@
+import asyncio
 import base64
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schemas import codec
-from schemas.codec import Malformed, encode
+from schemas.codec import Malformed, Record, decode, encode
+from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
 from services._kit.errors import Refused
-from services._kit.records import Delivery, EventReader, Received, dead_letter
-from tests.kit_example_helpers import TIME, sampled
+from services._kit.handler import Service
+from services._kit.records import (
+    BusWriter,
+    Delivery,
+    EventReader,
+    Publisher,
+    Received,
+    dead_letter,
+)
+from services._kit.telemetry import Telemetry
+from tests.kit_example_helpers import TIME, Example, ExampleSettings, sampled
 
 
 def applied(tick: int, apps: int) -> ScaleApplied:
@@ -83,3 +98,49 @@ def test_a_dead_letter_names_an_unexpected_error() -> None:
     delivery = Delivery("t", 0, 0, b"", None, (), 0.0)
     letter = dead_letter("soldier", delivery, ZeroDivisionError("no"), "poison", ManualClock())
     assert letter.detail == "ZeroDivisionError('no')"
+
+
+@given(
+    st.binary(max_size=20_000),
+    st.lists(st.tuples(st.text(), st.none() | st.binary() | st.just(b"\x00" * 100_000))),
+    st.text(st.characters()),
+)
+@settings(deadline=None)
+def test_a_dead_letter_of_anything_fits_in_one_record(
+    key: bytes, headers: list[tuple[str, bytes | None]], detail: str
+) -> None:
+    delivery = Delivery("t", 0, 0, key, b"\xff" * 1_000_000, headers, 0.0)
+    letter = dead_letter("soldier", delivery, Refused("late", detail), "late", ManualClock())
+    assert len(encode(letter, "test")) == 1
+
+
+def test_a_dead_letter_says_how_many_headers_it_lacks() -> None:
+    headers = [(f"h{number}", b"x") for number in range(40)]
+    delivery = Delivery("t", 0, 0, b"", None, headers, 0.0)
+    letter = dead_letter("soldier", delivery, Refused("late", ""), "late", ManualClock())
+    assert letter.headers["..."] == "8 more headers"
+
+
+class Unprintable(Exception):  # noqa: N818  it stands for a bug
+    def __repr__(self) -> str:
+        raise ZeroDivisionError("repr")
+
+
+def test_a_record_whose_error_cannot_be_told_gets_a_minimal_dead_letter() -> None:
+    published: list[Record] = []
+
+    class Writer:
+        async def publish(self, records: Sequence[Record]) -> None:
+            published.extend(records)
+
+    clock = ManualClock()
+    publisher = Publisher(
+        Service(Example(ExampleSettings())), cast(BusWriter, Writer()), clock,
+        Telemetry("example", clock),
+    )  # fmt: skip
+    delivery = Delivery("hirl.metrics-sampled.v1", 3, 7, b"a", b"{", (), 0.0)
+    asyncio.run(publisher.reject(delivery, Unprintable(), "poison"))
+    (record,) = published
+    letter = decode(record.topic, record.value, record.headers)
+    assert isinstance(letter, Rejected)
+    assert (letter.partition, letter.offset, letter.error) == (3, 7, "poison")

@@ -2,25 +2,11 @@ import io
 import json
 import logging
 import re
-import urllib.error
-import urllib.request
-
-import pytest
 
 from services._kit import logs
 from services._kit.clock import ManualClock
-from services._kit.errors import BadSettings
-from services._kit.telemetry import Telemetry, serving
+from services._kit.telemetry import Telemetry
 from tests.kit_example_helpers import granted, sampled
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 def test_a_service_is_ready_when_it_has_read_everything_and_has_partitions() -> None:
@@ -39,33 +25,6 @@ def test_a_service_that_stops_polling_is_unhealthy() -> None:
     assert not health.alive()
     health.polled()
     assert health.alive()
-
-
-def test_probes_answer_over_http() -> None:
-    clock = ManualClock()
-    telemetry = Telemetry("soldier", clock)
-    telemetry.holds.labels("breaker open").inc()
-    with serving(telemetry, "127.0.0.1", 0) as port:
-        assert get(port, "/healthz") == (200, "alive\n")
-        assert get(port, "/readyz") == (503, "reference data is being read\n")
-        status, text = get(port, "/metrics")
-        assert get(port, "/other")[0] == 404
-        clock.advance(61)
-        assert get(port, "/healthz")[0] == 503
-    assert status == 200
-    assert 'hirl_holds_total{reason="breaker open"} 1.0' in text
-    assert 'hirl_build_info{service="soldier"' in text
-
-
-@pytest.mark.parametrize("port", [None, 99_999])
-def test_an_unavailable_port_is_reported_in_one_line(port: int | None) -> None:
-    telemetry = Telemetry("soldier", ManualClock())
-    with (
-        serving(telemetry, "127.0.0.1", 0) as taken,
-        pytest.raises(BadSettings, match="HIRL_METRICS_PORT"),
-        serving(telemetry, "127.0.0.1", port or taken),
-    ):
-        pass
 
 
 def test_metrics_have_our_prefix_and_base_units() -> None:

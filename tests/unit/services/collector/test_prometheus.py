@@ -200,6 +200,25 @@ def test_without_an_inventory_apps_are_declared_once_in_preview() -> None:
     assert batches(second)["shop"].rps == [None], "silent is missing, not gone"
 
 
+def test_two_apps_of_one_name_are_reported_and_the_first_domain_keeps_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def twice(source: PrometheusSource) -> tuple[Observed, Observed]:
+        first = await source.observe(-1)
+        return first, await source.observe(first.tick)
+
+    fake = FakePrometheus(
+        rps=[series("5", app="api", namespace="shop"), series("6", app="api", namespace="data")]
+    )
+    first, second = fake.use(twice, declared=None)
+    declarations = [
+        event for event in (*first.events, *second.events) if isinstance(event, AppDeclared)
+    ]
+    assert [(app.app, app.domain) for app in declarations] == [("api", "data")]
+    assert caplog.text.count("api of shop is not declared: data has an app of this name") == 1
+    assert fake.errors.count("discovery") == 1
+
+
 def test_a_pool_is_published_only_with_all_required_fields() -> None:
     names = ("ready", "booting", "quota", "free_cores", "free_memory_gib")
     queries = Queries(queries={}, pools={name: name for name in names})

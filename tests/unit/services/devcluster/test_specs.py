@@ -67,6 +67,8 @@ def test_the_forecaster_builds_one_rule_for_the_whole_scenario() -> None:
 def test_only_the_simulated_cluster_is_not_restarted_and_stops_last() -> None:
     found = specs_of(Request(apps=60))
     assert [name for name, spec in found.items() if not spec.restartable] == ["simcluster"]
+    ending = [name for name, spec in found.items() if spec.ends_by_itself]
+    assert ending == ["simcluster", "collector"]
     assert [name for name, spec in found.items() if spec.stops_last] == ["simcluster"]
 
 

@@ -64,11 +64,11 @@ def test_the_view_names_every_domain_its_budget_and_its_open_breaker() -> None:
 
 def test_the_view_shows_services_and_failed_ones() -> None:
     run = run_of(spec("soldier"), spec("breaker"))
-    failed = ServiceStatus(state="failed", detail="died quickly 5 times, see soldier.log")
+    failed = ServiceStatus(state="failed", detail="invalid settings; see soldier.log")
     health = Health(replace(run, statuses={"soldier": failed, "breaker": ServiceStatus()}))
     health.metrics["breaker"] = ServiceMetrics(ready=True, lag=7, age_s=0.25)
     text = text_of(new_state(SIMULATION), health)
-    assert "given up: soldier: died quickly 5 times, see soldier.log" in text
+    assert "given up: soldier: invalid settings; see soldier.log" in text
     assert "250 ms" in text
 
 

@@ -16,7 +16,7 @@ from models.control.commander import VALID_MIN, Commander
 from models.control.parameters import Parameters
 from models.control.report import Report
 from models.features.pools import PoolReadings
-from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.demand_forecast import DemandForecast
@@ -81,7 +81,7 @@ class CommanderHandler(Handler[CommanderState]):
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
         self._grace = grace_s
-        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._weights = [cluster.priority_weights[d.priority] for d in cluster.domains]
         kinds = ("plan", "forecast") if await_forecasts else ("plan",)
         self._expected = frozenset(

@@ -19,7 +19,14 @@ from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
 from models.forecaster.minutes import add_tick, start_minutes
-from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster, Serving
+from models.forecaster.port import (
+    HORIZONS_MIN,
+    QUANTILES,
+    Forecast,
+    Forecaster,
+    Serving,
+    ticks_per_minute,
+)
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
@@ -104,7 +111,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         self._network = open_network(learning) if model == LEARNED else None
         self._model, self._minutes, self._grace = model, rule_minutes, grace_s
         self._tick_s = cluster.tick_seconds
-        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._events: dict[str, EventScheduled] = {}
         self._calendar = 0
         """Version of the calendar: rises with each change."""
@@ -205,7 +212,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         forecast, after = running.model.step(observed, before)
         state = replace(
             state,
-            progress=progress_of(origin, names, after),
+            progress=progress_of(origin, names, after, running.events),
             running=replace(running, state=after),
         )
         if tick % self._per_minute:
@@ -248,8 +255,9 @@ class ForecasterHandler(Handler[ForecasterState]):
     def _begin(self, origin: int, axis: Axis, recent: RecentMinutes) -> tuple[Progress, Running]:
         model = self._build(origin, axis, recent)
         started = model.start(self._observation(0, {}))
-        running = Running(model, started, self._calendar)
-        return progress_of(origin, self._app_names(), started), running
+        events = self._announced(origin, axis)
+        running = Running(model, started, self._calendar, events)
+        return progress_of(origin, self._app_names(), started, events), running
 
     def _resume(
         self, progress: Progress, axis: Axis, recent: RecentMinutes
@@ -261,7 +269,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         if newest is None:
             newest = progress.origin // self._per_minute
         record = record_of(history_with_gaps(self._rows(newest, recent)), newest)
-        return progress, Running(model, resumed(model, progress, record), self._calendar)
+        events = self._announced(progress.origin, axis)
+        state = resumed(model, progress, record, events)
+        return progress, Running(model, state, self._calendar, events)
 
     def _build(self, origin: int, axis: Axis, recent: RecentMinutes) -> Forecaster[Any]:
         """From the recorded history, and from what was observed between its end and `origin`."""
@@ -281,6 +291,11 @@ class ForecasterHandler(Handler[ForecasterState]):
             tick_s=self._tick_s,
         )
         return Learned(self._network, rule, given, self._learning.settings)
+
+    def _announced(self, origin: int, axis: Axis) -> tuple[str, ...]:
+        """Names of the announced events, in the order of the model's columns."""
+        found = announced(self._events.values(), axis, origin, self._apps.domains)
+        return tuple(event.name for event in found)
 
     def _rows(self, last: int, recent: RecentMinutes) -> list[list[float | None]]:
         """Recorded and observed minutes of each domain up to minute `last`, the newest last."""

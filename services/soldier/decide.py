@@ -20,6 +20,7 @@ from models.control.parameters import Parameters, Parts
 from models.control.report import Report
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
+from models.forecaster.port import ticks_per_minute
 from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
@@ -88,7 +89,7 @@ class SoldierHandler(Handler[SoldierState]):
 
     def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
-        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._soldiers = InventoryCache(
             self._apps, lambda inventory: Soldiers(inventory, parameters, Parts())
         )

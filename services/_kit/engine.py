@@ -265,7 +265,11 @@ class Engine(Generic[S]):
                 settled = True
             # It succeeded: earlier failures were temporary.
             await self._failures.forget(delivery.position, delivery.partition)
-        self._publisher.count(delivery, "handled")
+        refused = prepared.step.refused
+        if refused is not None:
+            await self._publisher.reject(delivery, refused, refused.kind)
+        else:
+            self._publisher.count(delivery, "handled")
         return settled
 
     async def _step_of(self, delivery: Delivery, event: Event, key: str) -> _Prepared[S]:

@@ -44,6 +44,7 @@ from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps
+from services._kit.plausible import Pace, Timeline, bounded, following
 from services._kit.state_codec import Transient
 from services._kit.ticks import Axis, TickBuffer, axis_of
 from services.forecaster.model import (
@@ -84,6 +85,7 @@ class ForecasterState:
     recent: RecentMinutes
     ticks: TickBuffer[DomainObserved] = field(default_factory=TickBuffer)
     """Frames of incomplete ticks, by domain."""
+    timeline: Timeline = field(default_factory=Timeline)
     progress: Progress | None = None
     """None before the first tick, or without a recorded history."""
     running: Transient[Running | None] = None
@@ -105,12 +107,15 @@ class ForecasterHandler(Handler[ForecasterState]):
         rule_minutes: int,
         grace_s: float | None,
         learning: Learning = SHIPPED,
+        speed: float = 1.0,
     ) -> None:
         self._cluster, self._apps = cluster, DeclaredApps(cluster)
         self._learning = learning
         self._network = open_network(learning) if model == LEARNED else None
         self._model, self._minutes, self._grace = model, rule_minutes, grace_s
         self._tick_s = cluster.tick_seconds
+        self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
+        self._voters = frozenset(self._apps.domains)
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._events: dict[str, EventScheduled] = {}
         self._calendar = 0
@@ -157,21 +162,34 @@ class ForecasterHandler(Handler[ForecasterState]):
         if not isinstance(event, DomainObserved):
             return Step(state)
         self._apps.check_domain(event.domain)
+        if state.timeline.is_over(event.tick, state.ticks.closed):
+            return Step(state)
+        judged = state.timeline.judge(event.domain, event, clock.date(), self._pace, self._voters)
+        ticks = following(state.ticks, judged, clock.date(), self._pace)
+        state = replace(state, timeline=judged.timeline, ticks=ticks)
+        if judged.refused is not None:
+            return Step(state, refused=judged.refused)
         ticks = state.ticks.with_event(event.tick, event.domain, event, clock.now())
+        ticks = bounded(ticks, state.timeline)
         return self.wake(replace(state, ticks=ticks), clock)
 
     def due(self, state: ForecasterState) -> float | None:
         """When the grace period of the earliest open tick ends."""
-        return state.ticks.due(self._grace)
+        return state.ticks.due(self._grace, state.timeline.tick)
 
     def wake(self, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
         """Take in, in order, the ticks that are complete or late."""
         domains, events = frozenset(self._apps.domains), list[Event]()
-        while (tick := state.ticks.ready(domains, clock.now(), self._grace)) is not None:
+        while True:
+            reached, now = state.timeline.reached(clock.date(), self._pace), clock.now()
+            tick = state.ticks.ready(domains, now, self._grace, reached)
+            if tick is None:
+                break
             frames, ticks = state.ticks.close(tick)
-            state, forecasts = self._take_in(tick, frames, replace(state, ticks=ticks))
+            state = replace(state, ticks=ticks, timeline=state.timeline.settled())
+            state, forecasts = self._take_in(tick, frames, state)
             events += forecasts
-        return Step(state, events, settled=state.ticks.empty)
+        return Step(state, events, settled=state.ticks.empty or state.timeline.line is None)
 
     def save(self, state: ForecasterState) -> bytes:
         """Leave out what can be computed again: the state of many domains is large."""

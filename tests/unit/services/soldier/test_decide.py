@@ -94,8 +94,10 @@ def test_a_frame_waits_for_its_budget_only_for_the_grace_period(bus: MemoryBus) 
 def test_a_frame_does_not_wait_for_a_silent_commander(bus: MemoryBus) -> None:
     bus.publish(sampled(12))
     assert [plan.tick for plan in plans(bus)] == [12]
+    bus.advance(70.0)
     bus.publish(granted(12), sampled(19))
     assert [plan.tick for plan in plans(bus)] == [12]
+    bus.advance(110.0)
     bus.publish(sampled(30))
     assert [plan.tick for plan in plans(bus)] == [12, 19, 30]
 

@@ -138,6 +138,10 @@ def _service_permissions(service: str) -> Iterator[Permission]:
     if service in STATEFUL:
         yield Permission(service, "READ", "topic", state_topic(service))
         yield Permission(service, "WRITE", "topic", state_topic(service))
+    if service == "operator":
+        # For `hirl state show`.
+        for stateful in STATEFUL:
+            yield Permission(service, "READ", "topic", state_topic(stateful))
     # For idempotent producers; brokers from 3.0 on need only WRITE.
     yield Permission(service, "IDEMPOTENT_WRITE", "cluster", CLUSTER_NAME)
     if any(service in topic.consumers for topic in TOPICS):

@@ -24,6 +24,7 @@ from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from schemas.state_reset import StateReset
 from schemas.transition_recorded import TransitionRecorded
 
 HOUR_MS: Final = 3_600_000
@@ -178,6 +179,16 @@ TOPICS: Final = (
         about="Orders of operators.",
         producers=("operator",),
         consumers=("actuator",),
+        partitions=1,
+        cleanup="compact",
+    ),
+    Topic(
+        name="hirl.state-reset.v1",
+        event=StateReset,
+        key="state",
+        about="Orders of operators to start a state anew.",
+        producers=("operator",),
+        consumers=("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker"),
         partitions=1,
         cleanup="compact",
     ),

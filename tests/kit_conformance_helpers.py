@@ -9,6 +9,7 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.rejected import Rejected
+from schemas.state_reset import StateReset
 from schemas.topics import topic_of
 from tests.kit_example_helpers import declared, granted, sampled
 
@@ -17,6 +18,7 @@ class Bus(Protocol):
     """An adapter that runs the example service. Domains of a test begin with `prefix`."""
 
     prefix: str
+    name: str
 
     def start(self, *, patient: bool = True) -> None:
         """Start the service; a patient one is not woken early on a busy machine."""
@@ -93,6 +95,29 @@ class Conformance:
         # The first tick may be answered again: its offset may not have been committed.
         assert counts[-1] == 2
         assert sorted(set(counts)) == [1, 2]
+
+    def test_an_operators_order_starts_a_key_anew_once(self, bus: Bus) -> None:
+        domain = f"{bus.prefix}a"
+        bus.start()
+        bus.publish(granted(domain, 1), sampled(domain, 1))
+        bus.answers(1)
+        bus.publish(
+            StateReset(
+                state=f"{bus.name}/{domain}",
+                id="once",
+                reason="a test",
+                issued_by="alice",
+                issued_at="2026-11-18T00:00:00Z",
+            )
+        )
+        assert [letter.error for letter in bus.dead_letters(1)] == ["reset"]
+        bus.publish(granted(domain, 2), sampled(domain, 2))
+        assert bus.answers(2)[-1].since_tick == 1
+        bus.kill()
+        bus.start()
+        bus.publish(granted(domain, 3), sampled(domain, 3))
+        assert bus.answers(3)[-1].since_tick == 2
+        assert len(bus.dead_letters(1)) == 1
 
     def test_an_event_that_waits_unsaved_is_delivered_again_after_a_kill(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"

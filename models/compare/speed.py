@@ -10,6 +10,7 @@ from typing import Any, Final
 from models.compare.catalogue import Contest, enter
 from models.compare.hpa_worlds import HpaWorld, busy_world
 from models.compare.stages import describe, stage_seconds
+from models.forecaster.port import ticks_per_minute
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
@@ -90,7 +91,7 @@ def measure_decisions(name: str, apps: int, minutes: int) -> dict[str, Any]:
     """Time per decision of a controller in one environment."""
     cluster = with_apps(load_sim_cluster(), apps)
     contest = enter(name, cluster, load_scenario(DECISION_SCENARIO, cluster), [0])
-    first, others = _decision_seconds(contest, minutes, 60 // cluster.tick_seconds)
+    first, others = _decision_seconds(contest, minutes, ticks_per_minute(cluster.tick_seconds))
     return {
         "controller": name,
         "apps": apps,

@@ -107,7 +107,8 @@ def no_directive(environments: int, domains: int, pools: int) -> Directive:
     never = np.full(environments, _NEVER, np.int32)
     budget = Budget(
         epoch=never,
-        valid_until_tick=never,
+        # Not the same array: writers fill both in place.
+        valid_until_tick=never.copy(),
         share=nothing,
         reserve=np.ones(environments),
         pool_cores=np.zeros((environments, domains, pools)),

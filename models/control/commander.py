@@ -32,7 +32,7 @@ from models.control.residual import (
     with_urgency,
 )
 from models.features.pools import PoolReadings
-from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast
+from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast, ticks_per_minute
 
 VALID_MIN: Final = 3
 """Minutes: a budget outlives two missed ones."""
@@ -197,7 +197,7 @@ class Commander:
         drawn = np.clip(free, 0.0, reserve * total)
         return Budget(
             epoch=epoch,
-            valid_until_tick=tick + VALID_MIN * 60 // inventory.tick_s,
+            valid_until_tick=tick + VALID_MIN * ticks_per_minute(inventory.tick_s),
             share=cores / np.maximum(total, _LEAST)[:, None],
             reserve=reserve,
             pool_cores=grant,

@@ -18,7 +18,7 @@ from models.control.parameters import Parameters, Parts
 from models.control.residual import Residual, neutral
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.pools import PoolReadings
-from models.forecaster.port import Forecast
+from models.forecaster.port import Forecast, ticks_per_minute
 
 
 class HeuristicState(NamedTuple):
@@ -43,7 +43,7 @@ class Heuristic:
         self._estimator = DemandEstimator(inventory, parameters, parts)
         self._soldiers = Soldiers(inventory, parameters, parts)
         self._commander = Commander(inventory, parameters)
-        self._every = max(1, 60 // inventory.tick_s)
+        self._every = ticks_per_minute(inventory.tick_s)
         self._plan = empty_plan(0, inventory.domain.size, pools)
 
     def start(self, observation: Observation) -> HeuristicState:

@@ -47,6 +47,7 @@ from models.control.sizing import (
     wish_sizes,
 )
 from models.features.table import APP
+from models.forecaster.port import ticks_per_minute
 from models.jit import kernel
 
 _MISSING = APP.at("missing")
@@ -188,7 +189,7 @@ def _constants(inventory: Inventory, parameters: Parameters, parts: Parts) -> Co
     return Constants(
         Bounds(inventory.min_replicas, inventory.max_replicas, rest),
         parameters.damping(inventory.priority, parts, inventory.tick_s),
-        max(1, 60 // inventory.tick_s),
+        ticks_per_minute(inventory.tick_s),
         parts.vertical,
         unseen_seconds(inventory.tick_s),
     )

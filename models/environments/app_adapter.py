@@ -21,7 +21,7 @@ from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import normalise
 from models.features.table import APP, Feature
-from models.forecaster.port import Forecast
+from models.forecaster.port import Forecast, ticks_per_minute
 from models.inputs.errors import InputError
 from models.sim.apps import declare
 from models.sim.world import World
@@ -72,7 +72,7 @@ class AppAdapter:
         self._observed = np.zeros((0, 0), np.float32)
         self.row = np.zeros((0, APP.width), np.float32)
         """[E, APP] the app's features of the last tick, in their units."""
-        self.every = max(1, 60 // inventory.tick_s)
+        self.every = ticks_per_minute(inventory.tick_s)
         self.limits: Limits = limits_of((*APP.features, _SIZE))
 
     def start(self, observation: Observation) -> AppAdapterState:

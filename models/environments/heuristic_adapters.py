@@ -22,7 +22,7 @@ from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import CLUSTER, GROUP, POOL, Feature, domain_columns
-from models.forecaster.port import Forecast
+from models.forecaster.port import Forecast, ticks_per_minute
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.apps import declare
 from models.sim.world import World
@@ -119,7 +119,7 @@ class CommanderAdapter(HeuristicAdapter):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         domains, pools = self.inventory.priority.size, self.inventory.pool_cpu.size
-        self.every = max(1, 60 // self.inventory.tick_s)
+        self.every = ticks_per_minute(self.inventory.tick_s)
         self.actions = 2 * domains
         self.limits = limits_of(
             (*domain_columns(domains) * domains, *POOL.features * pools, *CLUSTER.features)

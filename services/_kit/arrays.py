@@ -17,6 +17,7 @@ from schemas.domain_observed import DomainObserved, Pods
 from schemas.metrics_sampled import MEASURED
 from services._kit.errors import Refused
 from services._kit.inventory import DeclaredApps
+from services._kit.plausible import FUTURE, OUT_OF_RANGE
 
 REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
 """Spelling of a plan's reasons in events."""
@@ -120,12 +121,55 @@ Budgets = tuple[BudgetGranted, ...]
 being decided, or decided again after a restart: then the one before it is binding."""
 
 
-def with_budget(budgets: Budgets, granted: BudgetGranted) -> Budgets:
-    """Add a budget; the same tuple if its epoch is not newer, however late it arrives."""
+_MOST_VALID_MIN: Final = 15
+"""A Commander's budgets are valid for three minutes: this is plenty, and it ends."""
+_MOST_AHEAD_MIN: Final = 60
+"""Budgets may be ahead of a consumer that catches up after an outage of its own."""
+
+
+def with_budget(
+    budgets: Budgets, granted: BudgetGranted, newest_tick: int, per_minute: int
+) -> Budgets:
+    """Add a budget; the same tuple if its epoch is not newer, however late it arrives.
+
+    `newest_tick` is the consumer's own, -1 before its first. Raises Refused where epoch, tick and
+    validity cannot be true.
+    """
+    _check_budget(granted, budgets, newest_tick, per_minute)
+    # A budget is made from plans, so one beyond the consumer's own tick is ahead of what it was
+    # made from. It stays only until one arrives that is not: epochs of nonsense must not fence.
+    known = budgets
+    if granted.tick <= newest_tick:
+        known = tuple(budget for budget in budgets if budget.tick <= newest_tick)
+    # The same holds for an epoch ahead of its own tick.
+    if granted.epoch <= granted.tick // per_minute:
+        known = tuple(budget for budget in known if _in_order(budget, granted, per_minute))
     # Epochs fence: a budget of an older Commander must not replace a newer one.
-    if budgets and granted.epoch <= budgets[-1].epoch:
+    if known and granted.epoch <= known[-1].epoch:
         return budgets
-    return (*budgets[-1:], granted)
+    return (*known[-1:], granted)
+
+
+def _in_order(earlier: BudgetGranted, granted: BudgetGranted, per_minute: int) -> bool:
+    """Whether a known budget does not contradict one of a later tick."""
+    normal = earlier.epoch <= earlier.tick // per_minute
+    return normal or earlier.epoch < granted.epoch or earlier.tick >= granted.tick
+
+
+def _check_budget(
+    granted: BudgetGranted, budgets: Budgets, newest_tick: int, per_minute: int
+) -> None:
+    tick, epoch, until = granted.tick, granted.epoch, granted.valid_until_tick
+    # An epoch is its minute or, after the cluster's clock was set back, one more than the last.
+    most_epoch = max([tick // per_minute, *(budget.epoch + 1 for budget in budgets)])
+    if epoch > most_epoch:
+        raise Refused("epoch-out-of-range", f"expected an epoch up to {most_epoch}, got {epoch}")
+    last = tick + _MOST_VALID_MIN * per_minute
+    if not tick <= until <= last:
+        raise Refused(OUT_OF_RANGE, f"expected validity from tick {tick} to {last}, got {until}")
+    ahead = newest_tick + _MOST_AHEAD_MIN * per_minute
+    if newest_tick >= 0 and tick > ahead:
+        raise Refused(FUTURE, f"expected a tick up to {ahead}, got {tick}")
 
 
 def binding_budget(tick: int, budgets: Budgets) -> BudgetGranted | None:

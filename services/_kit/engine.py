@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple
 
 from schemas.codec import Record
 from schemas.fields import Event
+from schemas.state_reset import StateReset
 from schemas.topics import BY_NAME
 from services._kit.clock import Clock
 from services._kit.errors import Refused
@@ -32,6 +33,7 @@ from services._kit.records import (
     kind_of,
     state_record,
 )
+from services._kit.resets import RESET, Resets, reason_of
 from services._kit.state_codec import saved_alike
 from services._kit.state_store import StateStore
 from services._kit.telemetry import Telemetry
@@ -78,6 +80,7 @@ class Engine(Generic[S]):
         self._policy = FailurePolicy(service.handler, self._store, writer, self._publisher, clock)
         self._failures = self._policy.counts
         self._partition_of: PartitionOf = any_partition
+        self._resets = Resets(service.handler.name, writer)
         self._clear()
         self._failed = False
         self.term = 0
@@ -158,9 +161,13 @@ class Engine(Generic[S]):
             self._publisher.count(delivery, "learned")
 
     def _learn(self, received: Received) -> None:
-        if received.event is None:
-            kind, key = BY_NAME[received.last.topic].event, received.last.key.decode()
-            self.handler.forget(kind, key, self._clock)
+        kind = BY_NAME[received.last.topic].event
+        if isinstance(received.event, StateReset):
+            self._resets.learn(received.event)
+        elif received.event is None:
+            # The tombstone of an order removes nothing: it may be obeyed already.
+            if kind is not StateReset:
+                self.handler.forget(kind, received.last.key.decode(), self._clock)
         else:
             self.handler.learn(received.event, self._clock)
 
@@ -170,12 +177,14 @@ class Engine(Generic[S]):
 
     def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
         """Take in a record of the state topic, in order; None is a tombstone."""
-        if self.restore_failures(key, data):
+        if self.restore_failures(key, data) or self._resets.restore(key, data):
             return
         self._store.restore(key, data, partition)
 
     async def begin(self) -> None:
         """Load the states after all their records were restored."""
+        for order in self._resets.pending(self._store.saved_keys):
+            await self._reset(order)
         for key in self._store.saved_keys:
             try:
                 self._store.load(key)
@@ -201,6 +210,23 @@ class Engine(Generic[S]):
             await self._idle.wait()
         self._clear()
 
+    # Orders.
+
+    async def _obey_orders(self) -> None:
+        term = self.term
+        keys = {*self._store.saved_keys, *dict(self._store.items())}
+        for order in self._resets.pending(keys):
+            async with self._turn(order.key):
+                # Not again, if another early wake was first.
+                if term == self.term and self._resets.pending([order.key]):
+                    await self._reset(order)
+
+    async def _reset(self, order: StateReset) -> None:
+        """Drop a state as ordered; a crash in between drops it again."""
+        partition = self._store.partition(order.key)
+        await self._policy.drop_state(order.key, reason_of(order), RESET)
+        await self._resets.obeyed(order, partition)
+
     # Time.
 
     def next_due(self) -> float | None:
@@ -215,6 +241,8 @@ class Engine(Generic[S]):
         States that already wait for their turn to be woken are left out: they will see the
         newest reference data then.
         """
+        if early:
+            await self._obey_orders()
         now = self._clock.now()
         idle = self._idle_states()
         # Sorted, so that the memory bus is deterministic.
@@ -279,7 +307,11 @@ class Engine(Generic[S]):
                 settled = True
             # It succeeded: earlier failures were temporary.
             await self._failures.forget(delivery.position, delivery.partition)
-        self._publisher.count(delivery, "handled")
+        refused = prepared.step.refused
+        if refused is not None:
+            await self._publisher.reject(delivery, refused, refused.kind)
+        else:
+            self._publisher.count(delivery, "handled")
         return settled
 
     async def _step_of(self, delivery: Delivery, event: Event, key: str) -> _Prepared[S]:
@@ -419,3 +451,4 @@ class Engine(Generic[S]):
         self._resting: set[str] = set()
         self._reader = EventReader(self._partition_of)
         self._failures.clear()
+        self._resets.clear()

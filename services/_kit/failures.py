@@ -194,22 +194,22 @@ class FailurePolicy(Generic[S]):
         if await self.counts.failed(culprit, partition, STATE_MEMORY_S):
             raise error
 
-    async def drop_state(self, key: str, error: Exception) -> None:
+    async def drop_state(self, key: str, error: Exception, kind: str = POISON) -> None:
         """Start a key anew. Inputs that wait in its state go too: they may be the cause."""
         log.error("%s drops the state of `%s` and starts it anew", self._handler.name, key)
         # Dead letter before tombstone: after a crash in between, the state fails and is dropped
         # again, so it is never lost without a dead letter.
-        await self.dead_letter_state(key, error)
+        await self.dead_letter_state(key, error, kind)
         await self._writer.commit((), {key: None}, self._store.partition(key))
         self._store.forget_saved(key)
         await self._reject_unsettled(key, error)
         self._resume(key)
 
-    async def dead_letter_state(self, key: str, error: Exception) -> None:
-        """Publish the dead letter of a state."""
-        topic = state_topic(self._handler.name)
-        state = Delivery(topic, -1, -1, key.encode(), None, (), self._clock.date())
-        await self._publisher.reject(state, error, POISON)
+    async def dead_letter_state(self, key: str, error: Exception, kind: str = POISON) -> None:
+        """Publish the dead letter of a state, with what was saved of it."""
+        topic, saved = state_topic(self._handler.name), self._store.last_saved(key)
+        state = Delivery(topic, -1, -1, key.encode(), saved, (), self._clock.date())
+        await self._publisher.reject(state, error, kind)
 
     async def _reject_unsettled(self, key: str, error: Exception) -> None:
         """Dead-letter the inputs that are lost with a state."""

@@ -32,6 +32,7 @@ from schemas.fields import Event
 from schemas.topics import key_of
 from services._kit import state_codec
 from services._kit.clock import Clock
+from services._kit.errors import Refused
 from services._kit.telemetry import Telemetry
 
 S = TypeVar("S")
@@ -51,6 +52,9 @@ class Step(NamedTuple, Generic[S]):
     """False while transient fields hold input that a restart would lose, such as frames of an
     incomplete tick. Such inputs are acknowledged by the key's next settled step that saves, so a
     restart gets them again. No later offset is committed before that: settle soon."""
+    refused: Refused | None = None
+    """Dead-letter the event as if this was raised, but keep the state: later events may show that
+    the refused one was right."""
 
 
 class Handler(ABC, Generic[S]):

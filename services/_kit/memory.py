@@ -18,6 +18,7 @@ from services._kit.clock import Clock, ManualClock
 from services._kit.engine import Engine
 from services._kit.handler import Service
 from services._kit.records import Delivery, EventReader, StateRecord, state_bytes
+from services._kit.resets import reference_topics
 from services._kit.telemetry import Telemetry
 
 E = TypeVar("E", bound=Event)
@@ -193,7 +194,7 @@ class _Process:
         self.saved: dict[str, StateRecord] = {}
         self.fail_at: Moment | None = None
         self.committed = {topic_of(kind).name: 0 for kind in handler.inputs}
-        self._reference = [topic_of(kind).name for kind in handler.reference]
+        self._reference = reference_topics(handler.reference)
         self._handled: deque[Delivery] = deque(maxlen=100)
         self.start()
 

@@ -43,6 +43,11 @@ def decode(kind: type[T], data: bytes) -> T:
     return state
 
 
+def parts_of(data: bytes) -> Any:
+    """The saved fields of any state, for people: mappings, plain values and arrays."""
+    return _DECODER.decode(data)
+
+
 def check_form(found: Any, expected: Any, name: str = "state") -> None:
     """Raise Refused unless arrays are shaped as in `expected`.
 

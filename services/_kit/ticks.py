@@ -88,23 +88,45 @@ class TickBuffer(Generic[T]):
         """Whether no tick is open."""
         return not self.events
 
-    def ready(self, names: frozenset[str], now: float, grace_s: float | None) -> int | None:
+    def ready(
+        self, names: frozenset[str], now: float, grace_s: float | None, reached: int
+    ) -> int | None:
         """The earliest open tick, if it is complete or late; else None.
 
-        Without a grace period a tick waits for ever, and later ones wait for it.
+        Only a tick that most sources have `reached` can be late: otherwise one that is ahead would
+        close it for all. Without a grace period a tick waits for ever, and later ones wait for it.
         """
         if not self.events:
             return None
         # The earliest first: later ticks wait for it, even if they are complete.
-        tick = min(self.events)
-        late = grace_s is not None and now >= self.since[tick] + grace_s
+        tick, due = min(self.events), self.due(grace_s, reached)
+        late = due is not None and now >= due
         return tick if late or names <= self.events[tick].keys() else None
 
-    def due(self, grace_s: float | None) -> float | None:
+    def due(self, grace_s: float | None, reached: int) -> float | None:
         """When the earliest open tick becomes late."""
         if not self.events or grace_s is None:
             return None
-        return self.since[min(self.events)] + grace_s
+        tick = min(self.events)
+        return self.since[tick] + grace_s if tick <= reached else None
+
+    def up_to(self, last: int) -> Self:
+        """Without the events of later ticks, which turned out to be wrong."""
+        return self.without(frozenset(tick for tick in self.events if tick > last))
+
+    def without(self, ticks: frozenset[int]) -> Self:
+        """Without the events of these ticks."""
+        if not ticks:
+            return self
+        return replace(
+            self,
+            events={tick: events for tick, events in self.events.items() if tick not in ticks},
+            since={tick: since for tick, since in self.since.items() if tick not in ticks},
+        )
+
+    def reopened(self, last: int) -> Self:
+        """Take back closed ticks after `last`, which turned out to be wrong."""
+        return replace(self.up_to(last), closed=min(self.closed, last - 1))
 
     def close(self, tick: int) -> tuple[Mapping[str, T], Self]:
         """Events of a tick, and the buffer without it and everything before it."""

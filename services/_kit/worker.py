@@ -18,6 +18,7 @@ from services._kit.failures import REFERENCE_PARTITION
 from services._kit.handler import S, Service
 from services._kit.kafka import KafkaWriter, Reader, default_partitioner, state_of
 from services._kit.records import Delivery, StateRecord
+from services._kit.resets import reference_topics
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 
@@ -55,7 +56,7 @@ class Worker(Generic[S]):
         self.telemetry = telemetry
         self.by_domain = handler.scope == "domain"
         self.inputs = tuple(topic_of(kind).name for kind in handler.inputs)
-        self._reference = tuple(topic_of(kind).name for kind in handler.reference)
+        self._reference = reference_topics(handler.reference)
         self._clock = clock
         self._kafka = KafkaWriter(handler.name, settings, by_domain=self.by_domain)
         self._engine = Engine(service, self, clock, telemetry)
@@ -175,9 +176,8 @@ class Worker(Generic[S]):
         await reader.require(state_topic(self.name), *self._reference)
         counts = await reader.partition_counts(self.inputs)
         self._engine.expect_partitions(default_partitioner(counts))
-        if self._reference:
-            await self._learn_all(reader)
-            self._spawn(self._follow(reader))
+        await self._learn_all(reader)
+        self._spawn(self._follow(reader))
         self.telemetry.health.reference_read = True
         self._spawn(self._watch())
         if self.inputs:

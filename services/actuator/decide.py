@@ -21,6 +21,7 @@ from models.cluster.description import Cluster
 from models.cluster.plan import empty_plan
 from models.control.change_history import ChangeHistory
 from models.control.safety import SafetyRules
+from models.forecaster.port import ticks_per_minute
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -92,6 +93,12 @@ class ActuatorState:
         """Frames of open ticks, by tick."""
         return {frame.tick: frame for frame in (*self.saved_frames, *self.new_frames)}
 
+    @property
+    def newest_tick(self) -> int:
+        """The newest tick of a plan or a frame; -1 before the first."""
+        plan = -1 if self.plan is None else self.plan.tick
+        return max(self.closed, plan, *self.frames)
+
     def with_frames(self, frames: Mapping[int, DomainObserved]) -> Self:
         """Replace the frames; from now on all of them are saved."""
         return replace(self, saved_frames=tuple(frames.values()), new_frames=())
@@ -113,6 +120,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         breaker_stale_ticks: int = STALE_TICKS,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
         self._rules = InventoryCache(self._apps, SafetyRules)
 
@@ -146,7 +154,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         """Take in a frame, a budget or a plan; apply the plan when all are there."""
         match event:
             case BudgetGranted():
-                budgets = with_budget(state.budgets, event)
+                budgets = with_budget(state.budgets, event, state.newest_tick, self._per_minute)
                 if budgets is state.budgets:
                     return Step(state)
                 # A settled step that saves acknowledges the frames that wait in memory, so they

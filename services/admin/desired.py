@@ -149,6 +149,10 @@ def _service_permissions(service: str) -> Iterator[Permission]:
     if service in STATEFUL.keys() - UNFENCED:
         # Whoever may use an id of another service can fence it, again and again.
         yield Permission(service, "WRITE", "transactional-id", f"{app_id(service)}-", "prefixed")
+    if service == "operator":
+        # For `hirl state show`.
+        for stateful in STATEFUL:
+            yield Permission(service, "READ", "topic", state_topic(stateful))
     # For idempotent producers; brokers from 3.0 on need only WRITE.
     yield Permission(service, "IDEMPOTENT_WRITE", "cluster", CLUSTER_NAME)
     if any(service in topic.consumers for topic in TOPICS):

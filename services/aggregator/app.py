@@ -9,4 +9,6 @@ from services.aggregator.settings import Settings
 
 def build(kit: KitSettings, own: Settings) -> AggregatorHandler:
     """The aggregator of every domain that Kafka assigns to this process."""
-    return AggregatorHandler(cluster_of(own.cluster), tuned_parameters(), kit.patience_seconds)
+    return AggregatorHandler(
+        cluster_of(own.cluster), tuned_parameters(), kit.patience_seconds, kit.speed
+    )

@@ -32,9 +32,9 @@ from services._kit.arrays import (
     without_samples,
 )
 from services._kit.clock import Clock
-from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache, ObservedPools
+from services._kit.plausible import Pace, Timeline
 from services._kit.state_codec import Transient, copied, fit_apps, refit
 from services.aggregator.samples import TickSamples, no_samples, with_batch
 
@@ -42,11 +42,8 @@ _MISSING: Final = APP.at("missing")
 _PODS_LAST_TICKS: Final = 3
 """How long a report of an app's pods is valid. Without a newer one the app is missing, however
 fresh its metrics are: decisions need to know the pods they are about."""
-_AHEAD_TICKS: Final = 360
-"""An hour. A tick further ahead of a live domain is an error of its source: closing it would make
-every tick of the hour before it too late."""
-_ALIVE_S: Final = 60.0
-"""After this long without a closed tick the domain had a real pause: accept any later tick."""
+_SOURCE: Final = "samples"
+"""Name of a domain's only source of ticks."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,7 @@ class AggregatorState:
     """[A] tick of that report; -1: never."""
     open_ticks: Transient[Mapping[int, TickSamples]] = field(default_factory=dict)
     """Samples of ticks that are not closed; delivered again after a restart."""
-    closed_at: Transient[float | None] = None
-    """When the last tick closed, by `Clock.now`."""
+    timeline: Timeline = field(default_factory=Timeline)
 
 
 class AggregatorHandler(Handler[AggregatorState]):
@@ -77,13 +73,20 @@ class AggregatorHandler(Handler[AggregatorState]):
     inputs = (MetricsSampled,)
     reference = (AppDeclared, PoolObserved)
 
-    def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        parameters: Parameters,
+        grace_s: float | None,
+        speed: float = 1.0,
+    ) -> None:
         self._apps, self._pools = DeclaredApps(cluster), ObservedPools(cluster.pool_names)
         self._calls = {
             domain: {c.callee: c.calls_per_request for c in cluster.calls if c.caller == domain}
             for domain in cluster.domain_names
         }
         self._grace = grace_s
+        self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._estimators = InventoryCache(
             self._apps, lambda apps: DemandEstimator(apps, parameters, Parts())
         )
@@ -117,9 +120,15 @@ class AggregatorHandler(Handler[AggregatorState]):
         if not isinstance(event, MetricsSampled):
             return Step(state)
         self._apps.check_domain(event.domain)
-        if event.tick <= state.closed:  # late, or a duplicate
+        if state.timeline.is_over(event.tick, state.closed):  # late, or a duplicate
             return Step(state)
-        _check_not_ahead(event, state, clock.now())
+        judged = state.timeline.judge(_SOURCE, event, clock.date(), self._pace)
+        if judged.anew:
+            # The first ticks of the domain were wrong, and so is all that was learned from them.
+            state = self.start(event.domain)
+        state = replace(state, timeline=judged.timeline)
+        if judged.refused is not None or event.tick <= state.closed:
+            return Step(state, refused=judged.refused)
         state = self._with_declared_apps(state)
         samples = state.open_ticks.get(event.tick) or no_samples(state.names, clock.now())
         open_ticks = {**state.open_ticks, event.tick: with_batch(samples, event)}
@@ -140,7 +149,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             closed_by = self._closed_by(state.open_ticks[tick], state, clock.now())
             if closed_by is None:
                 break
-            state, frame = self._close(tick, closed_by, state, clock.now())
+            state, frame = self._close(tick, closed_by, state)
             events.append(frame)
         return Step(state, events, settled=not state.open_ticks)
 
@@ -174,7 +183,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         )
 
     def _close(
-        self, tick: int, closed_by: str, state: AggregatorState, now: float
+        self, tick: int, closed_by: str, state: AggregatorState
     ) -> tuple[AggregatorState, DomainObserved]:
         samples = state.open_ticks[tick]
         table, pods = samples.measured(), samples.pods_after(state.pods)
@@ -193,7 +202,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             pods=pods,
             pods_tick=pods_tick,
             open_ticks={other: s for other, s in state.open_ticks.items() if other != tick},
-            closed_at=now,
+            timeline=state.timeline.settled(),
         )
         return state, self._frame(closed_by, samples.time, state, table, missing, signals, features)
 
@@ -240,14 +249,6 @@ class AggregatorHandler(Handler[AggregatorState]):
         # this one, so a replay of this tick could give another value.
         del named["latency_exposure"]
         return named
-
-
-def _check_not_ahead(batch: MetricsSampled, state: AggregatorState, now: float) -> None:
-    """Refuse a tick that a live domain cannot have reached yet."""
-    alive = state.closed_at is not None and now < state.closed_at + _ALIVE_S
-    last = state.closed + _AHEAD_TICKS
-    if alive and batch.tick > last:
-        raise Refused("tick-from-the-future", f"expected a tick up to {last}, got {batch.tick}")
 
 
 def _pods_outdated(pods_tick: I32, tick: int) -> I8:

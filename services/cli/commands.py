@@ -29,6 +29,7 @@ GROUPS: Final = {
     "schemas": "Contracts of the events on the bus.",
     "kafka": "A real Apache Kafka on this machine, under .hirl/kafka.",
     "topics": "Topics, their settings and ACLs on a Kafka cluster.",
+    "state": "Saved states of the services.",
 }
 """Help of the commands that have commands of their own."""
 
@@ -154,6 +155,14 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "kafka status": Command(
         "services.cli.bus.kafka:status", "Show what runs; exit 1 unless all brokers do."
+    ),
+    "state show": Command(
+        "services.cli.bus.state:show",
+        "Print what a service has saved of a domain or of the cluster.",
+    ),
+    "state reset": Command(
+        "services.cli.bus.state:reset",
+        "Let a service start a domain or the cluster anew; audited on hirl.rejected.v1.",
     ),
     "topics apply": Command(
         "services.cli.bus.topics:apply",

@@ -10,5 +10,9 @@ from services.commander.settings import Settings
 def build(kit: KitSettings, own: Settings) -> CommanderHandler:
     """The only Commander."""
     return CommanderHandler(
-        cluster_of(own.cluster), tuned_parameters(), kit.patience_seconds, own.await_forecasts
+        cluster_of(own.cluster),
+        tuned_parameters(),
+        kit.patience_seconds,
+        own.await_forecasts,
+        kit.speed,
     )

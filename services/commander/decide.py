@@ -16,7 +16,7 @@ from models.control.commander import VALID_MIN, Commander
 from models.control.parameters import Parameters
 from models.control.report import Report
 from models.features.pools import PoolReadings
-from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
+from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.demand_forecast import DemandForecast
@@ -24,8 +24,10 @@ from schemas.fields import Event, TickEvent
 from schemas.pool_observed import PoolObserved
 from schemas.scale_planned import ScalePlanned, Sums
 from services._kit.clock import Clock
+from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, pool_records
+from services._kit.plausible import OUT_OF_RANGE, Pace, Timeline, bounded, following
 from services._kit.ticks import POLICY, TickBuffer, decision_id
 from services.commander.transition import CommanderSnapshot, snapshot_of, transition
 
@@ -40,6 +42,8 @@ _PER_DOMAIN: Final = {
 }
 """Fields of the event that differ by domain, and those of the budget."""
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
+_FORECAST_VALID_MIN: Final = 60
+"""A forecast looks half an hour ahead: one that claims to be valid for longer is wrong."""
 _NOTABLE: Final = 0.005
 """Shares below this are not worth a reason."""
 
@@ -50,6 +54,7 @@ class CommanderState:
 
     minutes: TickBuffer[TickEvent] = field(default_factory=TickBuffer)
     """Events of minutes that are not decided yet, by their first tick."""
+    timeline: Timeline = field(default_factory=Timeline)
     epoch: int = -1
     """Epoch of the last budget; it only rises."""
     sums: Mapping[str, Sums] = field(default_factory=dict)
@@ -75,13 +80,18 @@ class CommanderHandler(Handler[CommanderState]):
         parameters: Parameters,
         grace_s: float | None,
         await_forecasts: bool = True,
+        speed: float = 1.0,
     ) -> None:
         self._domains, self._pools = cluster.domain_names, cluster.pool_names
         # Without apps: the Commander works on sums of domains and needs only the cluster's part.
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
         self._grace = grace_s
-        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
+        pace = None if grace_s is None else speed
+        self._pace = Pace(cluster.tick_seconds, pace, stride=self._per_minute)
+        # Plans pace the minutes: forecasts may be switched off, and pools have one source for all.
+        self._voters = frozenset(f"plan/{domain}" for domain in self._domains)
         self._weights = [cluster.priority_weights[d.priority] for d in cluster.domains]
         kinds = ("plan", "forecast") if await_forecasts else ("plan",)
         self._expected = frozenset(
@@ -96,24 +106,54 @@ class CommanderHandler(Handler[CommanderState]):
     def handle(self, event: Event, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Add an event of a minute's first tick, then decide the minutes that are complete."""
         # Budgets are made once a minute, so plans of other ticks are not needed.
-        if isinstance(event, TickEvent) and event.tick % self._per_minute == 0:
-            minutes = state.minutes.with_event(event.tick, _name_of(event), event, clock.now())
-            state = replace(state, minutes=minutes)
-        return self.wake(state, clock)
+        if not isinstance(event, TickEvent) or event.tick % self._per_minute:
+            return self.wake(state, clock)
+        name = _name_of(event)
+        self._check(event)
+        if state.timeline.is_over(event.tick, state.minutes.closed):
+            return Step(state)
+        judged = state.timeline.judge(name, event, clock.date(), self._pace, self._voters)
+        minutes = following(state.minutes, judged, clock.date(), self._pace)
+        state = replace(state, timeline=judged.timeline, minutes=minutes)
+        if judged.refused is not None:
+            return Step(state, refused=judged.refused)
+        minutes = state.minutes.with_event(event.tick, name, event, clock.now())
+        minutes = bounded(minutes, state.timeline)
+        return self.wake(replace(state, minutes=minutes), clock)
+
+    def _check(self, event: TickEvent) -> None:
+        """Refuse what the cluster file does not have, and a forecast that would never expire."""
+        match event:
+            case ScalePlanned() | DemandForecast() if event.domain not in self._domains:
+                domains = ", ".join(self._domains)
+                raise Refused("unknown-domain", f"expected one of {domains}, got {event.domain}")
+            case PoolObserved() if event.pool not in self._pools:
+                pools = ", ".join(self._pools)
+                raise Refused("unknown-pool", f"expected one of {pools}, got {event.pool}")
+            case DemandForecast():
+                last = event.tick + _FORECAST_VALID_MIN * self._per_minute
+                if not event.tick <= event.valid_until_tick <= last:
+                    got = f"expected validity from {event.tick} to {last}"
+                    raise Refused(OUT_OF_RANGE, f"{got}, got {event.valid_until_tick}")
+            case _:
+                pass
 
     def due(self, state: CommanderState) -> float | None:
         """When the grace period of the earliest open minute ends."""
-        return state.minutes.due(self._grace)
+        return state.minutes.due(self._grace, state.timeline.tick)
 
     def wake(self, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Decide, in order, the minutes that are complete or late."""
         events: list[Event] = []
         while True:
-            tick = state.minutes.ready(self._expected, clock.now(), self._grace)
+            reached, now = state.timeline.reached(clock.date(), self._pace), clock.now()
+            tick = state.minutes.ready(self._expected, now, self._grace, reached)
             if tick is None:
-                return Step(state, events, settled=state.minutes.empty)
+                settled = state.minutes.empty or state.timeline.line is None
+                return Step(state, events, settled=settled)
             arrived, minutes = state.minutes.close(tick)
-            state = _with_newest(replace(state, minutes=minutes), arrived.values())
+            state = replace(state, minutes=minutes, timeline=state.timeline.settled())
+            state = _with_newest(state, arrived.values())
             if self._can_decide(state):
                 # Any event of the tick will do as the cause: all have the same time.
                 state, decided = self._decide(tick, next(iter(arrived.values())), state)

@@ -11,6 +11,11 @@ from services.forecaster.settings import Settings
 def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
     """The only forecaster."""
     handler = ForecasterHandler(
-        cluster_of(own.cluster), own.model, own.rule_minutes, kit.patience_seconds, own.learning
+        cluster_of(own.cluster),
+        own.model,
+        own.rule_minutes,
+        kit.patience_seconds,
+        own.learning,
+        kit.speed,
     )
     return Service(handler, observe=Metrics)

@@ -19,7 +19,14 @@ from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
 from models.forecaster.minutes import add_tick, start_minutes
-from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, Forecaster, Serving
+from models.forecaster.port import (
+    HORIZONS_MIN,
+    QUANTILES,
+    Forecast,
+    Forecaster,
+    Serving,
+    ticks_per_minute,
+)
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
@@ -37,6 +44,7 @@ from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps
+from services._kit.plausible import Pace, Timeline, bounded, following
 from services._kit.state_codec import Transient
 from services._kit.ticks import Axis, TickBuffer, axis_of
 from services.forecaster.model import (
@@ -77,6 +85,7 @@ class ForecasterState:
     recent: RecentMinutes
     ticks: TickBuffer[DomainObserved] = field(default_factory=TickBuffer)
     """Frames of incomplete ticks, by domain."""
+    timeline: Timeline = field(default_factory=Timeline)
     progress: Progress | None = None
     """None before the first tick, or without a recorded history."""
     running: Transient[Running | None] = None
@@ -98,13 +107,16 @@ class ForecasterHandler(Handler[ForecasterState]):
         rule_minutes: int,
         grace_s: float | None,
         learning: Learning = SHIPPED,
+        speed: float = 1.0,
     ) -> None:
         self._cluster, self._apps = cluster, DeclaredApps(cluster)
         self._learning = learning
         self._network = open_network(learning) if model == LEARNED else None
         self._model, self._minutes, self._grace = model, rule_minutes, grace_s
         self._tick_s = cluster.tick_seconds
-        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
+        self._voters = frozenset(self._apps.domains)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._events: dict[str, EventScheduled] = {}
         self._calendar = 0
         """Version of the calendar: rises with each change."""
@@ -150,21 +162,34 @@ class ForecasterHandler(Handler[ForecasterState]):
         if not isinstance(event, DomainObserved):
             return Step(state)
         self._apps.check_domain(event.domain)
+        if state.timeline.is_over(event.tick, state.ticks.closed):
+            return Step(state)
+        judged = state.timeline.judge(event.domain, event, clock.date(), self._pace, self._voters)
+        ticks = following(state.ticks, judged, clock.date(), self._pace)
+        state = replace(state, timeline=judged.timeline, ticks=ticks)
+        if judged.refused is not None:
+            return Step(state, refused=judged.refused)
         ticks = state.ticks.with_event(event.tick, event.domain, event, clock.now())
+        ticks = bounded(ticks, state.timeline)
         return self.wake(replace(state, ticks=ticks), clock)
 
     def due(self, state: ForecasterState) -> float | None:
         """When the grace period of the earliest open tick ends."""
-        return state.ticks.due(self._grace)
+        return state.ticks.due(self._grace, state.timeline.tick)
 
     def wake(self, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
         """Take in, in order, the ticks that are complete or late."""
         domains, events = frozenset(self._apps.domains), list[Event]()
-        while (tick := state.ticks.ready(domains, clock.now(), self._grace)) is not None:
+        while True:
+            reached, now = state.timeline.reached(clock.date(), self._pace), clock.now()
+            tick = state.ticks.ready(domains, now, self._grace, reached)
+            if tick is None:
+                break
             frames, ticks = state.ticks.close(tick)
-            state, forecasts = self._take_in(tick, frames, replace(state, ticks=ticks))
+            state = replace(state, ticks=ticks, timeline=state.timeline.settled())
+            state, forecasts = self._take_in(tick, frames, state)
             events += forecasts
-        return Step(state, events, settled=state.ticks.empty)
+        return Step(state, events, settled=state.ticks.empty or state.timeline.line is None)
 
     def save(self, state: ForecasterState) -> bytes:
         """Leave out what can be computed again: the state of many domains is large."""
@@ -205,7 +230,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         forecast, after = running.model.step(observed, before)
         state = replace(
             state,
-            progress=progress_of(origin, names, after),
+            progress=progress_of(origin, names, after, running.events),
             running=replace(running, state=after),
         )
         if tick % self._per_minute:
@@ -248,8 +273,9 @@ class ForecasterHandler(Handler[ForecasterState]):
     def _begin(self, origin: int, axis: Axis, recent: RecentMinutes) -> tuple[Progress, Running]:
         model = self._build(origin, axis, recent)
         started = model.start(self._observation(0, {}))
-        running = Running(model, started, self._calendar)
-        return progress_of(origin, self._app_names(), started), running
+        events = self._announced(origin, axis)
+        running = Running(model, started, self._calendar, events)
+        return progress_of(origin, self._app_names(), started, events), running
 
     def _resume(
         self, progress: Progress, axis: Axis, recent: RecentMinutes
@@ -261,7 +287,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         if newest is None:
             newest = progress.origin // self._per_minute
         record = record_of(history_with_gaps(self._rows(newest, recent)), newest)
-        return progress, Running(model, resumed(model, progress, record), self._calendar)
+        events = self._announced(progress.origin, axis)
+        state = resumed(model, progress, record, events)
+        return progress, Running(model, state, self._calendar, events)
 
     def _build(self, origin: int, axis: Axis, recent: RecentMinutes) -> Forecaster[Any]:
         """From the recorded history, and from what was observed between its end and `origin`."""
@@ -281,6 +309,11 @@ class ForecasterHandler(Handler[ForecasterState]):
             tick_s=self._tick_s,
         )
         return Learned(self._network, rule, given, self._learning.settings)
+
+    def _announced(self, origin: int, axis: Axis) -> tuple[str, ...]:
+        """Names of the announced events, in the order of the model's columns."""
+        found = announced(self._events.values(), axis, origin, self._apps.domains)
+        return tuple(event.name for event in found)
 
     def _rows(self, last: int, recent: RecentMinutes) -> list[list[float | None]]:
         """Recorded and observed minutes of each domain up to minute `last`, the newest last."""

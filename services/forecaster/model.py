@@ -102,15 +102,16 @@ def _bounded(tick: int) -> int:
 def filled_history(rows: Sequence[Sequence[float | None]]) -> F32:
     """[1, D, HISTORY_MINUTES] recorded minutes; a gap repeats the minute before it.
 
-    Gaps at the beginning are zeros. A shorter history is extended by its first value.
+    Gaps at the beginning repeat the first recorded minute, and so does a shorter history: as zeros
+    they would lower the forecast, and what is missing must never lower anything.
     """
     history = np.empty((1, len(rows), HISTORY_MINUTES), np.float32)
     for domain, row in enumerate(rows):
         values = np.array(row[-HISTORY_MINUTES:] or [0.0], np.float32)
-        # Index of the newest recorded minute up to each minute; -1 before the first.
-        recorded = np.where(np.isfinite(values), np.arange(values.size), -1)
-        last = np.maximum.accumulate(recorded)
-        filled = np.where(last >= 0, values[np.maximum(last, 0)], np.float32(0))
+        known = np.isfinite(values)
+        # Index of the newest recorded minute up to each minute; of the first one before that.
+        last = np.maximum.accumulate(np.where(known, np.arange(values.size), known.argmax()))
+        filled = values[last] if known.any() else np.zeros_like(values)
         history[0, domain] = np.pad(filled, (HISTORY_MINUTES - filled.size, 0), mode="edge")
     return history
 

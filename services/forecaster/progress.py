@@ -82,6 +82,8 @@ class EventProgress(NamedTuple):
     begun: I32
     over: I32
     quiet: F32
+    names: tuple[str, ...] = ()
+    """[K] of the events; none in a state of a release that did not save them."""
 
 
 @dataclass(frozen=True)
@@ -109,16 +111,21 @@ class Running:
     state: ModelState
     calendar: int
     """Version of the calendar that the model was built with."""
+    events: tuple[str, ...] = ()
+    """[K] names of the announced events, in the order of the model's columns."""
 
 
-def progress_of(origin: int, names: tuple[str, ...], state: ModelState) -> Progress:
+def progress_of(
+    origin: int, names: tuple[str, ...], state: ModelState, announced: tuple[str, ...]
+) -> Progress:
     """The part of a model's state that has to survive it."""
     progress = Progress(origin, names, state.minutes)
     if isinstance(state, LearnedState):
         progress = replace(progress, newest=state.record.newest, learned=state.memory)
     rule = state.simple if isinstance(state, LearnedState) else state
     if isinstance(rule, CalendarState):
-        progress = replace(progress, events=EventProgress(rule.begun, rule.over, rule.quiet))
+        events = EventProgress(rule.begun, rule.over, rule.quiet, announced)
+        progress = replace(progress, events=events)
     return progress
 
 
@@ -130,25 +137,33 @@ def moved(progress: Progress, origin: int) -> Progress:
     return replace(progress, origin=origin, minutes=minutes._replace(tick=tick), events=None)
 
 
-def resumed(model: Forecaster[Any], progress: Progress, record: Record) -> ModelState:
+def resumed(
+    model: Forecaster[Any], progress: Progress, record: Record, announced: tuple[str, ...]
+) -> ModelState:
     """State of a new model that continues; the network also needs its record until then."""
     blank = blank_observation(len(progress.names))
     if isinstance(model, Learned):
         assert progress.learned is not None  # noqa: S101  `accept` made sure
         learned = model.resume(blank, record, progress.learned)
-        return learned._replace(simple=_with_progress(learned.simple, progress))
+        return learned._replace(simple=_with_progress(learned.simple, progress, announced))
     started: CalendarState | RuleState = model.start(blank)
     if isinstance(started, CalendarState):
-        return _with_progress(started, progress)
+        return _with_progress(started, progress, announced)
     return started._replace(minutes=progress.minutes)
 
 
-def _with_progress(started: CalendarState, progress: Progress) -> CalendarState:
-    events = progress.events
-    # With another calendar the columns are other events: those have to show again.
-    if events is None or events.begun.shape != started.begun.shape:
-        return started._replace(minutes=progress.minutes)
-    return started._replace(minutes=progress.minutes, **events._asdict())
+def _with_progress(
+    started: CalendarState, progress: Progress, announced: tuple[str, ...]
+) -> CalendarState:
+    started, events = started._replace(minutes=progress.minutes), progress.events
+    if events is None:
+        return started
+    # By name: with another calendar the columns are other events, and those have to show first.
+    return started._replace(
+        begun=fit_apps(events.begun, started.begun, events.names, announced),
+        over=fit_apps(events.over, started.over, events.names, announced),
+        quiet=events.quiet,
+    )
 
 
 def fitted(

@@ -5,7 +5,7 @@ tick on. A frame waits for its budget only as long as the grace period: a Soldie
 when the Commander does not answer.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from models.control.parameters import Parameters, Parts
 from models.control.report import Report
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
+from models.forecaster.port import ticks_per_minute
 from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
@@ -40,6 +41,7 @@ from services._kit.arrays import (
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
+from services._kit.plausible import Pace, Timeline
 from services._kit.state_codec import Transient, copied, refit
 from services._kit.ticks import POLICY, decision_id
 
@@ -49,6 +51,8 @@ _PLANNED: Final = {
     "memory_request": rows.MEMORY_REQUEST,
 }
 """Columns of a plan, with their rows in the status."""
+_SOURCE: Final = "frames"
+"""Name of a domain's only source of ticks."""
 _RECORDED: Final = ("work", "essential", "wanted", "held", "pending", "distress", "rps", "at_risk")
 """Sums of a domain that are part of a recorded transition's state."""
 
@@ -76,7 +80,13 @@ class SoldierState:
     """A frame that waits for its budget. Saved, so that waiting holds no offsets back."""
     since: Transient[float | None] = None
     """When the frame arrived, by `Clock.now`; None after a restart."""
+    timeline: Timeline = field(default_factory=Timeline)
     snapshot: SoldierSnapshot | None = None
+
+    @property
+    def newest_tick(self) -> int:
+        """The newest believed tick; -1 before the first."""
+        return max(self.closed, self.timeline.tick)
 
 
 class SoldierHandler(Handler[SoldierState]):
@@ -86,9 +96,16 @@ class SoldierHandler(Handler[SoldierState]):
     inputs = (DomainObserved, BudgetGranted)
     reference = (AppDeclared,)
 
-    def __init__(self, cluster: Cluster, parameters: Parameters, grace_s: float | None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        parameters: Parameters,
+        grace_s: float | None,
+        speed: float = 1.0,
+    ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
-        self._per_minute = max(1, 60 // cluster.tick_seconds)
+        self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._soldiers = InventoryCache(
             self._apps, lambda inventory: Soldiers(inventory, parameters, Parts())
         )
@@ -121,12 +138,12 @@ class SoldierHandler(Handler[SoldierState]):
         """Take in a frame or a budget; plan when both are there."""
         match event:
             case BudgetGranted():
-                budgets = with_budget(state.budgets, event)
+                budgets = with_budget(state.budgets, event, state.newest_tick, self._per_minute)
                 if budgets is state.budgets:
                     return Step(state)
                 return self._proceed(replace(state, budgets=budgets), clock)
-            case DomainObserved() if event.tick > state.closed:
-                return self._take_frame(event, state, clock)
+            case DomainObserved() if not state.timeline.is_over(event.tick, state.closed):
+                return self._judge_frame(event, state, clock)
             case _:
                 return Step(state)
 
@@ -140,10 +157,35 @@ class SoldierHandler(Handler[SoldierState]):
         """Plan the waiting frame if it is late, or if its apps are declared by now."""
         return self._proceed(state, clock)
 
-    def _take_frame(
+    def accept(self, key: str, state: SoldierState) -> SoldierState:
+        """Take back an epoch that is newer than every budget.
+
+        A release before this one saved validities as epochs, and no budget would be new to them.
+        """
+        state = super().accept(key, state)
+        newest = max((budget.epoch for budget in state.budgets), default=-1)
+        if int(state.memory.epoch[0]) <= newest:
+            return state
+        binding = binding_budget(state.closed, state.budgets)
+        epoch = np.full_like(state.memory.epoch, -1 if binding is None else binding.epoch)
+        return replace(state, memory=state.memory._replace(epoch=epoch))
+
+    def _judge_frame(
         self, frame: DomainObserved, state: SoldierState, clock: Clock
     ) -> Step[SoldierState]:
         self._apps.check_domain(frame.domain)
+        judged = state.timeline.judge(_SOURCE, frame, clock.date(), self._pace)
+        if judged.anew:
+            # The first frames of the domain were wrong, and so is all that was learned from them.
+            state = replace(self.start(state.domain), budgets=state.budgets)
+        state = replace(state, timeline=judged.timeline)
+        if judged.refused is not None or frame.tick <= state.closed:
+            return Step(state, refused=judged.refused)
+        return self._take_frame(frame, state, clock)
+
+    def _take_frame(
+        self, frame: DomainObserved, state: SoldierState, clock: Clock
+    ) -> Step[SoldierState]:
         # Without samples, which no rule of a plan needs: a waiting frame is part of the state.
         frame, waiting, events = abridged(frame, APP.names), state.waiting, list[Event]()
         if waiting is not None and waiting.tick < frame.tick:
@@ -188,7 +230,7 @@ class SoldierHandler(Handler[SoldierState]):
         if not self._apps.all_declared(names):
             # The declaration is late or missing: without bounds there is no plan. The tick is
             # closed all the same, as the next frame is here or the grace period is over.
-            return replace(state, closed=frame.tick, waiting=None, since=None), []
+            return _closed(frame.tick, state), []
         domain = self._apps.domain_index(frame.domain)
         status = status_rows(frame.pods, domain)
         memory = self._memory(names, status, state)
@@ -207,9 +249,7 @@ class SoldierHandler(Handler[SoldierState]):
             plan,
         )
         planned = _planned(frame, status, plan, report, memory, domain, budget)
-        state = replace(
-            state, closed=frame.tick, names=names, memory=memory, waiting=None, since=None
-        )
+        state = _closed(frame.tick, replace(state, names=names, memory=memory))
         if frame.tick % self._per_minute:
             return state, [planned]
         before, after = state.snapshot, _snapshot(planned, frame)
@@ -223,6 +263,12 @@ class SoldierHandler(Handler[SoldierState]):
         fresh = self._soldiers.of(state.domain, names).start(status)
         form = self.start(state.domain).memory
         return copied(refit(state.memory, fresh, form, state.names, names))
+
+
+def _closed(tick: int, state: SoldierState) -> SoldierState:
+    """After a tick that was planned, or cannot be."""
+    timeline = state.timeline.settled()
+    return replace(state, closed=tick, waiting=None, since=None, timeline=timeline)
 
 
 def _planned(

@@ -30,6 +30,7 @@ _NICKNAMES: Final = {
     "applied": "scale-applied",
     "breakers": "breaker-changed",
     "overrides": "override-issued",
+    "resets": "state-reset",
     "models": "model-promoted",
     "transitions": "transition-recorded",
     "dead-letters": "rejected",

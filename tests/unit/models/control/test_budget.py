@@ -13,6 +13,7 @@ from models.control.budget import (
     Claims,
     Pools,
     divide,
+    no_directive,
     overdrafts,
     reserve_cores,
 )
@@ -223,3 +224,9 @@ def test_a_cluster_without_capacity_is_all_reserve() -> None:
     assert (grant == 0).all()
     assert reserve == pytest.approx(1.0)
     assert (overdrafts(grant.sum(axis=2), reserve * 0.0, PRIORITY) == 0).all()
+
+
+def test_epoch_and_validity_of_the_first_directive_are_separate_arrays() -> None:
+    budget = no_directive(1, DOMAINS, POOLS).budget
+    budget.epoch[0], budget.valid_until_tick[0] = 1, 24
+    assert (budget.epoch[0], budget.valid_until_tick[0]) == (1, 24)

@@ -17,6 +17,7 @@ class InMemory:
     """The memory bus with the example on it. It delivers only when a test reads from it."""
 
     prefix = ""
+    name = Example.name
 
     def __init__(self, journal: Path, order: Order = oldest) -> None:
         self.bus = MemoryBus(order=order)

@@ -115,6 +115,9 @@ class RecordingWriter:
     async def publish(self, records: Any) -> None:
         self.published += [record.topic for record in records]
 
+    async def commit(self, records: Any, *_: object) -> None:
+        await self.publish(records)
+
     async def save(self, *_: object) -> None: ...
 
     def acknowledge(self, deliveries: Any) -> None:

@@ -13,9 +13,9 @@ def buffer(*events: tuple[int, str, float], closed: int = -1) -> TickBuffer[str]
 
 
 def test_a_tick_is_ready_when_all_of_its_events_have_arrived() -> None:
-    assert buffer((1, "a", 0.0)).ready(BOTH, 0.0, None) is None
+    assert buffer((1, "a", 0.0)).ready(BOTH, 0.0, None, 1) is None
     complete = buffer((1, "a", 0.0), (1, "b", 0.0))
-    assert complete.ready(BOTH, 0.0, None) == 1
+    assert complete.ready(BOTH, 0.0, None, 1) == 1
     events, rest = complete.close(1)
     assert events == {"a": "1a", "b": "1b"}
     assert (rest.closed, rest.empty) == (1, True)
@@ -23,15 +23,15 @@ def test_a_tick_is_ready_when_all_of_its_events_have_arrived() -> None:
 
 def test_a_tick_waits_no_longer_than_the_grace_period() -> None:
     waiting = buffer((1, "a", 10.0), (1, "c", 11.0))
-    assert waiting.due(GRACE_S) == 12.0
-    assert waiting.ready(BOTH, 11.9, GRACE_S) is None
-    assert waiting.ready(BOTH, 12.0, GRACE_S) == 1
+    assert waiting.due(GRACE_S, 1) == 12.0
+    assert waiting.ready(BOTH, 11.9, GRACE_S, 1) is None
+    assert waiting.ready(BOTH, 12.0, GRACE_S, 1) == 1
 
 
 def test_without_a_grace_period_an_incomplete_tick_and_later_ones_wait_forever() -> None:
     waiting = buffer((1, "a", 0.0), (2, "a", 0.0), (2, "b", 0.0))
-    assert waiting.ready(BOTH, 1e9, None) is None
-    assert waiting.due(None) is None
+    assert waiting.ready(BOTH, 1e9, None, 2) is None
+    assert waiting.due(None, 2) is None
 
 
 def test_late_and_duplicate_events_change_nothing() -> None:

@@ -95,6 +95,7 @@ def test_a_dead_breaker_is_stale_by_event_time_after_a_restart(tick: int, breake
     system.bus.run()
     system.bus.kill("actuator")
     system.bus.start("actuator")
+    system.bus.advance(10.0 * tick)
     system.bus.publish(granted(tick - 1, epoch=1))
     done = system.apply(tick)
     assert done.breaker == breaker

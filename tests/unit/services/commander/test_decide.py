@@ -109,7 +109,8 @@ def test_before_every_domain_reported_nothing_is_granted(bus: MemoryBus) -> None
     bus.publish(*pools(0))
     bus.advance(GRACE_S + 0.1)
     assert budgets(bus) == []
-    bus.publish(planned(first, 6), forecast(first, 6))
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, 6), forecast(domain, 6))
     bus.advance(GRACE_S + 0.1)
     assert {budget.domain for budget in budgets(bus)} == {first, *rest}
 

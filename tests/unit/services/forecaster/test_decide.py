@@ -231,3 +231,14 @@ def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> Non
     recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
     data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(ForecasterState(recent))
     assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES
+
+
+def test_an_event_that_replaces_another_one_has_to_show_by_itself() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(sale(6 * 2, 6 * 90))
+    play(bus, 0, 6 * 10, 300.0)
+    bus.put(topic_of(EventScheduled).name, b"sale", None)
+    bus.publish(msgspec.structs.replace(sale(6 * 20, 6 * 90), name="second-sale"))
+    play(bus, 6 * 10 + 1, 6 * 11, 100.0)
+    assert forecasts(bus)[-1].rps[1][1] > 200, "the second sale is yet to come"

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -94,8 +96,10 @@ def test_a_frame_waits_for_its_budget_only_for_the_grace_period(bus: MemoryBus) 
 def test_a_frame_does_not_wait_for_a_silent_commander(bus: MemoryBus) -> None:
     bus.publish(sampled(12))
     assert [plan.tick for plan in plans(bus)] == [12]
+    bus.advance(70.0)
     bus.publish(granted(12), sampled(19))
     assert [plan.tick for plan in plans(bus)] == [12]
+    bus.advance(110.0)
     bus.publish(sampled(30))
     assert [plan.tick for plan in plans(bus)] == [12, 19, 30]
 
@@ -203,3 +207,13 @@ def test_a_frame_without_a_feature_is_refused_and_the_next_is_planned(bus: Memor
     assert [plan.tick for plan in plans(bus)] == [0, 2]
     (letter,) = bus.dead_letters
     assert (letter.error, "`saturation`" in letter.detail) == ("missing-feature", True)
+
+
+def test_an_epoch_saved_as_a_validity_by_an_older_release_is_taken_back() -> None:
+    handler, clock = SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S), ManualClock(1000.0)
+    budgets = (granted(0), granted(6))
+    state = replace(handler.start(DOMAIN), closed=7, budgets=budgets)
+    state.memory.epoch[0] = 24
+    loaded = handler.load(DOMAIN, handler.save(state))
+    assert loaded.memory.epoch.tolist() == [1]
+    assert handler.handle(granted(12), loaded, clock).state.budgets[-1].epoch == 2

@@ -1,0 +1,377 @@
+"""Event time as a consumer believes it: no tick and no time counts on the word of one record.
+
+Ticks follow a *line*: they pass with the wall clock, and the moment of tick 0 stays the same. What
+is on the line is believed at once. What is ahead of it, or has another moment of tick 0, is refused
+(dead-lettered) and changes nothing. But a source may really jump, for example when its clock is
+set. So what is refused makes a *claim*, which becomes the line after three ticks in a row, each as
+much later as its ticks say, while nothing on the old line arrives. A line of fewer than three
+ticks is *unconfirmed*: a claim replaces it although it is alive, and the key then starts anew.
+
+A consumer of several sources (one per domain) follows the lower median of their ticks: one domain
+moves nothing. Sources that have been silent for a minute have no vote.
+
+In lock-step wall time means nothing and no tick is lost: the next tick is the only one to believe.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median_low
+from typing import Final, NamedTuple, Self, TypeVar
+
+import msgspec
+
+from schemas.fields import TickEvent
+from services._kit.errors import Refused
+from services._kit.state_codec import Transient
+from services._kit.ticks import TickBuffer, parse
+
+T = TypeVar("T")
+
+FUTURE: Final = "tick-from-the-future"
+"""Error of a dead letter: a tick that cannot have been reached yet."""
+OUT_OF_RANGE: Final = "time-out-of-range"
+"""Error of a dead letter: a time that does not belong to its tick, or is ahead of the clock."""
+CONFIRMED: Final = 3
+"""Ticks in a row that confirm a line: one record or two may be an accident or a forgery."""
+_EARLY_TICKS: Final = 3
+_EARLY_S: Final = 5.0
+"""How much earlier than expected an event may be, in ticks or wall seconds, whichever is more: the
+way to a consumer is not always equally long. One record can move a line ahead by no more."""
+_FOLLOWED: Final = 0.1
+"""How far what is due follows early and late events: by this share of the time that passed."""
+_SILENT_TICKS: Final = 6
+"""Without an event for this many ticks, besides the stride, a source has no vote."""
+_SILENT_S: Final = 5.0
+"""The same, at least, in wall seconds: fast simulations stop for a moment, too."""
+_MOST_UNPLACED: Final = 4
+"""Open ticks that wait for the first line."""
+_CLOCK_S: Final = 300.0
+"""Clocks of two machines may differ by this much."""
+
+
+class Pace(NamedTuple):
+    """How event time passes."""
+
+    tick_s: int
+    speed: float | None
+    """Seconds of event time per wall second; None in lock-step."""
+    stride: int = 1
+    """Ticks from one event of a source to its next."""
+
+    def ticks(self, wall_s: float) -> float:
+        """Ticks that pass in some wall seconds; none if the clock was set back."""
+        return 0.0 if self.speed is None else max(0.0, wall_s) * self.speed / self.tick_s
+
+    @property
+    def early(self) -> float:
+        """Ticks by which an event may be early."""
+        return 0.0 if self.speed is None else max(_EARLY_TICKS, self.ticks(_EARLY_S))
+
+    def silent(self, wall_s: float) -> bool:
+        """Whether a source that was last heard of so long ago is silent."""
+        if self.speed is None:
+            return False
+        ticks = self.ticks(wall_s)
+        return wall_s > _SILENT_S and ticks > self.stride + _SILENT_TICKS
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """An event on the axes of ticks and wall time."""
+
+    tick: int
+    zero: float
+    """Moment of tick 0, in seconds since 1970."""
+    date: float
+    """Wall time of the arrival, in seconds since 1970."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Where ticks are expected."""
+
+    tick: int
+    """The newest believed tick."""
+    zero: float
+    """Moment of tick 0, in seconds since 1970."""
+    due_tick: float
+    """The tick, with a fraction, that was due at `due_date`."""
+    due_date: float
+    seen: int = 1
+    """Ticks that came in their time, up to CONFIRMED."""
+    late_since: float | None = None
+    """Wall time since which all events were late; None if the last one was not."""
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a claim replaces it only when it is silent."""
+        return self.seen >= CONFIRMED
+
+    def due(self, date: float, pace: Pace) -> float:
+        """The tick that is due at a moment."""
+        return self.due_tick + pace.ticks(date - self.due_date)
+
+    def reach(self, date: float, pace: Pace) -> int:
+        """The last tick to believe at a moment."""
+        early = int(self.due(date, pace) + pace.early)
+        # A new line may begin with old events, of which many arrive at once: it is not known yet
+        # which tick is due.
+        return early if self._is_paced(pace) else max(early, self.tick + pace.stride)
+
+    def has(self, mark: Mark, pace: Pace) -> bool:
+        """Whether an event is on the line."""
+        # A confirmed line may get events of any age again; to an unconfirmed one, events far
+        # behind it say that it may be wrong.
+        oldest = -1 if self.confirmed else self.tick - pace.stride - _SILENT_TICKS
+        return self.agrees(mark, pace) and oldest <= mark.tick <= self.reach(mark.date, pace)
+
+    def agrees(self, mark: Mark, pace: Pace) -> bool:
+        """Whether tick and time of an event belong together as they do on the line."""
+        return abs(mark.zero - self.zero) <= pace.tick_s
+
+    def advanced(self, tick: int, date: float, pace: Pace) -> "Line":
+        """The line after a newer tick."""
+        due, passed = self.due(date, pace), pace.ticks(date - self.due_date)
+        if not self._is_paced(pace):
+            in_time = pace.speed is None or _takes_its_time(tick - self.tick, passed)
+            return Line(tick, self.zero, tick, date, min(self.seen + in_time, CONFIRMED))
+        if tick < due - pace.early:
+            since = date if self.late_since is None else self.late_since
+            # After an outage of ours events are late until we catch up. When they stay late, it
+            # is the source that was slow.
+            if not pace.silent(date - since):
+                return msgspec.structs.replace(self, tick=tick, late_since=since)
+            return Line(tick, self.zero, tick, date, self.seen)
+        # Follow early and late events slowly: many records at once must not move what is due.
+        most = _FOLLOWED * passed
+        followed = due + min(most, max(-most, tick - due))
+        return Line(tick, self.zero, followed, date, self.seen)
+
+    def _is_paced(self, pace: Pace) -> bool:
+        return self.confirmed and pace.speed is not None
+
+
+def _line_from(mark: Mark, seen: int = 1) -> Line:
+    return Line(mark.tick, mark.zero, mark.tick, mark.date, seen)
+
+
+def _takes_its_time(ticks: int, due: float) -> bool:
+    """Whether ticks came with the wall clock: a burst may be one forger's."""
+    return 2 * due >= ticks
+
+
+class Claim(NamedTuple):
+    """Events that are not on the line, but on a common other one."""
+
+    newest: Mark
+    times: int = 1
+
+    def followed_by(self, mark: Mark, pace: Pace) -> "Claim":
+        """With another event; it starts a claim of its own if it does not fit."""
+        before, passed = self.newest, mark.tick - self.newest.tick
+        if not passed and mark.zero == before.zero:
+            return self
+        due = pace.ticks(mark.date - before.date)
+        latest = max(pace.stride, due + pace.early)
+        if abs(mark.zero - before.zero) > pace.tick_s or not 0 < passed <= latest:
+            return Claim(mark)
+        return Claim(mark, self.times + _takes_its_time(passed, due))
+
+
+class Judged(NamedTuple):
+    """What to make of an event."""
+
+    timeline: "Timeline"
+    refused: Refused | None = None
+    moved: bool = False
+    """Whether the line is another one: events beyond it are not to be believed any more."""
+    anew: bool = False
+    """Whether it is behind the old one: what was closed there does not count."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The line of a key, and what its sources last said."""
+
+    saved: Line | None = None
+    """As of the last closed tick."""
+    newer: Transient[Line | None] = None
+    marks: Transient[Mapping[str, Mark]] = field(default_factory=dict)
+    """The last event of each voter, believed or not."""
+    claim: Transient[Claim | None] = None
+    began: Transient[float | None] = None
+    """Wall time of the first event in this process."""
+
+    @property
+    def line(self) -> Line | None:
+        """The newest line; None before the first event."""
+        return self.newer or self.saved
+
+    @property
+    def tick(self) -> int:
+        """The newest believed tick; -1 before the first."""
+        return -1 if self.line is None else self.line.tick
+
+    def reached(self, date: float, pace: Pace) -> int:
+        """The tick that most sources have reached, or whose time is long over."""
+        if self.line is None:
+            return -1
+        over = self.line.due(date, pace) - pace.stride - _SILENT_TICKS
+        return max(self.line.tick, int(over))
+
+    def is_over(self, tick: int, closed: int) -> bool:
+        """Whether an event is too late for anything, even for a claim."""
+        confirmed = self.line is None or self.line.confirmed
+        return tick <= closed and confirmed
+
+    def settled(self) -> Self:
+        """Save the line, together with the tick that closes now."""
+        return self if self.newer is None else replace(self, saved=self.newer, newer=None)
+
+    def judge(
+        self,
+        name: str,
+        event: TickEvent,
+        date: float,
+        pace: Pace,
+        voters: frozenset[str] = frozenset(),
+    ) -> Judged:
+        """Believe or refuse an event of source `name`; without `voters` there is only this one."""
+        voters = voters or frozenset({name})
+        mark = _mark_of(event, date, pace)
+        if pace.speed is not None and _is_ahead_of_clock(mark, pace):
+            return Judged(self, _ahead_of_clock(event, date))
+        marks = {**self.marks, name: mark} if name in voters else self.marks
+        began = date if self.began is None else self.began
+        heard = replace(self, marks=marks, began=began)
+        return heard._placed(mark, pace, voters)  # noqa: SLF001  its own
+
+    def _placed(self, mark: Mark, pace: Pace, voters: frozenset[str]) -> Judged:
+        line = self.line
+        if line is None:
+            return self._begun(mark, pace, voters)
+        if line.has(mark, pace):
+            return Judged(self._advanced(line, mark.date, pace, voters))
+        return self._claimed(line, mark, pace, voters)
+
+    def _begun(self, mark: Mark, pace: Pace, voters: frozenset[str]) -> Judged:
+        """Before the first line: most voters make one, or a few with a claim."""
+        present = sorted(self.marks.values(), key=lambda one: one.tick)
+        if not present:
+            return Judged(self)
+        absent = len(voters) - len(present)
+        index = (len(voters) - 1) // 2 - absent
+        lowest = present[max(0, index)]
+        zero = median_low(one.zero for one in present)
+        chosen = msgspec.structs.replace(lowest, zero=zero)
+        if index >= 0:
+            return self._on(_line_from(chosen), mark, pace)
+        claim = Claim(chosen) if self.claim is None else self.claim.followed_by(chosen, pace)
+        if claim.times >= CONFIRMED:
+            return self._on(_line_from(chosen, CONFIRMED), mark, pace)
+        return Judged(replace(self, claim=claim))
+
+    def _on(self, line: Line, mark: Mark, pace: Pace) -> Judged:
+        """On another line from now on."""
+        refused = None if line.has(mark, pace) else _refusal(line, mark, pace)
+        return Judged(replace(self, newer=line, claim=None), refused, moved=True)
+
+    def _advanced(self, line: Line, date: float, pace: Pace, voters: frozenset[str]) -> Self:
+        tick = self._median(line, date, pace, voters)
+        if tick <= line.tick:
+            return self
+        # While the line is alive there is nothing to claim.
+        claim = None if line.confirmed else self.claim
+        return replace(self, newer=line.advanced(tick, date, pace), claim=claim)
+
+    def _median(self, line: Line, date: float, pace: Pace, voters: frozenset[str]) -> int:
+        """The tick that most voters have reached; nonsense counts like silence."""
+        ticks = [
+            mark.tick if mark is not None and line.has(mark, pace) else line.tick
+            for mark in self._votes(date, pace, voters)
+        ]
+        return median_low(ticks) if ticks else line.tick
+
+    def _votes(self, date: float, pace: Pace, voters: frozenset[str]) -> list[Mark | None]:
+        """The last event of each voter that is not silent; None if it has yet to report."""
+        began = date if self.began is None else self.began
+        votes = [self.marks.get(name) for name in voters]
+        return [
+            mark for mark in votes if not pace.silent(date - (began if mark is None else mark.date))
+        ]
+
+    def _claimed(self, line: Line, mark: Mark, pace: Pace, voters: frozenset[str]) -> Judged:
+        """Refuse an event, unless it confirms that the line is another one by now."""
+        refused = _refusal(line, mark, pace)
+        votes = self._votes(mark.date, pace, voters)
+        against = sorted(
+            (one for one in votes if one is not None and not line.has(one, pace)),
+            key=lambda one: one.tick,
+        )
+        # One domain of several claims nothing.
+        if 2 * len(against) <= len(votes):
+            return Judged(self, refused)
+        chosen = against[(len(votes) - 1) // 2 - (len(votes) - len(against))]
+        behind = chosen.tick <= line.tick
+        # In lock-step no tick is lost and the source waits: a jump is wrong, and only the first
+        # tick of all can have been wrong before.
+        if (line.confirmed and behind) or (pace.speed is None and (line.confirmed or not behind)):
+            return Judged(self, refused)
+        claim = Claim(chosen) if self.claim is None else self.claim.followed_by(chosen, pace)
+        if claim.times < CONFIRMED and pace.speed is not None:
+            return Judged(replace(self, claim=claim), refused)
+        seen = 1 if pace.speed is None else CONFIRMED
+        return self._on(_line_from(chosen, seen), mark, pace)._replace(anew=behind)
+
+
+def following(buffer: TickBuffer[T], judged: Judged, date: float, pace: Pace) -> TickBuffer[T]:
+    """The open ticks without those that are not to be believed any more."""
+    line = judged.timeline.line
+    if line is None or not judged.moved:
+        return buffer
+    if judged.anew:
+        buffer = buffer.reopened(line.tick)
+    return buffer.up_to(line.reach(date, pace))
+
+
+def bounded(buffer: TickBuffer[T], timeline: Timeline) -> TickBuffer[T]:
+    """The open ticks; before there is a line, which closes none of them, only the newest few."""
+    # The newest by arrival: nothing tells yet which tick is nonsense.
+    excess = len(buffer.events) - _MOST_UNPLACED
+    if timeline.line is not None or excess <= 0:
+        return buffer
+    oldest = sorted(buffer.events, key=lambda tick: buffer.since[tick])[:excess]
+    return buffer.without(frozenset(oldest))
+
+
+def _mark_of(event: TickEvent, date: float, pace: Pace) -> Mark:
+    moment = parse(event.time).timestamp()
+    return Mark(event.tick, moment - event.tick * pace.tick_s, date)
+
+
+def _is_ahead_of_clock(mark: Mark, pace: Pace) -> bool:
+    """Whether a real cluster's event is from the future.
+
+    Ticks of a real cluster count from 1970. A simulated one has a date of its own.
+    """
+    moment = mark.tick * pace.tick_s
+    return abs(mark.zero) <= pace.tick_s and moment > mark.date + _CLOCK_S
+
+
+def _ahead_of_clock(event: TickEvent, date: float) -> Refused:
+    ahead = parse(event.time).timestamp() - date
+    return Refused(
+        OUT_OF_RANGE,
+        f"expected a time up to {_CLOCK_S:.0f} s after this machine's clock, "
+        f"got {event.time}, {ahead:.0f} s after it",
+    )
+
+
+def _refusal(line: Line, mark: Mark, pace: Pace) -> Refused:
+    if not line.agrees(mark, pace):
+        shift = mark.zero - line.zero
+        return Refused(
+            OUT_OF_RANGE,
+            f"expected tick and time to agree with earlier events, got tick {mark.tick} with a "
+            f"time that differs by {shift:.0f} s",
+        )
+    reach = line.reach(mark.date, pace)
+    return Refused(FUTURE, f"expected a tick from {line.tick} to {reach}, got {mark.tick}")

@@ -1,0 +1,107 @@
+"""Saved states of services: read one, and order that one is started anew."""
+
+import getpass
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from models.inputs.errors import InputError
+from schemas.codec import encode
+from schemas.state_reset import StateReset
+from schemas.topics import state_topic, topic_of
+from services._kit.clock import rfc3339
+from services._kit.records import state_bytes
+from services._kit.state_codec import parts_of
+from services.admin.desired import STATEFUL
+from services.admin.reader import TopicReader
+
+RESETTABLE: Final = topic_of(StateReset).consumers
+"""Services that obey an order."""
+_SHOWN: Final = 4
+"""Elements of an array or a list that are shown."""
+_PATIENCE_S: Final = 15.0
+
+
+def read_state(options: dict[str, Any], service: str, key: str) -> bytes:
+    """The newest saved bytes of a key; raises InputError with what to do if there are none."""
+    if service not in STATEFUL:
+        raise InputError(f"{service}: expected one of {', '.join(STATEFUL)}")
+    newest: dict[str, bytes | None] = {}
+    with TopicReader(options) as reader:
+        for one in reader.read_to_end([state_topic(service)]):
+            value, headers = one.delivery.value, one.delivery.headers
+            name = one.delivery.key.decode(errors="replace")
+            newest[name] = None if value is None else state_bytes(value, headers)
+    # Keys that begin with `!` are not states: they count failures, for example.
+    known = sorted(name for name, data in newest.items() if data and not name.startswith("!"))
+    data = newest.get(key)
+    if data is None or key not in known:
+        saved = f"it has {', '.join(known)}" if known else "it has none"
+        raise InputError(f"{service} has no saved state of {key}: {saved}")
+    return data
+
+
+def decoded(data: bytes) -> Any:
+    """A saved state as mappings and plain values."""
+    try:
+        return parts_of(data)
+    except (msgspec.DecodeError, ValueError):
+        return msgspec.json.decode(data)  # the collector's
+
+
+def abbreviated(value: Any) -> Any:
+    """The same with the first elements only of arrays and long lists."""
+    if isinstance(value, np.ndarray):
+        first = [abbreviated(one) for one in value.ravel()[:_SHOWN].tolist()]
+        more = ["..."] * (value.size > _SHOWN)
+        return {"array": f"{value.dtype} {value.shape}", "first": [*first, *more]}
+    if isinstance(value, Mapping):
+        return {str(name): abbreviated(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        first = [abbreviated(one) for one in value[:_SHOWN]]
+        return [*first, f"... {len(value)} in all"] if len(value) > _SHOWN else first
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def issuer(options: dict[str, Any]) -> str:
+    """Who gives an order: the authenticated user; without one, the user of this machine."""
+    user = options.get("sasl_plain_username")
+    return str(user) if user else f"{getpass.getuser()} (not authenticated)"
+
+
+def order_reset(
+    options: dict[str, Any], service: str, key: str, reason: str, date: float
+) -> StateReset:
+    """Publish the order; returns when the brokers have it."""
+    if service not in RESETTABLE:
+        raise InputError(f"{service}: expected one of {', '.join(RESETTABLE)}")
+    if not reason.strip():
+        raise InputError("--reason: expected why the state is dropped, for the audit")
+    order = StateReset(
+        state=f"{service}/{key}",
+        id=uuid.uuid4().hex,
+        reason=reason,
+        issued_by=issuer(options),
+        issued_at=rfc3339(date),
+    )
+    try:
+        producer = KafkaProducer(**options, acks="all")
+        try:
+            for record in encode(order, "operator"):
+                sent = producer.send(
+                    record.topic, record.value, key=record.key, headers=list(record.headers)
+                )
+                sent.get(timeout=_PATIENCE_S)
+        finally:
+            producer.close()
+    except KafkaError as error:
+        topic = topic_of(order).name
+        raise InputError(f"cannot write to {topic} ({error}): may this user?") from None
+    return order

@@ -18,11 +18,18 @@ class Metrics:
             ["domain", "outcome"],
             registry=telemetry.registry,
         )
+        self._contradictions = Counter(
+            "hirl_contradicting_samples_total",
+            "Apps whose reported pods contradict what the cluster has; once per tick",
+            ["domain"],
+            registry=telemetry.registry,
+        )
 
     def __call__(self, event: Event) -> None:
         """Count the changes of a tick."""
         if not isinstance(event, ScaleApplied):
             return
+        self._contradictions.labels(event.domain).inc(event.contradictions)
         for outcome, reason in zip(event.outcomes, event.reasons, strict=True):
             self._changes.labels(event.domain, outcome).inc()
             if outcome == "held":

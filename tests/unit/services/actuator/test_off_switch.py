@@ -10,7 +10,7 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from services.actuator.settings import Modes
-from tests.service_helpers import APPS, DOMAIN, declared, heartbeat
+from tests.service_helpers import APPS, DOMAIN, declared, granted, heartbeat
 from tests.unit.services.actuator.actuator_helpers import System
 
 LOWERED = 5
@@ -101,7 +101,7 @@ def test_of_two_states_of_one_tick_the_stricter_one_counts() -> None:
 
 def test_a_heartbeat_from_the_future_gives_no_permission_and_blocks_no_later_one() -> None:
     system = System()
-    system.bus.publish(at_tick(10**9, "closed"), heartbeat(3, "open"))
+    system.bus.publish(heartbeat(3, "open"), at_tick(10**9, "closed"))
     assert system.apply(4).breaker == "open"
     system.bus.publish(heartbeat(5, "closed"))
     assert system.apply(6).breaker == "closed"
@@ -110,6 +110,7 @@ def test_a_heartbeat_from_the_future_gives_no_permission_and_blocks_no_later_one
 def test_a_breaker_that_only_reports_from_the_future_is_stale() -> None:
     system = System()
     system.bus.publish(*(at_tick(10**6 + far, "closed") for far in range(100)))
+    system.bus.publish(granted(6, epoch=1))
     assert system.apply(7).breaker == "stale"
     assert system.target.journal == []
 

@@ -17,7 +17,7 @@ TRACES ?= ../shared/traces/dev
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-adapters lint types layers presubmit release-check format locks \
+.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch test-adapters lint types layers presubmit release-check format locks \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -92,6 +92,9 @@ train-forecaster: train-env ## train the shipped forecaster again (TRACES=DIR, u
 
 test-lock-step: setup ## compare 180 ticks of 1,550 apps over Kafka with one process, bit for bit (minutes)
 	@HIRL_REQUIRE_REAL=1 HIRL_FULL_LOCK_STEP=1 $(BIN)/pytest -q tests/e2e/test_lock_step.py
+
+test-off-switch: setup ## play a million random histories: nothing that is off is written (half an hour)
+	@HIRL_OFF_SWITCH_HISTORIES=1000000 $(BIN)/pytest -q tests/unit/services/actuator/test_objections.py
 
 test-adapters: setup ## run the conformance suite on every Kafka adapter, not only on Faust
 	@HIRL_REQUIRE_REAL=1 EVERY_ADAPTER=1 $(BIN)/pytest -q tests/integration/test_conformance.py

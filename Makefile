@@ -18,7 +18,7 @@ CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 MINUTES ?= 60
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step chaos test-adapters lint types layers presubmit release-check format locks \
+.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch chaos test-adapters lint types layers presubmit release-check format locks \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -96,6 +96,9 @@ test-lock-step: setup ## compare 180 ticks of 1,550 apps over Kafka with one pro
 
 chaos: setup ## inject faults into a running system for an hour and print what they did (MINUTES=60)
 	@$(BIN)/hirl chaos --minutes $(MINUTES) --json .hirl/chaos.json
+
+test-off-switch: setup ## play a million random histories: nothing that is off is written (half an hour)
+	@HIRL_OFF_SWITCH_HISTORIES=1000000 $(BIN)/pytest -q tests/unit/services/actuator/test_objections.py
 
 test-adapters: setup ## run the conformance suite on every Kafka adapter, not only on Faust
 	@HIRL_REQUIRE_REAL=1 EVERY_ADAPTER=1 $(BIN)/pytest -q tests/integration/test_conformance.py

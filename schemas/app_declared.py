@@ -27,7 +27,10 @@ class AppDeclared(Event, frozen=True, kw_only=True):
     ordinal: Annotated[Count, about("Position of the app in the cluster; breaks ties.")]
     tier: Annotated[Small, about("Index of the app's tier group within the domain.")] = 0
     min_replicas: Annotated[Count, about("Lowest number of replicas.")] = 1
-    max_replicas: Annotated[Count, about("Highest number of replicas.")] = 1
+    max_replicas: Annotated[
+        Count | None,
+        about("Highest number of replicas; null if none is declared: then the app is not changed."),
+    ] = None
     latency_target_s: Annotated[
         Seconds | None, about("Target for the p99 latency in seconds; null means best effort.")
     ] = None

@@ -1,4 +1,4 @@
-"""An operator's order; it takes precedence over every plan."""
+"""An operator's order. It takes precedence over every plan, not over what stops changes."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,11 @@ class OverrideIssued(Event, frozen=True, kw_only=True):
     kind: Annotated[Literal["app", "domain", "cluster"], about("What `scope` names.")]
     mode: Annotated[Mode | None, about("Mode to use; null leaves the mode as it is.")] = None
     replicas: Annotated[
-        Count | None, about("Exact number of replicas of an app; null leaves it to the plan.")
+        Count | None,
+        about(
+            "Exact number of replicas of an app, within its declared bounds; null leaves it to the "
+            "plan. Modes, pauses and breakers win over it."
+        ),
     ] = None
     pause: Annotated[
         Literal["none", "all", "scale-in", "scale-out"],

@@ -38,6 +38,10 @@ class ScaleApplied(TickEvent, frozen=True, kw_only=True):
         list[MiB], about("Memory request per pod before the change, in MiB.")
     ] = []
     breaker: Annotated[str, about("State of the breaker the actuator used.")] = "closed"
+    contradictions: Annotated[
+        Count,
+        about("Apps whose pods in the frame contradict what the cluster has; they are held."),
+    ] = 0
     versions: Annotated[
         dict[str, str], about("Version of each model and rule set behind the decision.")
     ] = {}

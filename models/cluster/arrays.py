@@ -20,6 +20,7 @@ I8 = NDArray[np.int8]
 I16 = NDArray[np.int16]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 MILLI: Final = 1000
 """Millicores per core."""

@@ -13,6 +13,8 @@ from models.cluster.description import MARKETS, PRIORITIES, Cluster, Pool
 
 RequestType = Literal["api", "web", "batch", "stream", "event"]
 REQUEST_TYPES: Final[tuple[RequestType, ...]] = ("api", "web", "batch", "stream", "event")
+NO_MAXIMUM: Final = 2**31 - 1
+"""As many replicas as an event can name, so that nothing is cut to it."""
 
 
 class Inventory(NamedTuple):
@@ -25,7 +27,7 @@ class Inventory(NamedTuple):
     min_replicas: I32
     """[A]."""
     max_replicas: I32
-    """[A]."""
+    """[A] NO_MAXIMUM where none is declared."""
     latency_target: F32
     """[A] seconds; infinite for best-effort apps."""
     saturation: F32

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.inventory import Inventory
 from models.cluster.plan import Plan, Reason
 from models.control.budget import Budget, allowed
@@ -80,6 +80,9 @@ class Apps(NamedTuple):
     """[A] 1 without a valid sample."""
     load: F32
     """[A] pods that the app's traffic would use fully."""
+    held: I8
+    """[A] 1 for an app that stays as it is, even outside of its bounds. What it has still counts in
+    what its domain holds."""
 
 
 class SafetyInputs(NamedTuple):
@@ -92,6 +95,8 @@ class SafetyInputs(NamedTuple):
     missing: F32
     """[E, A]."""
     load: F32
+    """[E, A]."""
+    held: I8
     """[E, A]."""
     may_hold: F64
     """[E, 2, D]."""
@@ -111,6 +116,11 @@ class SafetyRules:
         domains, apps = self._inventory.priority.size, self._inventory.domain.size
         return start_history(environments, apps, domains, self._inventory.tick_s)
 
+    def within_bounds(self, replicas: I32) -> I32:
+        """What the declared bounds make of these replicas, [A]."""
+        bounded: I32 = np.clip(replicas, self._bounds.least, self._bounds.most)
+        return bounded
+
     def step(
         self,
         tick: I32,
@@ -120,14 +130,18 @@ class SafetyRules:
         budget: Budget,
         history: ChangeHistory,
         plan: Plan,
+        held: I8 | None = None,
     ) -> I32:
         """Cut the plan to what may be applied, and record it in the history.
 
-        `status` is [E, STATUS, A]; `missing` and `load` are [E, A], as in `AppSignals`. Returns
-        [E] how many domains grew beyond what they may hold; it is 0 unless a rule is broken.
+        `status` is [E, STATUS, A]; `missing` and `load` are [E, A], as in `AppSignals`. `held`
+        [E, A] marks apps that stay as they are; None means no app. Returns [E] how many domains
+        grew beyond what they may hold; it is 0 unless a rule is broken.
         """
         overruns = np.zeros(tick.size, np.int32)
-        inputs = SafetyInputs(tick, status, missing, load, allowed(budget, tick))
+        if held is None:
+            held = np.zeros(missing.shape, np.int8)
+        inputs = SafetyInputs(tick, status, missing, load, held, allowed(budget, tick))
         _enforce_all(inputs, self._bounds, history, self._work, plan, overruns)
         return overruns
 
@@ -142,7 +156,9 @@ def _enforce_all(
     overruns: I32,
 ) -> None:
     for e in range(inputs.tick.size):
-        apps = Apps(inputs.tick[e], inputs.status[e], inputs.missing[e], inputs.load[e])
+        apps = Apps(
+            inputs.tick[e], inputs.status[e], inputs.missing[e], inputs.load[e], inputs.held[e]
+        )
         wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
         measure(apps.status, apps.tick, inputs.may_hold[e], history.sizing[e], work)
         overruns[e] = enforce(wishes, apps, bounds, history, e, work)
@@ -190,13 +206,14 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
     """Keep declared bounds, and shrink no app that lacks data or has not rested.
 
     An app that gives way to others (YIELD) may shrink before it has rested. An app that is not
-    declared has no bounds and stays as it is. So does one without replicas: either its owner
-    scaled it to zero or its replicas are unknown, and then a minimum could be a cut.
+    declared has no bounds and stays as it is. So does one that is held, and one without replicas:
+    either its owner scaled it to zero or its replicas are unknown, and then a minimum could be a
+    cut.
     """
     wanted, reason, missing = wishes.replicas, wishes.reason, apps.missing
     current, active = apps.status[rows.REPLICAS], apps.status[rows.ACTIVE]
     for app in range(wanted.size):
-        if active[app] != 1 or current[app] == 0:
+        if active[app] != 1 or current[app] == 0 or apps.held[app] == 1:
             wanted[app] = current[app]
             continue
         asked_to_shrink = wanted[app] < current[app]
@@ -283,7 +300,7 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
         d, pods = domain[app], np.float64(replicas[app])
         # A resize touches every pod, so all of the app counts, not only the difference.
         amount = pods * cpu[app]
-        valid = active[app] == 1 and apps.missing[app] == 0.0
+        valid = active[app] == 1 and apps.missing[app] == 0.0 and apps.held[app] == 0
         more_cpu = (wishes.cpu[app] - cpu[app]) * pods
         if not (valid and amount <= blast[d] and more_cpu <= room[MILLICORES, d]):
             wishes.cpu[app] = cpu[app]

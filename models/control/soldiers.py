@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32, MILLI
+from models.cluster.arrays import F32, F64, I8, I32, MILLI
 from models.cluster.inventory import Inventory
 from models.cluster.plan import Plan
 from models.control.budget import Directive, allowed
@@ -93,6 +93,9 @@ class Constants(NamedTuple):
     """Whether pods are resized."""
     unseen_s: np.float32
     """Sample age of an app that never had a sample."""
+    held: I8
+    """[A] zeros: a Soldier decides about all of its apps; what may not be changed, the actuator
+    holds."""
 
 
 class Soldiers:
@@ -192,6 +195,7 @@ def _constants(inventory: Inventory, parameters: Parameters, parts: Parts) -> Co
         ticks_per_minute(inventory.tick_s),
         parts.vertical,
         unseen_seconds(inventory.tick_s),
+        np.zeros(inventory.domain.size, np.int8),
     )
 
 
@@ -208,7 +212,7 @@ def _decide(
     for e in range(inputs.tick.size):
         features, growth = inputs.signals.features[e], inputs.levels.growth[e]
         load, usual = inputs.signals.load[e], inputs.signals.usual[e]
-        apps = Apps(inputs.tick[e], inputs.status[e], features[_MISSING], load)
+        apps = Apps(inputs.tick[e], inputs.status[e], features[_MISSING], load, constants.held)
         wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
         # Sizes and turns for all that follows; `give_way` and the rules share them.
         measure(apps.status, apps.tick, inputs.may_hold[e], state.history.sizing[e], work)

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.cluster.arrays import Records
 from models.cluster.description import Cluster, load_cluster
-from models.cluster.inventory import REQUEST_TYPES, Inventory, declare_cluster
+from models.cluster.inventory import NO_MAXIMUM, REQUEST_TYPES, Inventory, declare_cluster
 from models.cluster.observation import POOL_STATUS
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
@@ -135,11 +135,12 @@ class DeclaredApps:
         mixes = [[getattr(app.request_mix, kind) for kind in REQUEST_TYPES] for app in apps]
         # Without a target no latency is too high.
         limits = [np.inf if a.latency_target_s is None else a.latency_target_s for a in apps]
+        most = [NO_MAXIMUM if a.max_replicas is None else a.max_replicas for a in apps]
         return self._cluster._replace(
             domain=np.array([self.domain_index(app.domain) for app in apps], np.int16),
             tier=np.array([app.tier for app in apps], np.int16),
             min_replicas=np.array([app.min_replicas for app in apps], np.int32),
-            max_replicas=np.array([app.max_replicas for app in apps], np.int32),
+            max_replicas=np.array(most, np.int32),
             latency_target=np.array(limits, np.float32),
             saturation=np.array([app.saturation for app in apps], np.float32),
             # Without apps the array would have one axis, and kernels are compiled for two.

@@ -1,25 +1,27 @@
 """The actuator: plans in, the outcome of each change out; the writes in between are values.
 
-A plan waits for the frame of its tick and the budget it was made under. Then it is ruled on
-(`ruling.py`), and the permitted changes are written to the target. The write is saved in the state
-before it is requested: a restart requests it again, and the target, which knows the decision,
-changes nothing twice.
+A plan waits for the frame of its tick and the budget it was made under. Then the target is asked
+what it has, the plan is ruled on (`ruling.py`), and the permitted changes are written to the
+target. Read and write are saved in the state before they are requested: a restart requests them
+again, and the target, which knows the decision, changes nothing twice.
 
 Frames may be ahead of plans. They wait in memory until something else is saved, because nearly
 always the plan comes next.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
 
 from models.cluster import rows
+from models.cluster.arrays import I32
 from models.cluster.description import Cluster
 from models.cluster.plan import empty_plan
 from models.control.change_history import ChangeHistory
+from models.control.contradiction import UNREAD
 from models.control.safety import SafetyRules
 from models.forecaster.port import ticks_per_minute
 from schemas.app_declared import AppDeclared
@@ -34,18 +36,19 @@ from services._kit.arrays import Budgets, abridged, binding_budget, directive_of
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
-from services._kit.state_codec import Transient, copied, refit
+from services._kit.state_codec import Transient, copied, fit_apps, refit
+from services.actuator.permissions import Permissions
 from services.actuator.ruling import (
     COLUMNS,
     Basis,
-    Permissions,
     Ruling,
     applied_of,
+    case_of,
     hold_all,
     rule,
 )
 from services.actuator.settings import STALE_TICKS, Modes
-from services.actuator.target import Change, Write, Written
+from services.actuator.target import Change, Numbers, Read, Reading, Write, Written
 
 _RULED_BY: Final = ("missing",)
 """Features that the rules need."""
@@ -55,10 +58,18 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
     "applied": "applied",
     "repeat": "applied",
     "superseded": "superseded",
+    "conflict": "held",
     "unknown": "held",
     "refused": "held",
 }
 """By answer of the target. A repeat was applied by the process before a restart."""
+
+_REFUSALS: Final = {"conflict": "target-changed"}
+"""Reasons of refused changes that the answer alone explains."""
+
+
+def _nothing_read(apps: int = 0) -> I32:
+    return np.full((len(COLUMNS), apps), UNREAD, np.int32)
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +89,8 @@ class ActuatorState:
     closed: int = -1
     """The last tick whose write was requested."""
     names: tuple[str, ...] = ()
+    last_read: I32 = field(default_factory=_nothing_read)
+    """[3, A] what the target had of the `names` when it was read last."""
     budgets: Budgets = ()
     plan: ScalePlanned | None = None
     """A plan that waits for its frame or its budget."""
@@ -86,6 +99,8 @@ class ActuatorState:
     """Frames that are not saved yet; delivered again after a restart."""
     since: Transient[float | None] = None
     """When the plan arrived, by `Clock.now`; None after a restart."""
+    reading: bool = False
+    """Whether the plan waits for what the target has."""
     pending: Pending | None = None
 
     @property
@@ -169,7 +184,9 @@ class ActuatorHandler(Handler[ActuatorState]):
                 return Step(state)
 
     def written(self, result: Any, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Publish the outcomes of a write, once; then continue with what waits."""
+        """Rule on the plan with what was read, or publish the outcomes of a write, once."""
+        if isinstance(result, Reading):
+            return self._judge(result, state, clock)
         pending = state.pending
         # An answer to an earlier write: its outcomes are published already.
         if not isinstance(result, Written) or pending is None or pending.write.tick != result.tick:
@@ -179,17 +196,19 @@ class ActuatorHandler(Handler[ActuatorState]):
         return step._replace(events=[_with_answers(pending.applied, result), *step.events])
 
     def due(self, state: ActuatorState) -> float | None:
-        """At once for an unanswered write; else when the grace period of the plan ends."""
-        if state.pending is not None:
+        """At once for an unanswered read or write; else when the plan's grace period ends."""
+        if state.pending is not None or state.reading:
             return 0.0
         if state.plan is None or self._grace is None:
             return None
         return 0.0 if state.since is None else state.since + self._grace
 
     def wake(self, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Request an unanswered write again; apply a plan that is late."""
+        """Request an unanswered read or write again; apply a plan that is late."""
         if state.pending is not None:
             return Step(state, writes=[state.pending.write])
+        if state.reading and state.plan is not None:
+            return Step(state, writes=[_read(state.plan)])
         return self._proceed(state, clock)
 
     def _take_frame(
@@ -212,23 +231,25 @@ class ActuatorHandler(Handler[ActuatorState]):
         waiting = state.plan
         if waiting is not None and waiting.tick >= plan.tick:  # older, or a duplicate
             return Step(state)
-        arrived = replace(state.with_frames(state.frames), plan=plan, since=clock.now())
+        arrived = replace(
+            state.with_frames(state.frames), plan=plan, since=clock.now(), reading=False
+        )
         step = self._proceed(arrived, clock)
         if waiting is None:
             return step
         # Each planned change has one outcome, those of a plan that is never applied too.
-        ruling = hold_all(waiting, "newer-plan")
-        superseded = self._applied(waiting, None, ruling, "unknown", state, "superseded")
+        ruling = hold_all(waiting, None, "newer-plan")
+        superseded = self._applied(waiting, ruling, "unknown", state, "superseded")
         return step._replace(events=[superseded, *step.events])
 
     def _proceed(self, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
-        """Apply the waiting plan when its frame, its budget and a heartbeat are there.
+        """Read the target when the waiting plan's frame, its budget and a heartbeat are there.
 
         A late plan is ruled on without budget or heartbeat, and held without its frame.
         """
         plan = state.plan
-        # One write at a time: the next plan waits for the answer to the last.
-        if plan is None or state.pending is not None:
+        # One read or write at a time: the next plan waits for the answer to the last.
+        if plan is None or state.pending is not None or state.reading:
             return Step(state)
         if state.since is None:
             # Loaded from a save: wait anew, as the frame may be delivered again.
@@ -239,24 +260,33 @@ class ActuatorHandler(Handler[ActuatorState]):
             return Step(state)
         # Doubt holds: without the pods the plan was made for, nothing is changed.
         if frame is None or frame.apps != plan.apps:
-            return self._request(plan, None, hold_all(plan, "no-frame"), "unknown", state)
+            return self._request(plan, hold_all(plan, None, "no-frame"), "unknown", state)
         if not self._apps.all_declared(plan.apps):
-            return self._request(plan, frame, hold_all(plan, "not-declared"), "unknown", state)
+            return self._request(plan, hold_all(plan, frame, "not-declared"), "unknown", state)
+        return Step(replace(state, reading=True), writes=[_read(plan)])
+
+    def _judge(self, found: Reading, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
+        """Rule on the waiting plan with what the target has."""
+        plan = state.plan
+        # An answer to an earlier read: its plan is closed or superseded.
+        if plan is None or not state.reading or found.tick != plan.tick:
+            return Step(state)
+        state, frame = replace(state, reading=False), state.frames.get(plan.tick)
+        if frame is None:
+            return self._proceed(state, clock)
+        if found.apps is None:
+            ruling = hold_all(plan, frame, "target-unreadable")
+            return self._request(plan, ruling, "unknown", state)
         breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
         names = tuple(plan.apps)
-        history = self._history(names, state)
-        ruling = rule(
-            plan,
-            frame,
-            binding_budget(plan.tick, state.budgets),
-            self._apps,
-            self._permissions,
-            breaker,
-            self._rules.of(plan.domain, names),
-            history,
-        )
-        state = replace(state, names=names, history=history)
-        return self._request(plan, frame, ruling, breaker, state)
+        history, domain = self._history(names, state), self._apps.domain_index(plan.domain)
+        budget = binding_budget(plan.tick, state.budgets)
+        earlier = self._last_read(names, state)
+        case = case_of(plan, frame, found.apps, earlier, domain, budget, breaker)
+        rules = self._rules.of(plan.domain, names)
+        ruling = rule(case, self._apps, self._permissions, rules, history)
+        state = replace(state, names=names, history=history, last_read=case.now)
+        return self._request(plan, ruling, breaker, state)
 
     def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
         """Whether the plan's budget, its apps' declarations and a heartbeat are there."""
@@ -266,15 +296,10 @@ class ActuatorHandler(Handler[ActuatorState]):
         return budgeted and declared and self._permissions.has_heartbeat(plan.domain)
 
     def _request(
-        self,
-        plan: ScalePlanned,
-        frame: DomainObserved | None,
-        ruling: Ruling,
-        breaker: str,
-        state: ActuatorState,
+        self, plan: ScalePlanned, ruling: Ruling, breaker: str, state: ActuatorState
     ) -> Step[ActuatorState]:
         """Close the tick and request its write."""
-        applied = self._applied(plan, frame, ruling, breaker, state)
+        applied = self._applied(plan, ruling, breaker, state)
         write = Write(domain=plan.domain, tick=plan.tick, changes=_changes(applied))
         ahead = {tick: frame for tick, frame in state.frames.items() if tick > plan.tick}
         pending = Pending(write=write, applied=applied)
@@ -285,7 +310,6 @@ class ActuatorHandler(Handler[ActuatorState]):
     def _applied(
         self,
         plan: ScalePlanned,
-        frame: DomainObserved | None,
         ruling: Ruling,
         breaker: str,
         state: ActuatorState,
@@ -295,7 +319,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         budget = binding_budget(plan.tick, state.budgets)
         epoch = -1 if budget is None else budget.epoch
         mode = self._permissions.domain_mode(plan.domain, plan.time)
-        return applied_of(plan, _before(plan, frame), ruling, Basis(epoch, mode, breaker), outcome)
+        return applied_of(plan, ruling, Basis(epoch, mode, breaker), outcome)
 
     def _history(self, names: tuple[str, ...], state: ActuatorState) -> ChangeHistory:
         """A copy that the kernels may update, for the apps of the plan."""
@@ -304,6 +328,15 @@ class ActuatorHandler(Handler[ActuatorState]):
         fresh = self._rules.of(state.domain, names).start(1)
         form = self.start(state.domain).history
         return copied(refit(state.history, fresh, form, state.names, names))
+
+    def _last_read(self, names: tuple[str, ...], state: ActuatorState) -> I32:
+        if state.last_read.shape[-1] != len(state.names):  # saved by a release that did not read
+            return _nothing_read(len(names))
+        return fit_apps(state.last_read, _nothing_read(len(names)), state.names, names)
+
+
+def _read(plan: ScalePlanned) -> Read:
+    return Read(domain=plan.domain, tick=plan.tick)
 
 
 def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, DomainObserved]:
@@ -315,13 +348,6 @@ def _with_frame(frame: DomainObserved, state: ActuatorState) -> dict[int, Domain
     return {tick: kept for tick, kept in frames.items() if tick in needed}
 
 
-def _before(plan: ScalePlanned, frame: DomainObserved | None) -> dict[str, list[int]]:
-    """The present numbers: as observed or, without a frame, as the plan assumed them."""
-    if frame is None:
-        return {name: getattr(plan, f"{name}_before") for name in COLUMNS}
-    return {name: getattr(frame.pods, name) for name in COLUMNS}
-
-
 def _changes(applied: ScaleApplied) -> list[Change]:
     return [
         Change(
@@ -329,6 +355,7 @@ def _changes(applied: ScaleApplied) -> list[Change]:
             replicas=applied.replicas[index],
             cpu_request=applied.cpu_request[index],
             memory_request=applied.memory_request[index],
+            before=Numbers(*(getattr(applied, f"{name}_before")[index] for name in COLUMNS)),
             decision_id=applied.decision_id,
         )
         for index, app in enumerate(applied.apps)
@@ -347,7 +374,7 @@ def _with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
         if applied.outcomes[index] != "applied" or outcome == "applied":
             continue
         columns["outcomes"][index] = outcome
-        columns["reasons"][index] = result.detail or f"target-{answer}"
+        columns["reasons"][index] = _REFUSALS.get(answer) or result.detail or f"target-{answer}"
         # Not applied: the event names the numbers that stay in force.
         for name in COLUMNS:
             columns[name][index] = getattr(applied, f"{name}_before")[index]

@@ -1,10 +1,22 @@
 """Metrics of the actuator: outcomes of changes, and holds by reason."""
 
+from typing import Final
+
 from prometheus_client import Counter
 
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
+from services._kit.arrays import REASONS
 from services._kit.telemetry import Telemetry
+
+_LABELS: Final = frozenset(REASONS.values()) | {
+    "breaker-open", "breaker-half-open", "breaker-stale", "off", "preview", "not-in-canary",
+    "paused", "not-declared", "no-bounds", "no-frame", "pods-unknown", "override",
+    "sample-contradicts-target", "target-unreadable", "target-changed", "target-unknown",
+    "target-refused", "target-silent",
+}  # fmt: skip
+"""Reasons that are counted by name. Others are a target's own words or those of a plan, and their
+number has no bound."""
 
 
 class Metrics:
@@ -18,12 +30,19 @@ class Metrics:
             ["domain", "outcome"],
             registry=telemetry.registry,
         )
+        self._contradictions = Counter(
+            "hirl_contradicting_samples_total",
+            "Apps whose reported pods contradict what the cluster has; once per tick",
+            ["domain"],
+            registry=telemetry.registry,
+        )
 
     def __call__(self, event: Event) -> None:
         """Count the changes of a tick."""
         if not isinstance(event, ScaleApplied):
             return
+        self._contradictions.labels(event.domain).inc(event.contradictions)
         for outcome, reason in zip(event.outcomes, event.reasons, strict=True):
             self._changes.labels(event.domain, outcome).inc()
             if outcome == "held":
-                self._holds.labels(reason).inc()
+                self._holds.labels(reason if reason in _LABELS else "other").inc()

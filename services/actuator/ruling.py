@@ -1,181 +1,96 @@
 """What becomes of each change of a plan: applied, or held with a reason.
 
-First permissions: breaker, modes and pauses. Then the rules that every plan obeys, applied to the
-whole plan once more. Last an operator's override of exact replicas, which wins over both, but not
-over the mode: off and preview change nothing.
+A change is a difference to what the target has now, not to what samples said it has. First the
+permissions: a change that breakers, modes or pauses object to is held. Then the rules that every
+plan obeys, for what is left; everything else stays as it is. Then an operator's exact replicas.
+Last the permissions again, on the result: whatever a rule, a bound or an override made of it, what
+they object to is not changed.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2s
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from models.cluster.arrays import I32
+from models.cluster import rows
+from models.cluster.arrays import I32, Mask
 from models.cluster.plan import Plan, empty_plan
 from models.control.change_history import ChangeHistory
+from models.control.contradiction import UNREAD, contradicted
 from models.control.safety import SafetyRules
 from schemas.app_declared import AppDeclared
-from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
-from schemas.fields import Event, Mode
-from schemas.override_issued import OverrideIssued
+from schemas.fields import Mode
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import REASONS, as_row, directive_of, status_rows
-from services._kit.handler import CLUSTER
 from services._kit.inventory import DeclaredApps
-from services._kit.ticks import parse
-from services.actuator.settings import STALE_TICKS, Modes
+from services.actuator.permissions import Permissions
+from services.actuator.target import Present
 
 COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
+_STATUS: Final = {
+    "replicas": rows.REPLICAS,
+    "cpu_request": rows.CPU_REQUEST,
+    "memory_request": rows.MEMORY_REQUEST,
+    "ready": rows.READY,
+    "starting": rows.STARTING,
+    "pending": rows.PENDING,
+}
+"""Rows of the status that the target knows best, by field of `Present`."""
 _CODES: Final = {name: code for code, name in REASONS.items()}
 _OVERRIDE: Final = "override"
-_BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
-"""The strictest mode first."""
+_CONTRADICTION: Final = "sample-contradicts-target"
 
 
-# Permissions.
+@dataclass(frozen=True)
+class Case:
+    """A plan, and what it is judged by."""
 
+    plan: ScalePlanned
+    frame: DomainObserved
+    """What the plan was made from; its apps are those of the plan."""
+    now: I32
+    """[3, A] what the target has; UNREAD for an app that it does not have."""
+    status: I32
+    """[1, STATUS, A] the frame's pods, corrected by the target."""
+    contradicted: Mask
+    """[A] apps whose pods in the frame the target contradicts."""
+    budget: BudgetGranted | None
+    breaker: str
 
-@dataclass
-class Permissions:
-    """Overrides and breakers as learned from the bus, and the configured modes."""
+    @property
+    def observed(self) -> I32:
+        """[3, A] as the plan assumed it."""
+        return _table(self.frame.pods)
 
-    modes: Modes
-    stale_s: float | None
-    """Seconds by `Clock.now` after which a breaker without heartbeat is stale; None: event time
-    only."""
-    stale_ticks: int = STALE_TICKS
-    """The same in event time, which survives a restart."""
-    overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
-    """Overrides by kind and scope."""
-    breakers: dict[str, tuple[BreakerChanged, float]] = field(default_factory=dict)
-    """The last event of each scope, with its time of arrival by `Clock.now`."""
+    @property
+    def wanted(self) -> I32:
+        """[3, A] as planned."""
+        return _table(self.plan)
 
-    def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
-        """Take in an override or a heartbeat."""
-        if isinstance(event, BreakerChanged):
-            self.breakers[event.scope] = event, now
-        elif event.lifted:
-            self.overrides.pop((event.kind, event.scope), None)
-        else:
-            self.overrides[event.kind, event.scope] = event
-
-    def forget(self, kind: type[Event], scope: str) -> None:
-        """Remove the overrides or the breaker of a scope after a tombstone."""
-        if kind is BreakerChanged:
-            self.breakers.pop(scope, None)
-        elif kind is OverrideIssued:
-            # The topic's key is the scope alone, so a tombstone stands for every kind.
-            for found in [key for key in self.overrides if key[1] == scope]:
-                del self.overrides[found]
-
-    def has_heartbeat(self, domain: str) -> bool:
-        """Whether a breaker of the domain or of the cluster has ever reported."""
-        return domain in self.breakers or CLUSTER in self.breakers
-
-    def breaker(self, domain: str, now: float, tick: int) -> str:
-        """closed, half-open, open or stale, for a plan of a tick.
-
-        The worse of domain and cluster counts: a live one does not substitute for the other.
-        """
-        found = [self.breakers[scope] for scope in (domain, CLUSTER) if scope in self.breakers]
-        # A breaker that never reported gives no permission: silence must not look like calm.
-        if not found:
-            return "stale"
-        if any(event.state == "open" for event, _ in found):
-            return "open"
-        if any(self._is_stale(event, now - at, tick) for event, at in found):
-            return "stale"
-        return "half-open" if any(event.state == "half-open" for event, _ in found) else "closed"
-
-    def _is_stale(self, event: BreakerChanged, silent_s: float, tick: int) -> bool:
-        # After a restart an old heartbeat has just arrived: only its tick shows its age.
-        late = self.stale_s is not None and silent_s > self.stale_s
-        return late or tick - event.tick > self.stale_ticks
-
-    def overrides_of(self, app: str, domain: str, time: str) -> list[OverrideIssued]:
-        """Overrides in force for an app at an event time."""
-        return self._in_force([("app", app), ("domain", domain), ("cluster", CLUSTER)], time)
-
-    def mode_of(self, app: AppDeclared, overrides: Sequence[OverrideIssued]) -> Mode:
-        """Mode of an app: by overrides, else its own, else its domain's."""
-        return _strictest(overrides) or app.mode or self._configured(app.domain)
-
-    def domain_mode(self, domain: str, time: str) -> Mode:
-        """Mode of a whole domain."""
-        overrides = self._in_force([("domain", domain), ("cluster", CLUSTER)], time)
-        return _strictest(overrides) or self._configured(domain)
-
-    def hold_reason(
-        self,
-        app: AppDeclared,
-        steps: Sequence[int],
-        overrides: Sequence[OverrideIssued],
-        breaker: str,
-    ) -> str:
-        """Why a change is held; empty when it is permitted.
-
-        `steps` are the differences of replicas and sizes: a smaller pod is a decrease just as
-        fewer pods are.
-        """
-        mode, decreases, increases = self.mode_of(app, overrides), min(steps) < 0, max(steps) > 0
-        # The breaker first: it wins over modes and pauses.
-        if breaker in ("open", "stale"):
-            return f"breaker-{breaker}"
-        if breaker == "half-open" and decreases:
-            return "breaker-half-open"
-        if mode in ("off", "preview"):
-            return mode
-        if mode == "canary" and not in_canary(app.app, self.modes.canary_share):
-            return "not-in-canary"
-        pauses = {app.pause, *(override.pause for override in overrides)}
-        if "all" in pauses or ("scale-in" in pauses and decreases):
-            return "paused"
-        return "paused" if "scale-out" in pauses and increases else ""
-
-    def _configured(self, domain: str) -> Mode:
-        return self.modes.domains.get(domain, self.modes.cluster)
-
-    def _in_force(self, scopes: Sequence[tuple[str, str]], time: str) -> list[OverrideIssued]:
-        if not self.overrides:
-            return []
-        found = (self.overrides.get(scope) for scope in scopes)
-        return [o for o in found if o and (o.until is None or parse(time) <= parse(o.until))]
-
-
-def _strictest(overrides: Sequence[OverrideIssued]) -> Mode | None:
-    # An override of the cluster stops everything, whatever is overridden for a domain or an app.
-    modes = [override.mode for override in overrides if override.mode is not None]
-    return min(modes, key=_BY_RESTRICTION.index, default=None)
-
-
-def in_canary(app: str, share: float) -> bool:
-    """Whether canary mode may change an app.
-
-    Chosen by name: the same apps in every process and after a restart.
-    """
-    # Not `hash`, which Python salts per process.
-    number = int.from_bytes(blake2s(app.encode(), digest_size=8).digest(), "big")
-    return number < share * 2**64
-
-
-# Rulings.
+    @property
+    def present(self) -> I32:
+        """[3, A] as `now`, with zeros for an app that the target does not have."""
+        present: I32 = np.maximum(self.now, 0)
+        return present
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """Numbers after all rules, one per app of the plan."""
+    """Numbers before and after, one per app of the plan."""
 
-    after: Mapping[str, I32]
-    """New numbers, by column."""
+    before: I32
+    """[3, A] rows as COLUMNS."""
+    after: I32
+    """[3, A]."""
     reasons: list[str]
     """The plan's reason, that of the rule that cut it, or that of the hold."""
-    overridden: frozenset[int]
-    """Indices of apps with an operator's override of replicas."""
+    subjects: list[int]
+    """Indices of the apps that the plan or an override was to change."""
+    contradictions: int = 0
 
 
 @dataclass(frozen=True)
@@ -189,62 +104,81 @@ class Basis:
     breaker: str
 
 
-def rule(
+def case_of(
     plan: ScalePlanned,
     frame: DomainObserved,
+    target: Mapping[str, Present],
+    earlier: I32,
+    domain: int,
     budget: BudgetGranted | None,
+    breaker: str,
+) -> Case:
+    """Combine a plan with what the target has now, and had [3, A] when it was read before."""
+    status = status_rows(frame.pods, domain)
+    found = [target.get(app) for app in plan.apps]
+    for name, row in _STATUS.items():
+        status[0, row] = [0 if one is None else getattr(one, name) for one in found]
+    absent = [one is None for one in found]
+    now: I32 = np.where(absent, UNREAD, status[0, [_STATUS[name] for name in COLUMNS]])
+    # Pods that were never reported contradict nothing; no plan changes such an app.
+    claims = contradicted(_table(frame.pods), now, earlier) & _reported(frame)
+    return Case(plan, frame, now.astype(np.int32), status, claims, budget, breaker)
+
+
+def rule(
+    case: Case,
     apps: DeclaredApps,
     permissions: Permissions,
-    breaker: str,
     rules: SafetyRules,
     history: ChangeHistory,
 ) -> Ruling:
     """Decide on every change. Updates `history` in place: pass a copy."""
-    status = status_rows(frame.pods, apps.domain_index(plan.domain))
-    holds = _holds(plan, frame, apps, permissions, breaker)
-    numbers = _numbers(plan, frame, holds, len(apps.pools))
-    rules.step(
-        np.array([plan.tick], np.int32),
-        status,
-        as_row(frame.features["missing"]),
-        as_row(frame.load_pods),
-        directive_of(budget, apps).budget,
-        history,
-        numbers,
-    )
-    reasons = [REASONS[code] for code in numbers.reason[0].tolist()]
+    plan, present = case.plan, case.present
+    planned = (case.wanted != case.observed).any(axis=0)
+    # What the plan leaves as it is stays so: its numbers may be older than the target's.
+    wishes: I32 = np.where(case.wanted != case.observed, case.wanted, present).astype(np.int32)
+    holds = _holds(case, wishes, planned, apps, permissions, rules)
+    exact = _exact_replicas(case, apps, permissions)
+    held = ~planned
+    held[[*holds, *exact]] = True
+    numbers = _enforced(case, wishes, held, apps, rules, history)
+    after: I32 = np.stack([numbers.replicas[0], numbers.cpu[0], numbers.memory[0]])
+    reasons = _reasons(plan, numbers)
     for index, reason in holds.items():
         reasons[index] = reason
-    columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
-    after = dict(zip(COLUMNS, columns, strict=True))
     # After the rules: neither budget nor blast radius cuts an operator's number.
-    overridden = _apply_overrides(plan, apps, permissions, after, reasons)
-    return Ruling(after, reasons, overridden)
+    for index, replicas in exact.items():
+        after[0, index], reasons[index] = replicas, _OVERRIDE
+    _object(case, after, reasons, apps, permissions)
+    subjects = sorted({*np.flatnonzero(planned).tolist(), *exact})
+    return Ruling(present, after, reasons, subjects, int(case.contradicted.sum()))
 
 
-def hold_all(plan: ScalePlanned, reason: str) -> Ruling:
+def hold_all(plan: ScalePlanned, frame: DomainObserved | None, reason: str) -> Ruling:
     """Change nothing, for one reason."""
-    after = {name: np.array(getattr(plan, f"{name}_before"), np.int32) for name in COLUMNS}
-    return Ruling(after, [reason] * len(plan.apps), frozenset())
+    wanted = _table(plan)
+    if frame is not None:
+        before = _table(frame.pods)
+    else:
+        # The columns are optional: without them nothing is known to change.
+        columns = [getattr(plan, f"{name}_before") or getattr(plan, name) for name in COLUMNS]
+        before = np.array(columns, np.int32)
+    subjects = np.flatnonzero((wanted != before).any(axis=0)).tolist()
+    return Ruling(before, before, [reason] * len(plan.apps), subjects)
 
 
 def applied_of(
-    plan: ScalePlanned,
-    before: Mapping[str, list[int]],
-    ruling: Ruling,
-    basis: Basis,
-    outcome: Outcome = "held",
+    plan: ScalePlanned, ruling: Ruling, basis: Basis, outcome: Outcome = "held"
 ) -> ScaleApplied:
     """The event about a plan: one entry per app that it changes, or that is overridden.
 
     `outcome` is that of the changes that are not made.
     """
-    indices = [i for i in range(len(plan.apps)) if _is_relevant(plan, before, ruling, i)]
-    made = [any(_at(ruling, name, i) != before[name][i] for name in COLUMNS) for i in indices]
-    columns: dict[str, Any] = {
-        **{name: [_at(ruling, name, i) for i in indices] for name in COLUMNS},
-        **{f"{name}_before": [before[name][i] for i in indices] for name in COLUMNS},
-    }
+    made = (ruling.after != ruling.before).any(axis=0)
+    columns: dict[str, Any] = {}
+    for row, name in enumerate(COLUMNS):
+        columns[name] = ruling.after[row, ruling.subjects].tolist()
+        columns[f"{name}_before"] = ruling.before[row, ruling.subjects].tolist()
     return ScaleApplied(
         tick=plan.tick,
         time=plan.time,
@@ -253,86 +187,145 @@ def applied_of(
         decision_id=plan.decision_id,
         epoch=basis.epoch,
         mode=basis.mode,
-        apps=[plan.apps[i] for i in indices],
-        outcomes=["applied" if changed else outcome for changed in made],
-        reasons=[ruling.reasons[i] for i in indices],
+        apps=[plan.apps[i] for i in ruling.subjects],
+        outcomes=["applied" if made[i] else outcome for i in ruling.subjects],
+        reasons=[ruling.reasons[i] for i in ruling.subjects],
         breaker=basis.breaker,
         versions=plan.versions,
+        contradictions=ruling.contradictions,
         **columns,
     )
 
 
-def _is_relevant(
-    plan: ScalePlanned, before: Mapping[str, list[int]], ruling: Ruling, index: int
-) -> bool:
-    planned = any(getattr(plan, name)[index] != before[name][index] for name in COLUMNS)
-    return planned or index in ruling.overridden
-
-
-def _at(ruling: Ruling, column: str, index: int) -> int:
-    return int(ruling.after[column][index])
-
-
 def _holds(
-    plan: ScalePlanned,
-    frame: DomainObserved,
+    case: Case,
+    wishes: I32,
+    planned: Mask,
     apps: DeclaredApps,
     permissions: Permissions,
-    breaker: str,
+    rules: SafetyRules,
 ) -> dict[int, str]:
-    """Reasons of the changes that are not permitted, by index."""
+    """Reasons of the planned changes that are not permitted, by index."""
+    steps = wishes - case.present
+    # Bounds that changed after the plan may turn an increase into a decrease. The rules let
+    # nothing through that goes further than the plan or its bounds.
+    bounded = rules.within_bounds(wishes[0]) - case.present[0]
+    against = ((case.wanted - case.observed) * steps < 0).any(axis=0)
     found: dict[int, str] = {}
-    # Against the frame, not against what the plan assumed: pods may have changed since.
-    steps = [np.subtract(getattr(plan, name), getattr(frame.pods, name)) for name in COLUMNS]
-    for index in np.flatnonzero(np.any(steps, axis=0)).tolist():
-        name = plan.apps[index]
-        app = apps.find(name)
-        if app is None:
-            found[index] = "not-declared"
-        elif not _pods_known(frame, index):
-            found[index] = "pods-unknown"
-        else:
-            overrides = permissions.overrides_of(name, app.domain, plan.time)
-            step = [int(column[index]) for column in steps]
-            found[index] = permissions.hold_reason(app, step, overrides, breaker)
+    for index in np.flatnonzero(planned).tolist():
+        step = [*steps[:, index].tolist(), int(bounded[index])]
+        reason = _data_problem(case, index)
+        if not reason and (against[index] or not any(step[:3])):
+            reason = "target-changed"
+        found[index] = reason or _objection(case, index, step, apps, permissions)
     return {index: reason for index, reason in found.items() if reason}
 
 
-def _pods_known(frame: DomainObserved, index: int) -> bool:
+def _data_problem(case: Case, index: int) -> str:
+    """Why what is known of an app is not enough to change it by a plan."""
+    if case.now[0, index] == UNREAD:
+        return "target-unknown"
+    if case.contradicted[index]:
+        return _CONTRADICTION
     # Zeros stand for pods that were never reported; an app at 0 replicas is its owner's to start.
-    return frame.pods.cpu_request[index] > 0 and frame.pods.replicas[index] > 0
+    known = _reported(case.frame)[index] and case.now[:2, index].all()
+    return "" if known else "pods-unknown"
 
 
-def _numbers(plan: ScalePlanned, frame: DomainObserved, holds: dict[int, str], pools: int) -> Plan:
-    """The plan as arrays, with held apps as they are."""
-    numbers = empty_plan(1, len(plan.apps), pools)
-    columns = (numbers.replicas[0], numbers.cpu[0], numbers.memory[0])
-    for name, column in zip(COLUMNS, columns, strict=True):
-        column[:] = getattr(plan, name)
-        # Unchanged for the rules, so that a held change uses up no budget and no blast radius.
-        for index in holds:
-            column[index] = getattr(frame.pods, name)[index]
-    numbers.reason[0] = [_CODES.get(name, 0) for name in plan.reasons]
+def _reported(frame: DomainObserved) -> Mask:
+    """[A] apps whose pods were reported."""
+    pods = frame.pods
+    reported: Mask = np.all([np.array(pods.cpu_request) > 0, np.array(pods.replicas) > 0], axis=0)
+    return reported
+
+
+def _objection(
+    case: Case, index: int, steps: list[int], apps: DeclaredApps, permissions: Permissions
+) -> str:
+    """Why an app may not be changed by these steps, whoever asks for it; else empty."""
+    plan = case.plan
+    app = apps.find(plan.apps[index])
+    # An app that moved is another domain's: its breaker and its mode are not asked here.
+    if app is None or app.domain != plan.domain:
+        return "not-declared"
+    if case.now[0, index] == UNREAD:
+        return "target-unknown"
+    if not _has_bounds(app):
+        return "no-bounds"
+    overrides = permissions.overrides_of(app.app, app.domain, plan.time)
+    return permissions.hold_reason(app, steps, overrides, case.breaker)
+
+
+def _has_bounds(app: AppDeclared) -> bool:
+    """Whether a maximum is declared, and one that fits the minimum."""
+    return app.max_replicas is not None and app.max_replicas >= app.min_replicas
+
+
+def _exact_replicas(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[int, int]:
+    """An operator's replicas by index."""
+    found = {}
+    for index, name in enumerate(case.plan.apps if permissions.overrides else ()):
+        app = apps.find(name)
+        replicas = None if app is None else permissions.exact_replicas(app, case.plan.time)
+        if replicas is not None:
+            found[index] = replicas
+    return found
+
+
+def _enforced(
+    case: Case,
+    wishes: I32,
+    held: Mask,
+    apps: DeclaredApps,
+    rules: SafetyRules,
+    history: ChangeHistory,
+) -> Plan:
+    """What the rules leave of the wishes."""
+    plan, frame = case.plan, case.frame
+    numbers = empty_plan(1, len(plan.apps), len(apps.pools))
+    numbers.replicas[0], numbers.cpu[0], numbers.memory[0] = wishes
+    numbers.reason[0] = _codes(plan)
+    missing = as_row(frame.features["missing"])
+    missing[0, case.contradicted] = 1.0
+    rules.step(
+        np.array([plan.tick], np.int32),
+        case.status,
+        missing,
+        as_row(frame.load_pods),
+        directive_of(case.budget, apps).budget,
+        history,
+        numbers,
+        held[None].astype(np.int8),
+    )
     return numbers
 
 
-def _apply_overrides(
-    plan: ScalePlanned,
+def _codes(plan: ScalePlanned) -> list[int]:
+    # A reason of a newer release means nothing to the rules, so they treat it like a hold's.
+    return [_CODES.get(name, 0) for name in plan.reasons]
+
+
+def _reasons(plan: ScalePlanned, numbers: Plan) -> list[str]:
+    """The plan's own words, except where a rule gave another reason."""
+    found = zip(plan.reasons, _codes(plan), numbers.reason[0].tolist(), strict=True)
+    return [text if before == after else REASONS[after] for text, before, after in found]
+
+
+def _object(
+    case: Case,
+    after: I32,
+    reasons: list[str],
     apps: DeclaredApps,
     permissions: Permissions,
-    after: dict[str, I32],
-    reasons: list[str],
-) -> frozenset[int]:
-    """Set overridden replicas, within the declared bounds; returns their indices."""
-    overridden = set()
-    for index, name in enumerate(plan.apps if permissions.overrides else ()):
-        app = apps.find(name)
-        if app is None:
-            continue
-        overrides = permissions.overrides_of(name, app.domain, plan.time)
-        exact = [o.replicas for o in overrides if o.kind == "app" and o.replicas is not None]
-        if exact and permissions.mode_of(app, overrides) not in ("off", "preview"):
-            after["replicas"][index] = min(max(exact[0], app.min_replicas), app.max_replicas)
-            reasons[index] = _OVERRIDE
-            overridden.add(index)
-    return frozenset(overridden)
+) -> None:
+    """The last word: undo, in place, every change that is not permitted as it is now."""
+    steps = after - case.present
+    for index in np.flatnonzero(steps.any(axis=0)).tolist():
+        reason = _objection(case, index, steps[:, index].tolist(), apps, permissions)
+        if reason:
+            after[:, index], reasons[index] = case.present[:, index], reason
+
+
+def _table(source: Any) -> I32:
+    """[3, A] the columns of a plan or of pods."""
+    return np.array([getattr(source, name) for name in COLUMNS], np.int32)

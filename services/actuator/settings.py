@@ -40,8 +40,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
     """Timeout of one HTTP request to the target."""
     give_up_seconds: Annotated[float, Meta(gt=0)] = 5.0
-    """Time for all retries, after which the changes of a tick are held. Keep it below the kit's
-    session timeout, so that a slow target is not mistaken for a dead process."""
+    """Time for reading and writing a tick, with all retries, after which its changes are held.
+    Reading gets at most half of it. Keep it below the kit's session timeout, so that a slow target
+    is not mistaken for a dead process."""
     breaker_stale_ticks: Annotated[int, Meta(ge=1)] = STALE_TICKS
     """Event time without a heartbeat of the breaker after which no plan is applied."""
     breaker_stale_seconds: Annotated[float, Meta(gt=0)] = 60.0

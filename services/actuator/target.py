@@ -1,7 +1,8 @@
-"""The target of writes: its port, and the simulated cluster behind HTTP.
+"""The target: what it has now, and writes to it; its port, and the simulated cluster behind HTTP.
 
 A target stores each app's last decision id with its numbers and journals every write, so a
-decision that arrives again changes nothing.
+decision that arrives again changes nothing. A change names the numbers it was decided against: if
+the target has others by then, it refuses the change.
 """
 
 import asyncio
@@ -17,10 +18,46 @@ log = logging.getLogger(__name__)
 _RETRY_S: Final = 0.2
 """Pause between attempts at an unreachable target."""
 
-Answer = Literal["applied", "repeat", "superseded", "unknown", "refused"]
+Answer = Literal["applied", "repeat", "superseded", "conflict", "unknown", "refused"]
 """applied: changed now. repeat: the same decision had changed it before. superseded: a newer
-decision had changed it before. unknown: the app does not exist; the simulated cluster refuses such
-an app instead. refused: the target rejected the change or could not be reached."""
+decision had changed it before. conflict: its numbers are not those that the change was decided
+against. unknown: the app does not exist; the simulated cluster refuses such an app instead.
+refused: the target rejected the change or could not be reached."""
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What can be set on an app."""
+
+    replicas: Annotated[int, Meta(ge=0)]
+    cpu_request: Annotated[int, Meta(ge=0, description="millicores per pod")]
+    memory_request: Annotated[int, Meta(ge=0, description="MiB per pod")]
+
+
+class Present(msgspec.Struct, frozen=True, kw_only=True):
+    """What the target has of one app now."""
+
+    replicas: int
+    cpu_request: int
+    memory_request: int
+    ready: int
+    starting: int
+    pending: int
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks for what a domain has now, to decide about a tick."""
+
+    domain: str
+    tick: int
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a read."""
+
+    domain: str
+    tick: int
+    apps: dict[str, Present] | None
+    """By name; None if the target could not be read."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +67,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     replicas: Annotated[int, Meta(ge=0)]
     cpu_request: Annotated[int, Meta(ge=0, description="millicores per pod")]
     memory_request: Annotated[int, Meta(ge=0, description="MiB per pod")]
+    before: Numbers
+    """What it was decided against; the target refuses the change if it has something else."""
     decision_id: str
 
 
@@ -54,6 +93,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Stored(msgspec.Struct, frozen=True):
     decision_id: str
+    present: Present
 
 
 class _Domain(msgspec.Struct, frozen=True):
@@ -82,15 +122,22 @@ class SimulatedTarget:
         self._session: aiohttp.ClientSession | None = None
         self._read_back: set[str] = set()
         """Domains whose stored decisions this process has read."""
+        self._began: dict[str, tuple[int, float]] = {}
+        """By domain: the tick at work, and when its first effect began."""
 
-    async def carry_out(self, write: Write) -> Written:
-        """The target's answers; all changes count as refused when it rejects or never answers."""
+    async def carry_out(self, effect: Read | Write) -> Reading | Written:
+        """The target's answer.
+
+        When it rejects or never answers, nothing was read, or all changes count as refused.
+        """
         reason = f"{self._url} does not answer"
         try:
-            async with asyncio.timeout(self._give_up):
+            async with asyncio.timeout_at(self._deadline(effect)):
                 while True:
                     try:
-                        return await self._write(write)
+                        if isinstance(effect, Read):
+                            return await self._read(effect)
+                        return await self._write(effect)
                     except _Unreachable as error:
                         reason = str(error)
                     await asyncio.sleep(_RETRY_S)
@@ -99,13 +146,29 @@ class SimulatedTarget:
         except TimeoutError:
             pass  # `reason` is that of the last attempt
         # A result, not an exception: an unreachable target must not stop the service.
-        log.warning("tick %d of %s is held: %s", write.tick, write.domain, reason)
-        return _refused(write, reason)
+        log.warning("tick %d of %s is held: %s", effect.tick, effect.domain, reason)
+        if isinstance(effect, Read):
+            return Reading(domain=effect.domain, tick=effect.tick, apps=None)
+        return _refused(effect, reason)
 
     async def close(self) -> None:
         """Disconnect."""
         if self._session is not None:
             await self._session.close()
+
+    def _deadline(self, effect: Read | Write) -> float:
+        """One limit for reading and writing a tick, of which reading gets half."""
+        now = asyncio.get_running_loop().time()
+        tick, began = self._began.get(effect.domain, (-1, now))
+        if tick != effect.tick or isinstance(effect, Read):
+            began = now
+        self._began[effect.domain] = effect.tick, began
+        return began + self._give_up / (2 if isinstance(effect, Read) else 1)
+
+    async def _read(self, read: Read) -> Reading:
+        found = await self._domain(read.domain)
+        present = {app: stored.present for app, stored in found.apps.items()}
+        return Reading(domain=read.domain, tick=read.tick, apps=present)
 
     async def _write(self, write: Write) -> Written:
         repeats = await self._repeats(write)
@@ -122,9 +185,12 @@ class SimulatedTarget:
         """Changes that an earlier process has made already."""
         if write.domain in self._read_back or not write.changes:
             return {}
-        body = await self._request("GET", f"/v1/domains/{write.domain}", b"")
-        stored = msgspec.json.decode(body, type=_Domain).apps
+        stored = (await self._domain(write.domain)).apps
         return {change.app: "repeat" for change in write.changes if _is_stored(change, stored)}
+
+    async def _domain(self, domain: str) -> _Domain:
+        body = await self._request("GET", f"/v1/domains/{domain}", b"")
+        return msgspec.json.decode(body, type=_Domain)
 
     async def _request(self, method: str, path: str, body: bytes) -> bytes:
         if self._session is None:

@@ -20,7 +20,7 @@ from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
-from services.actuator.target import Answer, Write, Written
+from services.actuator.target import Answer, Present, Read, Reading, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.commander.decide import CommanderHandler
@@ -42,18 +42,25 @@ class DirectTarget:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
-    async def carry_out(self, write: Write) -> Written:
-        """Apply the changes; the answer has an outcome per app."""
+    async def carry_out(self, effect: Read | Write) -> Reading | Written:
+        """Read what the domain has, or apply the changes; the answer has an outcome per app."""
+        if isinstance(effect, Read):
+            stored = self._cluster.read_back(effect.domain)
+            present = {app: last.present for app, last in stored.items()}
+            apps = msgspec.convert(present, dict[str, Present], from_attributes=True)
+            return Reading(domain=effect.domain, tick=effect.tick, apps=apps)
         # The actuator and the cluster share no types: over HTTP they share only the JSON.
-        changes = [Change(**msgspec.structs.asdict(change)) for change in write.changes]
+        changes = msgspec.convert(effect.changes, list[Change], from_attributes=True)
         try:
-            entries = self._cluster.apply(write.domain, write.tick, changes)
+            entries = self._cluster.apply(effect.domain, effect.tick, changes)
         except RequestRefused as error:
             # As over HTTP: a refusal is an answer, for example to a tick of the future.
-            refused: dict[str, Answer] = {change.app: "refused" for change in write.changes}
-            return Written(domain=write.domain, tick=write.tick, answers=refused, detail=str(error))
+            refused: dict[str, Answer] = {change.app: "refused" for change in effect.changes}
+            return Written(
+                domain=effect.domain, tick=effect.tick, answers=refused, detail=str(error)
+            )
         answers = {entry.app: entry.outcome for entry in entries}
-        return Written(domain=write.domain, tick=write.tick, answers=dict(answers))
+        return Written(domain=effect.domain, tick=effect.tick, answers=dict(answers))
 
 
 class MemorySystem:

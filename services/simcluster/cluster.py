@@ -25,10 +25,19 @@ from schemas.pool_observed import PoolObserved
 from services.simcluster import events
 from services.simcluster.provisioner import Answer, Provisioner
 from services.simcluster.score import Bill, Results, Score
-from services.simcluster.target import Change, Entry, Numbers, Stored, Target
+from services.simcluster.target import Change, Entry, Present, Stored, Target
 
 SOURCE: Final = "simcluster"
 MINUTE_S: Final = 60
+_PRESENT: Final = (
+    rows.REPLICAS,
+    rows.CPU_REQUEST,
+    rows.MEMORY_REQUEST,
+    rows.READY,
+    rows.STARTING,
+    rows.PENDING,
+)
+"""Rows of a status, in the order of the fields of `Present`."""
 
 
 class RequestRefused(Exception):  # noqa: N818  the request is wrong, the cluster is not
@@ -126,7 +135,7 @@ class SimulatedCluster:
         return self._target.write(domain, tick, changes, self._present(domain), self.tick)
 
     def read_back(self, domain: str) -> dict[str, Stored]:
-        """Last decision of each app, with its numbers."""
+        """Last decision of each app, with its numbers, and what it has now."""
         self._check(domain)
         return self._target.read_back(self._present(domain))
 
@@ -215,15 +224,12 @@ class SimulatedCluster:
         """[2, A] whether each app is declared, and its domain."""
         return self.world.state.status[0, [rows.ACTIVE, rows.DOMAIN]].copy()
 
-    def _present(self, domain: str) -> dict[str, Numbers]:
+    def _present(self, domain: str) -> dict[str, Present]:
         status = self.world.state.status
         apps = events.active_apps(status, self.world.cluster.domain_names.index(domain))
-        columns = (
-            status[0, row, apps].tolist()
-            for row in (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
-        )
+        columns = (status[0, row, apps].tolist() for row in _PRESENT)
         return {
-            self.names[app]: Numbers(*numbers)
+            self.names[app]: Present(*numbers)
             for app, *numbers in zip(apps.tolist(), *columns, strict=True)
         }
 

@@ -12,7 +12,7 @@ from schemas.capacity_requested import CapacityRequested
 from services.simcluster import exporter
 from services.simcluster.cluster import RequestRefused, UnknownDomain
 from services.simcluster.live import LiveCluster
-from services.simcluster.target import Change, Entry, Numbers, Outcome
+from services.simcluster.target import Change, Entry, Numbers, Outcome, Present
 
 log = logging.getLogger(__name__)
 
@@ -48,15 +48,16 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppState(msgspec.Struct, frozen=True, kw_only=True):
-    """Last decision about an app."""
+    """Last decision about an app, and what it has."""
 
     decision_id: str
     """Empty before the first decision: then the numbers are the present ones."""
     asked: Numbers
+    present: Present
 
 
 class DomainState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller needs after a restart."""
+    """What a controller needs to decide, and after a restart."""
 
     domain: str
     cluster_tick: int
@@ -149,7 +150,9 @@ class Api:
                 cluster_tick=self._cluster.tick,
                 closed_tick=self._cluster.closed_tick(domain),
                 apps={
-                    app: AppState(decision_id=last.decision_id, asked=last.numbers)
+                    app: AppState(
+                        decision_id=last.decision_id, asked=last.numbers, present=last.present
+                    )
                     for app, last in stored.items()
                 },
             )

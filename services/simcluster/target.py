@@ -2,7 +2,8 @@
 
 A decision is applied at most once: it is stored with its app, and repeating it changes nothing. A
 decision for an older tick than the domain's newest is superseded, and so is another decision for
-the same tick: a tick is decided once. The journal has every write, applied or not.
+the same tick: a tick is decided once. A change that names other numbers than the app has now is in
+conflict, as with a resource version in Kubernetes. The journal has every write, applied or not.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,11 @@ from msgspec import Meta
 from schemas.fields import Name
 
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Outcome = Literal["applied", "repeat", "superseded", "refused"]
+Outcome = Literal["applied", "repeat", "superseded", "conflict", "refused"]
 """applied: stored, and carried out in the next step. repeat: the decision was stored before.
-superseded: the domain has a newer decision, or another one for the same tick. refused: the app is
-not in the domain now."""
+superseded: the domain has a newer decision, or another one for the same tick. conflict: the app's
+numbers are not those that the change was decided against. refused: the app is not in the domain
+now."""
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -30,6 +32,23 @@ class Numbers(msgspec.Struct, frozen=True):
     """MiB per pod."""
 
 
+class Present(msgspec.Struct, frozen=True):
+    """What an app has now."""
+
+    replicas: int
+    """Changes that wait for the next step count as made; likewise below."""
+    cpu_request: int
+    memory_request: int
+    ready: int
+    starting: int
+    pending: int
+
+    @property
+    def numbers(self) -> Numbers:
+        """The part that can be set."""
+        return Numbers(self.replicas, self.cpu_request, self.memory_request)
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One app's numbers and the decision they come from."""
 
@@ -40,6 +59,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     memory_request: Whole
     """MiB per pod; 0 keeps the present value."""
     decision_id: Annotated[str, Meta(min_length=1, max_length=512)]
+    before: Numbers | None = None
+    """The numbers that it was decided against; null: whatever they are."""
 
     def applied_to(self, now: Numbers) -> Numbers:
         """Numbers of an app after the change."""
@@ -74,6 +95,12 @@ class Stored(NamedTuple):
 
     decision_id: str
     numbers: Numbers
+    present: Present
+
+
+class _Decision(NamedTuple):
+    decision_id: str
+    numbers: Numbers
 
 
 class Closed(NamedTuple):
@@ -94,7 +121,7 @@ class Target:
         self.journal: list[Entry] = []
         """All writes, append-only."""
         self._closed: dict[str, Closed] = {}
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, _Decision] = {}
         self._waiting: dict[str, Numbers] = {}
 
     def closed_tick(self, domain: str) -> int:
@@ -106,7 +133,7 @@ class Target:
         domain: str,
         tick: int,
         changes: Sequence[Change],
-        present: dict[str, Numbers],
+        present: dict[str, Present],
         arrived_tick: int,
     ) -> list[Entry]:
         """Apply new changes and close the tick; an empty list closes it too.
@@ -130,18 +157,19 @@ class Target:
         tick: int,
         newest: Closed,
         change: Change,
-        present: dict[str, Numbers],
+        present: dict[str, Present],
         arrived_tick: int,
     ) -> Entry:
-        before = after = self._before(change.app, present)
+        now = present.get(change.app)
+        before = after = None if now is None else self._with_waiting(change.app, now).numbers
         # A write may be repeated after a lost answer: what it has not stored yet still applies.
         fresh = tick > newest.tick or (
             tick == newest.tick and change.decision_id in newest.decisions
         )
-        outcome = self._outcome(change, present, superseded=not fresh)
+        outcome = self._outcome(change, before, superseded=not fresh)
         if before is not None and outcome == "applied":
             after = change.applied_to(before)
-            self._stored[change.app] = Stored(change.decision_id, after)
+            self._stored[change.app] = _Decision(change.decision_id, after)
             self._waiting[change.app] = after
         entry = Entry(
             sequence=len(self.journal),
@@ -158,22 +186,31 @@ class Target:
         self.journal.append(entry)
         return entry
 
-    def _before(self, app: str, present: dict[str, Numbers]) -> Numbers | None:
-        # Changes that wait for the next step count as made.
-        return self._waiting.get(app) if app in self._waiting else present.get(app)
+    def _with_waiting(self, app: str, now: Present) -> Present:
+        asked = self._waiting.get(app)
+        if asked is None:
+            return now
+        return msgspec.structs.replace(now, **msgspec.structs.asdict(asked))
 
-    def _outcome(self, change: Change, present: dict[str, Numbers], *, superseded: bool) -> Outcome:
-        if change.app not in present:
+    def _outcome(self, change: Change, before: Numbers | None, *, superseded: bool) -> Outcome:
+        if before is None:
             return "refused"
         stored = self._stored.get(change.app)
         # Checked before its age: a controller that repeats a write needs to know it was applied.
         if stored is not None and stored.decision_id == change.decision_id:
             return "repeat"
-        return "superseded" if superseded else "applied"
+        if superseded:
+            return "superseded"
+        return "applied" if change.before in (None, before) else "conflict"
 
-    def read_back(self, present: dict[str, Numbers]) -> dict[str, Stored]:
-        """Last decision of each app; without one, the present numbers."""
-        return {app: self._stored.get(app, Stored("", now)) for app, now in present.items()}
+    def read_back(self, present: dict[str, Present]) -> dict[str, Stored]:
+        """Last decision of each app, and what it has now; without a decision, both are the same."""
+        found = {}
+        for app, status in present.items():
+            now = self._with_waiting(app, status)
+            last = self._stored.get(app, _Decision("", now.numbers))
+            found[app] = Stored(last.decision_id, last.numbers, now)
+        return found
 
     def take(self) -> dict[str, Numbers]:
         """Changes for the next step; handed out once."""

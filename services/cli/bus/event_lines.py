@@ -44,7 +44,8 @@ def _declared(e: AppDeclared) -> str:
     target = "best effort" if e.latency_target_s is None else f"p99 <= {e.latency_target_s:g} s"
     notes = [f"mode {e.mode}"] if e.mode else []
     notes += [f"pause {e.pause}"] if e.pause != "none" else []
-    bounds = f"{e.min_replicas} to {e.max_replicas} replicas"
+    most = "no declared maximum of" if e.max_replicas is None else str(e.max_replicas)
+    bounds = f"{e.min_replicas} to {most} replicas"
     return ", ".join([f"{e.domain}: {bounds}", target, *notes])
 
 

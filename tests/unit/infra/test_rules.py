@@ -11,6 +11,7 @@ from models.cluster.plan import Reason
 from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry
+from services.actuator.metrics import Metrics as ActuatorMetrics
 from services.collector.metrics import Metrics
 from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
 
@@ -40,6 +41,7 @@ def _collectors(registry: CollectorRegistry) -> list[tuple[list[str], Any]]:
 def code_metrics() -> dict[str, set[str]]:
     telemetry = Telemetry("example", SystemClock())
     Metrics(telemetry.registry)
+    ActuatorMetrics(telemetry)
     return exported(telemetry.registry)
 
 
@@ -75,7 +77,7 @@ def test_a_rule_groups_by_labels_that_its_metrics_have(rule: dict[str, Any]) -> 
 def test_a_rule_selects_topics_and_reasons_that_exist() -> None:
     reasons = {reason.name.lower().replace("_", "-") for reason in Reason}
     # Reasons of the actuator that no plan has.
-    reasons |= {"breaker-open", "breaker-stale"}
+    reasons |= {"breaker-open", "breaker-stale", "target-unreadable"}
     for rule in RULES:
         assert set(re.findall(r'topic="([^"]*)"', rule["expr"])) <= BY_NAME.keys()
         assert set(re.findall(r'reason="([^"]*)"', rule["expr"])) <= reasons

@@ -79,7 +79,7 @@ class Fleet(NamedTuple):
             why[:] = reason
         work = workspace(DOMAINS, APPS)
         work.size[:], work.limit[:] = self.size, allowed
-        apps = Apps(tick, self.status, self.missing, self.load)
+        apps = Apps(tick, self.status, self.missing, self.load, np.zeros(APPS, np.int8))
         wishes, bounds = (
             Wishes(result, UNUSED, UNUSED, why),
             Bounds(self.least, self.most, cool_down),

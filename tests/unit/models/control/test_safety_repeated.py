@@ -205,3 +205,23 @@ def test_memory_is_allowed_in_the_proportion_of_the_cores(tick: int, cores: floa
     )
     may_hold = allowed(budget, np.full(1, tick, np.int32))
     assert may_hold[0, :, 0] == pytest.approx([1000 * cores, 1024 * 3 * cores])
+
+
+@often
+@given(moments, seeds)
+def test_a_held_app_stays_as_it_is_and_counts_in_what_its_domain_holds(
+    moment: Moment, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    held = (rng.random((1, APPS)) < 0.5).astype(np.int8)
+    # Bounds that every app is outside of.
+    most = moment.status[0, rows.REPLICAS] // 2
+    narrow = SafetyRules(INVENTORY._replace(min_replicas=most // 2, max_replicas=most))
+    after = copy.deepcopy(moment)
+    overruns = narrow.step(*after, held)
+    stays, status = held == 1, moment.status
+    assert (after.plan.replicas == status[:, rows.REPLICAS])[stays].all()
+    assert (after.plan.cpu == status[:, rows.CPU_REQUEST])[stays].all()
+    assert (after.plan.memory == status[:, rows.MEMORY_REQUEST])[stays].all()
+    assert (after.history.rested == moment.history.rested)[stays].all()
+    assert overruns.tolist() == [0]

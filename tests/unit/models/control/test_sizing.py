@@ -70,7 +70,8 @@ class Fleet(NamedTuple):
             np.zeros(DOMAINS),
         )
         wishes = Wishes(self.replicas, result.cpu, result.memory, result.reason)
-        apps = Apps(0, self.status, self.features[APP.at("missing")], self.need)
+        missing, held = self.features[APP.at("missing")], np.zeros(APPS, np.int8)
+        apps = Apps(0, self.status, missing, self.need, held)
         if allowed:
             level, most = np.ones(DOMAINS, np.float32), np.full(APPS, MOST, np.int32)
             first = FirstSizes(

@@ -1,5 +1,6 @@
 """An actuator with the services around it, and one without a bus."""
 
+from collections.abc import Callable
 from typing import Any
 
 from models.control.tuned import tuned_parameters
@@ -12,12 +13,14 @@ from services._kit.handler import Service, Step
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler, ActuatorState
 from services.actuator.settings import Modes
-from services.actuator.target import Write, Written
+from services.actuator.target import Numbers, Present, Read, Reading, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler
 from tests.service_helpers import (
+    APPS,
     CLUSTER,
     DOMAIN,
+    REPLICAS,
     granted,
     heartbeat,
     inventory,
@@ -28,23 +31,50 @@ from tests.service_helpers import (
 GRACE_S, STALE_S, HOT = 2.0, 60.0, 0.79
 
 
+def present(**changes: int) -> Present:
+    """What each app has, as `sampled` reports it."""
+    each = {"replicas": REPLICAS, "cpu_request": 1000, "memory_request": 2048, "ready": REPLICAS}
+    return Present(**{**each, "starting": 0, "pending": 0, **changes})
+
+
 class Target:
-    """Journals each decision once; can be unreachable, or leave apps out of its answer."""
+    """Journals each decision once; can be unreachable, or leave apps out of its answer.
+
+    As in the samples of these tests, writes change nothing of what the apps have.
+    """
 
     def __init__(self) -> None:
         self.journal: list[tuple[str, str, int]] = []
         self.writes: list[Write] = []
-        self.reachable = self.answers_apps = True
+        self.reads = 0
+        self.apps = {app: present() for app in APPS}
+        self.reachable = self.readable = self.answers_apps = True
+        self.on_read: Callable[[], None] | None = None
+        """Called after each read: what happens between a read and its write."""
 
-    async def carry_out(self, write: Write) -> Written:
+    async def carry_out(self, effect: Read | Write) -> Reading | Written:
+        return self._read(effect) if isinstance(effect, Read) else self._write(effect)
+
+    def _read(self, read: Read) -> Reading:
+        self.reads += 1
+        found = dict(self.apps) if self.readable else None
+        if self.on_read is not None:
+            self.on_read()
+        return Reading(domain=read.domain, tick=read.tick, apps=found)
+
+    def _write(self, write: Write) -> Written:
         self.writes.append(write)
         answers: dict[str, Any] = {}
         for change in write.changes:
-            entry = (change.app, change.decision_id, change.replicas)
-            answers[change.app] = "repeat" if entry in self.journal else "applied"
+            entry, now = (change.app, change.decision_id, change.replicas), self.apps[change.app]
             if not self.reachable:
                 answers[change.app] = "refused"
-            elif entry not in self.journal:
+            elif entry in self.journal:
+                answers[change.app] = "repeat"
+            elif change.before != Numbers(now.replicas, now.cpu_request, now.memory_request):
+                answers[change.app] = "conflict"
+            else:
+                answers[change.app] = "applied"
                 self.journal.append(entry)
         sent = answers if self.answers_apps else {}
         return Written(domain=write.domain, tick=write.tick, answers=sent)
@@ -93,6 +123,14 @@ class Alone:
         """Writes that the events lead to; the target accepts them all."""
         return [write for e in events for write in self._carry(self._handle(e))]
 
+    def decide(self, plan: ScalePlanned) -> ScaleApplied:
+        """What becomes of a plan before its write is answered."""
+        step = self._handle(plan)
+        (read,) = step.writes
+        step = self.handler.written(self.read(read), step.state, self.clock)
+        assert step.state.pending is not None
+        return step.state.pending.applied
+
     def restart(self) -> None:
         self.state = self.handler.load(DOMAIN, self.handler.save(self.state))
 
@@ -103,8 +141,17 @@ class Alone:
         return self.handler.handle(event, self.state, self.clock)
 
     def _carry(self, step: Step[ActuatorState]) -> list[Write]:
-        self.state = step.state
-        for write in step.writes:
-            accepted = Written(domain=DOMAIN, tick=write.tick, answers={})
-            self.state = self.handler.written(accepted, self.state, self.clock).state
-        return list(step.writes)
+        self.state, writes = step.state, []
+        for effect in step.writes:
+            if isinstance(effect, Read):
+                result: Reading | Written = self.read(effect)
+            else:
+                writes.append(effect)
+                result = Written(domain=DOMAIN, tick=effect.tick, answers={})
+            writes += self._carry(self.handler.written(result, self.state, self.clock))
+        return writes
+
+    def read(self, effect: Read) -> Reading:
+        """What the target has, which is what the samples say."""
+        apps = {app: present() for app in APPS}
+        return Reading(domain=effect.domain, tick=effect.tick, apps=apps)

@@ -14,7 +14,7 @@ from services._kit.handler import Service
 from services._kit.memory import Killed, MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
-from services.actuator.target import Change, SimulatedTarget, Write, Written
+from services.actuator.target import Change, Numbers, SimulatedTarget, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from tests.service_helpers import (
     APPS,
@@ -94,9 +94,17 @@ def test_the_reason_of_a_rejecting_target_is_published() -> None:
             await target.close()
             assert target._session is not None
             assert target._session.closed
+            assert isinstance(written, Written)
             return written
 
-    change = Change(app=APPS[0], replicas=3, cpu_request=0, memory_request=0, decision_id="d")
+    change = Change(
+        app=APPS[0],
+        replicas=3,
+        cpu_request=0,
+        memory_request=0,
+        before=Numbers(10, 1000, 2048),
+        decision_id="d",
+    )
     written = asyncio.run(write())
     assert written.answers == {APPS[0]: "refused"}
     assert "tick 9 has not come yet" in written.detail
@@ -108,9 +116,7 @@ def test_apps_with_unknown_pods_are_held() -> None:
     unknown = msgspec.structs.replace(pods, cpu_request=[0, 1000, 1000], replicas=[10, 0, 10])
     frame = msgspec.structs.replace(alone.frames[1], pods=unknown)
     alone.take(granted(0), frame)
-    step = alone.handler.handle(alone.plans[1], alone.state, alone.clock)
-    assert step.state.pending is not None
-    done = step.state.pending.applied
+    done = alone.decide(alone.plans[1])
     assert done.outcomes == ["held", "held", "applied"]
     assert done.reasons[:2] == ["pods-unknown"] * 2
 
@@ -119,9 +125,7 @@ def test_an_outcome_names_the_budget_that_the_actuator_used() -> None:
     alone = Alone()
     alone.take(granted(0), alone.frames[2])
     stale = msgspec.structs.replace(alone.plans[2], epoch=-1)
-    step = alone.handler.handle(stale, alone.state, alone.clock)
-    assert step.state.pending is not None
-    assert step.state.pending.applied.epoch == 0
+    assert alone.decide(stale).epoch == 0
 
 
 def test_changed_bounds_apply_at_once() -> None:

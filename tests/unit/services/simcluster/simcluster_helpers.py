@@ -7,7 +7,7 @@ from models.sim.population.generate import generate
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from services.simcluster.cluster import SimulatedCluster
-from services.simcluster.target import Change
+from services.simcluster.target import Change, Numbers
 
 CLUSTER = with_apps(load_sim_cluster(), 20)
 POPULATION = generate(CLUSTER)
@@ -26,9 +26,21 @@ def simulated(*events: Event, minutes: int = 5, warmup: int = 0, seed: int = 3) 
     return SimulatedCluster(World(CLUSTER, scenario, [seed], POPULATION))
 
 
-def change(app: str, replicas: int, decision: str, cpu: int = 0, memory: int = 0) -> Change:
+def change(
+    app: str,
+    replicas: int,
+    decision: str,
+    cpu: int = 0,
+    memory: int = 0,
+    before: Numbers | None = None,
+) -> Change:
     return Change(
-        app=app, replicas=replicas, cpu_request=cpu, memory_request=memory, decision_id=decision
+        app=app,
+        replicas=replicas,
+        cpu_request=cpu,
+        memory_request=memory,
+        decision_id=decision,
+        before=before,
     )
 
 

@@ -180,6 +180,37 @@ def test_a_second_decision_for_a_tick_is_superseded_and_the_rest_of_the_first_ap
     assert present(cluster, app).replicas == now.replicas + 1
 
 
+def test_a_change_that_was_decided_against_other_numbers_is_in_conflict() -> None:
+    cluster = simulated()
+    app, other = cluster.names[0], cluster.names[1]
+    now, others = has_now(cluster, app), has_now(cluster, other)
+    stale = Numbers(now.replicas - 1, now.cpu_request, now.memory_request)
+    writes = [
+        change(app, 1, "d1", before=stale),
+        change(other, others.replicas + 1, "d1", before=others),
+    ]
+    entries = cluster.apply("payments", 0, writes)
+    assert [entry.outcome for entry in entries] == ["conflict", "applied"]
+    assert not entries[0].changed
+    # A repetition is one, although the numbers are no longer those that it was decided against.
+    assert cluster.apply("payments", 0, writes[1:])[0].outcome == "repeat"
+    cluster.advance()
+    assert has_now(cluster, app) == now
+    assert has_now(cluster, other).replicas == others.replicas + 1
+
+
+def test_what_a_domain_has_counts_changes_that_wait_for_the_next_step() -> None:
+    cluster = simulated()
+    app = cluster.names[0]
+    before = cluster.read_back("payments")[app].present
+    assert before.numbers == has_now(cluster, app)
+    cluster.apply("payments", 0, [change(app, before.replicas + 2, "d1")])
+    waiting = cluster.read_back("payments")[app].present
+    assert waiting == msgspec.structs.replace(before, replicas=before.replicas + 2)
+    cluster.advance()
+    assert cluster.read_back("payments")[app].present.replicas == before.replicas + 2
+
+
 def test_an_empty_write_closes_the_tick() -> None:
     cluster = simulated()
     assert cluster.closed_tick("fraud") == -1

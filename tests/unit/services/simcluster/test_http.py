@@ -96,6 +96,9 @@ def test_writes_are_answered_by_app_read_back_and_journaled() -> None:
         assert stored["closed_tick"] == 0
         assert stored["apps"][app]["decision_id"] == "d1"
         assert stored["apps"][app]["asked"]["replicas"] == 4
+        present = stored["apps"][app]["present"]
+        assert present["replicas"] == 4
+        assert {"ready", "starting", "pending"} < present.keys()
         lines = (await (await client.get("/v1/journal?after=0")).read()).splitlines()
         journal = [msgspec.json.decode(line, type=Entry) for line in lines]
         assert [entry.outcome for entry in journal] == ["refused", "repeat", "refused"]

@@ -1,0 +1,191 @@
+"""Who may be changed: modes, pauses, overrides and breakers, as learned from the bus."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2s
+from typing import Final, NamedTuple
+
+from schemas.app_declared import AppDeclared
+from schemas.breaker_changed import BreakerChanged, State
+from schemas.fields import Event, Mode
+from schemas.override_issued import OverrideIssued
+from services._kit.handler import CLUSTER
+from services._kit.ticks import parse
+from services.actuator.settings import STALE_TICKS, Modes
+
+_BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
+"""The strictest mode first."""
+_STATES: Final[tuple[State, ...]] = ("open", "half-open", "closed")
+"""The strictest state first."""
+_MOST_TIMES: Final = 4
+"""Places in time that are kept of one breaker: the real one, and a few that may be nonsense."""
+
+
+class Heartbeat(NamedTuple):
+    """A breaker's newest event around some tick."""
+
+    event: BreakerChanged
+    at: float
+    """Arrival by `Clock.now`."""
+
+
+@dataclass
+class Permissions:
+    """Overrides and breakers, and the configured modes."""
+
+    modes: Modes
+    stale_s: float | None
+    """Seconds by `Clock.now` after which a breaker without heartbeat is stale; None: event time
+    only."""
+    stale_ticks: int = STALE_TICKS
+    """The same in event time, which survives a restart. Also how far a breaker may be ahead."""
+    overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
+    """Overrides by kind and scope."""
+    breakers: dict[str, tuple[Heartbeat, ...]] = field(default_factory=dict)
+    """By scope: the newest event of each place in time, least recently heard first."""
+
+    def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
+        """Take in an override or a heartbeat."""
+        if isinstance(event, BreakerChanged):
+            self._learn_breaker(event, now)
+        elif event.lifted:
+            self.overrides.pop((event.kind, event.scope), None)
+        else:
+            self.overrides[event.kind, event.scope] = event
+
+    def forget(self, kind: type[Event], scope: str) -> None:
+        """Remove the overrides or the breaker of a scope after a tombstone."""
+        if kind is BreakerChanged:
+            self.breakers.pop(scope, None)
+        elif kind is OverrideIssued:
+            # The topic's key is the scope alone, so a tombstone stands for every kind.
+            for found in [key for key in self.overrides if key[1] == scope]:
+                del self.overrides[found]
+
+    # Breakers.
+
+    def has_heartbeat(self, domain: str) -> bool:
+        """Whether a breaker of the domain or of the cluster has ever reported."""
+        return domain in self.breakers or CLUSTER in self.breakers
+
+    def breaker(self, domain: str, now: float, tick: int) -> str:
+        """closed, half-open, open or stale, for a plan of a tick.
+
+        The worse of domain and cluster counts: a live one does not substitute for the other.
+        """
+        scopes = [scope for scope in (domain, CLUSTER) if scope in self.breakers]
+        # A breaker that never reported gives no permission: silence must not look like calm.
+        if not scopes:
+            return "stale"
+        found = [self._heartbeat(scope, tick) for scope in scopes]
+        states = [one.event.state for one in found if one is not None]
+        if "open" in states:
+            return "open"
+        if any(one is None or self._is_stale(one, now, tick) for one in found):
+            return "stale"
+        return "half-open" if "half-open" in states else "closed"
+
+    def _learn_breaker(self, event: BreakerChanged, now: float) -> None:
+        """Keep the newest event by tick; a late one changes nothing.
+
+        One record with a nonsensical tick must neither be obeyed for good nor hide all later
+        ones. At this point nobody knows which tick is right, so events that are far apart are kept
+        side by side, and the plan's tick decides (`_heartbeat`).
+        """
+        known = self.breakers.get(event.scope, ())
+        near = [one for one in known if abs(one.event.tick - event.tick) <= self.stale_ticks]
+        # Of two events of one tick the stricter one counts: a breaker that opens because frames
+        # stopped has no newer tick, and a repeated older event must not undo that.
+        newest = min(
+            (Heartbeat(event, now), *near),
+            key=lambda one: (-one.event.tick, _STATES.index(one.event.state)),
+        )
+        others = tuple(one for one in known if one not in near)
+        # Too many: drop the one that was heard longest ago, since the real one repeats itself.
+        self.breakers[event.scope] = (*others, newest)[-_MOST_TIMES:]
+
+    def _heartbeat(self, scope: str, tick: int) -> Heartbeat | None:
+        """The newest that is not implausibly far ahead of the plan."""
+        plausible = (
+            one for one in self.breakers[scope] if one.event.tick <= tick + self.stale_ticks
+        )
+        return max(plausible, key=lambda one: one.event.tick, default=None)
+
+    def _is_stale(self, heartbeat: Heartbeat, now: float, tick: int) -> bool:
+        # After a restart an old heartbeat has just arrived: only its tick shows its age.
+        late = self.stale_s is not None and now - heartbeat.at > self.stale_s
+        return late or tick - heartbeat.event.tick > self.stale_ticks
+
+    # Modes, pauses and overrides.
+
+    def overrides_of(self, app: str, domain: str, time: str) -> list[OverrideIssued]:
+        """Overrides in force for an app at an event time."""
+        return self._in_force([("app", app), ("domain", domain), ("cluster", CLUSTER)], time)
+
+    def exact_replicas(self, app: AppDeclared, time: str) -> int | None:
+        """An operator's number of replicas for an app, within its bounds."""
+        overrides = self.overrides_of(app.app, app.domain, time)
+        for override in overrides:
+            if override.kind == "app" and override.replicas is not None:
+                wanted = max(override.replicas, app.min_replicas)
+                return wanted if app.max_replicas is None else min(wanted, app.max_replicas)
+        return None
+
+    def domain_mode(self, domain: str, time: str) -> Mode:
+        """Mode of a whole domain."""
+        overrides = self._in_force([("domain", domain), ("cluster", CLUSTER)], time)
+        return _strictest(overrides) or self._configured(domain)
+
+    def hold_reason(
+        self,
+        app: AppDeclared,
+        steps: Sequence[int],
+        overrides: Sequence[OverrideIssued],
+        breaker: str,
+    ) -> str:
+        """Why a change is held; empty when it is permitted.
+
+        `steps` are the differences of replicas and sizes: a smaller pod is a decrease just as
+        fewer pods are.
+        """
+        # An override of the mode wins over the app's own, and that over the domain's.
+        mode = _strictest(overrides) or app.mode or self._configured(app.domain)
+        decreases, increases = min(steps) < 0, max(steps) > 0
+        # The breaker first: it wins over modes and pauses.
+        if breaker in ("open", "stale"):
+            return f"breaker-{breaker}"
+        if breaker == "half-open" and decreases:
+            return "breaker-half-open"
+        if mode in ("off", "preview"):
+            return mode
+        if mode == "canary" and not in_canary(app.app, self.modes.canary_share):
+            return "not-in-canary"
+        pauses = {app.pause, *(override.pause for override in overrides)}
+        if "all" in pauses or ("scale-in" in pauses and decreases):
+            return "paused"
+        return "paused" if "scale-out" in pauses and increases else ""
+
+    def _configured(self, domain: str) -> Mode:
+        return self.modes.domains.get(domain, self.modes.cluster)
+
+    def _in_force(self, scopes: Sequence[tuple[str, str]], time: str) -> list[OverrideIssued]:
+        if not self.overrides:
+            return []
+        found = (self.overrides.get(scope) for scope in scopes)
+        return [o for o in found if o and (o.until is None or parse(time) <= parse(o.until))]
+
+
+def _strictest(overrides: Sequence[OverrideIssued]) -> Mode | None:
+    # An override of the cluster stops everything, whatever is overridden for a domain or an app.
+    modes = [override.mode for override in overrides if override.mode is not None]
+    return min(modes, key=_BY_RESTRICTION.index, default=None)
+
+
+def in_canary(app: str, share: float) -> bool:
+    """Whether canary mode may change an app.
+
+    Chosen by name: the same apps in every process and after a restart.
+    """
+    # Not `hash`, which Python salts per process.
+    number = int.from_bytes(blake2s(app.encode(), digest_size=8).digest(), "big")
+    return number < share * 2**64

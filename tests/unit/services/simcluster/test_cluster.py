@@ -183,7 +183,7 @@ def test_a_second_decision_for_a_tick_is_superseded_and_the_rest_of_the_first_ap
 def test_a_change_that_was_decided_against_other_numbers_is_in_conflict() -> None:
     cluster = simulated()
     app, other = cluster.names[0], cluster.names[1]
-    now, others = has_now(cluster, app), has_now(cluster, other)
+    now, others = present(cluster, app), present(cluster, other)
     stale = Numbers(now.replicas - 1, now.cpu_request, now.memory_request)
     writes = [
         change(app, 1, "d1", before=stale),
@@ -195,15 +195,15 @@ def test_a_change_that_was_decided_against_other_numbers_is_in_conflict() -> Non
     # A repetition is one, although the numbers are no longer those that it was decided against.
     assert cluster.apply("payments", 0, writes[1:])[0].outcome == "repeat"
     cluster.advance()
-    assert has_now(cluster, app) == now
-    assert has_now(cluster, other).replicas == others.replicas + 1
+    assert present(cluster, app) == now
+    assert present(cluster, other).replicas == others.replicas + 1
 
 
 def test_what_a_domain_has_counts_changes_that_wait_for_the_next_step() -> None:
     cluster = simulated()
     app = cluster.names[0]
     before = cluster.read_back("payments")[app].present
-    assert before.numbers == has_now(cluster, app)
+    assert before.numbers == present(cluster, app)
     cluster.apply("payments", 0, [change(app, before.replicas + 2, "d1")])
     waiting = cluster.read_back("payments")[app].present
     assert waiting == msgspec.structs.replace(before, replicas=before.replicas + 2)

@@ -210,7 +210,8 @@ def _holds(
     # Bounds that changed after the plan may turn an increase into a decrease. The rules let
     # nothing through that goes further than the plan or its bounds.
     bounded = rules.within_bounds(wishes[0]) - case.present[0]
-    against = ((case.wanted - case.observed) * steps < 0).any(axis=0)
+    planned_signs = np.sign(case.wanted - case.observed)
+    against: Mask = np.any(planned_signs * np.sign(steps) < 0, axis=0)
     found: dict[int, str] = {}
     for index in np.flatnonzero(planned).tolist():
         step = [*steps[:, index].tolist(), int(bounded[index])]

@@ -39,7 +39,8 @@ PAUSES: Final = ("all", "scale-in", "scale-out")
 STATES: Final = ("open", "stale", "half-open", "closed")
 """The strictest first."""
 REASONS: Final = ("scale-out", "scale-in", "yield", "resize", "hold-in-tolerance", "of-a-newer-one")
-Numbers = dict[str, list[int]]
+Numbers = dict[str, Any]
+"""Columns of whole numbers."""
 
 
 class History(NamedTuple):

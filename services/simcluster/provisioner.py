@@ -1,13 +1,14 @@
-"""The provisioner: one standing node request per pool, fenced by its epoch."""
+"""The provisioner: one standing node request per pool, fenced by its tick and its epoch."""
 
 from typing import Literal, NamedTuple
 
 from models.cluster.plan import Plan
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 
-Answer = Literal["accepted", "repeat", "superseded", "expired", "unknown"]
-"""accepted: its nodes are part of the next step. repeat: its epoch was accepted before. superseded:
-a newer epoch was. expired: it was no longer valid when it arrived. unknown: the pool is unknown."""
+Answer = Literal["accepted", "repeat", "superseded", "expired", "unknown", "refused"]
+"""accepted: its nodes are part of the next step. repeat: it was accepted before. superseded: a newer
+one was. expired: it was no longer valid when it arrived. unknown: the pool is unknown. refused: it
+is from the future."""
 
 
 class _Standing(NamedTuple):
@@ -27,10 +28,13 @@ class Provisioner:
         """Take in a request that arrives at `tick`."""
         if wanted.pool not in self._pools:
             return "unknown"
+        if wanted.tick > tick:
+            return "refused"
         before = self._standing.get(wanted.pool)
-        # The epoch first: an accepted request that is delivered again is a repeat, expired or not.
-        if before is not None and wanted.epoch <= before.request.epoch:
-            return "repeat" if wanted.epoch == before.request.epoch else "superseded"
+        # Ticks first: they are bounded by the cluster's own, and epochs rise with them. An epoch
+        # alone could be so high that no request would follow it.
+        if before is not None and _order(wanted) <= _order(before.request):
+            return "repeat" if _order(wanted) == _order(before.request) else "superseded"
         if wanted.valid_until_tick < tick:
             return "expired"
         self._standing[wanted.pool] = _Standing(wanted, placed=False)
@@ -58,6 +62,10 @@ class Provisioner:
             if tick <= request.valid_until_tick:
                 plan.coordinated[0, index] = 1
                 plan.keep[0, index] = request.min_nodes
+
+
+def _order(request: CapacityRequested) -> tuple[int, int]:
+    return request.tick, request.epoch
 
 
 def _by_urgency(nodes: NodesByUrgency) -> list[int]:

@@ -263,6 +263,15 @@ def test_nodes_are_requested_once_per_epoch_and_pool() -> None:
     assert launched(cluster) == before
 
 
+def test_a_request_with_a_tick_or_an_epoch_of_nonsense_keeps_out_no_later_one() -> None:
+    cluster = simulated()
+    assert cluster.request_capacity(request(POOLS[0], 10**9, until=10**9)) == "refused"
+    assert cluster.request_capacity(request(POOLS[0], 0, epoch=2**31 - 1)) == "accepted"
+    for _ in range(6):
+        cluster.advance()
+    assert cluster.request_capacity(request(POOLS[0], 6, epoch=1, until=24)) == "accepted"
+
+
 def test_a_request_coordinates_its_pool_while_it_is_valid() -> None:
     cluster = simulated()
     cluster.request_capacity(request(POOLS[1], 0, until=1, keep=7))

@@ -1,0 +1,70 @@
+"""`hirl state` on a real broker: who may look, who may order, and what is written."""
+
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from kafka import KafkaProducer
+
+from models.inputs.errors import InputError
+from schemas.state_reset import StateReset
+from schemas.topics import state_topic
+from services._kit.records import state_record
+from services._kit.state_codec import encode
+from services.admin.reader import TopicReader
+from services.admin.states import order_reset, read_state
+from services.cli.main import run
+from services.devcluster.connect import Running
+from services.forecaster.progress import no_minutes
+
+SERVICE = "soldier"
+
+
+def save(kafka: Running, key: str) -> bytes:
+    """A state large enough to be deflated."""
+    data = encode(no_minutes(5)._replace(rps=np.ones((5, 20_000), np.float32)))
+    record = state_record(key, data)
+    producer = KafkaProducer(**kafka.options())
+    sent = producer.send(
+        state_topic(SERVICE), record.value, key=key.encode(), headers=list(record.headers)
+    )
+    sent.get(timeout=30)
+    producer.close()
+    return data
+
+
+def test_a_saved_state_is_shown_and_its_reset_ordered(
+    kafka: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = f"domain-{uuid4().hex[:8]}"
+    data = save(kafka, key)
+    assert run(["state", "show", SERVICE, key, "--bootstrap", kafka.bootstrap]) == 0
+    shown = capsys.readouterr().out
+    assert f"{len(data):,} bytes" in shown
+    assert 'rps: {"array":"float32 (5, 20000)","first":[1.0,1.0,1.0,1.0,"..."]}' in shown
+    order = ["state", "reset", SERVICE, key, "--reason", "a test", "--bootstrap", kafka.bootstrap]
+    assert run(order) == 0
+    with TopicReader(kafka.options()) as reader:
+        orders = [one for one in reader.read_all(StateReset) if one.key == key]
+    assert [(one.service, one.reason) for one in orders] == [(SERVICE, "a test")]
+    assert orders[0].issued_by.endswith("(not authenticated)")
+
+
+def test_a_state_that_does_not_exist_is_neither_shown_nor_reset(
+    kafka: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--bootstrap", kafka.bootstrap]
+    assert run(["state", "show", SERVICE, "nowhere", *at]) == 2
+    assert run(["state", "reset", SERVICE, "nowhere", "--reason", "a test", *at]) == 2
+    assert "no saved state of nowhere" in capsys.readouterr().err
+
+
+def test_only_the_operator_may_order_a_reset(secure_kafka: Running) -> None:
+    key = f"domain-{uuid4().hex[:8]}"
+    data = save(secure_kafka, key)
+    operator = secure_kafka.options("operator")
+    assert read_state(operator, SERVICE, key) == data
+    order = order_reset(operator, SERVICE, key, "a test", 1.79e9)
+    assert order.issued_by == "operator"
+    with pytest.raises(InputError, match="cannot write"):
+        order_reset(secure_kafka.options(SERVICE), SERVICE, key, "not allowed", 1.79e9)

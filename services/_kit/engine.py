@@ -148,7 +148,7 @@ class Engine(Generic[S]):
             kind, key = BY_NAME[received.last.topic].event, received.last.key.decode()
             self.handler.forget(kind, key, self._clock)
         else:
-            self.handler.learn(received.event, self._clock)
+            self.handler.learn_recorded(received.event, received.last.timestamp, self._clock)
 
     def restore_failures(self, key: str, data: bytes | None) -> None:
         """Take in a record of the state topic before `study`, if it counts failures to learn."""

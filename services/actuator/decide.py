@@ -117,16 +117,25 @@ class ActuatorHandler(Handler[ActuatorState]):
         self._rules = InventoryCache(self._apps, SafetyRules)
 
     def learn(self, event: Event, clock: Clock) -> None:
-        """Take in apps, overrides and heartbeats."""
+        """Take in apps and heartbeats."""
         if isinstance(event, AppDeclared):
             self._apps.learn(event)
-        elif isinstance(event, BreakerChanged | OverrideIssued):
+        elif isinstance(event, BreakerChanged):
             self._permissions.learn(event, clock.now())
 
-    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  needs no time
+    def learn_recorded(self, event: Event, recorded_at: float, clock: Clock) -> None:
+        """Take in orders by the time of their records, everything else as it is."""
+        if isinstance(event, OverrideIssued):
+            self._permissions.orders.learn(event, recorded_at)
+        else:
+            self.learn(event, clock)
+
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
         """Remove apps, overrides and breakers."""
         if kind is AppDeclared:
             self._apps.forget(key)
+        elif kind is OverrideIssued:
+            self._permissions.orders.forget(key, clock.date())
         else:
             self._permissions.forget(kind, key)
 
@@ -234,6 +243,7 @@ class ActuatorHandler(Handler[ActuatorState]):
             return self._request(plan, None, hold_all(plan, "no-frame"), "unknown", state)
         if not self._apps.all_declared(plan.apps):
             return self._request(plan, frame, hold_all(plan, "not-declared"), "unknown", state)
+        self._permissions.advance(clock.date())
         breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
         names = tuple(plan.apps)
         history = self._history(names, state)

@@ -27,6 +27,7 @@ from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import REASONS, as_row, directive_of, status_rows
 from services._kit.handler import CLUSTER
 from services._kit.inventory import DeclaredApps
+from services._kit.orders import OrderBook
 from services._kit.ticks import parse
 from services.actuator.settings import STALE_TICKS, Modes
 
@@ -50,28 +51,25 @@ class Permissions:
     only."""
     stale_ticks: int = STALE_TICKS
     """The same in event time, which survives a restart."""
-    overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
-    """Overrides by kind and scope."""
+    orders: OrderBook = field(default_factory=OrderBook)
+    now: float = 0.0
+    """Wall time of the decision, in seconds since 1970."""
     breakers: dict[str, tuple[BreakerChanged, float]] = field(default_factory=dict)
     """The last event of each scope, with its time of arrival by `Clock.now`."""
 
-    def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
-        """Take in an override or a heartbeat."""
-        if isinstance(event, BreakerChanged):
-            self.breakers[event.scope] = event, now
-        elif event.lifted:
-            self.overrides.pop((event.kind, event.scope), None)
-        else:
-            self.overrides[event.kind, event.scope] = event
+    def learn(self, event: BreakerChanged, now: float) -> None:
+        """Take in a heartbeat."""
+        self.breakers[event.scope] = event, now
 
     def forget(self, kind: type[Event], scope: str) -> None:
-        """Remove the overrides or the breaker of a scope after a tombstone."""
+        """Remove the breaker of a scope after a tombstone."""
         if kind is BreakerChanged:
             self.breakers.pop(scope, None)
-        elif kind is OverrideIssued:
-            # The topic's key is the scope alone, so a tombstone stands for every kind.
-            for found in [key for key in self.overrides if key[1] == scope]:
-                del self.overrides[found]
+
+    def advance(self, now: float) -> None:
+        """Let orders take effect that the limit per minute held back."""
+        self.now = now
+        self.orders.advance(now)
 
     def has_heartbeat(self, domain: str) -> bool:
         """Whether a breaker of the domain or of the cluster has ever reported."""
@@ -97,9 +95,9 @@ class Permissions:
         late = self.stale_s is not None and silent_s > self.stale_s
         return late or tick - event.tick > self.stale_ticks
 
-    def overrides_of(self, app: str, domain: str, time: str) -> list[OverrideIssued]:
+    def overrides_of(self, app: AppDeclared, time: str) -> list[OverrideIssued]:
         """Overrides in force for an app at an event time."""
-        return self._in_force([("app", app), ("domain", domain), ("cluster", CLUSTER)], time)
+        return self.orders.orders_for(app, parse(time), self.now) if self.orders else []
 
     def mode_of(self, app: AppDeclared, overrides: Sequence[OverrideIssued]) -> Mode:
         """Mode of an app: by overrides, else its own, else its domain's."""
@@ -107,7 +105,7 @@ class Permissions:
 
     def domain_mode(self, domain: str, time: str) -> Mode:
         """Mode of a whole domain."""
-        overrides = self._in_force([("domain", domain), ("cluster", CLUSTER)], time)
+        overrides = self.orders.orders_of_domain(domain, parse(time), self.now)
         return _strictest(overrides) or self._configured(domain)
 
     def hold_reason(
@@ -139,12 +137,6 @@ class Permissions:
 
     def _configured(self, domain: str) -> Mode:
         return self.modes.domains.get(domain, self.modes.cluster)
-
-    def _in_force(self, scopes: Sequence[tuple[str, str]], time: str) -> list[OverrideIssued]:
-        if not self.overrides:
-            return []
-        found = (self.overrides.get(scope) for scope in scopes)
-        return [o for o in found if o and (o.until is None or parse(time) <= parse(o.until))]
 
 
 def _strictest(overrides: Sequence[OverrideIssued]) -> Mode | None:
@@ -292,7 +284,7 @@ def _holds(
         elif not _pods_known(frame, index):
             found[index] = "pods-unknown"
         else:
-            overrides = permissions.overrides_of(name, app.domain, plan.time)
+            overrides = permissions.overrides_of(app, plan.time)
             step = [int(column[index]) for column in steps]
             found[index] = permissions.hold_reason(app, step, overrides, breaker)
     return {index: reason for index, reason in found.items() if reason}
@@ -325,11 +317,11 @@ def _apply_overrides(
 ) -> frozenset[int]:
     """Set overridden replicas, within the declared bounds; returns their indices."""
     overridden = set()
-    for index, name in enumerate(plan.apps if permissions.overrides else ()):
+    for index, name in enumerate(plan.apps if permissions.orders else ()):
         app = apps.find(name)
         if app is None:
             continue
-        overrides = permissions.overrides_of(name, app.domain, plan.time)
+        overrides = permissions.overrides_of(app, plan.time)
         exact = [o.replicas for o in overrides if o.kind == "app" and o.replicas is not None]
         if exact and permissions.mode_of(app, overrides) not in ("off", "preview"):
             after["replicas"][index] = min(max(exact[0], app.min_replicas), app.max_replicas)

@@ -12,8 +12,8 @@ BreakerOrder = Literal["open", "reset"]
 class OverrideIssued(Event, frozen=True, kw_only=True):
     """An order for one scope. The newest record of a kind, scope and order wins, until it ends.
 
-    Every reader limits how many orders take effect per domain and minute, and ends each after
-    seven days at the latest.
+    Readers limit how many orders take effect per minute, and end each after seven days at the
+    latest.
     """
 
     scope: Annotated[
@@ -26,10 +26,6 @@ class OverrideIssued(Event, frozen=True, kw_only=True):
         about("What is ordered; orders of different kinds do not replace each other."),
     ] = "any"
     order_id: Annotated[str, about("Id of the order; `hirl.scale-applied.v1` refers to it.")] = ""
-    domain: Annotated[
-        str,
-        about("Domain of an app. An order that names another domain has no effect on the app."),
-    ] = ""
     mode: Annotated[Mode | None, about("Mode to use; null leaves the mode as it is.")] = None
     replicas: Annotated[
         Count | None, about("Exact number of replicas of an app; null leaves it to the plan.")

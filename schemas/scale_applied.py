@@ -42,7 +42,7 @@ class ScaleApplied(TickEvent, frozen=True, kw_only=True):
         about("Id of the operator's order that changed or held the app; empty if none did."),
     ] = []
     orders_waiting: Annotated[
-        Count, about("Orders for the domain that the limit per minute holds back.")
+        Count, about("Orders that may concern the domain and that the limit per minute holds back.")
     ] = 0
     breaker: Annotated[str, about("State of the breaker the actuator used.")] = "closed"
     versions: Annotated[

@@ -53,6 +53,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS
     """Unused if the topic is compacted."""
+    history_ms: int = HOUR_MS
+    """Of a compacted topic: how long records that were replaced stay readable."""
 
 
 ANY: Final = "*"
@@ -183,6 +185,8 @@ TOPICS: Final = (
         consumers=("actuator", "breaker", "operator"),
         partitions=1,
         cleanup="compact",
+        # As long as the audit that refers to the orders.
+        history_ms=30 * DAY_MS,
     ),
     Topic(
         name="hirl.model-promoted.v1",

@@ -19,12 +19,12 @@ from services._kit.handler import CLUSTER
 from services._kit.ticks import parse
 
 MOST_CHANGES: Final = 10
-"""Changes of orders that take effect per domain and window."""
+"""Changes of orders that take effect per window, for each domain, the cluster and all apps."""
 WINDOW_S: Final = 60.0
 LONGEST_S: Final = 7 * 86400.0
 """After this time an order ends, whatever it says."""
 _MOST_WAITING: Final = 1000
-"""Per domain; a flood must not fill the memory."""
+"""For each of these; a flood must not fill the memory."""
 _DIRECTIONS: Final = ("scale-in", "scale-out")
 _BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
 """The strictest mode first."""
@@ -100,8 +100,8 @@ class OrderBook:
     def __init__(self, most: int = MOST_CHANGES, window_s: float = WINDOW_S) -> None:
         self._most, self._window = most, window_s
         self._accepted: dict[Scope, dict[str, Recorded]] = {}
-        self._waiting: dict[Slot, Recorded] = {}
-        """In order of arrival."""
+        self._waiting: dict[Scope, dict[Slot, Recorded]] = defaultdict(dict)
+        """By the scope that is limited, in order of arrival."""
         self._changes: dict[Scope, list[float]] = defaultdict(list)
         """Times of the last changes, by the scope that is limited."""
 
@@ -109,49 +109,56 @@ class OrderBook:
         """Take in an order; raises Refused where too many wait already."""
         self.advance(at)
         found = Recorded(order, at)
-        slot = found.slot
+        slot, waiting = found.slot, self._waiting[_limited(order)]
         present = self._present(slot)
+        waiting.pop(slot, None)
         # Redelivered, or lifted before it took effect: no change to count.
         if (present and present.order == order) or (order.lifted and present is None):
-            self._waiting.pop(slot, None)
-        elif _stops_at_once(order, present):
-            self._waiting.pop(slot, None)
+            return
+        if _stops_at_once(order, present):
             self._accept(found)
-        else:
-            waiting = [one for one in self._waiting.values() if _limited(one) == _limited(found)]
-            if slot not in self._waiting and len(waiting) >= _MOST_WAITING:
-                raise Refused("too-many-orders", f"{_MOST_WAITING} orders wait already")
-            self._waiting.pop(slot, None)
-            self._waiting[slot] = found
-            self.advance(at)
+            return
+        if len(waiting) >= _MOST_WAITING:
+            raise Refused("too-many-orders", f"{_MOST_WAITING} orders wait already")
+        waiting[slot] = found
+        self.advance(at)
 
     def forget(self, key: str, at: float) -> None:
         """Lift the order of a tombstone."""
-        kind, scope, order = slot_of(key)
-        present = self._present((kind, scope, order))
+        slot = slot_of(key)
+        for waiting in self._waiting.values():
+            waiting.pop(slot, None)
+        present = self._present(slot)
         if present is not None:
-            lift = OverrideIssued(scope=scope, kind=present.order.kind, order=present.order.order,
-                                  domain=present.order.domain, lifted=True)  # fmt: skip
+            old = present.order
+            lift = OverrideIssued(scope=old.scope, kind=old.kind, order=old.order, lifted=True)
             self.learn(lift, at)
-        else:
-            self._waiting.pop((kind, scope, order), None)
 
     def advance(self, now: float) -> None:
         """Let waiting orders take effect as far as the limit allows by now."""
-        for slot, found in list(self._waiting.items()):
-            changes = self._changes[_limited(found)]
-            free = changes[-self._most] + self._window if len(changes) >= self._most else found.at
-            since = max(free, found.at)
-            if since <= now:
-                del self._waiting[slot]
+        for scope, waiting in self._waiting.items():
+            changes = self._changes[scope]
+            while waiting:
+                # First come, first served: where the first has to wait, so do the others.
+                found = next(iter(waiting.values()))
+                full = len(changes) >= self._most
+                since = max(found.at, changes[-self._most] + self._window) if full else found.at
+                if since > now:
+                    break
+                del waiting[found.slot]
                 changes.append(since)
                 del changes[: -self._most]
                 self._accept(found)
 
     def waiting(self, domain: str | None = None) -> list[Recorded]:
-        """Orders that the limit holds back, of all scopes or of a domain and the cluster."""
-        scopes = (("domain", domain), ("cluster", CLUSTER), ("domain", ""))
-        return [one for one in self._waiting.values() if domain is None or _limited(one) in scopes]
+        """Orders that the limit holds back, all of them or those that may concern a domain."""
+        scopes = (("domain", domain), (CLUSTER, ""), ("app", ""))
+        return [
+            one
+            for scope, waiting in self._waiting.items()
+            for one in waiting.values()
+            if domain is None or scope in scopes
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._accepted)
@@ -168,17 +175,12 @@ class OrderBook:
     def orders_for(self, app: AppDeclared, time: datetime, now: float) -> list[OverrideIssued]:
         """Orders in force for an app, the widest scope first."""
         tier = f"{app.domain}/{app.tier}"
-        found = self._of(
-            (("cluster", CLUSTER), ("domain", app.domain), ("tier", tier), ("app", app.app)),
-            time,
-            now,
-        )
-        # An order is limited by the domain that it names, so it may not act on another.
-        return [one for one in found if one.kind != "app" or one.domain in ("", app.domain)]
+        scopes = ((CLUSTER, CLUSTER), ("domain", app.domain), ("tier", tier), ("app", app.app))
+        return list(self._of(scopes, time, now))
 
     def orders_of_domain(self, domain: str, time: datetime, now: float) -> list[OverrideIssued]:
         """Orders in force for a whole domain, the cluster's first."""
-        return list(self._of((("cluster", CLUSTER), ("domain", domain)), time, now))
+        return list(self._of(((CLUSTER, CLUSTER), ("domain", domain)), time, now))
 
     def breaker_command(
         self, domain: str, since: datetime | None, time: datetime, now: float
@@ -303,14 +305,16 @@ def _paused(order: OverrideIssued) -> tuple[str, ...]:
     return _DIRECTIONS if order.pause == "all" else (order.pause,) if order.pause != "none" else ()
 
 
-def _limited(found: Recorded) -> Scope:
-    """The scope whose changes are counted together: a domain with its tiers and apps."""
-    order = found.order
-    if order.kind == "cluster":
-        return CLUSTER, CLUSTER
-    if order.kind == "tier":
-        return "domain", order.scope.rpartition("/")[0]
-    return "domain", order.scope if order.kind == "domain" else order.domain
+def _limited(order: OverrideIssued) -> Scope:
+    """The scope whose changes are counted together.
+
+    A domain with its tiers, the cluster, and all apps: an order could claim any domain for an app,
+    and the inventory that knows better may be read after the orders.
+    """
+    if order.kind in ("domain", "tier"):
+        domain = order.scope if order.kind == "domain" else order.scope.rpartition("/")[0]
+        return "domain", domain
+    return order.kind, ""
 
 
 def _rank(mode: Mode) -> int:

@@ -97,6 +97,14 @@ class TopicReader:
         ends = self._consumer.end_offsets(partitions)
         return self._between(self._consumer.beginning_offsets(partitions), ends)
 
+    def newest_records(self, kind: type[E]) -> list[ReadRecord]:
+        """The last few records of each partition of an event's topic."""
+        partitions = self._partitions(topic_of(kind).name, None)
+        ends = self._consumer.end_offsets(partitions)
+        begins = self._consumer.beginning_offsets(partitions)
+        starts = {at: max(begins[at], ends[at] - _FIRST_WINDOW) for at in partitions}
+        return self._between(starts, ends)
+
     def find_newest(self, kind: type[E], key: str, wanted: Callable[[E], bool]) -> E | None:
         """The newest event of a key that `wanted` accepts, searched from the end backwards."""
         partitions = self._partitions(topic_of(kind).name, key)

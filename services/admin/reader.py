@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.partitioner.default import murmur2
 
 from models.inputs.errors import InputError
@@ -78,7 +78,12 @@ class TopicReader:
 
     def poll(self, patience_s: float = _POLL_S) -> Iterator[ReadRecord]:
         """Records that arrived since the last call; waits up to `patience_s` for the first."""
-        polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
+        try:
+            polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
+        except TopicAuthorizationFailedError as error:
+            raise InputError(
+                f"this user may not read from Kafka ({error}): pass --credentials of one who may"
+            ) from None
         self.is_idle = not polled
         for records in polled.values():
             for one in records:

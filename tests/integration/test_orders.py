@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.codec import encode
 from schemas.fields import Event
+from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import rfc3339
+from services.admin.orders import publish
 from services.cli.main import EXIT_BAD_INPUT, run
 from services.devcluster.connect import Running
 from services.devcluster.kafka.security import credentials_file
@@ -72,13 +75,16 @@ def test_an_order_is_issued_listed_audited_and_lifted_by_its_authenticated_autho
     assert not listed(call, tmp_path, "list")["in_force"]
 
 
-def test_other_principals_may_not_issue_orders(
+def test_other_principals_may_neither_issue_orders_nor_read_what_they_touch(
     secure_kafka: Running, call: Call, capsys: pytest.CaptureFixture[str]
 ) -> None:
     send(secure_kafka, "collector", AppDeclared(app="other-0", domain="other", ordinal=0))
     words = ("override", "freeze", "--domain", "other", "--reason", "a test")
     assert call(*words, user="actuator") == EXIT_BAD_INPUT
-    assert "was not sent" in capsys.readouterr().err
+    assert "may not read" in capsys.readouterr().err
+    order = OverrideIssued(scope="other", kind="domain", order="freeze", pause="all")
+    with pytest.raises(InputError, match="was not sent"):
+        publish(secure_kafka.options("actuator"), [order])
 
 
 def _applied(order_id: str) -> ScaleApplied:

@@ -12,6 +12,7 @@ from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry
 from services.collector.metrics import Metrics
+from services.commander.metrics import Metrics as CommanderMetrics
 from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
 
 FOLDER = ROOT / "infra/prometheus"
@@ -40,6 +41,7 @@ def _collectors(registry: CollectorRegistry) -> list[tuple[list[str], Any]]:
 def code_metrics() -> dict[str, set[str]]:
     telemetry = Telemetry("example", SystemClock())
     Metrics(telemetry.registry)
+    CommanderMetrics(telemetry)
     return exported(telemetry.registry)
 
 

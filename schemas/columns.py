@@ -79,7 +79,7 @@ RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
                 "memory_request",
                 "replicas_before",
             ),
-            optional=_BEFORE[1:],
+            optional=(*_BEFORE[1:], "orders"),
         ),
     ),
 }

@@ -4,12 +4,28 @@ from typing import Annotated, Literal
 
 from schemas.fields import Count, Event, Mode, Name, Time, about
 
+ScopeKind = Literal["app", "tier", "domain", "cluster"]
+OrderKind = Literal["any", "pause", "freeze", "mode", "floor", "ceiling", "replicas", "breaker"]
+BreakerOrder = Literal["open", "reset"]
+
 
 class OverrideIssued(Event, frozen=True, kw_only=True):
-    """An order for one scope. The newest record of a scope wins, until it ends or is lifted."""
+    """An order for one scope. The newest record of a kind, scope and order wins, until it ends.
 
-    scope: Annotated[Name, about("Name of an app or a domain, or `cluster`.")]
-    kind: Annotated[Literal["app", "domain", "cluster"], about("What `scope` names.")]
+    Readers limit how many orders take effect per minute, and end each after seven days at the
+    latest.
+    """
+
+    scope: Annotated[
+        Name,
+        about("Name of an app or a domain, `DOMAIN/TIER` with the tier's index, or `cluster`."),
+    ]
+    kind: Annotated[ScopeKind, about("What `scope` names.")]
+    order: Annotated[
+        OrderKind,
+        about("What is ordered; orders of different kinds do not replace each other."),
+    ] = "any"
+    order_id: Annotated[str, about("Id of the order; `hirl.scale-applied.v1` refers to it.")] = ""
     mode: Annotated[Mode | None, about("Mode to use; null leaves the mode as it is.")] = None
     replicas: Annotated[
         Count | None,
@@ -18,11 +34,28 @@ class OverrideIssued(Event, frozen=True, kw_only=True):
             "plan. Modes, pauses and breakers win over it."
         ),
     ] = None
+    floor: Annotated[
+        Count | None, about("Fewest replicas of each app of the scope; null sets no floor.")
+    ] = None
+    ceiling: Annotated[
+        Count | None, about("Most replicas of each app of the scope; null sets no ceiling.")
+    ] = None
+    breaker: Annotated[
+        BreakerOrder | None,
+        about("`open` opens the breaker until the order ends; `reset` closes it once."),
+    ] = None
     pause: Annotated[
         Literal["none", "all", "scale-in", "scale-out"],
         about("Changes that must not be applied."),
     ] = "none"
-    until: Annotated[Time | None, about("End of the order, UTC; null means until lifted.")] = None
+    issued_at: Annotated[Time | None, about("Event time at which the order was issued.")] = None
+    until: Annotated[
+        Time | None, about("End of the order in event time; null means the longest allowed.")
+    ] = None
     lifted: Annotated[bool, about("True if the order no longer holds.")] = False
     reason: Annotated[str, about("Why the order was issued, in plain words.")] = ""
     issued_by: Annotated[str, about("Person or system that issued the order.")] = ""
+    authenticated: Annotated[
+        bool,
+        about("True if the broker authenticated `issued_by`; else it is a user of the machine."),
+    ] = False

@@ -37,6 +37,13 @@ class ScaleApplied(TickEvent, frozen=True, kw_only=True):
     memory_request_before: Annotated[
         list[MiB], about("Memory request per pod before the change, in MiB.")
     ] = []
+    orders: Annotated[
+        list[str],
+        about("Id of the operator's order that changed or held the app; empty if none did."),
+    ] = []
+    orders_waiting: Annotated[
+        Count, about("Orders that may concern the domain and that the limit per minute holds back.")
+    ] = 0
     breaker: Annotated[str, about("State of the breaker the actuator used.")] = "closed"
     contradictions: Annotated[
         Count,

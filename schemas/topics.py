@@ -41,7 +41,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     event: type[Event]
     key: str
-    """Field of the event that is the record's key; empty if records have no key."""
+    """Field of the event that is the record's key, or several joined by `/`; empty if records have
+    no key."""
     about: str
     producers: tuple[str, ...]
     """Principals that may write; ACLs are made from this. Not all are services: `agent`, `registry`
@@ -53,6 +54,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS
     """Unused if the topic is compacted."""
+    history_ms: int = HOUR_MS
+    """Of a compacted topic: how long records that were replaced stay readable."""
 
 
 ANY: Final = "*"
@@ -68,7 +71,7 @@ TOPICS: Final = (
         key="app",
         about="The inventory: declared apps.",
         producers=("collector", "operator"),
-        consumers=("aggregator", "forecaster", "soldier", "actuator"),
+        consumers=("aggregator", "forecaster", "soldier", "actuator", "operator"),
         partitions=1,
         cleanup="compact",
     ),
@@ -159,7 +162,7 @@ TOPICS: Final = (
         key="domain",
         about="The audit: each change applied, held or superseded, with its reason.",
         producers=("actuator",),
-        consumers=("breaker",),
+        consumers=("breaker", "operator"),
         retention_ms=30 * DAY_MS,
     ),
     Topic(
@@ -168,19 +171,23 @@ TOPICS: Final = (
         key="scope",
         about="Whether changes may be applied, with a heartbeat.",
         producers=("breaker",),
-        consumers=("actuator",),
+        consumers=("actuator", "operator"),
         partitions=1,
         cleanup="compact",
     ),
     Topic(
         name="hirl.override-issued.v1",
         event=OverrideIssued,
-        key="scope",
+        # Not the scope alone: an app may be called like a domain, and a floor must not replace a
+        # pause when the topic is compacted.
+        key="kind/scope/order",
         about="Orders of operators.",
         producers=("operator",),
-        consumers=("actuator",),
+        consumers=("actuator", "breaker", "operator"),
         partitions=1,
         cleanup="compact",
+        # As long as the audit that refers to the orders.
+        history_ms=30 * DAY_MS,
     ),
     Topic(
         name="hirl.state-reset.v1",
@@ -234,8 +241,8 @@ def topic_of(event: Event | type[Event]) -> Topic:
 
 def key_of(event: Event) -> str:
     """The record's key, which keeps the events of one domain, app or pool in order."""
-    field = topic_of(event).key
-    return str(getattr(event, field)) if field else ""
+    fields = topic_of(event).key
+    return "/".join(str(getattr(event, field)) for field in fields.split("/")) if fields else ""
 
 
 def state_topic(service: str) -> str:

@@ -127,6 +127,9 @@ class Cluster(Section, frozen=True, kw_only=True):
     machines: Annotated[tuple[Machine, ...], Meta(min_length=1)]
     prices: Prices = Prices()
     spend_cap_per_hour: Positive
+    largest_factor: Annotated[float, Meta(gt=1, le=1000)] = 20.0
+    """Announced factors beyond it are refused, and forecasts beyond this multiple of the highest
+    traffic seen are not believed; the same holds for what domains report to need."""
 
     def __post_init__(self) -> None:
         # The Commander acts once per minute, so a minute has to be a whole number of ticks.

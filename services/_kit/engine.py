@@ -169,7 +169,7 @@ class Engine(Generic[S]):
             if kind is not StateReset:
                 self.handler.forget(kind, received.last.key.decode(), self._clock)
         else:
-            self.handler.learn(received.event, self._clock)
+            self.handler.learn_recorded(received.event, received.last.timestamp, self._clock)
 
     def restore_failures(self, key: str, data: bytes | None) -> bool:
         """Take in a record of the state topic before `study`; False if it is a state."""

@@ -81,6 +81,13 @@ class Handler(ABC, Generic[S]):
     def learn(self, event: Event, clock: Clock) -> None:
         """Take in reference data. All states are woken afterwards: they may have waited for it."""
 
+    def learn_recorded(self, event: Event, recorded_at: float, clock: Clock) -> None:  # noqa: ARG002
+        """Take in reference data with the broker's time of its record, in seconds since 1970.
+
+        For what is limited by time: no client chooses this time, and a restart sees it again.
+        """
+        self.learn(event, clock)
+
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
         """Remove reference data after a tombstone."""
 

@@ -140,16 +140,25 @@ class ActuatorHandler(Handler[ActuatorState]):
         self._rules = InventoryCache(self._apps, SafetyRules)
 
     def learn(self, event: Event, clock: Clock) -> None:
-        """Take in apps, overrides and heartbeats."""
+        """Take in apps and heartbeats."""
         if isinstance(event, AppDeclared):
             self._apps.learn(event)
-        elif isinstance(event, BreakerChanged | OverrideIssued):
+        elif isinstance(event, BreakerChanged):
             self._permissions.learn(event, clock.now())
 
-    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Remove apps, overrides and breakers."""
+    def learn_recorded(self, event: Event, recorded_at: float, clock: Clock) -> None:
+        """Take in orders by the time of their records, everything else as it is."""
+        if isinstance(event, OverrideIssued):
+            self._permissions.orders.learn(event, recorded_at)
+        else:
+            self.learn(event, clock)
+
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
+        """Remove apps, orders and breakers."""
         if kind is AppDeclared:
             self._apps.forget(key)
+        elif kind is OverrideIssued:
+            self._permissions.orders.forget(key, clock.date())
         else:
             self._permissions.forget(kind, key)
 
@@ -277,6 +286,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         if found.apps is None:
             ruling = hold_all(plan, frame, "target-unreadable")
             return self._request(plan, ruling, "unknown", state)
+        self._permissions.advance(clock.date())
         breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
         names = tuple(plan.apps)
         history, domain = self._history(names, state), self._apps.domain_index(plan.domain)
@@ -319,7 +329,8 @@ class ActuatorHandler(Handler[ActuatorState]):
         budget = binding_budget(plan.tick, state.budgets)
         epoch = -1 if budget is None else budget.epoch
         mode = self._permissions.domain_mode(plan.domain, plan.time)
-        return applied_of(plan, ruling, Basis(epoch, mode, breaker), outcome)
+        waiting = len(self._permissions.orders.waiting(plan.domain))
+        return applied_of(plan, ruling, Basis(epoch, mode, breaker, waiting), outcome)
 
     def _history(self, names: tuple[str, ...], state: ActuatorState) -> ChangeHistory:
         """A copy that the kernels may update, for the apps of the plan."""

@@ -10,6 +10,7 @@ from schemas.breaker_changed import BreakerChanged, State
 from schemas.fields import Event, Mode
 from schemas.override_issued import OverrideIssued
 from services._kit.handler import CLUSTER
+from services._kit.orders import OrderBook
 from services._kit.ticks import parse
 from services.actuator.settings import STALE_TICKS, Modes
 
@@ -39,28 +40,40 @@ class Permissions:
     only."""
     stale_ticks: int = STALE_TICKS
     """The same in event time, which survives a restart. Also how far a breaker may be ahead."""
-    overrides: dict[tuple[str, str], OverrideIssued] = field(default_factory=dict)
-    """Overrides by kind and scope."""
+    orders: OrderBook = field(default_factory=OrderBook)
+    now: float = 0.0
+    """Wall time of the decision, in seconds since 1970."""
     breakers: dict[str, tuple[Heartbeat, ...]] = field(default_factory=dict)
     """By scope: the newest event of each place in time, least recently heard first."""
 
-    def learn(self, event: OverrideIssued | BreakerChanged, now: float) -> None:
-        """Take in an override or a heartbeat."""
-        if isinstance(event, BreakerChanged):
-            self._learn_breaker(event, now)
-        elif event.lifted:
-            self.overrides.pop((event.kind, event.scope), None)
-        else:
-            self.overrides[event.kind, event.scope] = event
+    def learn(self, event: BreakerChanged, now: float) -> None:
+        """Take in a heartbeat: keep the newest event by tick; a late one changes nothing.
+
+        One record with a nonsensical tick must neither be obeyed for good nor hide all later
+        ones. At this point nobody knows which tick is right, so events that are far apart are kept
+        side by side, and the plan's tick decides (`_heartbeat`).
+        """
+        known = self.breakers.get(event.scope, ())
+        near = [one for one in known if abs(one.event.tick - event.tick) <= self.stale_ticks]
+        # Of two events of one tick the stricter one counts: a breaker that opens because frames
+        # stopped has no newer tick, and a repeated older event must not undo that.
+        newest = min(
+            (Heartbeat(event, now), *near),
+            key=lambda one: (-one.event.tick, _STATES.index(one.event.state)),
+        )
+        others = tuple(one for one in known if one not in near)
+        # Too many: drop the one that was heard longest ago, since the real one repeats itself.
+        self.breakers[event.scope] = (*others, newest)[-_MOST_TIMES:]
 
     def forget(self, kind: type[Event], scope: str) -> None:
-        """Remove the overrides or the breaker of a scope after a tombstone."""
+        """Remove the breaker of a scope after a tombstone."""
         if kind is BreakerChanged:
             self.breakers.pop(scope, None)
-        elif kind is OverrideIssued:
-            # The topic's key is the scope alone, so a tombstone stands for every kind.
-            for found in [key for key in self.overrides if key[1] == scope]:
-                del self.overrides[found]
+
+    def advance(self, now: float) -> None:
+        """Let orders take effect that the limit per minute held back."""
+        self.now = now
+        self.orders.advance(now)
 
     # Breakers.
 
@@ -85,25 +98,6 @@ class Permissions:
             return "stale"
         return "half-open" if "half-open" in states else "closed"
 
-    def _learn_breaker(self, event: BreakerChanged, now: float) -> None:
-        """Keep the newest event by tick; a late one changes nothing.
-
-        One record with a nonsensical tick must neither be obeyed for good nor hide all later
-        ones. At this point nobody knows which tick is right, so events that are far apart are kept
-        side by side, and the plan's tick decides (`_heartbeat`).
-        """
-        known = self.breakers.get(event.scope, ())
-        near = [one for one in known if abs(one.event.tick - event.tick) <= self.stale_ticks]
-        # Of two events of one tick the stricter one counts: a breaker that opens because frames
-        # stopped has no newer tick, and a repeated older event must not undo that.
-        newest = min(
-            (Heartbeat(event, now), *near),
-            key=lambda one: (-one.event.tick, _STATES.index(one.event.state)),
-        )
-        others = tuple(one for one in known if one not in near)
-        # Too many: drop the one that was heard longest ago, since the real one repeats itself.
-        self.breakers[event.scope] = (*others, newest)[-_MOST_TIMES:]
-
     def _heartbeat(self, scope: str, tick: int) -> Heartbeat | None:
         """The newest that is not implausibly far ahead of the plan."""
         plausible = (
@@ -118,22 +112,13 @@ class Permissions:
 
     # Modes, pauses and overrides.
 
-    def overrides_of(self, app: str, domain: str, time: str) -> list[OverrideIssued]:
-        """Overrides in force for an app at an event time."""
-        return self._in_force([("app", app), ("domain", domain), ("cluster", CLUSTER)], time)
-
-    def exact_replicas(self, app: AppDeclared, time: str) -> int | None:
-        """An operator's number of replicas for an app, within its bounds."""
-        overrides = self.overrides_of(app.app, app.domain, time)
-        for override in overrides:
-            if override.kind == "app" and override.replicas is not None:
-                wanted = max(override.replicas, app.min_replicas)
-                return wanted if app.max_replicas is None else min(wanted, app.max_replicas)
-        return None
+    def overrides_of(self, app: AppDeclared, time: str) -> list[OverrideIssued]:
+        """Orders in force for an app at an event time, the widest scope first."""
+        return self.orders.orders_for(app, parse(time), self.now) if self.orders else []
 
     def domain_mode(self, domain: str, time: str) -> Mode:
         """Mode of a whole domain."""
-        overrides = self._in_force([("domain", domain), ("cluster", CLUSTER)], time)
+        overrides = self.orders.orders_of_domain(domain, parse(time), self.now)
         return _strictest(overrides) or self._configured(domain)
 
     def hold_reason(
@@ -167,12 +152,6 @@ class Permissions:
 
     def _configured(self, domain: str) -> Mode:
         return self.modes.domains.get(domain, self.modes.cluster)
-
-    def _in_force(self, scopes: Sequence[tuple[str, str]], time: str) -> list[OverrideIssued]:
-        if not self.overrides:
-            return []
-        found = (self.overrides.get(scope) for scope in scopes)
-        return [o for o in found if o and (o.until is None or parse(time) <= parse(o.until))]
 
 
 def _strictest(overrides: Sequence[OverrideIssued]) -> Mode | None:

@@ -2,13 +2,14 @@
 
 A change is a difference to what the target has now, not to what samples said it has. First the
 permissions: a change that breakers, modes or pauses object to is held. Then the rules that every
-plan obeys, for what is left; everything else stays as it is. Then an operator's exact replicas.
-Last the permissions again, on the result: whatever a rule, a bound or an override made of it, what
-they object to is not changed.
+plan obeys, for what is left; everything else stays as it is. An operator's floors and ceilings
+bound what is planned and go through the same rules; exact replicas come after them. Last the
+permissions again, on the result: whatever a rule, a bound or an order made of it, what they object
+to is not changed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import REASONS, as_row, directive_of, status_rows
 from services._kit.inventory import DeclaredApps
+from services._kit.orders import NO_EFFECT, Effect, effect_of
 from services.actuator.permissions import Permissions
 from services.actuator.target import Present
 
@@ -91,6 +93,8 @@ class Ruling:
     subjects: list[int]
     """Indices of the apps that the plan or an override was to change."""
     contradictions: int = 0
+    orders: Mapping[int, str] = field(default_factory=dict)
+    """By index: id of the operator's order that changed or held the app."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class Basis:
     mode: Mode
     """Mode of the domain."""
     breaker: str
+    orders_waiting: int = 0
 
 
 def case_of(
@@ -137,21 +142,31 @@ def rule(
     planned = (case.wanted != case.observed).any(axis=0)
     # What the plan leaves as it is stays so: its numbers may be older than the target's.
     wishes: I32 = np.where(case.wanted != case.observed, case.wanted, present).astype(np.int32)
-    holds = _holds(case, wishes, planned, apps, permissions, rules)
-    exact = _exact_replicas(case, apps, permissions)
+    effects = _effects(case, apps, permissions)
+    bounded = _bound(wishes, effects, case, apps)
+    planned[list(bounded)] = True
+    holds = _holds(case, wishes, planned, bounded, apps, permissions, rules)
+    exact = _exact_replicas(case, effects, apps)
     held = ~planned
     held[[*holds, *exact]] = True
     numbers = _enforced(case, wishes, held, apps, rules, history)
     after: I32 = np.stack([numbers.replicas[0], numbers.cpu[0], numbers.memory[0]])
-    reasons = _reasons(plan, numbers)
+    reasons = _reasons(plan, numbers, bounded)
     for index, reason in holds.items():
         reasons[index] = reason
     # After the rules: neither budget nor blast radius cuts an operator's number.
     for index, replicas in exact.items():
         after[0, index], reasons[index] = replicas, _OVERRIDE
+    wanted = after.copy()
     _object(case, after, reasons, apps, permissions)
     subjects = sorted({*np.flatnonzero(planned).tolist(), *exact})
-    return Ruling(present, after, reasons, subjects, int(case.contradicted.sum()))
+    steps = np.where(wanted != present, wanted, wishes) - present
+    behind = {
+        index: effects[index].order_behind(reasons[index], steps[:, index].tolist())
+        for index in subjects
+        if index in effects
+    }
+    return Ruling(present, after, reasons, subjects, int(case.contradicted.sum()), behind)
 
 
 def hold_all(plan: ScalePlanned, frame: DomainObserved | None, reason: str) -> Ruling:
@@ -193,6 +208,9 @@ def applied_of(
         breaker=basis.breaker,
         versions=plan.versions,
         contradictions=ruling.contradictions,
+        # No column where no order had a part in it: most ticks have none.
+        orders=[ruling.orders.get(i, "") for i in ruling.subjects] if ruling.orders else [],
+        orders_waiting=basis.orders_waiting,
         **columns,
     )
 
@@ -201,6 +219,7 @@ def _holds(
     case: Case,
     wishes: I32,
     planned: Mask,
+    bounded: Mapping[int, str],
     apps: DeclaredApps,
     permissions: Permissions,
     rules: SafetyRules,
@@ -209,14 +228,17 @@ def _holds(
     steps = wishes - case.present
     # Bounds that changed after the plan may turn an increase into a decrease. The rules let
     # nothing through that goes further than the plan or its bounds.
-    bounded = rules.within_bounds(wishes[0]) - case.present[0]
+    declared = rules.within_bounds(wishes[0]) - case.present[0]
     planned_signs = np.sign(case.wanted - case.observed)
     against: Mask = np.any(planned_signs * np.sign(steps) < 0, axis=0)
     found: dict[int, str] = {}
     for index in np.flatnonzero(planned).tolist():
-        step = [*steps[:, index].tolist(), int(bounded[index])]
+        step = [*steps[:, index].tolist(), int(declared[index])]
         reason = _data_problem(case, index)
-        if not reason and (against[index] or not any(step[:3])):
+        if not reason and index in bounded:
+            # The order stands whatever the target did; it holds what it leaves as it is.
+            reason = "" if any(step[:3]) else bounded[index]
+        elif not reason and (against[index] or not any(step[:3])):
             reason = "target-changed"
         found[index] = reason or _objection(case, index, step, apps, permissions)
     return {index: reason for index, reason in found.items() if reason}
@@ -253,7 +275,7 @@ def _objection(
         return "target-unknown"
     if not _has_bounds(app):
         return "no-bounds"
-    overrides = permissions.overrides_of(app.app, app.domain, plan.time)
+    overrides = permissions.overrides_of(app, plan.time)
     return permissions.hold_reason(app, steps, overrides, case.breaker)
 
 
@@ -262,14 +284,45 @@ def _has_bounds(app: AppDeclared) -> bool:
     return app.max_replicas is not None and app.max_replicas >= app.min_replicas
 
 
-def _exact_replicas(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[int, int]:
-    """An operator's replicas by index."""
+def _effects(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[int, Effect]:
+    """What operators' orders mean for the apps that have any, by index."""
     found = {}
-    for index, name in enumerate(case.plan.apps if permissions.overrides else ()):
+    for index, name in enumerate(case.plan.apps if permissions.orders else ()):
         app = apps.find(name)
-        replicas = None if app is None else permissions.exact_replicas(app, case.plan.time)
-        if replicas is not None:
-            found[index] = replicas
+        effect = (
+            NO_EFFECT if app is None else effect_of(permissions.overrides_of(app, case.plan.time))
+        )
+        if effect != NO_EFFECT:
+            found[index] = effect
+    return found
+
+
+def _bound(
+    wishes: I32, effects: Mapping[int, Effect], case: Case, apps: DeclaredApps
+) -> dict[int, str]:
+    """Keep wished replicas within floors and ceilings, in place; reasons of what they changed."""
+    found = {}
+    for index, effect in effects.items():
+        app = apps.find(case.plan.apps[index])
+        if app is None or effect.replicas is not None:
+            continue
+        before = int(wishes[0, index])
+        after = effect.bounded(before, app.min_replicas, app.max_replicas)
+        if (effect.floor, effect.ceiling) != (None, None) and after != before:
+            wishes[0, index] = after
+            found[index] = "order-floor" if after > before else "order-ceiling"
+    return found
+
+
+def _exact_replicas(
+    case: Case, effects: Mapping[int, Effect], apps: DeclaredApps
+) -> dict[int, int]:
+    """An operator's replicas by index, within the declared bounds."""
+    found = {}
+    for index, effect in effects.items():
+        app = apps.find(case.plan.apps[index])
+        if app is not None and effect.replicas is not None:
+            found[index] = effect.bounded(effect.replicas, app.min_replicas, app.max_replicas)
     return found
 
 
@@ -306,9 +359,10 @@ def _codes(plan: ScalePlanned) -> list[int]:
     return [_CODES.get(name, 0) for name in plan.reasons]
 
 
-def _reasons(plan: ScalePlanned, numbers: Plan) -> list[str]:
-    """The plan's own words, except where a rule gave another reason."""
-    found = zip(plan.reasons, _codes(plan), numbers.reason[0].tolist(), strict=True)
+def _reasons(plan: ScalePlanned, numbers: Plan, bounded: Mapping[int, str]) -> list[str]:
+    """The plan's own words or the order's, except where a rule gave another reason."""
+    texts = [bounded.get(index, text) for index, text in enumerate(plan.reasons)]
+    found = zip(texts, _codes(plan), numbers.reason[0].tolist(), strict=True)
     return [text if before == after else REASONS[after] for text, before, after in found]
 
 

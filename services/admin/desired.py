@@ -101,7 +101,7 @@ def _flow_topic(topic: Topic, replication: int) -> DesiredTopic:
     cleanup = _delete_configs(topic.retention_ms)
     if topic.cleanup == "compact":
         # `hirl explain` looks back further than the newest record of a key.
-        cleanup = _compact_configs() | {"min.compaction.lag.ms": str(HOUR_MS)}
+        cleanup = _compact_configs() | {"min.compaction.lag.ms": str(topic.history_ms)}
     return DesiredTopic(
         name=topic.name,
         partitions=topic.partitions,

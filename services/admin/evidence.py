@@ -12,6 +12,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from schemas.topics import key_of
 from services.admin.reader import TopicReader
 
 
@@ -58,9 +59,11 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
     budget = reader.find_newest(BudgetGranted, domain, lambda one: one.epoch == plan.epoch)
     # The budget in force was made before the plan, from a forecast no newer than itself.
     budget_tick = budget.tick if budget else tick - 1
-    scopes = (declared.app, domain, "cluster")
-    # The newest, lifted or not: the topic keeps older records of a scope for a while.
-    overrides = [reader.find_newest(OverrideIssued, scope, lambda _: True) for scope in scopes]
+    tier = f"{domain}/{declared.tier}"
+    scopes = (("app", declared.app), ("tier", tier), ("domain", domain), ("cluster", "cluster"))
+    # The newest of each order, lifted or not: the topic keeps older records for a while.
+    newest = {key_of(one): one for one in reader.read_all(OverrideIssued)}
+    overrides = [one for one in newest.values() if (one.kind, one.scope) in scopes]
     return Evidence(
         app=declared,
         plan=plan,
@@ -69,7 +72,7 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
         forecast=reader.find_newest(DemandForecast, domain, lambda one: one.tick <= budget_tick),
         applied=reader.find_newest(ScaleApplied, domain, lambda one: one.tick == tick),
         breaker=reader.find_newest(BreakerChanged, domain, lambda one: one.tick <= tick),
-        overrides=tuple(one for one in overrides if one and not one.lifted),
+        overrides=tuple(one for one in overrides if not one.lifted),
     )
 
 

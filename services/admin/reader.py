@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.partitioner.default import murmur2
 
 from models.inputs.errors import InputError
@@ -80,7 +80,12 @@ class TopicReader:
 
     def poll(self, patience_s: float = _POLL_S) -> Iterator[ReadRecord]:
         """Records that arrived since the last call; waits up to `patience_s` for the first."""
-        polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
+        try:
+            polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
+        except TopicAuthorizationFailedError as error:
+            raise InputError(
+                f"this user may not read from Kafka ({error}): pass --credentials of one who may"
+            ) from None
         self.is_idle = not polled
         for records in polled.values():
             for one in records:
@@ -98,6 +103,14 @@ class TopicReader:
         partitions = [partition for topic in topics for partition in self._partitions(topic, None)]
         ends = self._consumer.end_offsets(partitions)
         return self._between(self._consumer.beginning_offsets(partitions), ends)
+
+    def newest_records(self, kind: type[E]) -> list[ReadRecord]:
+        """The last few records of each partition of an event's topic."""
+        partitions = self._partitions(topic_of(kind).name, None)
+        ends = self._consumer.end_offsets(partitions)
+        begins = self._consumer.beginning_offsets(partitions)
+        starts = {at: max(begins[at], ends[at] - _FIRST_WINDOW) for at in partitions}
+        return self._between(starts, ends)
 
     def find_newest(self, kind: type[E], key: str, wanted: Callable[[E], bool]) -> E | None:
         """The newest event of a key that `wanted` accepts, searched from the end backwards."""

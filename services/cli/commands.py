@@ -22,6 +22,8 @@ class Command(NamedTuple):
 
 
 GROUPS: Final = {
+    "override": "Orders of operators to the running system.",
+    "breaker": "Circuit breakers: show, open and reset them.",
     "train": "Train models; needs the environment of `make train-env`.",
     "world": "Inspect the simulated cluster itself.",
     "bench": "Measure speed, and compare controllers.",
@@ -61,6 +63,54 @@ COMMANDS: Final[dict[str, Command]] = {
     "explain": Command(
         "services.cli.bus.explain:explain",
         "Explain an app's replicas: observed, forecast, budget, need, plan and outcome.",
+    ),
+    "override pause": Command(
+        "services.cli.bus.override:pause",
+        "Apply no changes, or none in one direction; `resume` ends it.",
+    ),
+    "override resume": Command(
+        "services.cli.bus.override:resume",
+        "End the pause and the freeze of a scope; those of other scopes stay.",
+    ),
+    "override freeze": Command(
+        "services.cli.bus.override:freeze",
+        "Change nothing at all; it stands beside a pause, and takes effect at once.",
+    ),
+    "override floor": Command(
+        "services.cli.bus.override:floor",
+        "Keep at least N replicas of each app, within its declared bounds and the budget.",
+    ),
+    "override ceiling": Command(
+        "services.cli.bus.override:ceiling",
+        "Keep at most N replicas of each app, within its declared bounds.",
+    ),
+    "override mode": Command(
+        "services.cli.bus.override:mode",
+        "Set the mode; of several orders the strictest mode counts.",
+    ),
+    "override lift": Command(
+        "services.cli.bus.override:lift",
+        "End the orders of a scope before their time; those of other scopes stay.",
+    ),
+    "override list": Command(
+        "services.cli.bus.override:list_orders",
+        "List the orders in force: what, by whom, until when and why.",
+    ),
+    "override history": Command(
+        "services.cli.bus.override:history",
+        "Show each order with what it changed and held; replaced orders are kept for 30 days.",
+    ),
+    "breaker show": Command(
+        "services.cli.bus.breaker:show",
+        "Show the state of each breaker, since when, and why.",
+    ),
+    "breaker open": Command(
+        "services.cli.bus.breaker:open_breaker",
+        "Open a breaker: nothing is changed until the order ends or is reset.",
+    ),
+    "breaker reset": Command(
+        "services.cli.bus.breaker:reset",
+        "Close an open breaker once; it opens again if its cause is still there.",
     ),
     "chaos": Command(
         "services.cli.benchmarks.chaos:chaos",

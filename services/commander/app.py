@@ -1,18 +1,21 @@
 """Builds the service from its settings."""
 
 from models.control.tuned import tuned_parameters
+from services._kit.handler import Service
 from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
-from services.commander.decide import CommanderHandler
+from services.commander.decide import CommanderHandler, CommanderState
+from services.commander.metrics import Metrics
 from services.commander.settings import Settings
 
 
-def build(kit: KitSettings, own: Settings) -> CommanderHandler:
+def build(kit: KitSettings, own: Settings) -> Service[CommanderState]:
     """The only Commander."""
-    return CommanderHandler(
+    handler = CommanderHandler(
         cluster_of(own.cluster),
         tuned_parameters(),
         kit.patience_seconds,
         own.await_forecasts,
         kit.speed,
     )
+    return Service(handler, observe=Metrics)

@@ -4,7 +4,7 @@ It sees aggregates of domains only. A minute is decided when all of its events a
 grace period is over; then the last reported events count, and a missing forecast predicts nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from models.cluster.description import Cluster
 from models.control.budget import CommanderDecision
 from models.control.commander import VALID_MIN, Commander
 from models.control.parameters import Parameters
+from models.control.plausible import CORES, forecast_problem, highest_seen, sums_problem
 from models.control.report import Report
 from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
@@ -23,12 +24,14 @@ from schemas.demand_forecast import DemandForecast
 from schemas.fields import Event, TickEvent
 from schemas.pool_observed import PoolObserved
 from schemas.scale_planned import ScalePlanned, Sums
+from schemas.topics import key_of
 from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.plausible import OUT_OF_RANGE, Pace, Timeline, bounded, following
 from services._kit.ticks import POLICY, TickBuffer, decision_id
+from services.commander.metrics import IMPLAUSIBLE
 from services.commander.transition import CommanderSnapshot, snapshot_of, transition
 
 _PER_DOMAIN: Final = {
@@ -63,6 +66,10 @@ class CommanderState:
     """Tick of these sums."""
     pools: Mapping[str, PoolObserved] = field(default_factory=dict)
     forecasts: Mapping[str, DemandForecast] = field(default_factory=dict)
+    highest_rps: Mapping[str, float] = field(default_factory=dict)
+    """The highest traffic that each domain has reported."""
+    doubts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What was not believed in the last minute, by domain; its last values stay in force."""
     snapshot: CommanderSnapshot | None = None
     """State and action of the last minute, for the next transition."""
 
@@ -86,7 +93,7 @@ class CommanderHandler(Handler[CommanderState]):
         # Without apps: the Commander works on sums of domains and needs only the cluster's part.
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
-        self._grace = grace_s
+        self._grace, self._largest = grace_s, cluster.largest_factor
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         pace = None if grace_s is None else speed
         self._pace = Pace(cluster.tick_seconds, pace, stride=self._per_minute)
@@ -153,7 +160,7 @@ class CommanderHandler(Handler[CommanderState]):
                 return Step(state, events, settled=settled)
             arrived, minutes = state.minutes.close(tick)
             state = replace(state, minutes=minutes, timeline=state.timeline.settled())
-            state = _with_newest(state, arrived.values())
+            state = _with_newest(state, arrived.values(), self._largest)
             if self._can_decide(state):
                 # Any event of the tick will do as the cause: all have the same time.
                 state, decided = self._decide(tick, next(iter(arrived.values())), state)
@@ -183,7 +190,7 @@ class CommanderHandler(Handler[CommanderState]):
         # get a budget; all pools get a request.
         events: list[Event] = [
             *(
-                self._granted(index, tick, cause, decision, report)
+                self._granted(index, tick, cause, decision, report, state.doubts.get(domain, ()))
                 for index, domain in enumerate(self._domains)
                 if self._has_reported(domain, tick, state)
             ),
@@ -227,7 +234,13 @@ class CommanderHandler(Handler[CommanderState]):
         return Forecast(", ".join(models), at, at, value, peak)
 
     def _granted(
-        self, index: int, tick: int, cause: TickEvent, decision: CommanderDecision, report: Report
+        self,
+        index: int,
+        tick: int,
+        cause: TickEvent,
+        decision: CommanderDecision,
+        report: Report,
+        doubts: Sequence[str],
     ) -> BudgetGranted:
         budget, domain = decision.directive.budget, self._domains[index]
         epoch = int(budget.epoch[0])
@@ -249,7 +262,7 @@ class CommanderHandler(Handler[CommanderState]):
             growth=float(decision.directive.growth[0, index]),
             release_cores=float(decision.directive.release[0, index]),
             held_cores=float(report.held[0, index]),
-            reasons=_reasons(index, decision, report),
+            reasons=[*(IMPLAUSIBLE + one for one in doubts), *_reasons(index, decision, report)],
             versions={"policy": POLICY},
             decision_id=decision_id(domain, tick, epoch),
             **columns,
@@ -287,22 +300,55 @@ def _name_of(event: TickEvent) -> str:
             raise TypeError(f"expected a plan, a forecast or a pool, got {type(event).__name__}")
 
 
-def _with_newest(state: CommanderState, events: Iterable[TickEvent]) -> CommanderState:
-    """Remember the newest event of each domain and pool."""
+def _with_newest(
+    state: CommanderState, events: Iterable[TickEvent], largest: float
+) -> CommanderState:
+    """Remember the newest believable event of each domain, and the newest of each pool."""
     sums, reported_tick = dict(state.sums), dict(state.reported_tick)
     forecasts, pools = dict(state.forecasts), dict(state.pools)
-    for event in events:
+    highest, doubts = dict(state.highest_rps), dict[str, tuple[str, ...]]()
+    # Plans first: the traffic they report is what a forecast of the same minute is held against.
+    for event in sorted(events, key=lambda one: not isinstance(one, ScalePlanned)):
+        if problem := _problem(event, sums, highest, largest):
+            domain = key_of(event)
+            doubts[domain] = (*doubts.get(domain, ()), problem)
+            continue
         match event:
             # Plans without sums, which the schema allows, leave the last ones in force.
             case ScalePlanned() if event.sums is not None:
                 sums[event.domain], reported_tick[event.domain] = event.sums, event.tick
+                seen = highest.get(event.domain, 0.0)
+                highest[event.domain] = highest_seen(seen, event.sums.rps, largest)
             case DemandForecast():
                 forecasts[event.domain] = event
             case PoolObserved():
                 pools[event.pool] = event
             case _:
                 pass
-    return replace(state, sums=sums, reported_tick=reported_tick, forecasts=forecasts, pools=pools)
+    return replace(
+        state,
+        sums=sums,
+        reported_tick=reported_tick,
+        forecasts=forecasts,
+        pools=pools,
+        highest_rps=highest,
+        doubts=doubts,
+    )
+
+
+def _problem(
+    event: TickEvent, sums: Mapping[str, Sums], highest: Mapping[str, float], largest: float
+) -> str:
+    """Why an event is not believed; empty if it is."""
+    match event:
+        case ScalePlanned() if event.sums is not None:
+            last, new = sums.get(event.domain), event.sums
+            cores = [getattr(new, name) for name in CORES]
+            return sums_problem(cores, new.held, None if last is None else last.held, largest)
+        case DemandForecast():
+            return forecast_problem(event.rps, highest.get(event.domain, 0.0), largest)
+        case _:
+            return ""
 
 
 def _reasons(index: int, decision: CommanderDecision, report: Report) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from models.cluster import rows
 from models.cluster.description import Cluster
 from models.cluster.observation import POOL_STATUS, Observation
+from models.control.plausible import factor_problem, forecast_problem
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
@@ -57,6 +58,7 @@ from services.forecaster.model import (
     filled_history,
     history_with_gaps,
     open_network,
+    span_of,
 )
 from services.forecaster.progress import (
     Progress,
@@ -128,12 +130,28 @@ class ForecasterHandler(Handler[ForecasterState]):
             case AppDeclared():
                 self._apps.learn(event)
             case EventScheduled():
+                self._check_factor(event)
                 self._events[event.name] = event
                 self._calendar += 1
             case DemandBackfilled():
                 self._history[event.domain] = event
             case _:
                 pass
+
+    def _check_factor(self, event: EventScheduled) -> None:
+        """Refuse an announcement that nobody should prepare for; its last record stays."""
+        # One that is cancelled takes effect whatever its factor: it only takes something back.
+        if event.cancelled:
+            return
+        others = [
+            span_of(one)
+            for name, one in self._events.items()
+            if name != event.name and not one.cancelled and {*one.domains} & {*event.domains}
+        ]
+        problem = factor_problem(span_of(event), others, self._cluster.largest_factor)
+        if problem:
+            hint = "raise largest_factor in the cluster file if it is meant"
+            raise Refused("implausible-factor", f"{problem}; {hint}")
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
         """Remove apps, announced events and recorded histories."""
@@ -242,7 +260,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         recorded_min = min(map(self._recorded_min, self._apps.domains))
         recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
         forecasts: list[Event] = [
-            self._forecast(index, tick, first, forecast, origin)
+            self._believable(self._forecast(index, tick, first, forecast, origin), index, recent)
             for index in range(len(self._apps.domains))
         ]
         return replace(state, recent=recent), forecasts
@@ -373,6 +391,22 @@ class ForecasterHandler(Handler[ForecasterState]):
         if forecast.serving is None:
             return event
         return msgspec.structs.replace(event, **_serving_fields(forecast.serving, index))
+
+    def _believable(
+        self, event: DemandForecast, index: int, recent: RecentMinutes
+    ) -> DemandForecast:
+        """Without an implausible forecast: it predicts nothing then, and asks for a review."""
+        recorded = (rps for rps in self._history[event.domain].rps if rps is not None)
+        seen = np.nanmax(recent.rps[index], initial=0.0)
+        highest = max(float(seen), max(recorded, default=0.0))
+        problem = forecast_problem(event.rps, highest, self._cluster.largest_factor)
+        if not problem:
+            return event
+        # Zero never lowers anything: less than now counts as now.
+        nothing = [[0.0] * len(row) for row in event.rps]
+        return msgspec.structs.replace(
+            event, rps=nothing, peak_rps=[0.0] * len(event.peak_rps), review_reason=problem
+        )
 
 
 def _versioned(model: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES, Announcement
+from models.control.plausible import Span
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned import conformal, memory, scores
 from models.forecaster.learned.forecaster import NAME
@@ -18,7 +19,7 @@ from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecaster
 from models.forecaster.seasonal import persistence, seasonal
 from models.inputs.errors import InputError
 from schemas.event_scheduled import EventScheduled
-from services._kit.ticks import Axis
+from services._kit.ticks import Axis, parse
 
 Build = Callable[[Past, Sequence[Announcement], int], Forecaster[Any]]
 LEARNED: Final = NAME
@@ -92,6 +93,12 @@ def announced(
         if not event.cancelled
     ]
     return tuple(sorted(announcements, key=lambda announcement: announcement.start_tick))
+
+
+def span_of(event: EventScheduled) -> Span:
+    """When an announced event takes place, and how large it is to be."""
+    start, end = parse(event.starts_at).timestamp(), parse(event.ends_at).timestamp()
+    return Span(start, end, event.expected_factor)
 
 
 def _bounded(tick: int) -> int:

@@ -152,6 +152,9 @@ def _override(e: OverrideIssued) -> str:
     changes = [f"mode {e.mode}"] if e.mode else []
     changes += [f"{e.replicas} replicas"] if e.replicas is not None else []
     changes += [f"pause {e.pause}"] if e.pause != "none" else []
+    for name in ("floor", "ceiling", "breaker"):
+        value = getattr(e, name)
+        changes += [] if value is None else [f"{name} {value}"]
     effect = "lifted" if e.lifted else ", ".join(changes) or "nothing"
     return f"{e.kind}: {effect}, by {e.issued_by or 'unknown'}: {e.reason or 'no reason given'}"
 

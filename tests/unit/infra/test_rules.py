@@ -13,6 +13,7 @@ from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry
 from services.actuator.metrics import Metrics as ActuatorMetrics
 from services.collector.metrics import Metrics
+from services.commander.metrics import Metrics as CommanderMetrics
 from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
 
 FOLDER = ROOT / "infra/prometheus"
@@ -42,6 +43,7 @@ def code_metrics() -> dict[str, set[str]]:
     telemetry = Telemetry("example", SystemClock())
     Metrics(telemetry.registry)
     ActuatorMetrics(telemetry)
+    CommanderMetrics(telemetry)
     return exported(telemetry.registry)
 
 

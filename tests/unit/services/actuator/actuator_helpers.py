@@ -116,7 +116,7 @@ class Alone:
         self.clock = ManualClock(1000.0)
         self.handler = ActuatorHandler(CLUSTER, Modes(), grace_s, None)
         for event in (*inventory(), heartbeat(0)):
-            self.handler.learn(event, self.clock)
+            self.handler.learn_recorded(event, self.clock.date(), self.clock)
         self.state = self.handler.start(DOMAIN)
 
     def take(self, *events: Event) -> list[Write]:

@@ -11,6 +11,7 @@ from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
+from services._kit.orders import MOST_CHANGES
 from services.actuator.decide import ActuatorHandler
 from services.actuator.permissions import Permissions
 from services.actuator.settings import Modes
@@ -193,9 +194,47 @@ def test_a_tombstone_removes_an_override_or_a_breaker() -> None:
     system = System()
     system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", pause="all"))
     assert set(system.apply(1).reasons) == {"paused"}
-    system.bus.put(topic_of(OverrideIssued).name, DOMAIN.encode(), None)
+    system.bus.put(topic_of(OverrideIssued).name, f"domain/{DOMAIN}/any".encode(), None)
     assert set(system.apply(2).outcomes) == {"applied"}
     system.bus.put(topic_of(BreakerChanged).name, DOMAIN.encode(), None)
     system.bus.publish(sampled(3, use=HOT))
     system.bus.advance(2 * GRACE_S)
     assert set(system.bus.events(ScaleApplied)[-1].reasons) == {"breaker-stale"}
+
+
+def test_an_app_called_like_a_domain_does_not_share_its_overrides() -> None:
+    system = System()
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="domain", pause="all"))
+    system.bus.publish(OverrideIssued(scope=DOMAIN, kind="app", lifted=True))
+    system.bus.kill("actuator")
+    system.bus.compact()
+    system.bus.start("actuator")
+    assert set(system.apply().reasons) == {"paused"}
+
+
+def test_a_flood_of_orders_changes_ten_apps_a_minute_at_most() -> None:
+    permissions, orders = Permissions(Modes(), None), []
+    for number in range(30):
+        name = f"{DOMAIN}-{number:04}"
+        orders.append(OverrideIssued(scope=name, kind="app", order="replicas", replicas=2))
+    for order in orders:
+        permissions.orders.learn(order, 0.0)
+    permissions.advance(1.0)
+    found = [permissions.overrides_of(declared(o.scope), "2026-11-27T08:00:00Z") for o in orders]
+    assert sum(map(len, found)) == MOST_CHANGES
+
+
+def test_orders_are_in_force_again_after_a_restart_however_many_there_are() -> None:
+    system = System()
+    for number in range(25):
+        system.bus.publish(
+            OverrideIssued(scope=f"other-{number:04}", kind="app", order="ceiling", ceiling=9)
+        )
+        system.bus.advance(10)
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", order="replicas", replicas=3))
+    system.bus.advance(60)
+    system.bus.kill("actuator")
+    system.bus.start("actuator")
+    system.bus.publish(heartbeat(1), granted(1, epoch=1))
+    done = system.apply(2)
+    assert done.replicas[done.apps.index(APPS[0])] == 3

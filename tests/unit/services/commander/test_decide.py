@@ -11,7 +11,9 @@ from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
+from services._kit.telemetry import Telemetry
 from services.commander.decide import CommanderHandler
+from services.commander.metrics import Metrics
 from tests.service_helpers import CLUSTER, planned, pools, time_of
 
 GRACE_S = 2.0
@@ -156,3 +158,74 @@ def test_each_minute_records_a_transition(bus: MemoryBus) -> None:
     steps = bus.events(TransitionRecorded)
     assert [(step.tick, step.next_tick) for step in steps] == [(0, 6), (6, 12)]
     assert {step.agent for step in steps} == {"commander"}
+
+
+def requested(bus: MemoryBus) -> dict[str, CapacityRequested]:
+    bus.run()
+    return bus.newest(CapacityRequested)
+
+
+def test_an_implausible_forecast_buys_no_nodes_and_the_budget_says_why(bus: MemoryBus) -> None:
+    publish_minute(bus, 6)
+    calm = requested(bus)
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, 12), forecast(domain, 12, growth=1e9))
+    bus.publish(*pools(12))
+    forged = requested(bus)
+    assert [forged[pool].nodes for pool in calm] == [one.nodes for one in calm.values()]
+    newest = bus.newest(BudgetGranted)
+    assert all(one.growth == 1.0 for one in newest.values())
+    assert all(one.reasons[0].startswith("not believed: a forecast") for one in newest.values())
+
+
+def test_a_forecast_within_the_bounds_is_believed(bus: MemoryBus) -> None:
+    publish_minute(bus, 6)
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, 12), forecast(domain, 12, growth=3.0))
+    bus.publish(*pools(12))
+    assert bus_growth(bus) == 3.0
+
+
+def bus_growth(bus: MemoryBus) -> float:
+    bus.run()
+    return bus.newest(BudgetGranted)["payments"].growth
+
+
+@pytest.mark.parametrize("held", [1e9, 1e12])
+def test_sums_that_explode_are_not_believed_and_the_last_ones_count(
+    bus: MemoryBus, held: float
+) -> None:
+    publish_minute(bus, 6)
+    calm = requested(bus)
+    first, *others = CLUSTER.domain_names
+    bus.publish(planned(first, 12, held=held), forecast(first, 12))
+    for domain in others:
+        bus.publish(planned(domain, 12), forecast(domain, 12))
+    bus.publish(*pools(12))
+    assert {p: r.nodes for p, r in requested(bus).items()} == {p: r.nodes for p, r in calm.items()}
+    newest = bus.newest(BudgetGranted)
+    assert newest[first].held_cores == 100.0
+    assert newest[first].reasons[0].startswith("not believed: ")
+    assert not any(one.startswith("not believed") for one in newest[others[0]].reasons)
+
+
+def test_doubts_are_over_with_the_next_believable_minute(bus: MemoryBus) -> None:
+    publish_minute(bus, 6)
+    for tick, growth in ((12, 1e9), (18, 1.0)):
+        for domain in CLUSTER.domain_names:
+            bus.publish(planned(domain, tick), forecast(domain, tick, growth=growth))
+        bus.publish(*pools(tick))
+    assert bus_growth(bus) == 1.0
+    assert not bus.newest(BudgetGranted)["payments"].reasons[0].startswith("not believed")
+
+
+def test_implausible_inputs_are_counted() -> None:
+    telemetry = Telemetry("commander", ManualClock())
+    count = Metrics(telemetry)
+    plain = BudgetGranted(
+        tick=0, time=time_of(0), domain="payments", epoch=0, valid_until_tick=9, share=0.1,
+        cores=1.0, memory_gib=1.0, reserve_share=0.1, reasons=["not believed: x", "other"],
+    )  # fmt: skip
+    count(plain)
+    labels = {"domain": "payments"}
+    assert telemetry.registry.get_sample_value("hirl_implausible_inputs_total", labels) == 1

@@ -242,3 +242,58 @@ def test_an_event_that_replaces_another_one_has_to_show_by_itself() -> None:
     bus.publish(msgspec.structs.replace(sale(6 * 20, 6 * 90), name="second-sale"))
     play(bus, 6 * 10 + 1, 6 * 11, 100.0)
     assert forecasts(bus)[-1].rps[1][1] > 200, "the second sale is yet to come"
+
+
+def announcement(name: str, factor: float, cancelled: bool = False) -> EventScheduled:
+    event = msgspec.structs.replace(sale(60, 240), name=name, cancelled=cancelled)
+    return msgspec.structs.replace(event, expected_factor=factor)
+
+
+def test_a_factor_beyond_the_bound_is_a_dead_letter_and_changes_no_forecast() -> None:
+    plain, forged = build(), build()
+    forged.publish(announcement("forged", 1e9))
+    for bus in (plain, forged):
+        backfill(bus)
+        play(bus, 0, 60)
+    assert [one.rps for one in forecasts(forged)] == [one.rps for one in forecasts(plain)]
+    (letter,) = forged.dead_letters
+    assert letter.error == "implausible-factor"
+    assert "largest_factor" in letter.detail
+
+
+def test_a_refused_factor_leaves_the_entry_that_it_was_to_replace() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(announcement("sale", 3.0), announcement("sale", 1e9))
+    play(bus, 0, 60)
+    assert max(forecasts(bus)[-1].rps[0]) > 250
+
+
+def test_overlapping_announcements_are_bounded_together() -> None:
+    bus = build()
+    for number in range(6):
+        bus.publish(announcement(f"sale-{number}", 5.0))
+    bus.run()
+    assert len(bus.dead_letters) == 5
+
+
+def test_a_cancellation_is_obeyed_whatever_its_factor() -> None:
+    bus = build()
+    backfill(bus)
+    bus.publish(announcement("sale", 3.0), announcement("sale", 1e9, cancelled=True))
+    play(bus, 0, 60)
+    assert bus.dead_letters == []
+    assert max(forecasts(bus)[-1].rps[0]) < 150
+
+
+def test_a_forecast_beyond_the_history_predicts_nothing_and_asks_for_a_review(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ForecasterHandler, "_check_factor", lambda *_: None)
+    bus = build()
+    backfill(bus)
+    bus.publish(announcement("forged", 1e9))
+    play(bus, 0, 60)
+    newest = forecasts(bus)[-1]
+    assert newest.rps == [[0.0] * 3] * 3
+    assert "more than 20 times" in newest.review_reason

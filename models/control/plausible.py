@@ -1,0 +1,72 @@
+"""Bounds on what others announce, forecast or report: beyond them it is not believed.
+
+One factor bounds them all. It is far above what traffic does, so it never binds in a healthy
+cluster. What exceeds it is an error or an attack. It is held, not cut to the bound: a forecast that
+is cut to 20 times the traffic still buys every node that a quota allows.
+"""
+
+from collections.abc import Sequence
+from math import inf, isfinite, prod
+from typing import Final, NamedTuple
+
+CORES: Final = ("work", "essential", "kept", "wanted", "pending", "distress")
+"""Sums that are bounded by what a domain holds."""
+
+
+class Span(NamedTuple):
+    """An announced event of a domain, in any unit of time."""
+
+    start: float
+    end: float
+    factor: float
+
+
+def factor_problem(new: Span, others: Sequence[Span], largest: float) -> str:
+    """Why an announced factor is not believed; empty if it is.
+
+    Overlapping events multiply, so many small factors are bounded like a large one.
+    """
+    beside = [one.factor for one in others if one.start < new.end and new.start < one.end]
+    # Events that lower traffic do not make room for others: they may not take place.
+    total = prod(max(1.0, factor) for factor in (new.factor, *beside))
+    # The factor itself first: the maximum above hides a NaN.
+    if new.factor <= largest and total <= largest:
+        return ""
+    together = f", {total:g} with overlapping events" if beside else ""
+    return f"expected a factor of at most {largest:g}, got {new.factor:g}{together}"
+
+
+def forecast_problem(rps: Sequence[Sequence[float]], highest: float, largest: float) -> str:
+    """Why a forecast is not believed; empty if it is. Without a history there is no bound."""
+    most = max((value for row in rps for value in row), default=0.0)
+    if highest <= 0 or most <= largest * highest:
+        return ""
+    return (
+        f"a forecast of {most:,.0f} requests/s is more than {largest:g} times the highest seen, "
+        f"{highest:,.0f}"
+    )
+
+
+def highest_seen(before: float, now: float, largest: float) -> float:
+    """The highest traffic so far; one report raises it by the factor at most."""
+    most = before * largest if before > 0 else inf
+    return max(before, min(now, most)) if isfinite(now) else before
+
+
+def sums_problem(
+    sums: Sequence[float], held: float, held_before: float | None, largest: float
+) -> str:
+    """Why the sums of a domain (CORES) are not believed; empty if they are."""
+    if held_before and held > largest * held_before:
+        return (
+            f"{held:,.0f} cores held is more than {largest:g} times those of the last report, "
+            f"{held_before:,.0f}"
+        )
+    for name, cores in zip(CORES, sums, strict=True):
+        # A domain without pods may want any number of cores: its budget and the quota bound it.
+        if held > 0 and cores > largest * held:
+            return (
+                f"{cores:,.0f} cores {name} is more than {largest:g} times what it holds, "
+                f"{held:,.0f}"
+            )
+    return ""

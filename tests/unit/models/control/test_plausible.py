@@ -1,0 +1,85 @@
+"""What is announced, forecast or reported beyond the bounds is not believed."""
+
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.control.plausible import (
+    CORES,
+    Span,
+    factor_problem,
+    forecast_problem,
+    highest_seen,
+    sums_problem,
+)
+
+LARGEST = 20.0
+factors = st.floats(0, 1e12)
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 5.0, 20.0])
+def test_an_ordinary_factor_is_believed(factor: float) -> None:
+    assert factor_problem(Span(0, 1, factor), [], LARGEST) == ""
+
+
+@pytest.mark.parametrize("factor", [20.1, 1e9, inf, nan])
+def test_a_factor_beyond_the_bound_is_not(factor: float) -> None:
+    assert "at most 20" in factor_problem(Span(0, 1, factor), [], LARGEST)
+
+
+def test_many_small_factors_at_once_are_bounded_like_a_large_one() -> None:
+    fives = [Span(0, 10, 5.0), Span(5, 15, 5.0)]
+    assert "125 with overlapping" in factor_problem(Span(6, 9, 5.0), fives, LARGEST)
+    assert factor_problem(Span(15, 20, 5.0), fives, LARGEST) == ""
+
+
+def test_an_event_that_lowers_traffic_makes_no_room_for_a_large_factor() -> None:
+    assert factor_problem(Span(0, 1, 30.0), [Span(0, 1, 0.1)], LARGEST)
+
+
+@given(accepted=st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100), factors), max_size=8))
+def test_accepted_events_never_multiply_beyond_the_bound(
+    accepted: list[tuple[float, float, float]],
+) -> None:
+    kept: list[Span] = []
+    for start, length, factor in accepted:
+        new = Span(start, start + length, factor)
+        if not factor_problem(new, kept, LARGEST):
+            kept.append(new)
+    for moment in (one.start for one in kept):
+        product = 1.0
+        for one in kept:
+            product *= max(1.0, one.factor) if one.start <= moment < one.end else 1.0
+        assert product <= LARGEST
+
+
+def test_a_forecast_is_bounded_by_the_highest_traffic_seen() -> None:
+    assert forecast_problem([[1.0, 2000.0]], 100.0, LARGEST) == ""
+    assert "more than 20 times" in forecast_problem([[1.0, 2001.0]], 100.0, LARGEST)
+
+
+def test_without_any_traffic_seen_a_forecast_has_no_bound() -> None:
+    assert forecast_problem([[1e9]], 0.0, LARGEST) == ""
+
+
+@given(before=st.floats(0, 1e12), now=st.floats() | st.floats(0, 1e12))
+def test_one_report_raises_the_highest_traffic_by_the_factor_at_most(
+    before: float, now: float
+) -> None:
+    after = highest_seen(before, now, LARGEST)
+    assert after >= before
+    assert before == 0 or after <= before * LARGEST
+
+
+def test_sums_are_bounded_by_what_a_domain_holds_and_held_before() -> None:
+    ordinary = [100.0] * len(CORES)
+    assert sums_problem(ordinary, 100.0, 90.0, LARGEST) == ""
+    assert sums_problem(ordinary, 100.0, None, LARGEST) == ""
+    assert "wanted" in sums_problem([0, 0, 0, 1e9, 0, 0], 100.0, 90.0, LARGEST)
+    assert "held" in sums_problem(ordinary, 1e9, 90.0, LARGEST)
+
+
+def test_a_domain_without_pods_may_want_any_number_of_cores() -> None:
+    assert sums_problem([500.0] * len(CORES), 0.0, 0.0, LARGEST) == ""

@@ -202,7 +202,7 @@ def written(history: History) -> list[Change]:
     """The changes that the actuator writes."""
     clock, handler = ManualClock(), ActuatorHandler(CLUSTER, history.modes, 0.0, None)
     for event in (*history.apps, *history.overrides, *history.heartbeats):
-        handler.learn(event, clock)
+        handler.learn_recorded(event, clock.date(), clock)
     state: ActuatorState = replace(handler.start(DOMAIN), names=APPS, history=history.remembered)
     if history.budget is not None:
         budget = granted(TICK - 1, cores=history.budget)

@@ -89,34 +89,38 @@ def test_a_maximum_below_the_minimum_is_no_bound() -> None:
 @pytest.mark.parametrize("state", ["open", "half-open"])
 def test_a_late_heartbeat_does_not_close_a_breaker_that_opened_after_it(state: str) -> None:
     system = System()
-    system.bus.publish(heartbeat(4, state), heartbeat(3, "closed"))
-    assert system.apply(5).breaker == state
+    system.bus.publish(heartbeat(2, state), heartbeat(1, "closed"))
+    assert system.apply(3).breaker == state
 
 
 def test_of_two_states_of_one_tick_the_stricter_one_counts() -> None:
     system = System()
-    system.bus.publish(heartbeat(4, "open"), heartbeat(4, "closed"))
-    assert system.apply(5).breaker == "open"
+    system.bus.publish(heartbeat(2, "open"), heartbeat(2, "closed"))
+    assert system.apply(3).breaker == "open"
 
 
 def test_a_heartbeat_from_the_future_gives_no_permission_and_blocks_no_later_one() -> None:
     system = System()
-    system.bus.publish(heartbeat(3, "open"), at_tick(10**9, "closed"))
-    assert system.apply(4).breaker == "open"
-    system.bus.publish(heartbeat(5, "closed"))
-    assert system.apply(6).breaker == "closed"
+    system.bus.publish(heartbeat(1, "open"), at_tick(10**9, "closed"))
+    assert system.apply(2).breaker == "open"
+    system.bus.publish(heartbeat(3, "closed"))
+    assert system.apply(4).breaker == "closed"
 
 
 def test_a_breaker_that_only_reports_from_the_future_is_stale() -> None:
     system = System()
     system.bus.publish(*(at_tick(10**6 + far, "closed") for far in range(100)))
+    # The real heartbeat of tick 0 ages with the plans.
+    for tick in range(1, 7):
+        system.apply(tick)
+    written = len(system.target.journal)
     system.bus.publish(granted(6, epoch=1))
     assert system.apply(7).breaker == "stale"
-    assert system.target.journal == []
+    assert len(system.target.journal) == written
 
 
 def test_many_heartbeats_from_the_future_do_not_block_the_next_real_one() -> None:
     system = System()
     system.bus.publish(*(at_tick(1000 * far, "open") for far in range(1, 50)))
-    system.bus.publish(heartbeat(4, "closed"))
-    assert system.apply(5).breaker == "closed"
+    system.bus.publish(heartbeat(2, "closed"))
+    assert system.apply(3).breaker == "closed"

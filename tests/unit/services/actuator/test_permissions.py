@@ -238,3 +238,32 @@ def test_orders_are_in_force_again_after_a_restart_however_many_there_are() -> N
     system.bus.publish(heartbeat(1), granted(1, epoch=1))
     done = system.apply(2)
     assert done.replicas[done.apps.index(APPS[0])] == 3
+
+
+@pytest.mark.parametrize(
+    ("order", "replicas", "reason"),
+    [({"floor": 30}, 30, "order-floor"), ({"ceiling": 9}, 9, "order-ceiling")],
+)
+def test_floors_and_ceilings_change_an_app_and_name_their_order(
+    order: dict[str, Any], replicas: int, reason: str
+) -> None:
+    system = System()
+    bounds: Any = {"order": next(iter(order)), "order_id": "o-1", **order}
+    system.bus.publish(OverrideIssued(scope=APPS[0], kind="app", reason="a test", **bounds))
+    done = system.apply(use=0.4)
+    index = done.apps.index(APPS[0])
+    assert (done.replicas[index], done.outcomes[index]) == (replicas, "applied")
+    assert (done.reasons[index], done.orders[index]) == (reason, "o-1")
+
+
+def test_a_floor_does_not_pass_a_pause() -> None:
+    system = System()
+    system.bus.publish(
+        OverrideIssued(scope=APPS[0], kind="app", order="floor", order_id="f", floor=12),
+        OverrideIssued(scope=DOMAIN, kind="domain", order="pause", order_id="p", pause="all"),
+    )
+    done = system.apply(use=0.4)
+    index = done.apps.index(APPS[0])
+    assert (done.outcomes[index], done.reasons[index]) == ("held", "paused")
+    assert done.orders[index] == "p"
+    assert system.target.journal == []

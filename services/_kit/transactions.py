@@ -7,7 +7,6 @@ that read committed records only never see such a write.
 """
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -21,8 +20,6 @@ from aiokafka.errors import (
 )
 
 from services._kit.errors import Unprepared
-
-log = logging.getLogger(__name__)
 
 READ_COMMITTED: Final = "read_committed"
 """Isolation of every consumer: a record counts once its transaction is committed."""

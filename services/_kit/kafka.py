@@ -1,5 +1,6 @@
 """Kafka without Faust: connections, the engine's writer, topics read whole, assignors."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
@@ -28,6 +29,7 @@ from services._kit.settings import KitSettings
 from services._kit.transactions import READ_COMMITTED, Lanes, Outgoing
 
 _POLL_MS: Final = 500
+_REACH_S: Final = 5.0
 
 
 def connection(settings: KitSettings) -> dict[str, Any]:
@@ -95,6 +97,7 @@ class KafkaWriter:
             "acks": "all",
             # A decision waits for every acknowledgement: batching would only delay it.
             "linger_ms": 0,
+            "request_timeout_ms": int(settings.acknowledgement_seconds * 1000),
             # Above the largest state: `state_record` refuses first and names the key.
             "max_request_size": 2 * LARGEST_STATE_BYTES,
         }
@@ -192,6 +195,11 @@ class Reader:
 
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
+
+    async def reach(self) -> None:
+        """Ask a broker for something; raises KafkaError if none answers."""
+        async with asyncio.timeout(_REACH_S):
+            await self._consumer._client.fetch_all_metadata()  # noqa: SLF001  see `_partitions`
 
     async def require(self, *topics: str) -> None:
         """Raise TopicMissing unless all topics exist."""

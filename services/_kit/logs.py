@@ -5,10 +5,14 @@ On a terminal the lines are formatted for people instead.
 
 import json
 import logging
+import re
 import sys
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import Any, Final
 
 from schemas.fields import Event
@@ -16,7 +20,17 @@ from services._kit.clock import rfc3339
 
 _IDS: Final = ("trace_id", "decision_id", "domain", "tick")
 # A context variable: tasks handle events of several keys at once, in one thread.
+SPARSE_S: Final = 30.0
+"""Between two lines of one logger of a library."""
+_OURS: Final = frozenset({"services", "models", "schemas", "__main__"})
+_USERINFO: Final = re.compile(r"(?<=://)[^\s\"'<>]*@")
+"""User and password of a URL. Greedy: a password may contain an @ or a slash by mistake."""
 _ids: ContextVar[dict[str, Any]] = ContextVar("ids")
+
+
+def without_userinfo(text: str) -> str:
+    """The text with user and password removed from every URL in it."""
+    return _USERINFO.sub("***@", text)
 
 
 @contextmanager
@@ -50,7 +64,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return without_userinfo(json.dumps(line, default=str))
 
 
 class Readable(logging.Formatter):
@@ -63,13 +77,42 @@ class Readable(logging.Formatter):
         """One line, with the ids at its end."""
         ids = {**_ids.get({}), **getattr(record, "fields", {})}
         text = super().format(record)
-        return text + "".join(f" {name}={value}" for name, value in ids.items())
+        text += "".join(f" {name}={value}" for name, value in ids.items())
+        return without_userinfo(text)
+
+
+class Sparse(logging.Filter):
+    """Lets one line per logger and level of a library pass in a while, and counts the others.
+
+    In an outage the Kafka clients log every attempt of every connection, a hundred lines a second.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._passed_at: dict[tuple[str, int], float] = {}
+        self._dropped: Counter[tuple[str, int]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is logged; lines of our own always are."""
+        kind = (record.name, record.levelno)
+        if record.name.partition(".")[0] in _OURS:
+            return True
+        now = self._now()
+        if now - self._passed_at.get(kind, -inf) < SPARSE_S:
+            self._dropped[kind] += 1
+            return False
+        self._passed_at[kind] = now
+        if dropped := self._dropped.pop(kind, 0):
+            record.fields = {"dropped_lines": dropped}
+        return True
 
 
 def set_up(service: str, instance: str, level: str) -> None:
     """Send every log of this process to stderr; those of libraries from warnings on."""
     out = logging.StreamHandler(sys.stderr)
     terminal = sys.stderr.isatty()
+    out.addFilter(Sparse())
     out.setFormatter(Readable(service) if terminal else JsonLines(service, instance))
     root = logging.getLogger()
     root.handlers[:] = [out]

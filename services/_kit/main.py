@@ -42,7 +42,8 @@ def guarded(name: str, work: Callable[[], None]) -> int:
     try:
         work()
     except BadSettings as error:
-        print(f"hirl-{name}: {error}", file=sys.stderr)  # noqa: T201  to the operator
+        line = logs.without_userinfo(f"hirl-{name}: {error}")
+        print(line, file=sys.stderr)  # noqa: T201  to the operator
         return 2
     except Unprepared as error:
         log.error("%s stops: %s", name, error)  # noqa: TRY400  nothing is wrong with the code

@@ -55,6 +55,9 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Interval of heartbeats to the group; at most half of the session timeout."""
     commit_seconds: float = 0.5
     """Interval of offset commits: what a crash may redeliver."""
+    acknowledgement_seconds: float = 40.0
+    """Timeout for the brokers to acknowledge a record. Then the process ends, and the next one
+    waits for the brokers at its start. The collector waits for them without ending."""
     drain_seconds: float = 10.0
     """Timeout for finishing events in flight after SIGTERM."""
     in_flight: int = 64
@@ -75,8 +78,11 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Seconds of event time per wall second of a free-running simulated cluster."""
 
     def __post_init__(self) -> None:
-        positive = ("session_timeout_seconds", "heartbeat_seconds", "commit_seconds", "in_flight")
-        for name in (*positive, "drain_seconds", "silence_seconds", "speed"):
+        positive: tuple[str, ...] = (
+            "session_timeout_seconds", "heartbeat_seconds", "commit_seconds", "in_flight"
+        )  # fmt: skip
+        positive += ("acknowledgement_seconds", "drain_seconds", "silence_seconds", "speed")
+        for name in positive:
             # `not x > 0` instead of `x <= 0`: it refuses NaN, too.
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected more than 0, got {getattr(self, name)}")

@@ -26,6 +26,8 @@ class Health:
         self._polled_at = clock.now()
         self.reference_read = False
         self.assigned = False
+        self.outage = ""
+        """Why nothing works now, such as brokers that do not answer; empty: all is well."""
 
     def polled(self) -> None:
         """The bus was polled, with or without records."""
@@ -41,6 +43,8 @@ class Health:
 
     def missing(self) -> str:
         """What is missing to be ready; empty when ready."""
+        if self.outage:
+            return self.outage
         if not self.reference_read:
             return "reference data is being read"
         if not self.assigned:

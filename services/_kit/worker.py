@@ -10,8 +10,11 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol
 
+from aiokafka.errors import KafkaError
+
 from schemas.codec import Record
 from schemas.topics import BY_NAME, state_topic, topic_of
+from services._kit.broker import Outage, ending_in_one_line, wait_for_brokers
 from services._kit.clock import Clock
 from services._kit.engine import Engine, Stopped
 from services._kit.failures import REFERENCE_PARTITION
@@ -26,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_S: Final = 0.1
 """The timer looks again after this long: a state may have started to wait in the meantime."""
+_BROKER_CHECK_S: Final = 5.0
 
 
 class Group(Protocol):
@@ -76,13 +80,18 @@ class Worker(Generic[S]):
         try:
             # In a thread: compiling takes minutes, and probes are answered meanwhile.
             await asyncio.to_thread(self._engine.handler.prepare)
-            await self._kafka.start()
-            try:
-                await self._work_and_drain(group, stop)
-            finally:
-                await self._leave(group)
+            if await wait_for_brokers(self.settings, self.telemetry.health, self._clock, stop):
+                with ending_in_one_line(self.settings):
+                    await self._connect_and_work(group, stop)
         finally:
             await self._close()
+
+    async def _connect_and_work(self, group: Group, stop: asyncio.Event) -> None:
+        await self._kafka.start()
+        try:
+            await self._work_and_drain(group, stop)
+        finally:
+            await self._leave(group)
 
     # The engine's `BusWriter`.
 
@@ -180,6 +189,7 @@ class Worker(Generic[S]):
         self._spawn(self._follow(reader))
         self.telemetry.health.reference_read = True
         self._spawn(self._watch())
+        self._spawn(self._watch_brokers(reader))
         if self.inputs:
             await group.join()
         else:  # no inputs to share, so there is no group to wait for
@@ -222,6 +232,18 @@ class Worker(Generic[S]):
                 self.telemetry.health.polled()
             for topic, count in (self.group.lag() if self.group else {}).items():
                 self.telemetry.lag.labels(topic).set(count)
+
+    async def _watch_brokers(self, reader: Reader) -> None:
+        """Report an outage: clients repeat their requests without a word to us."""
+        outage = Outage(self.settings, self.telemetry.health, self._clock)
+        while True:
+            await asyncio.sleep(_BROKER_CHECK_S)
+            try:
+                await reader.reach()
+            except (KafkaError, TimeoutError) as error:
+                outage.failed(error)
+            else:
+                outage.answered()
 
     async def _until(self, stop: asyncio.Event) -> None:
         assert self._over is not None  # noqa: S101  run made it

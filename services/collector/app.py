@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -13,6 +14,7 @@ import aiohttp
 import msgspec
 
 from schemas.topics import state_topic
+from services._kit.broker import ending_in_one_line, wait_for_brokers
 from services._kit.clock import SystemClock
 from services._kit.kafka import Reader
 from services._kit.probes import serving
@@ -81,17 +83,23 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
     """Build everything, and collect until the source has ended."""
     telemetry = Telemetry(SERVICE, SystemClock(), kit.silence_seconds)
     metrics = Metrics(telemetry.registry)
-    producer = TickProducer(kit)
+    ready = partial(wait_for_brokers, kit, telemetry.health, SystemClock())
+    producer = TickProducer(kit, ready)
     with _probes(kit, telemetry):
         async with aiohttp.ClientSession() as session:
             source = source_of(settings, session, lambda name: metrics.errors.labels(name).inc())
-            after = await last_tick(kit, source.name)
+            await ready()
+            with ending_in_one_line(kit):
+                after = await last_tick(kit, source.name)
             log.info("collecting from %s after tick %d", settings.url, after)
             await producer.start()
             # No reference data to read and no group to join: connected means ready.
             telemetry.health.reference_read = telemetry.health.assigned = True
             try:
-                await Collector(source, producer, metrics, telemetry.health.polled).run(after)
+                health = telemetry.health
+                await Collector(
+                    source, producer, metrics, health.polled, drain_s=kit.drain_seconds
+                ).run(after)
             finally:
                 await producer.stop()
 

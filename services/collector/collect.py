@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -96,7 +97,9 @@ class Collector:
         metrics: Metrics,
         on_request: Callable[[], None] = lambda: None,
         sleep: Sleep = asyncio.sleep,
+        drain_s: float = 10.0,
     ) -> None:
+        self._drain_s = drain_s
         self._source, self._writer, self._metrics = source, writer, metrics
         self._on_request, self._sleep = on_request, sleep
 
@@ -139,7 +142,7 @@ class Collector:
 
     async def _publish(self, observed: Observed) -> None:
         begun = perf_counter()
-        await _finished(self._put(observed))
+        await _finished(self._put(observed), self._drain_s)
         self._metrics.publish_seconds.observe(perf_counter() - begun)
         self._count(observed)
 
@@ -175,12 +178,16 @@ class Collector:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-async def _finished(work: Coroutine[Any, Any, None]) -> None:
-    """Finish even if cancelled in between: a half-published tick would be published again."""
+async def _finished(work: Coroutine[Any, Any, None], drain_s: float) -> None:
+    """Finish even if cancelled in between: a half-published tick would be published again.
+
+    Not for longer than `drain_s`, in case the brokers are gone.
+    """
     task = asyncio.ensure_future(work)
     # `shield` keeps the task running, but the caller is cancelled: wait for the task once more.
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        await task
+        with suppress(TimeoutError):
+            await asyncio.wait_for(task, drain_s)
         raise

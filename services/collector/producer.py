@@ -1,49 +1,96 @@
 """The collector's producer. It uses kafka-python, whose producer runs in a thread of its own.
 
-The collector only writes to the bus, so it needs no asynchronous client and waits in a thread.
+The collector only writes to the bus, so it needs no asynchronous client and waits in a thread. It
+outlives its brokers: what was not acknowledged is sent again when they are back.
 """
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaProducer
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaConfigurationError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
 
-from schemas.codec import encode
+from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.topics import state_topic
 from services._kit.kafka import connection
 from services._kit.settings import KitSettings
 from services.collector.settings import SERVICE
 
-_TIMEOUT_S: Final = 60.0
-"""Timeout for all in-sync replicas to acknowledge a tick; then the collector exits and restarts."""
+log = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 1.0
+_HOPELESS: Final = (
+    ClusterAuthorizationFailedError,
+    KafkaConfigurationError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+"""Sending again does not help. Of other errors many are said not to be retriable, such as that of
+an idempotent producer whose batch expired; a new producer is not affected by them."""
 
 
 class TickProducer:
     """Publishes and saves. Every call returns when all in-sync replicas have the records."""
 
-    def __init__(self, settings: KitSettings) -> None:
+    def __init__(
+        self, settings: KitSettings, wait_for_brokers: Callable[[], Awaitable[object]]
+    ) -> None:
         self._settings = settings
+        self._wait_for_brokers = wait_for_brokers
         self._producer: Any = None
 
     async def start(self) -> None:
-        """Connect."""
-        self._producer = await asyncio.to_thread(self._connect)
+        """Connect as soon as a broker answers."""
+        await self._send(lambda: None)
 
     async def stop(self) -> None:
-        """Flush and disconnect."""
-        await asyncio.to_thread(self._producer.close, _TIMEOUT_S)
+        """Disconnect; everything sent is acknowledged."""
+        await asyncio.to_thread(self._close)
 
     async def publish(self, events: Sequence[Event]) -> None:
         """Send events together; return when all are acknowledged."""
-        await asyncio.to_thread(self._publish, events)
+        records = [record for event in events for record in encode(event, SERVICE)]
+        await self._send(partial(self._publish, records))
 
     async def save(self, key: str, data: bytes | None, partition: int | None) -> None:
         """Return when the state record is acknowledged."""
-        await asyncio.to_thread(self._save, key, data, partition)
+        await self._send(partial(self._save, key, data, partition))
+
+    async def _send(self, send: Callable[[], None]) -> None:
+        """Repeat until it is acknowledged. What arrives twice is dropped by its readers."""
+        while True:
+            try:
+                if self._producer is None:
+                    self._producer = await asyncio.to_thread(self._connect)
+                await asyncio.to_thread(send)
+            except KafkaError as error:
+                if isinstance(error, _HOPELESS):
+                    raise
+                log.warning("not acknowledged, sending it again: %r", error)
+                # A new producer: the old one would send the same records once more, out of order.
+                await asyncio.to_thread(self._close)
+                await asyncio.sleep(_PAUSE_S)
+                await self._wait_for_brokers()
+            else:
+                return
+
+    def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(0)
 
     def _connect(self) -> Any:
+        timeout_ms = int(self._settings.acknowledgement_seconds * 1000)
         return KafkaProducer(
             **connection(self._settings),
             client_id=f"hirl-{SERVICE}-{self._settings.instance}",
@@ -52,10 +99,12 @@ class TickProducer:
             acks="all",
             enable_idempotence=True,
             linger_ms=0,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=timeout_ms // 2,
+            delivery_timeout_ms=timeout_ms,
         )
 
-    def _publish(self, events: Sequence[Event]) -> None:
-        records = [record for event in events for record in encode(event, SERVICE)]
+    def _publish(self, records: Sequence[Record]) -> None:
         sent = [
             self._producer.send(
                 record.topic, record.value, key=record.key, headers=list(record.headers)
@@ -64,8 +113,14 @@ class TickProducer:
         ]
         # Wait after sending: the records of a tick travel together.
         for one in sent:
-            one.get(_TIMEOUT_S)
+            one.get(self._patience_s)
 
     def _save(self, key: str, data: bytes | None, partition: int | None) -> None:
         topic = state_topic(SERVICE)
-        self._producer.send(topic, data, key=key.encode(), partition=partition).get(_TIMEOUT_S)
+        sent = self._producer.send(topic, data, key=key.encode(), partition=partition)
+        sent.get(self._patience_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """Longer than the producer's own timeout, which says what is wrong."""
+        return 2 * self._settings.acknowledgement_seconds

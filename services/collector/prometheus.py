@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Final, NamedTuple
 
 from schemas.app_declared import AppDeclared
@@ -29,6 +30,7 @@ NO_DOMAIN: Final = ""
 
 Sleep = Callable[[float], Awaitable[None]]
 MINUTE_S: Final = 60
+_REMIND_S: Final = 60.0
 MINUTES: Final = 14 * 24 * 60
 _MINUTES_AT_ONCE: Final = 7 * 24 * 60
 """Prometheus returns at most 11,000 steps."""
@@ -64,6 +66,8 @@ class PrometheusSource:
         self._timing = timing or Timing()
         apps = declared.apps if declared is not None else []
         self._apps = {app.app: app for app in apps if not app.removed}
+        self._reported_at = -inf
+        """Date of the last warning that the clock is behind."""
         self._ambiguous: set[tuple[str, str]] = set()
         """Domains and names that were not declared because another domain has the name."""
 
@@ -86,11 +90,17 @@ class PrometheusSource:
             self._failed("history", error)
             return []
 
-    async def observe(self, after: int) -> Observed:
-        """The next tick, once it has ended and settled."""
+    async def observe(self, after: int) -> Observed | None:
+        """The next tick, once it has ended and settled; None after a longest sleep before that."""
         tick = self._next_tick(after)
         time = float(tick * self._timing.tick_s)
-        await self._sleep(max(0.0, time + self._timing.settle_s - self._clock.date()))
+        wait_s = time + self._timing.settle_s - self._clock.date()
+        # Never longer than a tick: the clock may be corrected in the meantime.
+        longest_s = self._timing.settle_s + self._timing.tick_s
+        await self._sleep(min(max(0.0, wait_s), longest_s))
+        if wait_s > longest_s:
+            self._report_clock(after, wait_s)
+            return None
         # All queries are for one moment, so that the samples of a tick belong together.
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
         discovered = self._discover(answers.values()) if self._declared is None else []
@@ -105,6 +115,18 @@ class PrometheusSource:
             events += batches(domain, apps, answers, stamp, self.name)
         events += pools_of(pools, stamp)
         return Observed(tick, events)
+
+    def _report_clock(self, after: int, wait_s: float) -> None:
+        """Say, now and then, why nothing is published: ticks never go back."""
+        now = self._clock.date()
+        if abs(now - self._reported_at) >= _REMIND_S:
+            self._reported_at = now
+            self._on_error("clock")
+            log.warning(
+                "the clock is behind tick %d, the last published one: nothing is published for "
+                "%.0f s, until the clock has passed it; it was ahead before, or is wrong now",
+                after, wait_s,
+            )  # fmt: skip
 
     def _next_tick(self, after: int) -> int:
         # After a longer pause only the newest ticks are queried. Without progress to continue from

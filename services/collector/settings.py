@@ -31,4 +31,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url: expected http:// or https://, got {self.url}")
+            # Without the value: it may hold a password.
+            raise ValueError("url: expected http:// or https:// at its beginning")

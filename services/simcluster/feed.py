@@ -11,8 +11,11 @@ from aiokafka.errors import KafkaConnectionError
 from schemas.capacity_requested import CapacityRequested
 from schemas.codec import Malformed, decode
 from schemas.topics import topic_of
+from services._kit.broker import wait_for_brokers
+from services._kit.clock import SystemClock
 from services._kit.kafka import connection
 from services._kit.settings import KitSettings
+from services._kit.telemetry import Health
 from services._kit.transactions import READ_COMMITTED
 
 log = logging.getLogger(__name__)
@@ -65,6 +68,8 @@ class KafkaFeed:
 
     async def _connected(self) -> AIOKafkaConsumer:
         """Retry until a broker answers: the cluster may start before Kafka."""
+        clock = SystemClock()
+        await wait_for_brokers(self._settings, Health(clock), clock)
         while True:
             consumer = AIOKafkaConsumer(
                 **connection(self._settings),

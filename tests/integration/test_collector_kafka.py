@@ -61,7 +61,10 @@ def encoded(events: Iterable[Event]) -> list[Record]:
 
 async def reset_progress(kit: KitSettings) -> None:
     """Delete the collector's saved tick: other tests may have used the same broker."""
-    outlet = TickProducer(kit)
+
+    async def up() -> None: ...
+
+    outlet = TickProducer(kit, up)
     await outlet.start()
     await outlet.save("simcluster", None, None)
     await outlet.stop()

@@ -105,11 +105,17 @@ async def scrape(
         source, errors = source_of(session, prometheus.url, live.cluster.inventory())
         pacing = asyncio.create_task(by_clock(live, 1.0))
         await live.newer_than(BLIND_FROM_S - 3)
-        before, truth = await source.observe(-1), list(live.truth)
+        before, truth = await observe(source, -1), list(live.truth)
         await live.newer_than(BLIND_FROM_S + WINDOW_S + 2)
-        during = await source.observe(-1)
+        during = await observe(source, -1)
         pacing.cancel()
         return before, truth, during, errors
+
+
+async def observe(source: PrometheusSource, after: int) -> Observed:
+    observed = await source.observe(after)
+    assert observed is not None
+    return observed
 
 
 def column(observed: Observed, name: str) -> dict[str, float | None]:
@@ -158,7 +164,7 @@ def test_a_real_prometheus_accepts_every_default_query(
     async def ask(url: str) -> list[str]:
         async with aiohttp.ClientSession() as session:
             source, errors = source_of(session, url, [])
-            await source.observe(-1)
+            await observe(source, -1)
             await source.history()
             return errors
 
@@ -177,7 +183,7 @@ def test_a_query_with_an_error_is_counted_and_its_samples_are_missing(
             source, errors = source_of(session, server.url, [app])
             rps = msgspec.structs.replace(QUERIES.queries["rps"], query="sum(")
             source._queries = msgspec.structs.replace(QUERIES, queries={"rps": rps})
-            return await source.observe(-1), errors
+            return await observe(source, -1), errors
 
     observed, errors = asyncio.run(ask())
     assert errors == ["rps"]
@@ -194,10 +200,10 @@ def test_every_tick_is_published_after_prometheus_died(
         async with aiohttp.ClientSession() as session:
             app = AppDeclared(app="api", domain="shop", ordinal=0)
             source, _ = source_of(session, server.url, [app])
-            seen = [await source.observe(-1)]
+            seen = [await observe(source, -1)]
             await asyncio.to_thread(prometheus_server.stop, server)
             for _ in range(ticks):
-                seen.append(await source.observe(seen[-1].tick))
+                seen.append(await observe(source, seen[-1].tick))
             return seen
 
     seen = asyncio.run(ask())

@@ -9,6 +9,7 @@ import pytest
 from schemas.codec import encode
 from schemas.fields import Event
 from services._kit import kafka, transactions
+from services._kit import worker as worker_module
 from services._kit.clock import SystemClock
 from services._kit.handler import Service, Step
 from services._kit.kafka import Reader, TopicMissing
@@ -100,8 +101,12 @@ async def _blocked_worker(handler: Watched) -> Worker[ExampleState]:
 
 @pytest.fixture(autouse=True)
 def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answering(*_: object) -> bool:
+        return True
+
     for module in (kafka, transactions):
         monkeypatch.setattr(module, "AIOKafkaProducer", SilentProducer)
+    monkeypatch.setattr(worker_module, "wait_for_brokers", answering)
 
 
 async def _cancel_tasks(worker: Worker[ExampleState]) -> None:

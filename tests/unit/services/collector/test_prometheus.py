@@ -84,8 +84,15 @@ class FakePrometheus:
         return asyncio.run(run())
 
 
+async def observe(source: PrometheusSource, after: int) -> Observed:
+    """The next tick of a clock that nobody corrects."""
+    observed = await source.observe(after)
+    assert observed is not None
+    return observed
+
+
 async def once(source: PrometheusSource) -> Observed:
-    return await source.observe(-1)
+    return await observe(source, -1)
 
 
 def batches(observed: Observed) -> dict[str, MetricsSampled]:
@@ -143,8 +150,8 @@ def test_a_query_that_fails_makes_its_samples_missing_and_is_counted(status: int
 def test_a_prometheus_that_is_down_does_not_stop_the_ticks() -> None:
     async def twice(source: PrometheusSource) -> list[Observed]:
         source._server._url = "http://127.0.0.1:9"
-        first = await source.observe(-1)
-        return [first, await source.observe(first.tick)]
+        first = await observe(source, -1)
+        return [first, await observe(source, first.tick)]
 
     fake = FakePrometheus()
     first, second = fake.use(twice)
@@ -157,11 +164,51 @@ def test_after_a_pause_only_the_last_ticks_are_queried() -> None:
     async def ticks(source: PrometheusSource) -> list[int]:
         seen, after = [], TICK - 100
         for _ in range(5):
-            after = (await source.observe(after)).tick
+            after = (await observe(source, after)).tick
             seen.append(after)
         return seen
 
     assert FakePrometheus().use(ticks) == list(range(TICK - 4, TICK + 1))
+
+
+def test_a_clock_that_is_set_back_an_hour_is_waited_for_in_short_sleeps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slept: list[float] = []
+
+    async def hour(source: PrometheusSource) -> list[int]:
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            clock.advance(seconds)
+
+        source._sleep = sleep
+        after = TICK + 360
+        seen: list[int] = []
+        while not seen:
+            observed = await source.observe(after)
+            seen += [observed.tick] if observed else []
+        return seen
+
+    clock = ManualClock(NOW)
+    fake = FakePrometheus()
+    assert fake.use(hour, clock=clock) == [TICK + 361]
+    assert max(slept) <= 12
+    assert "nothing is published for 3619 s" in caplog.text
+    assert 55 <= fake.errors.count("clock") <= 61, "a line a minute"
+
+
+def test_a_clock_that_is_corrected_while_it_is_waited_for_is_followed() -> None:
+    async def corrected(source: PrometheusSource) -> tuple[Observed | None, Observed | None]:
+        after = TICK + 360
+        waited = await source.observe(after)
+        clock.advance(7200)
+        return waited, await source.observe(after)
+
+    clock = ManualClock(NOW)
+    waited, followed = FakePrometheus().use(corrected, clock=clock)
+    assert waited is None
+    assert followed is not None
+    assert followed.tick > TICK + 361
 
 
 def test_apps_without_all_pod_columns_go_in_a_batch_of_their_own() -> None:
@@ -189,9 +236,9 @@ def test_a_count_that_is_too_large_is_not_published() -> None:
 
 def test_without_an_inventory_apps_are_declared_once_in_preview() -> None:
     async def twice(source: PrometheusSource) -> tuple[Observed, Observed]:
-        first = await source.observe(-1)
+        first = await observe(source, -1)
         source._queries = Queries(queries={"rps": Query(query="nothing")})
-        return first, await source.observe(first.tick)
+        return first, await observe(source, first.tick)
 
     fake = FakePrometheus(rps=[series("5", app="api", namespace="shop")])
     first, second = fake.use(twice, declared=None)
@@ -204,8 +251,8 @@ def test_two_apps_of_one_name_are_reported_and_the_first_domain_keeps_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def twice(source: PrometheusSource) -> tuple[Observed, Observed]:
-        first = await source.observe(-1)
-        return first, await source.observe(first.tick)
+        first = await observe(source, -1)
+        return first, await observe(source, first.tick)
 
     fake = FakePrometheus(
         rps=[series("5", app="api", namespace="shop"), series("6", app="api", namespace="data")]

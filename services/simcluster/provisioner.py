@@ -6,9 +6,9 @@ from models.cluster.plan import Plan
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 
 Answer = Literal["accepted", "repeat", "superseded", "expired", "unknown", "refused"]
-"""accepted: its nodes are part of the next step. repeat: it was accepted before. superseded: a newer
-one was. expired: it was no longer valid when it arrived. unknown: the pool is unknown. refused: it
-is from the future."""
+"""accepted: its nodes are part of the next step. repeat: it was accepted before. superseded: a
+newer one was. expired: it was no longer valid when it arrived. unknown: the pool is unknown.
+refused: it is from the future."""
 
 
 class _Standing(NamedTuple):

@@ -33,12 +33,12 @@ OUT_OF_RANGE: Final = "time-out-of-range"
 """Error of a dead letter: a time that does not belong to its tick, or is ahead of the clock."""
 CONFIRMED: Final = 3
 """Ticks in a row that confirm a line: one record or two may be an accident or a forgery."""
-_EARLY_TICKS: Final = 3
-_EARLY_S: Final = 5.0
-"""How much earlier than expected an event may be, in ticks or wall seconds, whichever is more: the
-way to a consumer is not always equally long. One record can move a line ahead by no more."""
+_EARLY_S: Final = 30.0
+"""Wall seconds by which an event may be earlier than expected: the way to a consumer is not always
+equally long. In real time these are three ticks. One record can move a line ahead by no more."""
 _FOLLOWED: Final = 0.1
-"""How far what is due follows early and late events: by this share of the time that passed."""
+"""How far what is due follows early and late events: by this share of the time that passed, and of
+a stride at most, because silence does not tell who was late."""
 _SILENT_TICKS: Final = 6
 """Without an event for this many ticks, besides the stride, a source has no vote."""
 _SILENT_S: Final = 5.0
@@ -65,7 +65,7 @@ class Pace(NamedTuple):
     @property
     def early(self) -> float:
         """Ticks by which an event may be early."""
-        return 0.0 if self.speed is None else max(_EARLY_TICKS, self.ticks(_EARLY_S))
+        return self.ticks(_EARLY_S)
 
     def silent(self, wall_s: float) -> bool:
         """Whether a source that was last heard of so long ago is silent."""
@@ -97,8 +97,8 @@ class Line(msgspec.Struct, frozen=True):
     due_date: float
     seen: int = 1
     """Ticks that came in their time, up to CONFIRMED."""
-    late_since: float | None = None
-    """Wall time since which all events were late; None if the last one was not."""
+    lead: float = 0.0
+    """Ticks by which what is due was lowered for late events. Whoever was late may catch up."""
 
     @property
     def confirmed(self) -> bool:
@@ -111,16 +111,19 @@ class Line(msgspec.Struct, frozen=True):
 
     def reach(self, date: float, pace: Pace) -> int:
         """The last tick to believe at a moment."""
-        early = int(self.due(date, pace) + pace.early)
+        due, following = self.due(date, pace) + pace.early, self.tick + pace.stride
+        if self._is_paced(pace):
+            return max(int(due), min(following, int(due + self.lead)))
         # A new line may begin with old events, of which many arrive at once: it is not known yet
         # which tick is due.
-        return early if self._is_paced(pace) else max(early, self.tick + pace.stride)
+        return max(int(due), following)
 
     def has(self, mark: Mark, pace: Pace) -> bool:
         """Whether an event is on the line."""
         # A confirmed line may get events of any age again; to an unconfirmed one, events far
         # behind it say that it may be wrong.
-        oldest = -1 if self.confirmed else self.tick - pace.stride - _SILENT_TICKS
+        behind = max(pace.early, pace.stride + _SILENT_TICKS)
+        oldest = -1 if self.confirmed else self.tick - behind
         return self.agrees(mark, pace) and oldest <= mark.tick <= self.reach(mark.date, pace)
 
     def agrees(self, mark: Mark, pace: Pace) -> bool:
@@ -132,18 +135,13 @@ class Line(msgspec.Struct, frozen=True):
         due, passed = self.due(date, pace), pace.ticks(date - self.due_date)
         if not self._is_paced(pace):
             in_time = pace.speed is None or _takes_its_time(tick - self.tick, passed)
-            return Line(tick, self.zero, tick, date, min(self.seen + in_time, CONFIRMED))
-        if tick < due - pace.early:
-            since = date if self.late_since is None else self.late_since
-            # After an outage of ours events are late until we catch up. When they stay late, it
-            # is the source that was slow.
-            if not pace.silent(date - since):
-                return msgspec.structs.replace(self, tick=tick, late_since=since)
-            return Line(tick, self.zero, tick, date, self.seen)
-        # Follow early and late events slowly: many records at once must not move what is due.
-        most = _FOLLOWED * passed
-        followed = due + min(most, max(-most, tick - due))
-        return Line(tick, self.zero, followed, date, self.seen)
+            seen = min(self.seen + in_time, CONFIRMED)
+            return Line(tick, self.zero, max(due, tick), date, seen)
+        # Follow early and late events slowly: many records at once must not move what is due, and
+        # after an outage of ours events are late only until we catch up.
+        most = _FOLLOWED * min(passed, pace.stride)
+        moved = min(most, max(-most, tick - due))
+        return Line(tick, self.zero, due + moved, date, self.seen, max(0.0, self.lead - moved))
 
     def _is_paced(self, pace: Pace) -> bool:
         return self.confirmed and pace.speed is not None

@@ -12,8 +12,9 @@ from models.sim.world import World
 from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.metrics_sampled import PODS, MetricsSampled
+from services._kit.ticks import axis_of
 from services.devcluster.request import Request
-from services.simcluster.cluster import Observed, SimulatedCluster
+from services.simcluster.cluster import SimulatedCluster
 
 _SOURCE: Final = "bench"
 _PATIENCE_S: Final = 60.0
@@ -30,12 +31,13 @@ class Pods:
         cluster, _ = request.load()
         world = World(cluster, load_scenario(request.scenario, cluster), [request.seed])
         simulated = SimulatedCluster(world)
-        self._first: Observed = simulated.observation()
-        self.prologue: list[Event] = [*simulated.inventory(), *self._first.events]
+        first = simulated.observation()
+        self._axis = axis_of(first.tick, first.time, cluster.tick_seconds)
+        self.prologue: list[Event] = [*simulated.inventory(), *first.events]
         """Events to publish first: they declare the apps and their number of pods."""
-        self.apps = {one.domain: one.apps for one in self._first.sampled}
+        self.apps = {one.domain: one.apps for one in first.sampled}
         self._counts = {
-            one.domain: {name: getattr(one, name) for name in PODS} for one in self._first.sampled
+            one.domain: {name: getattr(one, name) for name in PODS} for one in first.sampled
         }
 
     @property
@@ -83,7 +85,7 @@ class Pods:
     def _counts_record(self, domain: str, tick: int) -> MetricsSampled:
         return MetricsSampled(
             tick=tick,
-            time=self._first.time,
+            time=self._axis.time_at(tick),
             domain=domain,
             source=_SOURCE,
             apps=self.apps[domain],
@@ -99,7 +101,7 @@ class Pods:
         }
         return MetricsSampled(
             tick=tick,
-            time=self._first.time,
+            time=self._axis.time_at(tick),
             domain=domain,
             source=_SOURCE,
             final=final,

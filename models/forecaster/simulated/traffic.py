@@ -10,7 +10,6 @@ import numpy as np
 
 from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, Records
-from models.forecaster.port import ticks_per_minute
 from models.jit import copy_row, kernel
 from models.sim.apps import Population, app_records
 from models.sim.call_graph import CallRows, call_forward, call_rows
@@ -93,7 +92,7 @@ def record(source: Source, first_minute: int, minutes: int, picked: I32) -> Reco
 def _fill(source: Source, first_minute: int, picked: I32, scratch: F32, recorded: Recorded) -> None:
     """Minute by minute, tick by tick."""
     rate, rate_next, total = scratch[_RATE], scratch[_RATE_NEXT], scratch[_TOTAL]
-    per_minute = ticks_per_minute(source.tick_s)
+    per_minute = 60 // source.tick_s
     _base_rates(source, first_minute, rate_next)
     for index in range(recorded.domains.shape[1]):
         copy_row(rate_next, rate)

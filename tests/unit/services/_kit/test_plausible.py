@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.fields import TickEvent
@@ -14,7 +14,7 @@ REAL, LOCK_STEP, FAST = Pace(10, 1.0), Pace(10, None), Pace(10, 60.0)
 START = 1_767_571_200.0
 """Moment of tick 0 of a simulated cluster."""
 DOMAINS = frozenset({"a", "b", "c", "d", "e"})
-FAR = (60, 345, 10**6, 10**9, 2**31 - 1)
+FAR = (300, 345, 10**6, 10**9, 2**31 - 1)
 
 
 class Consumer:
@@ -122,6 +122,17 @@ def test_what_waited_in_an_outage_is_believed_in_one_burst_with_its_gaps() -> No
     assert all_believed(consumer.play(71, 80))
 
 
+def test_a_consumer_that_was_slow_for_long_may_catch_up() -> None:
+    consumer = Consumer()
+    consumer.play(0, 9)
+    for tick in range(10, 70):
+        assert error(consumer.take(tick)) == ""
+        consumer.date += 20.0
+    judged = [consumer.take(tick) for tick in range(70, 130)]
+    assert all_believed(judged)
+    assert error(consumer.take(200)) == FUTURE
+
+
 def test_a_source_that_really_jumped_is_followed_after_three_ticks() -> None:
     consumer = Consumer()
     consumer.play(0, 9)
@@ -201,7 +212,6 @@ def test_a_corrected_clock_of_this_machine_stops_nothing() -> None:
         consumer.date += step_s
         first = consumer.timeline.tick + 1
         assert all_believed(consumer.play(first, first + 20))
-    assert error(consumer.take(consumer.timeline.tick + 40)) == FUTURE
 
 
 nonsense = st.one_of(
@@ -212,6 +222,7 @@ nonsense = st.one_of(
 forgeries = st.lists(st.tuples(st.integers(0, 40), st.sampled_from("abcde"), nonsense), max_size=40)
 
 
+@settings(deadline=None)
 @given(forgeries, st.sampled_from([REAL, LOCK_STEP, FAST]), st.sampled_from([1, 2, 5]))
 def test_no_forged_events_stop_a_valid_stream(
     forged: list[tuple[int, str, tuple[int, float]]], pace: Pace, sources: int
@@ -225,9 +236,10 @@ def test_no_forged_events_stop_a_valid_stream(
             consumer.take(wrong, name, shift_s=shift_s)
         refused += [error(one) for one in consumer.play(tick, tick)]
     assert not any(refused)
-    assert consumer.timeline.tick <= 40 + max(3, pace.early)
+    assert consumer.timeline.tick <= 41 + pace.early
 
 
+@settings(deadline=None)
 @given(forgeries, st.sampled_from([REAL, FAST]), st.sampled_from([1, 2, 5]))
 def test_after_forged_events_before_the_first_tick_a_valid_stream_goes_on(
     forged: list[tuple[int, str, tuple[int, float]]], pace: Pace, sources: int
@@ -239,4 +251,4 @@ def test_after_forged_events_before_the_first_tick_a_valid_stream_goes_on(
             consumer.take(wrong, name, shift_s=shift_s)
     judged = consumer.play(50, 80)
     assert all_believed(judged[-10:])
-    assert consumer.timeline.tick == 80
+    assert 80 <= consumer.timeline.tick <= 81 + pace.early

@@ -44,8 +44,9 @@ def _declared(e: AppDeclared) -> str:
     target = "best effort" if e.latency_target_s is None else f"p99 <= {e.latency_target_s:g} s"
     notes = [f"mode {e.mode}"] if e.mode else []
     notes += [f"pause {e.pause}"] if e.pause != "none" else []
-    most = "no declared maximum of" if e.max_replicas is None else str(e.max_replicas)
-    bounds = f"{e.min_replicas} to {most} replicas"
+    bounds = f"{e.min_replicas} to {e.max_replicas} replicas"
+    if e.max_replicas is None:
+        bounds = f"at least {e.min_replicas} replicas, no maximum declared"
     return ", ".join([f"{e.domain}: {bounds}", target, *notes])
 
 

@@ -28,6 +28,12 @@ def test_a_removal_that_is_repeated_changes_nothing() -> None:
     assert apps.all_apps() == ()
 
 
+def test_no_number_of_replicas_exceeds_a_maximum_that_is_not_declared() -> None:
+    apps = DeclaredApps(CLUSTER)
+    apps.learn(declared(max_replicas=None))
+    assert apps.inventory_of(APPS[:1]).max_replicas.tolist() == [2**31 - 1]
+
+
 def test_the_last_declaration_of_recently_removed_apps_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

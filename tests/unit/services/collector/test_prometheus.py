@@ -242,7 +242,9 @@ def test_without_an_inventory_apps_are_declared_once_in_preview() -> None:
 
     fake = FakePrometheus(rps=[series("5", app="api", namespace="shop")])
     first, second = fake.use(twice, declared=None)
-    assert first.events[0] == AppDeclared(app="api", domain="shop", ordinal=0, mode="preview")
+    assert first.events[0] == AppDeclared(
+        app="api", domain="shop", ordinal=0, max_replicas=None, mode="preview"
+    )
     assert [type(event) for event in second.events] == [MetricsSampled]
     assert batches(second)["shop"].rps == [None], "silent is missing, not gone"
 

@@ -13,6 +13,7 @@ from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services.admin.evidence import Evidence
+from services.cli.bus.event_lines import summary
 from services.cli.bus.explain import Explanation, explain_decision, meaning_of
 from tests.unit.services.system_helpers import example
 
@@ -93,3 +94,8 @@ def test_overrides_are_part_of_the_explanation() -> None:
 def test_every_reason_of_a_plan_has_a_meaning(reason: Reason) -> None:
     name = reason.name.lower().replace("_", "-")
     assert meaning_of(name) != name
+
+
+def test_an_app_without_a_declared_maximum_says_so() -> None:
+    app = AppDeclared(app="web", domain="shop", ordinal=0, min_replicas=2)
+    assert "at least 2 replicas, no maximum declared" in summary(app)

@@ -17,8 +17,9 @@ TRACES ?= ../shared/traces/dev
 CASES ?= ../shared/reference/hpa-golden
 BUS ?= kafka
 MINUTES ?= 60
+FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch chaos test-adapters lint types layers presubmit release-check format locks \
+.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -117,7 +118,19 @@ layers: setup ## import-linter: which package may import which
 	@echo "layers: import-linter"
 	@$(BIN)/lint-imports --no-logo
 
-checks: lint types layers
+licences: setup ## refuse dependencies whose licence was not agreed to
+	@$(BIN)/python .ci/supply_chain.py licences
+
+sbom: setup ## write a CycloneDX bill of materials per lock to .hirl/sbom
+	@$(BIN)/python .ci/supply_chain.py sbom .hirl/sbom
+
+audit: setup ## ask osv.dev for known vulnerabilities of what the image has (offline: a note)
+	@$(BIN)/python .ci/supply_chain.py audit
+
+fuzz: setup ## decode 20,000 fuzzed records per property (minutes; FUZZ_EXAMPLES=N)
+	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/pytest -q tests/contract/test_fuzz.py
+
+checks: lint types layers licences
 
 presubmit: setup ## everything a change must pass
 	@$(MAKE) -j2 checks warm

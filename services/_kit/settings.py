@@ -6,6 +6,7 @@ environment, a field `y` of the soldier's own settings is `HIRL_SOLDIER_Y`.
 
 import tomllib
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
@@ -25,6 +26,10 @@ _TOOLS: Final = frozenset({FILE, "HIRL_TRACES", "HIRL_REQUIRE_REAL", "HIRL_FULL_
 """Variables of the command line and of tests, which a service does not read."""
 
 
+SECRETS: Final = ("kafka_password",)
+"""Settings that are never shown, and that a file can hold: its path is in HIRL_X_FILE."""
+
+
 class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For a service without settings of its own."""
 
@@ -35,13 +40,15 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     kafka_bootstrap: str = "127.0.0.1:9092"
     """Bootstrap brokers: host:port, separated by commas."""
     kafka_security: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """Security protocol of the brokers."""
+    """Security protocol of the brokers. Brokers on other machines need TLS: SASL_SSL or SSL."""
+    kafka_allow_plaintext: bool = False
+    """Whether records and passwords may go unencrypted to brokers on other machines."""
     kafka_mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] = "SCRAM-SHA-512"
     """SASL mechanism."""
     kafka_user: str = ""
     """SASL user; required with SASL."""
     kafka_password: str = ""
-    """SASL password; set it in the environment rather than in a file."""
+    """SASL password. Set it in the environment, or name a file with HIRL_KAFKA_PASSWORD_FILE."""
     kafka_ca: str = ""
     """PEM file of the CA that signed the brokers' certificates; empty: the system's CAs."""
     adapter: Literal["faust", "plain"] = "faust"
@@ -95,6 +102,24 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ValueError(
                 f"kafka_user: expected a name with kafka_security={self.kafka_security}"
             )
+        if not self.kafka_security.endswith("SSL") and not self.kafka_allow_plaintext:
+            self._check_local()
+
+    def _check_local(self) -> None:
+        for server in self.kafka_bootstrap.split(","):
+            host = server.strip().rpartition(":")[0].strip("[]")
+            if not is_loopback(host):
+                raise ValueError(
+                    f"kafka_security: expected SASL_SSL for {host}, got {self.kafka_security}; "
+                    "set kafka_allow_plaintext to send unencrypted to other machines"
+                )
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={'***' if name in SECRETS and getattr(self, name) else getattr(self, name)!r}"
+            for name in self.__struct_fields__
+        )
+        return f"KitSettings({', '.join(shown)})"
 
     @property
     def patience_seconds(self) -> float | None:
@@ -145,7 +170,7 @@ def _from_environment(
     """Values for the kit and for the service; variables of other services are ignored."""
     kit: dict[str, str] = {}
     mine: dict[str, str] = {}
-    for variable, value in environment.items():
+    for variable, value in with_secrets(environment).items():
         if not variable.startswith(_PREFIX) or variable in _TOOLS:
             continue
         field = variable.removeprefix(_PREFIX).lower()
@@ -157,6 +182,34 @@ def _from_environment(
             # variable must not be ignored.
             kit[field] = value
     return kit, mine
+
+
+def with_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables, with the contents of the files that HIRL_X_FILE names as HIRL_X."""
+    found = dict(environment)
+    for variable in (f"{_PREFIX}{name.upper()}" for name in SECRETS):
+        file = found.pop(f"{variable}_FILE", "")
+        if not file:
+            continue
+        if found.get(variable):
+            raise BadSettings(f"{variable}: expected the variable or {variable}_FILE, got both")
+        try:
+            # Editors and `echo` end a file with a newline, which is not part of the secret.
+            found[variable] = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise BadSettings(f"{variable}_FILE: {file} cannot be read ({why})") from None
+        if not found[variable]:
+            raise BadSettings(f"{variable}_FILE: {file} is empty")
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a broker's host is this machine; a name that only DNS knows is not."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

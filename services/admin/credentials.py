@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from models.inputs.errors import InputError
+from services._kit.errors import BadSettings
+from services._kit.settings import with_secrets
 
 
 def named_options(bootstrap: str | None, credentials: Path | None) -> dict[str, Any]:
     """The brokers and user of the arguments, of the credentials file or of the environment."""
     variables = read_credentials(credentials) if credentials else dict(os.environ)
+    try:
+        variables = with_secrets(variables)
+    except BadSettings as error:
+        raise InputError(str(error)) from None
     servers = bootstrap or variables.get("HIRL_KAFKA_BOOTSTRAP")
     if not servers:
         where = credentials or "the environment"

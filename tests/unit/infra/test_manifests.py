@@ -226,11 +226,31 @@ def test_the_simulated_cluster_is_never_restarted() -> None:
 
 
 def test_only_the_collector_and_the_actuator_can_reach_the_simulated_cluster() -> None:
-    (policy,) = of_kind(SIMULATED, "NetworkPolicy")
-    (rule,) = policy["spec"]["ingress"]
+    policies = {named(one): one["spec"] for one in of_kind(SIMULATED, "NetworkPolicy")}
+    (rule,) = policies["simcluster"]["ingress"]
     (origin,) = rule["from"]
     (match,) = origin["podSelector"]["matchExpressions"]
     assert match == {"key": NAME, "operator": "In", "values": ["collector", "actuator"]}
+
+
+def test_pods_reach_only_dns_and_kafka_and_the_collector_prometheus() -> None:
+    policies = {named(one): one["spec"] for one in of_kind("base", "NetworkPolicy")}
+    assert policies["deny-all"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    reached = {
+        name: {port["port"] for rule in spec.get("egress", ()) for port in rule["ports"]}
+        for name, spec in policies.items()
+    }
+    settings = deployed("base", deployment("base", "collector")).environment
+    kafka = int(settings["HIRL_KAFKA_BOOTSTRAP"].rpartition(":")[2])
+    prometheus = int(settings["HIRL_COLLECTOR_URL"].rpartition(":")[2])
+    assert reached["bus"] == {53, kafka}
+    assert reached["collector"] == {prometheus}
+    (scraped,) = policies["metrics"]["ingress"]
+    assert [port["port"] for port in scraped["ports"]] == [PORT]
+    # Every rule names who is at the other end: an empty selector would be everybody.
+    for spec in policies.values():
+        for rule in (*spec.get("egress", ()), *spec.get("ingress", ())):
+            assert rule.get("to") or rule.get("from")
 
 
 @pytest.mark.parametrize("folder", ["base", SIMULATED])

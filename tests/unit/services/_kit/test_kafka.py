@@ -107,7 +107,7 @@ def test_inputs_with_different_numbers_of_partitions_are_refused() -> None:
 
 @pytest.mark.usefixtures("writer")
 def test_the_faust_app_is_a_static_member_and_opens_no_port() -> None:
-    settings = KitSettings(instance="2", kafka_bootstrap="a:1, b:2")
+    settings = KitSettings(instance="2", kafka_bootstrap="a:1, b:2", kafka_allow_plaintext=True)
     app = make_app(worker(Example(ExampleSettings()), settings), lambda _: None)
     assert app.conf.id == f"hirl-{Example.name}"
     assert app.conf.consumer_group_instance_id == f"{Example.name}-2"

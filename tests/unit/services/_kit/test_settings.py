@@ -1,3 +1,4 @@
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,14 @@ def test_without_a_file_or_variables_defaults_apply() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("hirl.yaml", "kit: {kafka_bootstrap: 'k:1', lock_step: true}\nsoldier: {grace_s: 3}\n"),
-        ("hirl.toml", "[kit]\nkafka_bootstrap='k:1'\nlock_step=true\n[soldier]\ngrace_s=3\n"),
+        (
+            "hirl.yaml",
+            "kit: {kafka_bootstrap: '127.0.0.1:1', lock_step: true}\nsoldier: {grace_s: 3}\n",
+        ),
+        (
+            "hirl.toml",
+            "[kit]\nkafka_bootstrap='127.0.0.1:1'\nlock_step=true\n[soldier]\ngrace_s=3\n",
+        ),
     ],
 )
 def test_a_file_has_a_section_for_the_kit_and_one_per_service(
@@ -38,7 +45,7 @@ def test_a_file_has_a_section_for_the_kit_and_one_per_service(
     file = tmp_path / name
     file.write_text(text)
     kit, own = load("soldier", Own, {}, str(file))
-    assert (kit.kafka_bootstrap, kit.lock_step, own.grace_s) == ("k:1", True, 3.0)
+    assert (kit.kafka_bootstrap, kit.lock_step, own.grace_s) == ("127.0.0.1:1", True, 3.0)
     assert kit.patience_seconds is None
 
 
@@ -179,3 +186,61 @@ def test_logging_is_set_up_before_a_service_is_built(
 
     assert run("example", build, NoSettings, []) == 2
     assert order == ["logs", "build"]
+
+
+@pytest.mark.parametrize("security", ["PLAINTEXT", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize("brokers", ["kafka.example:9092", "127.0.0.1:1,10.0.0.2:9092", "[::2]:1"])
+def test_unencrypted_brokers_on_other_machines_are_refused(brokers: str, security: Any) -> None:
+    environment = {
+        "HIRL_KAFKA_BOOTSTRAP": brokers,
+        "HIRL_KAFKA_SECURITY": security,
+        "HIRL_KAFKA_USER": "soldier",
+    }
+    with pytest.raises(BadSettings, match=r"expected SASL_SSL .* kafka_allow_plaintext"):
+        load("soldier", Own, environment)
+    allowed = {**environment, "HIRL_KAFKA_ALLOW_PLAINTEXT": "true"}
+    assert load("soldier", Own, allowed)[0].kafka_bootstrap == brokers
+    encrypted = {**environment, "HIRL_KAFKA_SECURITY": "SASL_SSL"}
+    assert load("soldier", Own, encrypted)[0].kafka_bootstrap == brokers
+
+
+@pytest.mark.parametrize(
+    "brokers", ["127.0.0.1:9092", "localhost:9092", "[::1]:9092", "127.1.2.3:1"]
+)
+def test_brokers_on_this_machine_may_be_unencrypted(brokers: str) -> None:
+    assert KitSettings(kafka_bootstrap=brokers).kafka_security == "PLAINTEXT"
+
+
+def test_a_password_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    secret = "=s3cret="  # noqa: S105  not one
+    file.write_text(f"{secret}\n")
+    kit, _ = load("soldier", Own, {"HIRL_KAFKA_PASSWORD_FILE": str(file)})
+    assert kit.kafka_password == secret
+
+
+def test_a_password_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    for name, problem in (("absent", "cannot be read"), ("empty", "is empty")):
+        with pytest.raises(BadSettings, match=problem):
+            load("soldier", Own, {"HIRL_KAFKA_PASSWORD_FILE": str(tmp_path / name)})
+    both = {"HIRL_KAFKA_PASSWORD_FILE": str(tmp_path / "empty"), "HIRL_KAFKA_PASSWORD": "x"}
+    with pytest.raises(BadSettings, match="got both"):
+        load("soldier", Own, both)
+
+
+def test_a_password_is_in_no_text_of_the_settings_and_in_no_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    secret = "correct-horse"  # noqa: S105  not one
+    kit = KitSettings(kafka_password=secret, kafka_user="soldier")
+    assert secret not in f"{kit!r} {kit} {[kit]}"
+    assert "kafka_user='soldier'" in repr(kit)
+    for name in ("HIRL_KAFKA_PASWORD", "HIRL_KAFKA_PASSWORD"):
+        broken = {name: secret, "HIRL_METRICS_PORT": "none"}
+        with pytest.raises(BadSettings) as found:
+            load("soldier", Own, broken)
+        assert secret not in str(found.value)
+    logs.set_up("soldier", "", "debug")
+    logging.getLogger("services.test").warning("started with %s", kit)
+    assert secret not in capsys.readouterr().err

@@ -239,13 +239,15 @@ class BreakerHandler(Handler[BreakerState]):
         before, rules = state.memory, self._rules(state.domain)
         tick = np.array([state.tick], np.int32)
         after = advance(tick, readings, before, rules.table, rules.windows)
-        changed = bool(after.phase[0, 0] != before.phase[0, 0])
+        # Also where another cause takes over: it orders something else.
+        turned = after.cause[0, 0] != before.cause[0, 0]
+        changed = bool(turned or after.phase[0, 0] != before.phase[0, 0])
         values = readings._replace(risk=burn(after, rules.windows))
         named = named_readings([float(one[0, 0]) for one in values], rules.table)
         reason = state.reason
         # A trial keeps the reason for which the breaker opened.
         trial = before.phase[0, 0] == Phase.OPEN and after.phase[0, 0] == Phase.HALF_OPEN
-        if (changed and not trial) or after.cause[0, 0] != before.cause[0, 0]:
+        if changed and not trial:
             reason = stale_reason or reason_of(after, named)
         return replace(state, memory=after, reason=reason), named, changed
 

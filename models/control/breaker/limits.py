@@ -49,7 +49,7 @@ class Thresholds(NamedTuple):
     now, though their traffic did not grow."""
     regression_ticks: int = 6
     """Ticks for which `regression_share` must be exceeded before the domain is rolled back."""
-    oscillation_share: float = 0.3
+    oscillation_share: float = 0.4
     """Share of the apps whose replicas turned back within five minutes."""
     oscillation_ticks: int = 6
     """Ticks for which `oscillation_share` must be exceeded before decreases are held."""

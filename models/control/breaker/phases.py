@@ -113,9 +113,12 @@ def _change_phase(
     tripped = held >= table.patience
     opening = tripped & table.opens
     # argmax finds the first condition that tripped.
-    tripped_by = table.causes[tripped.argmax(axis=2)]
+    first = table.causes[tripped.argmax(axis=2)]
     opens = opening.any(axis=2) & ~is_open
-    restricts = tripped.any(axis=2) & (phase == Phase.CLOSED) & ~opens
+    harmed = (tripped & (table.causes == Cause.REGRESSION)).any(axis=2)
+    # Harm done by a decrease is undone, whatever made the breaker half-open before.
+    rolls_back = half_open & harmed & (memory.cause != Cause.REGRESSION)
+    restricts = (tripped.any(axis=2) & (phase == Phase.CLOSED) | rolls_back) & ~opens
     outage = np.isin(memory.cause, _OUTAGES)
     # Frames came back, but with a fault of their own: from now on that is why it is open.
     faults = opening & ~np.isin(table.causes, _OUTAGES)
@@ -135,7 +138,8 @@ def _change_phase(
     # np.select takes the first case that applies: opening wins over everything else.
     after = np.select(cases, [Phase.OPEN, Phase.HALF_OPEN, Phase.HALF_OPEN, Phase.CLOSED], phase)
     opened_by = table.causes[np.where(worsens[..., None], faults, opening).argmax(axis=2)]
-    cause = np.select(cases, [opened_by, tripped_by, memory.cause, Cause.NONE], memory.cause)
+    restricted_by = np.where(rolls_back, Cause.REGRESSION, first)
+    cause = np.select(cases, [opened_by, restricted_by, memory.cause, Cause.NONE], memory.cause)
     turns = opens | restricts | half_opens | closes | worsens
     # Only time spent closed counts: a breaker that reopens again and again keeps its trips.
     forgets = (phase == Phase.CLOSED) & (now - memory.since >= table.forget)

@@ -414,3 +414,104 @@ def test_a_frame_without_apps_is_judged() -> None:
     )
     assert states(answers(bus_of(), empty)) == ["closed"]
     assert np.isfinite(list(answers(bus_of(), empty)[0].readings.values())).all()
+
+
+def test_a_domain_trips_the_sooner_the_more_it_matters() -> None:
+    ticks = {}
+    for domain in ("payments", "merchant", "data", "internal"):
+        bus = MemoryBus()
+        bus.add(lambda: Service(BreakerHandler(CLUSTER, Thresholds(), None)))
+        frames = [
+            msgspec.structs.replace(frame(tick, errors=0.9), domain=domain) for tick in range(50)
+        ]
+        bus.publish(*frames)
+        bus.run()
+        tripped = [one.tick for one in of_domain(bus, domain) if one.state != "closed"]
+        ticks[domain] = tripped[0] + 1
+    assert ticks == {"payments": 15, "merchant": 22, "data": 30, "internal": 45}
+
+
+def test_an_unknown_domain_has_the_strictest_thresholds() -> None:
+    handler = BreakerHandler(CLUSTER, Thresholds(), None)
+    assert handler.start("elsewhere").memory.risk.shape == (1, 1, 90)
+
+
+def test_an_outage_of_our_own_is_over_a_few_ticks_after_it_and_does_not_add_up() -> None:
+    bus = bus_of(stale_s=60.0)
+    tick = 0
+    for _ in range(5):
+        answers(bus, frame(tick))
+        bus.advance(100.0)
+        tick += 10
+        frames = (frame(tick + later) for later in range(5))
+        assert states(answers(bus, *frames))[-1] == "closed"
+        tick += 5
+
+
+def test_a_gap_of_ticks_is_over_as_soon_as_an_outage() -> None:
+    published = answers(bus_of(), frame(0), *(frame(tick) for tick in range(40, 45)))
+    assert states(published) == ["closed", "open", "open", "half-open", "half-open", "closed"]
+
+
+def slow(tick: int, replicas: int) -> DomainObserved:
+    features = {"headroom": [-0.3] * len(APPS)}
+    return msgspec.structs.replace(frame(tick, replicas=replicas), features=features)
+
+
+def test_a_decrease_that_does_harm_is_rolled_back_at_a_limited_rate() -> None:
+    bus = bus_of()
+    answers(bus, *(frame(tick, replicas=100) for tick in range(32)))
+    answers(bus, *(frame(32 + tick, replicas=100 - 9 * tick) for tick in range(1, 4)))
+    first, _, last = answers(bus, *(slow(tick, 73) for tick in (36, 37, 38)))
+    assert (first.state, first.cause, first.action) == ("half-open", "decreases", "increases-only")
+    assert (last.state, last.cause, last.action) == ("half-open", "regression", "rollback")
+    assert (last.since_tick, last.heartbeat) == (38, False)
+    assert last.reason == "regression: 1, threshold 0.1"
+    assert last.rollback is not None
+    assert last.rollback.apps == APPS
+    # A twentieth of the domain per tick.
+    assert last.rollback.replicas == [76] * len(APPS)
+    (full,) = answers(bus, slow(39, 100))
+    assert (full.action, full.rollback) == ("rollback", None)
+
+
+def test_good_replicas_and_the_order_to_roll_back_survive_a_restart() -> None:
+    bus = bus_of()
+    answers(bus, *(frame(tick, replicas=100) for tick in range(32)))
+    answers(bus, frame(32, replicas=90), slow(33, 90))
+    bus.kill("breaker")
+    bus.start("breaker")
+    (last,) = answers(bus, slow(34, 90))
+    assert last.rollback is not None
+    assert last.rollback.replicas == [94] * len(APPS)
+
+
+def test_apps_that_come_and_go_keep_what_is_remembered_of_the_others() -> None:
+    bus = bus_of()
+    answers(bus, *(frame(tick, replicas=100) for tick in range(32)))
+    kept = slow(33, 90)
+    columns = {name: getattr(kept.pods, name)[1:] for name in Pods.__struct_fields__}
+    fewer = {
+        "apps": APPS[1:], "pods": Pods(**columns), "load_pods": [1.0] * 5,
+        "usual_load_pods": [1.0] * 5, "features": {"headroom": [-0.3] * 5},
+        "measured": {"rps": [10.0] * 5, "errors": [0.0] * 5},
+    }  # fmt: skip
+    answers(bus, frame(32, replicas=90))
+    for tick in (33, 34):
+        (last,) = answers(bus, msgspec.structs.replace(kept, tick=tick, **fewer))
+    assert last.rollback is not None
+    assert last.rollback.apps == APPS[1:]
+
+
+def test_changes_that_cannot_be_made_open_it_and_intended_holds_do_not() -> None:
+    for reason, expected in (
+        ("no-frame", "open"), ("refused", "open"), ("paused", "closed"),
+        ("breaker-open", "closed"), ("hold-cool-down", "closed"),
+    ):  # fmt: skip
+        bus = bus_of()
+        answers(bus, frame(0))
+        for tick in range(1, 4):
+            held = applied(tick - 1, 9, outcome="held", reason=reason)
+            # Delivered twice, counted once.
+            published = answers(bus, held, held, frame(tick))
+        assert states(published) == [expected], reason

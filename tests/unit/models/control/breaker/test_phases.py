@@ -164,7 +164,7 @@ def test_an_unknown_tick_does_not_reset_a_condition() -> None:
         (tick_with(held=0.51), Cause.HELD, USUAL.held_ticks, Phase.OPEN),
         (tick_with(errors=0.21), Cause.ERRORS, USUAL.error_ticks, Phase.HALF_OPEN),
         (tick_with(regression=0.11), Cause.REGRESSION, USUAL.regression_ticks, Phase.HALF_OPEN),
-        (tick_with(oscillation=0.31), Cause.OSCILLATION, USUAL.oscillation_ticks, Phase.HALF_OPEN),
+        (tick_with(oscillation=0.41), Cause.OSCILLATION, USUAL.oscillation_ticks, Phase.HALF_OPEN),
         (tick_with(decreases=0.21), Cause.DECREASES, USUAL.decrease_ticks, Phase.HALF_OPEN),
     ],
 )

@@ -19,9 +19,8 @@ GOOD_TICKS: Final = 30
 """Calm ticks after which a set of replicas is known to be good."""
 GOOD_RISK: Final = 0.02
 """A domain is calm up to this share of requests at risk or failing."""
-MORE_TRAFFIC: Final = 1.1
-"""An app that lost its headroom under more than this much of its earlier traffic lost it to the
-traffic, not to the decrease."""
+NOISE: Final = 1.05
+"""What traffic varies by from tick to tick, as a factor."""
 ROLLBACK_SHARE: Final = 0.05
 """Share of a domain's cores that a rollback adds per tick at most, and at least a pod per app."""
 LEAST_CHANGES: Final = 5
@@ -50,6 +49,8 @@ class ChangeMemory(NamedTuple):
     """[E, A] 1 where the app had headroom before the decreases of the window."""
     rps_before: F64
     """[E, A] its traffic then."""
+    replicas_before: I32
+    """[E, A] its replicas then."""
     candidate: I32
     """[E, A] replicas that become good if the domain stays calm."""
     good: I32
@@ -80,6 +81,7 @@ def start_changes(environments: int, domains: int, apps: int) -> ChangeMemory:
         shrunk=never,
         fine_before=small,
         rps_before=np.zeros(per_app),
+        replicas_before=none,
         candidate=none,
         good=none,
         removed=ring,
@@ -169,6 +171,7 @@ def _with_changes(now: I32, samples: AppSamples, member: F64, memory: ChangeMemo
         shrunk=np.where(shrank, now, memory.shrunk).astype(np.int32),
         fine_before=np.where(first, memory.fine, memory.fine_before).astype(np.int8),
         rps_before=np.where(first & measured, samples.rps, memory.rps_before),
+        replicas_before=np.where(first, memory.replicas, memory.replicas_before).astype(np.int32),
         removed=_pushed(memory.removed, sums(removed, member)),
         running=_pushed(memory.running, sums(np.where(comparable, running, 0) * cores, member)),
     )
@@ -179,7 +182,8 @@ def _regression(now: I32, samples: AppSamples, member: F64, memory: ChangeMemory
     requests = np.where(valid, samples.rps, 0.0)
     blamed: Mask = valid & (samples.headroom < 0) & (memory.fine_before == 1)
     blamed &= now - memory.shrunk <= WINDOW_TICKS
-    blamed &= requests <= MORE_TRAFFIC * memory.rps_before
+    # Traffic that grew by more than the replicas shrank explains the burn by itself.
+    blamed &= requests * samples.replicas <= NOISE * memory.rps_before * memory.replicas_before
     return share(sums(np.where(blamed, requests, 0.0), member), sums(requests, member), 0.0)
 
 

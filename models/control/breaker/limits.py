@@ -45,8 +45,8 @@ class Thresholds(NamedTuple):
     burn_long_ticks: int = 180
     """Long window (30 min): shows that the burn is not a passing surge."""
     regression_share: float = 0.1
-    """Share of the requests that go to apps that met their SLO before we shrank them, and do not
-    now, though their traffic did not grow."""
+    """Share of the requests that go to apps that met their SLO before they were shrunk, and do not
+    now, though their traffic grew by less than they shrank."""
     regression_ticks: int = 6
     """Ticks for which `regression_share` must be exceeded before the domain is rolled back."""
     oscillation_share: float = 0.4

@@ -69,10 +69,11 @@ def test_an_app_that_was_slow_before_its_decrease_is_no_regression() -> None:
     assert last(history, "regression") == 0.0
 
 
-def test_burn_under_more_traffic_is_no_regression() -> None:
-    busy = {"headroom": [-0.2, 0.5, 0.5, 0.5], "rps": [200.0, 100.0, 100.0, 100.0]}
-    history = [tick_of(), tick_of((8, 10, 10, 10)), tick_of((8, 10, 10, 10), **busy)]
-    assert last(history, "regression") == 0.0
+def test_burn_is_no_regression_where_traffic_grew_by_more_than_the_app_shrank() -> None:
+    slow = [-0.2, 0.5, 0.5, 0.5]
+    for rps, expected in ((150.0, 0.0), (120.0, 120 / 420)):
+        busy = tick_of((8, 10, 10, 10), headroom=slow, rps=[rps, 100.0, 100.0, 100.0])
+        assert last([tick_of(), tick_of((8, 10, 10, 10)), busy], "regression") == expected
 
 
 def test_a_decrease_is_blamed_for_a_limited_time() -> None:
@@ -128,7 +129,9 @@ def test_without_calm_ticks_nothing_is_known_to_be_good() -> None:
     _, memory = play([tick_of(errors=[0.1] * APPS)] * 100)
     assert (memory.good == 0).all()
     plenty = np.full((1, 1), np.inf)
-    targets = rollback_targets(tick_of((1,) * 4), memory, plenty, members(np.zeros((1, 4)), 1))
+    targets = rollback_targets(
+        tick_of((1,) * 4), memory, plenty, members(np.zeros((1, 4), np.int32), 1)
+    )
     assert (targets == -1).all()
 
 

@@ -23,7 +23,7 @@ TABLE = cluster_table(USUAL, Thresholds())
 GOOD = {"payments": Grant(5, 0.5, 0.1, 50.0), "data": Grant(5, 0.4, 0.1, 40.0)}
 
 
-def play(ticks: int, memory: BreakerMemory | None = None, **values: float) -> list[BreakerMemory]:
+def play(ticks: int, memory: BreakerMemory | None, **values: float) -> list[BreakerMemory]:
     readings = ClusterReadings(*(np.array([values.get(n, 0.0)]) for n in ClusterReadings._fields))
     memories = [memory or start(0, 1, TABLE, 0)]
     for tick in range(ticks):
@@ -44,26 +44,26 @@ def play(ticks: int, memory: BreakerMemory | None = None, **values: float) -> li
 def test_it_trips_after_a_condition_has_held_for_its_ticks_and_not_before(
     name: str, value: float, patience: int, cause: Cause, phase: Phase
 ) -> None:
-    seen = play(patience, **{name: value})
+    seen = play(patience, None, **{name: value})
     assert [one.phase[0, 0] for one in seen] == [Phase.CLOSED] * (patience - 1) + [phase]
     assert seen[-1].cause[0, 0] == cause
 
 
 def test_what_is_unknown_trips_nothing_and_closes_nothing() -> None:
     nothing = dict.fromkeys(ClusterReadings._fields, math.nan)
-    assert play(100, **nothing)[-1].phase[0, 0] == Phase.CLOSED
-    tripped = play(3, domains=1.0)[-1]
+    assert play(100, None, **nothing)[-1].phase[0, 0] == Phase.CLOSED
+    tripped = play(3, None, domains=1.0)[-1]
     assert play(100, tripped, **nothing)[-1].phase[0, 0] == Phase.HALF_OPEN
 
 
 def test_a_commander_that_is_back_is_trusted_after_a_few_ticks() -> None:
-    silent = play(1, silence=99.0)[-1]
+    silent = play(1, None, silence=99.0)[-1]
     seen = play(Thresholds().resume_ticks, silent)
     assert [one.phase[0, 0] for one in seen[-2:]] == [Phase.HALF_OPEN, Phase.CLOSED]
 
 
 def test_a_cost_just_below_the_cap_closes_it_again() -> None:
-    costly = play(USUAL.cost_ticks, cost=1.2)[-1]
+    costly = play(USUAL.cost_ticks, None, cost=1.2)[-1]
     assert play(200, costly, cost=0.5)[-1].phase[0, 0] == Phase.CLOSED
 
 

@@ -2,9 +2,19 @@
 
 from typing import Annotated, Literal
 
-from schemas.fields import Name, Tick, TickEvent, about
+import msgspec
+
+from schemas.fields import Count, Name, Tick, TickEvent, about
 
 State = Literal["closed", "open", "half-open"]
+Action = Literal["none", "freeze", "increases-only", "no-scale-in", "decreases-only", "rollback"]
+
+
+class Rollback(msgspec.Struct, frozen=True, kw_only=True):
+    """One step back to the last replicas known to be good: parallel columns of apps to raise."""
+
+    apps: Annotated[list[Name], about("Apps that have fewer replicas than were good.")]
+    replicas: Annotated[list[Count], about("Replicas to raise each of them to in this tick.")]
 
 
 class BreakerChanged(TickEvent, frozen=True, kw_only=True):
@@ -13,7 +23,10 @@ class BreakerChanged(TickEvent, frozen=True, kw_only=True):
     scope: Annotated[Name, about("A domain, or `cluster`.")]
     state: Annotated[
         State,
-        about("`closed`: changes pass. `half-open`: only increases pass. `open`: none pass."),
+        about(
+            "`closed`: changes pass. `half-open`: only increases pass. `open`: none pass, unless "
+            "`action` says otherwise."
+        ),
     ]
     since_tick: Annotated[Tick, about("Tick at which the state began.")]
     reason: Annotated[str, about("Why the breaker is not closed; empty if it is.")] = ""
@@ -22,3 +35,18 @@ class BreakerChanged(TickEvent, frozen=True, kw_only=True):
         dict[str, float],
         about("Measured values by name, and each threshold as `NAME_threshold`."),
     ] = {}
+    cause: Annotated[
+        str, about("Name of the reading that tripped it, or `state-lost`; empty if closed.")
+    ] = ""
+    action: Annotated[
+        Action | None,
+        about(
+            "What to do. `freeze`: nothing passes. `increases-only`: no decrease passes. "
+            "`no-scale-in`: as before, but apps may give way (`yield`) and be resized. "
+            "`decreases-only`: no increase passes, except in P0. `rollback`: as "
+            "`increases-only`, and the apps of `rollback` are raised. Null: go by `state`."
+        ),
+    ] = None
+    rollback: Annotated[Rollback | None, about("What to raise in this tick; null if nothing.")] = (
+        None
+    )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from models.cluster import rows
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
+from models.compare.breakers import Breakers
 from models.control.controller import Controller, CountsOverruns
 from models.forecaster.port import Forecast, Forecaster
 from models.sim.results.summary import Decisions
@@ -37,6 +38,7 @@ class Run(Generic[S]):
         self._forecaster_state = forecaster.start(first) if forecaster is not None else None
         self._decreases = np.zeros(world.environments, np.int64)
         self._overruns_before = _overruns(controller, self._state)
+        self.breakers = Breakers(world, controller, first)
 
     @property
     def finished(self) -> bool:
@@ -53,6 +55,7 @@ class Run(Generic[S]):
         if world.tick == warmup:
             self._overruns_before = _overruns(controller, self._state)
         plan, self._state = controller.step(observation, forecast, self._state)
+        self.breakers.cut(observation, plan, self._state)
         if world.tick >= warmup:
             missing = without_sample(world, observation)
             self._decreases += missing_data_decreases(observation, plan, missing)

@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from models.cluster.arrays import I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
+from models.control.budget import Budget
 from models.forecaster.port import Forecast
 
 S = TypeVar("S")
@@ -22,6 +23,18 @@ class Controller(Protocol[S]):
 
     def step(self, observation: Observation, forecast: Forecast | None, state: S) -> tuple[Plan, S]:
         """Decide one tick for every environment; the plan is valid until the next step."""
+        ...
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A controller of ours: breakers cut its plans before they are applied."""
+
+    guarded: bool
+    """False where an ablation leaves the breakers out."""
+
+    def budget(self, state: Any) -> Budget:
+        """The budget in force."""
         ...
 
 

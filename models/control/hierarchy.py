@@ -11,7 +11,7 @@ from models.cluster.arrays import I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
-from models.control.budget import CommanderDecision, no_decision
+from models.control.budget import Budget, CommanderDecision, no_decision
 from models.control.commander import Commander
 from models.control.demand import DemandEstimator, EstimatorState
 from models.control.parameters import Parameters, Parts
@@ -40,6 +40,7 @@ class Heuristic:
         self, inventory: Inventory, pools: int, parameters: Parameters, parts: Parts
     ) -> None:
         self._inventory, self._pools, self._parts = inventory, pools, parts
+        self.guarded = parts.breaker
         self._estimator = DemandEstimator(inventory, parameters, parts)
         self._soldiers = Soldiers(inventory, parameters, parts)
         self._commander = Commander(inventory, parameters)
@@ -86,6 +87,10 @@ class Heuristic:
             plan.nodes[:] = decision.nodes if begins else 0
             plan.keep[:] = decision.keep
         return plan, HeuristicState(estimator, state.soldiers, decision)
+
+    def budget(self, state: HeuristicState) -> Budget:
+        """The budget of the last minute."""
+        return state.decision.directive.budget
 
     def overruns(self, state: HeuristicState) -> I32:
         """[E] increases beyond a budget so far."""

@@ -36,6 +36,8 @@ class Parts(NamedTuple):
     """Pods are resized."""
     damping: bool = True
     """Dead bands, filter, window and cool-down apply."""
+    breaker: bool = True
+    """Breakers hold changes, and roll back those that did harm."""
 
 
 class Parameters(NamedTuple):

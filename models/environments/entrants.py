@@ -15,6 +15,7 @@ from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.catalogue import Entrant
 from models.compare.families import HEURISTIC, family_of
+from models.control.budget import Budget
 from models.environments.app_adapter import AppAdapter, AppAdapterState
 from models.environments.heuristic_adapters import (
     CommanderAdapter,
@@ -78,6 +79,11 @@ class BudgetedPolicyController(PolicyController[HeuristicAdapterState]):
     def __init__(self, adapter: HeuristicAdapter, policy: Policy, first_tick: int) -> None:
         super().__init__(adapter, policy, first_tick)
         self._budgeted = adapter
+        self.guarded = adapter.guarded
+
+    def budget(self, state: PolicyControllerState) -> Budget:
+        """The budget in force."""
+        return self._budgeted.budget(state.adapter)
 
     def overruns(self, state: PolicyControllerState) -> I32:
         """[E] so far."""

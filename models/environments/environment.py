@@ -15,6 +15,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 
 from models.cluster.arrays import F32
+from models.compare.breakers import Breakers
 from models.compare.calibrate import tuning_scenarios
 from models.environments.policy import PolicyAdapter, is_due
 from models.forecaster.port import Forecaster
@@ -54,6 +55,7 @@ class Episode(Generic[S]):
         first = world.observe(adapter.pipeline)
         self._state = adapter.start(first)
         self._forecaster_state = forecaster.start(first) if forecaster is not None else None
+        self._breakers = Breakers(world, adapter, first)
         self._observe()
         while world.tick < world.timeline.warmup_ticks:
             self.tick(None)
@@ -76,6 +78,7 @@ class Episode(Generic[S]):
                 observation, self._forecaster_state
             )
         plan, self._state = self.adapter.act(observation, forecast, self._state, action)
+        self._breakers.cut(observation, plan, self._state)
         self.world.step(plan)
         self._observe()
 

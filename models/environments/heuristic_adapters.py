@@ -14,6 +14,7 @@ from models.cluster.arrays import F32, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.ablation import heuristic_of
+from models.control.budget import Budget
 from models.control.hierarchy import HeuristicState
 from models.control.residual import Residual, neutral
 from models.control.tuned import tuned_parameters
@@ -79,6 +80,15 @@ class HeuristicAdapter(ABC):
         residual = None if action is None else self._residual(action, observation)
         plan, heuristic = self._heuristic.step(observation, forecast, state.heuristic, residual)
         return plan, state._replace(heuristic=heuristic)
+
+    @property
+    def guarded(self) -> bool:
+        """Breakers cut what a policy plans, in training as in measurements."""
+        return self._heuristic.guarded
+
+    def budget(self, state: HeuristicAdapterState) -> Budget:
+        """The budget in force."""
+        return self._heuristic.budget(state.heuristic)
 
     def overruns(self, state: HeuristicAdapterState) -> I32:
         """[E] increases beyond a budget so far; a policy cannot cause any."""

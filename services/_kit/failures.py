@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple
 from schemas.topics import state_topic
 from services._kit.clock import Clock
 from services._kit.handler import Handler, S
-from services._kit.records import BusWriter, Delivery, Publisher, StateRecord
+from services._kit.records import BusWriter, Delivery, Publisher, StateRecord, state_record
 from services._kit.state_store import StateStore
 
 log = logging.getLogger(__name__)
@@ -200,8 +200,10 @@ class FailurePolicy(Generic[S]):
         # Dead letter before tombstone: after a crash in between, the state fails and is dropped
         # again, so it is never lost without a dead letter.
         await self.dead_letter_state(key, error, kind)
-        await self._writer.commit((), {key: None}, self._store.partition(key))
-        self._store.forget_saved(key)
+        data, record = self._lost_record(key)
+        partition = self._store.partition(key)
+        await self._writer.commit((), {key: record}, partition)
+        self._store.restore(key, data, partition)
         await self._reject_unsettled(key, error)
         self._resume(key)
 
@@ -217,6 +219,18 @@ class FailurePolicy(Generic[S]):
         for delivery in lost:
             await self._publisher.reject(delivery, error, UNSETTLED)
         self._writer.acknowledge(lost)
+
+    def _lost_record(self, key: str) -> tuple[bytes | None, StateRecord | None]:
+        """What is saved in place of a dropped state, as bytes and record; None for a tombstone."""
+        try:
+            lost = self._handler.lost(key)
+            if lost is not None:
+                data = self._handler.save(lost)
+                return data, state_record(key, data)
+        except Exception:
+            # The handler failed before, or it would not be here: dropping must succeed anyway.
+            log.exception("%s cannot save a lost state of `%s`", self._handler.name, key)
+        return None, None
 
     def _resume(self, key: str) -> None:
         try:

@@ -98,6 +98,10 @@ class Handler(ABC, Generic[S]):
     def start(self, key: str) -> S:
         """State of a new key. The axes of apps of its arrays are empty."""
 
+    def lost(self, key: str) -> S | None:  # noqa: ARG002  for handlers that must not start anew
+        """State of a key whose saved state was unreadable or dropped; None: as a new key."""
+        return None
+
     @abstractmethod
     def handle(self, event: Event, state: S, clock: Clock) -> Step[S]:
         """React to one event."""
@@ -119,7 +123,7 @@ class Handler(ABC, Generic[S]):
         return state_codec.encode(state)
 
     def load(self, key: str, data: bytes) -> S:
-        """The reverse of `save`. Raises Refused on a wrong form: then the key starts anew."""
+        """The reverse of `save`. Raises Refused on a wrong form: then `lost` decides."""
         return self.accept(key, state_codec.decode(type(self.start(key)), data))
 
     def accept(self, key: str, state: S) -> S:

@@ -86,6 +86,9 @@ class StateStore(Generic[S]):
                 "%s starts `%s` anew: the saved state has a wrong form: %r",
                 self._handler.name, key, error, exc_info=unexpected,
             )  # fmt: skip
+            lost = self._handler.lost(key)
+            if lost is not None:
+                self._states[key] = lost
 
     def resume(self, key: str) -> None:
         """Go back to the last saved state or, without one, to the start."""
@@ -93,10 +96,6 @@ class StateStore(Generic[S]):
         if key in self._saved:
             self.load(key)
         self.get_or_start(key)
-
-    def forget_saved(self, key: str) -> None:
-        """A tombstone was written for the key."""
-        self._saved.pop(key, None)
 
     # Inputs.
 

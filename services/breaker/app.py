@@ -1,6 +1,7 @@
 """Builds the service from its settings."""
 
 from services._kit.handler import Service
+from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
 from services.breaker.decide import BreakerHandler, BreakerState
 from services.breaker.metrics import Metrics
@@ -8,7 +9,8 @@ from services.breaker.settings import Settings
 
 
 def build(kit: KitSettings, own: Settings) -> Service[BreakerState]:
-    """A breaker for every domain that Kafka assigns to this process."""
+    """A breaker for every domain that Kafka assigns to this process, and the cluster's."""
     # In lock-step the cluster waits for the services, so missing frames mean nothing.
     stale = None if kit.lock_step else own.stale_seconds / kit.speed
-    return Service(BreakerHandler(own.thresholds, stale), observe=Metrics)
+    handler = BreakerHandler(cluster_of(own.cluster), own.thresholds, stale, own.cluster_thresholds)
+    return Service(handler, observe=Metrics)

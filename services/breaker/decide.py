@@ -4,46 +4,55 @@ Every frame is answered, by a change of state or a heartbeat, so heartbeats foll
 When frames stop, the wall clock opens the breaker.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from models.cluster.arrays import F64, I32
-from models.control.breaker import (
-    AppSamples,
+from models.cluster.description import PRIORITIES, Cluster
+from models.control.breaker.changes import (
+    ChangeMemory,
+    follow,
+    rollback_targets,
+    start_changes,
+)
+from models.control.breaker.cluster import ClusterThresholds
+from models.control.breaker.limits import GRADES, Table, Thresholds, graded, table_of
+from models.control.breaker.orders import Cause, Phase
+from models.control.breaker.phases import (
     BreakerMemory,
-    Cause,
-    Phase,
-    Readings,
-    Thresholds,
+    BurnWindows,
     advance,
     burn,
-    read,
+    lost,
     start,
-    unknown,
+    windows_of,
 )
-from schemas.breaker_changed import BreakerChanged, State
+from models.control.breaker.readings import AppSamples, Readings, members, read, unknown
+from schemas.breaker_changed import BreakerChanged, Rollback
+from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
+from schemas.pool_observed import PoolObserved
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import Clock
+from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
-from services._kit.state_codec import Transient
+from services._kit.state_codec import Transient, check_form, refit
+from services.breaker.applied import (
+    Applied,
+    accepted_replicas,
+    held_changes,
+    with_applied,
+    without_expired,
+)
+from services.breaker.cluster import ClusterBreaker, ClusterWatch
+from services.breaker.events import changed_event, named_readings, order_of, reason_of, rollback_of
 
-Applied = Mapping[str, tuple[tuple[int, int], ...]]
-"""By app: ticks of changes and the replicas they applied, in order."""
-SETTLE_TICKS: Final = 3
-"""From the tick of a change to the frame that has to show it: frames can be this late."""
-WATCH_TICKS: Final = 12
-"""For this long the frames have to go on showing it: another owner may change the app later."""
-_NO_REPLICAS: Final = -1
-_STATES: Final[dict[int, State]] = {
-    Phase.CLOSED: "closed",
-    Phase.OPEN: "open",
-    Phase.HALF_OPEN: "half-open",
-}
+_FRESH_CHANGES: Final = start_changes(1, 1, 0)
 
 
 @dataclass(frozen=True)
@@ -62,23 +71,76 @@ class BreakerState:
     """Recent changes, which the next frames have to show."""
     frames_stopped: bool = False
     """Whether it opened because frames stopped."""
+    names: tuple[str, ...] = ()
+    """Apps of the last frame, in the order of `changes`."""
+    changes: ChangeMemory = field(default_factory=lambda: _FRESH_CHANGES)
+    outcomes: tuple[int, int] = (0, 0)
+    """Changes planned since the last frame, and those of them that could not be made."""
+    counted_tick: int = -1
+    """Tick of the last changes among them."""
+    cluster: ClusterBreaker | None = None
+    """The cluster's breaker, where this domain led last."""
     received_at: Transient[float | None] = None
     """When the last frame arrived, by `Clock.now`; None after a restart, which waits anew."""
 
 
+class Rules(NamedTuple):
+    """The rules of one domain."""
+
+    table: Table
+    windows: BurnWindows
+    mismatch_apps: I32
+    stale_part: float
+    """On the wall time without frames."""
+
+
+@cache
+def _rules_of(limits: Thresholds, priority: int) -> Rules:
+    own = graded(limits, priority)
+    return Rules(
+        table=table_of([own]),
+        windows=windows_of((own,)),
+        mismatch_apps=np.array([own.mismatch_apps], np.int32),
+        stale_part=GRADES[priority].stale,
+    )
+
+
 class BreakerHandler(Handler[BreakerState]):
-    """Watches its domains."""
+    """Watches its domains, and with the other processes the cluster."""
 
     name = "breaker"
     inputs = (DomainObserved, ScaleApplied)
+    reference = (BreakerChanged, BudgetGranted, PoolObserved)
 
-    def __init__(self, limits: Thresholds, stale_s: float | None) -> None:
-        """Open after `stale_s` seconds without a frame; None: never, in lock-step."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        limits: Thresholds,
+        stale_s: float | None,
+        cluster_limits: ClusterThresholds | None = None,
+    ) -> None:
+        """Open after `stale_s` seconds without a frame in P2; None: never, in lock-step."""
+        self._watch = ClusterWatch(cluster, cluster_limits or ClusterThresholds(), limits)
         self._limits, self._stale = limits, stale_s
+        self._priorities = {d.name: PRIORITIES.index(d.priority) for d in cluster.domains}
+
+    def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
+        """Take in the breakers, budgets and pools of the cluster."""
+        self._watch.learn(event)
+
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
+        """Remove what a tombstone names."""
+        self._watch.forget(kind, key)
 
     def start(self, key: str) -> BreakerState:
         """Closed, no frame yet."""
-        return BreakerState(key, start(0, 1, 1, self._limits))
+        rules = self._rules(key)
+        return BreakerState(key, start(0, 1, rules.table, rules.windows.longest))
+
+    def lost(self, key: str) -> BreakerState:
+        """Open: nobody knows whether it was."""
+        fresh = self.start(key)
+        return replace(fresh, memory=lost(fresh.memory), reason=Cause.STATE_LOST.label)
 
     def handle(self, event: Event, state: BreakerState, clock: Clock) -> Step[BreakerState]:
         """Judge a frame, or remember applied changes."""
@@ -88,7 +150,9 @@ class BreakerHandler(Handler[BreakerState]):
                 return self._judge(event, received)
             case ScaleApplied():
                 applied = with_applied(state.applied, event, state.tick)
-                return Step(state if applied is state.applied else replace(state, applied=applied))
+                if applied is not state.applied:
+                    state = replace(state, applied=applied)
+                return Step(_with_outcomes(state, event))
             case _:
                 return Step(state)
 
@@ -96,7 +160,9 @@ class BreakerHandler(Handler[BreakerState]):
         """When frames have been missing for too long; at once after a restart."""
         if self._stale is None or state.frames_stopped or state.tick < 0:
             return None
-        return 0.0 if state.received_at is None else state.received_at + self._stale
+        if state.received_at is None:
+            return 0.0
+        return state.received_at + self._stale * self._rules(state.domain).stale_part
 
     def wake(self, state: BreakerState, clock: Clock) -> Step[BreakerState]:
         """Open when frames have stopped."""
@@ -110,45 +176,84 @@ class BreakerHandler(Handler[BreakerState]):
         before = replace(state, frames_stopped=True)
         state, readings, changed = self._advance(unknown(1, 1), before, reason)
         # No heartbeat if it was open already: heartbeats mean that a frame was judged.
-        return Step(state, [_event(state, readings, False, "")] if changed else [])
+        return Step(state, [_event(state, readings, heartbeat=False)] if changed else [])
 
     def accept(self, key: str, state: BreakerState) -> BreakerState:
-        """Fit the windows to the configured length: refusing them would close an open breaker."""
-        length = start(0, 1, 1, self._limits).risk.shape[-1]
-        memory = state.memory._replace(risk=_fit_window(state.memory.risk, length))
-        return super().accept(key, replace(state, memory=memory))
+        """Fit what other rules saved: refusing it would lose whether the breaker was open."""
+        memory, form = state.memory, self.start(key).memory
+        phases, causes = ({*map(int, kind)} for kind in (Phase, Cause))
+        if not ({*memory.phase.flat} <= phases and {*memory.cause.flat} <= causes):
+            raise Refused("form", "expected a known phase and cause")
+        memory = memory._replace(risk=_fit_window(memory.risk, form.risk.shape[-1]))
+        if memory.held.shape != form.held.shape:
+            # Other conditions: each has to hold for its whole time again.
+            memory = memory._replace(held=form.held)
+        fitted = replace(state, memory=memory)
+        if state.cluster is not None and not self._watch.fits(state.cluster.memory):
+            fitted = replace(fitted, cluster=None)
+        if state.changes.replicas.shape[-1] != len(state.names):
+            raise Refused("form", "expected a column of `changes` per name")
+        check_form(fitted.memory, form)
+        check_form(fitted.changes, _FRESH_CHANGES)
+        return fitted
 
     def _judge(self, frame: DomainObserved, state: BreakerState) -> Step[BreakerState]:
         first = state.tick < 0
         # Ticks that were skipped: frames can be lost or late.
         age = 0 if first else frame.tick - state.tick - 1
-        samples = app_samples(frame, state.applied)
-        readings = read(samples, np.full((1, 1), age, np.float64), self._limits)
+        state, samples = _with_apps(state, frame), app_samples(frame, state.applied)
+        rules, tick = self._rules(state.domain), np.array([frame.tick], np.int32)
+        readings = read(samples, np.full((1, 1), age, np.float64), rules.mismatch_apps)
+        outcomes = np.array([[state.outcomes]], np.float64)
+        readings, changes = follow(tick, samples, readings, outcomes, state.changes)
+        memory = state.memory
+        if first:
+            # From the first frame on: `since_tick` names it, and ticks may count from 1970.
+            memory = memory._replace(since=np.full_like(memory.since, frame.tick))
         before = replace(
             state,
             tick=frame.tick,
             time=frame.time,
             applied=without_expired(state.applied, frame.tick),
-            # From the first frame on: `since_tick` names it, and ticks may count from 1970.
-            memory=start(frame.tick, 1, 1, self._limits) if first else state.memory,
+            changes=changes,
+            outcomes=(0, 0),
+            memory=memory,
         )
         state, named, changed = self._advance(readings, before)
-        return Step(state, [_event(state, named, not (first or changed), frame.trace_id)])
+        events: list[Event] = [
+            _event(
+                state, named, heartbeat=not (first or changed), trace_id=frame.trace_id,
+                rollback=_rollback(frame, samples, state),
+            )
+        ]  # fmt: skip
+        if self._watch.leads(state.domain, frame.tick):
+            cluster, event = self._watch.judge(frame, state.memory, state.cluster)
+            state = replace(state, cluster=cluster)
+            events.append(event)
+        return Step(state, events)
 
     def _advance(
         self, readings: Readings, state: BreakerState, stale_reason: str = ""
     ) -> tuple[BreakerState, dict[str, float], bool]:
         """The state after some readings, the readings by name, and whether the phase changed."""
-        before = state.memory
-        after = advance(np.array([state.tick], np.int32), readings, before, self._limits)
-        changed = bool(after.phase[0, 0] != before.phase[0, 0])
-        named = _named_readings(readings, after, self._limits)
+        before, rules = state.memory, self._rules(state.domain)
+        tick = np.array([state.tick], np.int32)
+        after = advance(tick, readings, before, rules.table, rules.windows)
+        # Also where another cause takes over: it orders something else.
+        turned = after.cause[0, 0] != before.cause[0, 0]
+        changed = bool(turned or after.phase[0, 0] != before.phase[0, 0])
+        values = readings._replace(risk=burn(after, rules.windows))
+        named = named_readings([float(one[0, 0]) for one in values], rules.table)
         reason = state.reason
         # A trial keeps the reason for which the breaker opened.
         trial = before.phase[0, 0] == Phase.OPEN and after.phase[0, 0] == Phase.HALF_OPEN
         if changed and not trial:
-            reason = stale_reason or _reason(after, named)
+            reason = stale_reason or reason_of(after, named)
         return replace(state, memory=after, reason=reason), named, changed
+
+    def _rules(self, domain: str) -> Rules:
+        # A domain that the cluster file does not have: nobody said that it matters little.
+        return _rules_of(self._limits, self._priorities.get(domain, 0))
 
 
 def app_samples(frame: DomainObserved, applied: Applied) -> AppSamples:
@@ -162,6 +267,8 @@ def app_samples(frame: DomainObserved, applied: Applied) -> AppSamples:
         errors=_column(frame.measured.get("errors"), count),
         headroom=_column(frame.features.get("headroom"), count),
         replicas=np.array([frame.pods.replicas], np.int32),
+        cpu=np.array([frame.pods.cpu_request], np.int32),
+        pending=np.array([frame.pods.pending], np.int32),
         accepted=accepted_replicas(applied, frame.apps, frame.tick),
     )
 
@@ -173,6 +280,33 @@ def _column(values: Sequence[float | None] | None, count: int) -> F64:
     return np.array([values], np.float64)
 
 
+def _with_apps(state: BreakerState, frame: DomainObserved) -> BreakerState:
+    """Follow a changed inventory."""
+    names = tuple(frame.apps)
+    if names == state.names:
+        return state
+    fresh = start_changes(1, 1, len(names))
+    changes = refit(state.changes, fresh, _FRESH_CHANGES, state.names, names)
+    return replace(state, names=names, changes=changes)
+
+
+def _with_outcomes(state: BreakerState, event: ScaleApplied) -> BreakerState:
+    """Add the changes of a tick to those since the last frame."""
+    if event.tick <= state.counted_tick or not event.apps:  # delivered again, or nothing to count
+        return state
+    planned, held = (a + b for a, b in zip(state.outcomes, held_changes(event), strict=True))
+    return replace(state, outcomes=(planned, held), counted_tick=event.tick)
+
+
+def _rollback(frame: DomainObserved, samples: AppSamples, state: BreakerState) -> Rollback | None:
+    if order_of(state.memory) != "rollback":
+        return None
+    # The actuator keeps the budget; only the rate is limited here.
+    room = np.full((1, 1), np.inf)
+    targets = rollback_targets(samples, state.changes, room, members(samples.domain, 1))
+    return rollback_of(frame, targets)
+
+
 def _fit_window(window: F64, length: int) -> F64:
     """The newest values; zeros before them where the window was shorter."""
     kept = window[..., -length:]
@@ -180,102 +314,22 @@ def _fit_window(window: F64, length: int) -> F64:
     return np.concatenate([fill, kept], axis=-1)
 
 
-def _named_readings(
-    readings: Readings, memory: BreakerMemory, limits: Thresholds
-) -> dict[str, float]:
-    """Readings and their thresholds by name; unknown readings are left out."""
-    found = {
-        "stale": (float(readings.age[0, 0]), limits.stale_ticks),
-        "missing": (float(readings.missing[0, 0]), limits.missing_share),
-        "mismatch": (float(readings.mismatch[0, 0]), limits.mismatch_share),
-        "errors": (float(readings.errors[0, 0]), limits.error_share),
-        "burn": (float(burn(memory, limits)[0, 0]), limits.burn_share),
-    }
-    named: dict[str, float] = {}
-    for name, (value, threshold) in found.items():
-        if np.isfinite(value):
-            named[name] = round(value, 6)
-        named[f"{name}_threshold"] = threshold
-    return named
-
-
-def _reason(memory: BreakerMemory, readings: Mapping[str, float]) -> str:
-    """Why it opened; empty when it closed."""
-    cause = Cause(memory.cause[0, 0])
-    if cause == Cause.NONE:
-        return ""
-    name = cause.name.lower()
-    value = f"{readings[name]:.3g}" if name in readings else "unknown"
-    return f"{name}: {value}, threshold {readings[f'{name}_threshold']:g}"
-
-
 def _event(
-    state: BreakerState, readings: dict[str, float], heartbeat: bool, trace_id: str
+    state: BreakerState,
+    readings: dict[str, float],
+    *,
+    heartbeat: bool,
+    trace_id: str = "",
+    rollback: Rollback | None = None,
 ) -> BreakerChanged:
-    return BreakerChanged(
+    return changed_event(
+        state.domain,
+        state.memory,
         tick=state.tick,
         time=state.time,
-        trace_id=trace_id,
-        scope=state.domain,
-        state=_STATES[int(state.memory.phase[0, 0])],
-        since_tick=int(state.memory.since[0, 0]),
         reason=state.reason,
         heartbeat=heartbeat,
         readings=readings,
+        trace_id=trace_id,
+        rollback=rollback,
     )
-
-
-# Applied changes, which the next frames have to show.
-#
-# A lost write is requested again in the next tick, often with another number. So a newer change
-# does not replace an older one: the observed replicas have to be a number that was in force at
-# some time since the settling time began.
-
-
-def with_applied(applied: Applied, event: ScaleApplied, newest_tick: int) -> Applied:
-    """Add applied changes; the same mapping if there are none."""
-    # Delivered late or again: no frame to come is compared with it.
-    if event.tick < newest_tick - SETTLE_TICKS - WATCH_TICKS:
-        return applied
-    added = {}
-    for index, app in enumerate(event.apps):
-        before = applied.get(app, ())
-        if event.outcomes[index] != "applied" or (before and before[-1][0] >= event.tick):
-            continue
-        replicas = event.replicas[index]
-        # A mere resize says nothing about replicas, unless a change of them is still watched.
-        if before or replicas != event.replicas_before[index]:
-            added[app] = (*before, (event.tick, replicas))
-    return {**applied, **added} if added else applied
-
-
-def without_expired(applied: Applied, tick: int) -> Applied:
-    """Drop the changes that no frame after this tick is compared with."""
-    last = tick - SETTLE_TICKS - WATCH_TICKS
-    return {
-        app: _in_force(changes, tick) for app, changes in applied.items() if changes[-1][0] > last
-    }
-
-
-def accepted_replicas(applied: Applied, apps: Sequence[str], tick: int) -> I32:
-    """[1, A, K] replicas that a frame may show; -1 pads, and marks apps that are not judged."""
-    # Few apps change within two minutes: look only those up.
-    changed = [(index, applied[app]) for index, app in enumerate(apps) if app in applied]
-    rows = {index: _accepted(changes, tick) for index, changes in changed}
-    width = max(map(len, rows.values()), default=0)
-    table = np.full((1, len(apps), width), _NO_REPLICAS, np.int32)
-    for index, row in rows.items():
-        table[0, index, : len(row)] = row
-    return table
-
-
-def _accepted(changes: tuple[tuple[int, int], ...], tick: int) -> list[int]:
-    if changes[0][0] > tick - SETTLE_TICKS:
-        return []
-    return [replicas for _, replicas in _in_force(changes, tick)]
-
-
-def _in_force(changes: tuple[tuple[int, int], ...], tick: int) -> tuple[tuple[int, int], ...]:
-    """From the change on that was in force when the settling time began."""
-    settled = sum(at <= tick - SETTLE_TICKS for at, _ in changes)
-    return changes[max(settled - 1, 0) :]

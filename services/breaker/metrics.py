@@ -1,8 +1,8 @@
-"""Metrics of the breaker: the state of each domain."""
+"""Metrics of the breaker: the state of each domain and of the cluster, and why they trip."""
 
 from typing import Final
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
 from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
@@ -22,8 +22,17 @@ class Metrics:
             registry=telemetry.registry,
         )
 
+        self._trips = Counter(
+            "hirl_breaker_trips",
+            "Changes of a breaker to a state that is not closed, by cause",
+            ["scope", "cause"],
+            registry=telemetry.registry,
+        )
+
     def __call__(self, event: Event) -> None:
-        """Set the state of the event's scope."""
+        """Set the state of the event's scope, and count its trips."""
         if isinstance(event, BreakerChanged):
             for state in _STATES:
                 self._state.labels(event.scope, state).set(state == event.state)
+            if event.state != "closed" and not event.heartbeat:
+                self._trips.labels(event.scope, event.cause).inc()

@@ -156,6 +156,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.comparison.control:control",
         "Compare controllers: the same scenarios and seeds for each, on all cores.",
     ),
+    "bench breaker": Command(
+        "services.cli.benchmarks.breaker:breaker",
+        "Time to trip by priority, trips in scenarios, and J with and without breakers.",
+    ),
     "bench decisions": Command(
         "services.cli.benchmarks.speed:decisions",
         "Time per decision of one environment: of a minute's first tick and of the others.",

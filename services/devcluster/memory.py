@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from models.control.breaker import Thresholds
+from models.control.breaker.limits import Thresholds
 from models.control.tuned import tuned_parameters
 from models.jit import is_compiled
 from models.sim.tick import advance
@@ -133,5 +133,5 @@ def _builders(
         lambda: Service(CommanderHandler(cluster, parameters, None)),
         lambda: Service(SoldierHandler(cluster, parameters, None)),
         lambda: Service(ActuatorHandler(cluster, modes, None, None), target),
-        lambda: Service(BreakerHandler(Thresholds(), None)),
+        lambda: Service(BreakerHandler(cluster, Thresholds(), None)),
     ]

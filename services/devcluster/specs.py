@@ -13,8 +13,8 @@ from services.devcluster.request import Request, rule_minutes
 
 DECIDING: Final = ("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker")
 SERVICES: Final = (SIMCLUSTER, COLLECTOR, *DECIDING)
-_WITH_CLUSTER_FILE: Final = frozenset(SERVICES) - {COLLECTOR, "breaker"}
-"""The collector asks its source, and the breaker judges domains by their frames."""
+_WITH_CLUSTER_FILE: Final = frozenset(SERVICES) - {COLLECTOR}
+"""The collector asks its source."""
 _USERS: Final = {SIMCLUSTER: "provisioner"}
 """Kafka users that differ from the service name: only the simulated provisioner reads topics."""
 _INSTANCE: Final = "1"

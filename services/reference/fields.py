@@ -14,7 +14,8 @@ import msgspec
 from msgspec import inspect as types
 
 from models.cluster.description import Cluster
-from models.control.breaker import Thresholds
+from models.control.breaker.cluster import ClusterThresholds
+from models.control.breaker.limits import Thresholds
 from models.sim.config.physics import Physics
 from services._kit.settings import KitSettings
 from services.reference.markdown import NOTE, default_text, joined, literal_string, table
@@ -24,7 +25,7 @@ SERVICES: Final = (
     "simcluster",
 )  # fmt: skip
 """In the order of the data flow."""
-_SHARED_FIELDS: Final[dict[str, type]] = {"breaker": Thresholds}
+_SHARED_FIELDS: Final[dict[str, tuple[type, ...]]] = {"breaker": (Thresholds, ClusterThresholds)}
 """Classes that describe fields which a service's settings only repeat."""
 _ABOUT_SETTINGS: Final = (
     "Each setting is a variable, or a field in a YAML or TOML file (the argument of a service, or "
@@ -59,7 +60,7 @@ def settings_page() -> str:
 
 def _settings(section: str, own: type[msgspec.Struct], prefix: str) -> list[str]:
     about = field_docs(own)
-    if shared := _SHARED_FIELDS.get(section):
+    for shared in _SHARED_FIELDS.get(section, ()):
         about = field_docs(shared) | about
     described = types.type_info(own)
     if not isinstance(described, types.StructType):

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.control.breaker import Thresholds
+from models.cluster.description import load_cluster
+from models.control.breaker.limits import Thresholds
 from models.forecaster.learned.artefact import CARD, SHIPPED
 from services._kit.handler import Handler, Step
 from services.actuator.decide import ActuatorHandler
@@ -116,7 +117,7 @@ def test_a_handler_that_updates_an_array_in_place_is_caught(
 
 
 def test_content_tells_states_apart_by_their_last_bit() -> None:
-    state = BreakerHandler(Thresholds(), stale_s=None).start("payments")
+    state = BreakerHandler(load_cluster(), Thresholds(), stale_s=None).start("payments")
     risk = state.memory.risk.copy()
     other = replace(state, memory=state.memory._replace(risk=risk))
     assert content(other) == content(state)

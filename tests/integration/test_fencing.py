@@ -210,7 +210,7 @@ def test_a_paused_example_overwrites_no_newer_state_and_says_nothing_after_a_tak
 def test_a_paused_breaker_does_not_open_what_it_no_longer_owns(
     pair_of: Callable[..., Pair],
 ) -> None:
-    handler = BreakerHandler(BreakerSettings().thresholds, STALE_S)
+    handler = BreakerHandler(CLUSTER, BreakerSettings().thresholds, STALE_S)
     pair = pair_of(handler, HIRL_BREAKER_STALE_SECONDS=str(STALE_S))
     domains = [f"watched-{name}" for name in "abcdefgh"]
     fed: list[int] = []

@@ -403,3 +403,52 @@ def test_a_state_of_a_wrong_form_starts_anew(
     assert [answer.since_tick for answer in bus.events(BreakerChanged)] == [1, 1]
     (line,) = [line for line in caplog.records if "has a wrong form" in line.message]
     assert (line.levelno, line.exc_info is None) == (logging.WARNING, False)
+
+
+class Cautious(Example):
+    """Marks a state that replaces a lost one, and drops the key that cannot be saved."""
+
+    def lost(self, key: str) -> ExampleState:
+        return ExampleState(domain=key, closed=77)
+
+
+def closed_of(bus: MemoryBus) -> int:
+    data = bus.state(Example.name, "a")
+    assert data is not None
+    return Cautious(ExampleSettings()).load("a", data).closed
+
+
+def test_a_handler_decides_what_follows_a_saved_state_that_cannot_be_read() -> None:
+    class Newer(Cautious):
+        def load(self, key: str, data: bytes) -> ExampleState:
+            del key, data
+            raise KeyError("renamed")
+
+    handlers = iter([Example, Example, Newer])
+    bus = MemoryBus()
+    bus.add(lambda: Service(next(handlers)(ExampleSettings())))
+    bus.publish(granted("a", 1), sampled("a", 1))
+    bus.run()
+    bus.kill(Example.name)
+    bus.start(Example.name)
+    bus.publish(granted("a", 2))
+    bus.run()
+    assert closed_of(bus) == 77
+
+
+def test_a_state_that_was_dropped_stays_lost_after_another_restart() -> None:
+    class Broken(Cautious):
+        def load(self, key: str, data: bytes) -> ExampleState:
+            del key, data
+            raise ZeroDivisionError("load")
+
+    handlers = iter([Example, Example, *[Broken] * 3, Cautious])
+    bus = MemoryBus()
+    bus.add(lambda: Service(next(handlers)(ExampleSettings())))
+    bus.publish(granted("a", 1), sampled("a", 1))
+    bus.run()
+    bus.kill(Example.name)
+    bus.start(Example.name)
+    assert restarts(bus) == 2
+    assert letters(bus) == DROPPED
+    assert closed_of(bus) == 77

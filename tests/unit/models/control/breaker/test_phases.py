@@ -1,33 +1,30 @@
-"""The breaker's rules, on arrays."""
+"""The state machine of the breakers, on arrays."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.breaker import (
-    AppSamples,
+from models.control.breaker.limits import Thresholds, table_of
+from models.control.breaker.orders import Cause, Phase
+from models.control.breaker.phases import (
     BreakerMemory,
-    Cause,
-    Phase,
-    Readings,
-    Thresholds,
     advance,
     burn,
-    read,
+    lost,
     start,
-    unknown,
+    windows_of,
 )
+from models.control.breaker.readings import Readings, unknown
 
 # Short times, so that a random history of 40 ticks passes through every phase.
 SHORT = Thresholds(
     missing_ticks=2, mismatch_ticks=2, error_ticks=3, burn_ticks=2, burn_short_ticks=3,
-    burn_long_ticks=6, quiet_ticks=3, quiet_most_ticks=10, probation_ticks=4,
-    forget_ticks=20,
+    burn_long_ticks=6, held_ticks=2, regression_ticks=2, oscillation_ticks=2, quiet_ticks=3,
+    quiet_most_ticks=10, probation_ticks=4, resume_ticks=2, forget_ticks=20,
 )  # fmt: skip
 USUAL = Thresholds()
 NAN = math.nan
@@ -35,10 +32,10 @@ some = settings(max_examples=30, deadline=None)
 # Mostly fine, and values on both sides of each threshold and of its calm part.
 reading = st.sampled_from([0.0, 0.0, 0.0, 0.12, 0.2, 0.25, 0.45, 0.8, 1.0, NAN])
 ages = st.sampled_from([0.0] * 8 + [4.0, 7.0, NAN])
-ticks = st.tuples(ages, reading, reading, reading, reading)
+ticks = st.tuples(ages, *[reading] * 8)
 """In the order of `Readings`."""
 histories = st.lists(ticks, min_size=1, max_size=40)
-GOOD = (0.0, 0.0, 0.0, 0.0, 0.0)
+GOOD = (0.0,) * 9
 
 Tick = tuple[float, ...]
 
@@ -51,10 +48,11 @@ def play(
     history: Sequence[Tick], limits: Thresholds = SHORT, memory: BreakerMemory | None = None
 ) -> list[BreakerMemory]:
     """The memory after each tick, of one domain."""
-    memories = [memory or start(0, 1, 1, limits)]
+    table, windows = table_of([limits]), windows_of((limits,))
+    memories = [memory or start(0, 1, table, windows.longest)]
     for tick, values in enumerate(history):
         now = np.array([tick], np.int32)
-        memories.append(advance(now, readings(values), memories[-1], limits))
+        memories.append(advance(now, readings(values), memories[-1], table, windows))
     return memories[1:]
 
 
@@ -67,7 +65,8 @@ def tick_with(**values: float) -> Tick:
 
 
 def opened(limits: Thresholds = SHORT) -> BreakerMemory:
-    return play([tick_with(age=99)], limits)[-1]
+    """Open after a fault of the input."""
+    return play([tick_with(missing=1.0)] * limits.missing_ticks, limits)[-1]
 
 
 @some
@@ -80,12 +79,13 @@ def test_an_open_breaker_never_closes_without_its_quiet_period_and_its_probation
     for now in range(1, len(seen)):
         if seen[now] == seen[now - 1]:
             continue
+        # After an outage of our own both periods are shorter, never none.
         if seen[now - 1] == Phase.OPEN:
             assert seen[now] == Phase.HALF_OPEN
-            assert now - began >= SHORT.quiet_ticks
+            assert now - began >= SHORT.resume_ticks
         if seen[now] == Phase.CLOSED:
             assert seen[now - 1] == Phase.HALF_OPEN
-            assert now - began >= SHORT.probation_ticks
+            assert now - began >= SHORT.resume_ticks
         began = now
 
 
@@ -117,7 +117,7 @@ def test_an_invalid_age_counts_as_stale(age: float) -> None:
     assert phases(play([tick_with(age=age)], USUAL)) == [Phase.OPEN]
 
 
-@pytest.mark.parametrize("field", ["missing", "mismatch", "errors", "risk"])
+@pytest.mark.parametrize("field", Readings._fields[1:])
 @pytest.mark.parametrize("value", [NAN, math.inf, -0.1, 1.5])
 def test_an_invalid_reading_counts_as_missing(field: str, value: float) -> None:
     bad = tick_with(**{field: value})
@@ -131,12 +131,12 @@ def test_an_invalid_reading_counts_as_missing(field: str, value: float) -> None:
 def test_it_closes_only_after_a_probation_with_valid_and_calm_readings(
     history: list[Tick],
 ) -> None:
-    calm = [SHORT.calm_part * bar for bar in (6, 0.5, 0.3, 0.2)]
+    calm = [SHORT.calm_part * bar for bar in (6, 0.5, 0.3, 0.5, 0.2)]
     whole = [*history, *[GOOD] * 20]
     seen = phases(play(whole, memory=opened()))
     for now in range(1, len(whole)):
         if (seen[now - 1], seen[now]) == (Phase.HALF_OPEN, Phase.CLOSED):
-            for values in whole[now - SHORT.probation_ticks + 1 : now + 1]:
+            for values in whole[now - SHORT.resume_ticks + 1 : now + 1]:
                 assert all(value <= bar for value, bar in zip(values, calm, strict=False))
 
 
@@ -161,7 +161,11 @@ def test_an_unknown_tick_does_not_reset_a_condition() -> None:
     [
         (tick_with(missing=0.51), Cause.MISSING, USUAL.missing_ticks, Phase.OPEN),
         (tick_with(mismatch=0.31), Cause.MISMATCH, USUAL.mismatch_ticks, Phase.OPEN),
+        (tick_with(held=0.51), Cause.HELD, USUAL.held_ticks, Phase.OPEN),
         (tick_with(errors=0.21), Cause.ERRORS, USUAL.error_ticks, Phase.HALF_OPEN),
+        (tick_with(regression=0.11), Cause.REGRESSION, USUAL.regression_ticks, Phase.HALF_OPEN),
+        (tick_with(oscillation=0.41), Cause.OSCILLATION, USUAL.oscillation_ticks, Phase.HALF_OPEN),
+        (tick_with(decreases=0.21), Cause.DECREASES, USUAL.decrease_ticks, Phase.HALF_OPEN),
     ],
 )
 def test_a_condition_trips_after_it_has_held_for_its_ticks_and_not_before(
@@ -187,7 +191,7 @@ def test_burn_trips_only_when_both_windows_exceed_the_threshold() -> None:
     assert lasting[-1].cause[0, 0] == Cause.BURN
     # Both windows must agree: the short one has forgotten what the long one still remembers.
     over = play([tick_with(risk=0.5)] * 100 + [GOOD] * 30, USUAL)
-    assert burn(over[-1], USUAL)[0, 0] == 0
+    assert burn(over[-1], windows_of((USUAL,)))[0, 0] == 0
 
 
 def test_lasting_errors_do_not_keep_an_open_breaker_from_half_open() -> None:
@@ -204,9 +208,9 @@ def test_a_reading_between_calm_and_its_threshold_neither_opens_nor_closes() -> 
 
 
 def test_quiet_periods_double_with_each_trip_up_to_a_limit_until_trips_are_forgotten() -> None:
-    memory, lengths = start(0, 1, 1, SHORT), []
+    memory, lengths = play([GOOD])[-1], []
     for _ in range(5):
-        memory = play([tick_with(age=99)], memory=memory)[-1]
+        memory = play([tick_with(missing=1.0)] * SHORT.missing_ticks, memory=memory)[-1]
         after = play([GOOD] * 20, memory=memory)
         lengths.append(phases(after).index(Phase.HALF_OPEN) + 1)
         memory = after[lengths[-1] - 1]
@@ -220,10 +224,11 @@ def test_quiet_periods_double_with_each_trip_up_to_a_limit_until_trips_are_forgo
 def test_domains_and_environments_do_not_affect_each_other(
     pairs: list[tuple[Tick, Tick]],
 ) -> None:
-    both = start(0, 2, 2, SHORT)
+    table, windows = table_of([SHORT] * 2), windows_of((SHORT,) * 2)
+    both = start(0, 2, table, windows.longest)
     for tick, (one, other) in enumerate(pairs):
         shares = np.array([[one, other], [other, one]]).transpose(2, 0, 1)
-        both = advance(np.array([tick] * 2, np.int32), Readings(*shares), both, SHORT)
+        both = advance(np.array([tick] * 2, np.int32), Readings(*shares), both, table, windows)
     for index in (0, 1):
         alone = play([pair[index] for pair in pairs])[-1]
         for field in BreakerMemory._fields:
@@ -233,58 +238,41 @@ def test_domains_and_environments_do_not_affect_each_other(
 
 
 def test_unknown_readings_count_as_stale() -> None:
-    after = advance(np.zeros(3, np.int32), unknown(3, 2), start(0, 3, 2, USUAL), USUAL)
+    table, windows = table_of([USUAL] * 2), windows_of((USUAL,) * 2)
+    before = start(0, 3, table, windows.longest)
+    after = advance(np.zeros(3, np.int32), unknown(3, 2), before, table, windows)
     assert (after.phase == Phase.OPEN).all()
 
 
-def app_samples(apps: int, **columns: object) -> AppSamples:
-    usual: dict[str, object] = {
-        "domain": [0] * apps,
-        "missing": [False] * apps,
-        "rps": [1.0] * apps,
-        "errors": [0.0] * apps,
-        "headroom": [0.5] * apps,
-        "replicas": [1] * apps,
-        "accepted": [[-1]] * apps,
-    }
-    arrays: dict[str, Any] = {name: np.array([row]) for name, row in {**usual, **columns}.items()}
-    return AppSamples(**arrays)
+def test_an_outage_of_our_own_is_over_after_a_few_calm_ticks_and_never_doubles() -> None:
+    memory = None
+    for _ in range(5):
+        after = play([tick_with(age=99), *[GOOD] * 2 * SHORT.resume_ticks], memory=memory)
+        assert phases(after) == [
+            *[Phase.OPEN] * SHORT.resume_ticks, *[Phase.HALF_OPEN] * SHORT.resume_ticks,
+            Phase.CLOSED,
+        ]  # fmt: skip
+        memory = after[-1]
+        assert memory.trips[0, 0] == 0
 
 
-def readings_of(samples: AppSamples, domains: int = 1) -> dict[str, list[float]]:
-    values = read(samples, np.zeros((1, domains)), USUAL)
-    return {name: row[0].tolist() for name, row in values._asdict().items()}
+def test_a_fault_of_the_input_after_an_outage_keeps_the_long_quiet_period() -> None:
+    bad = [tick_with(missing=1.0)] * SHORT.missing_ticks
+    after = play([tick_with(age=99), *bad])
+    assert after[-1].cause[0, 0] == Cause.MISSING
+    assert after[-1].trips[0, 0] == 1
+    recovery = phases(play([GOOD] * SHORT.quiet_ticks, memory=after[-1]))
+    assert recovery == [Phase.OPEN] * (SHORT.quiet_ticks - 1) + [Phase.HALF_OPEN]
 
 
-def test_errors_and_risk_are_weighted_by_requests_within_each_domain() -> None:
-    samples = app_samples(
-        4, domain=[0, 0, 1, -1], rps=[30.0, 10.0, 5.0, 99.0], errors=[0.0, 0.4, 0.2, 1.0],
-        headroom=[-1.0, 0.5, 0.5, -1.0],
-    )  # fmt: skip
-    seen = readings_of(samples, 2)
-    assert seen["errors"] == pytest.approx([0.1, 0.2])
-    assert seen["risk"] == pytest.approx([0.75, 0.0])
+def test_silence_while_open_for_a_fault_does_not_shorten_its_quiet_period() -> None:
+    after = play([tick_with(age=99), *[GOOD] * SHORT.quiet_ticks], memory=opened())
+    assert after[0].cause[0, 0] == Cause.MISSING
+    assert phases(after)[-2:] == [Phase.OPEN, Phase.HALF_OPEN]
 
 
-@pytest.mark.parametrize("column", ["rps", "errors", "headroom"])
-def test_an_app_with_nan_in_its_sample_is_missing(column: str) -> None:
-    assert readings_of(app_samples(2, **{column: [NAN, 0.5]}))["missing"] == [0.5]
-
-
-def test_errors_are_unknown_without_samples_and_zero_without_requests() -> None:
-    assert np.isnan(readings_of(app_samples(2, missing=[True, True]))["errors"][0])
-    assert readings_of(app_samples(2, rps=[0.0, 0.0]))["errors"] == [0.0]
-
-
-def test_a_domain_without_apps_is_unknown_not_healthy() -> None:
-    assert np.isnan(readings_of(app_samples(2, domain=[0, 0]), 2)["missing"][1])
-
-
-def test_mismatch_counts_apps_whose_replicas_are_none_of_those_accepted() -> None:
-    accepted = [[2, -1]] * 3 + [[3, 1]] * 3 + [[-1, -1]] * 4
-    assert readings_of(app_samples(10, accepted=accepted))["mismatch"] == [0.5]
-
-
-def test_mismatch_ignores_missing_apps_and_too_few_changed_apps() -> None:
-    assert readings_of(app_samples(4, accepted=[[2]] * 4))["mismatch"] == [0.0]
-    assert readings_of(app_samples(6, accepted=[[2]] * 6, missing=[True] * 6))["mismatch"] == [0.0]
+def test_a_lost_memory_is_open_and_recovers_by_the_ordinary_periods() -> None:
+    table = table_of([SHORT])
+    seen = play([GOOD] * 7, memory=lost(start(0, 1, table, SHORT.burn_long_ticks)))
+    assert phases(seen) == [*[Phase.OPEN] * 2, *[Phase.HALF_OPEN] * 4, Phase.CLOSED]
+    assert seen[0].cause[0, 0] == Cause.STATE_LOST

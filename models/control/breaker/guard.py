@@ -1,0 +1,210 @@
+"""The breakers of a simulated cluster: what the services' breaker and actuator do to plans.
+
+Every measured run of our controllers goes through it, so that results include what the breaker
+costs and saves. In a simulated run frames are never late and writes never lost, so nothing is
+stale or mismatched here. E environments, D domains, A apps.
+"""
+
+from typing import Final, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.cluster import rows
+from models.cluster.arrays import F64, I32
+from models.cluster.inventory import Inventory
+from models.cluster.observation import Observation
+from models.cluster.plan import Plan, Reason
+from models.control.breaker.changes import (
+    ChangeMemory,
+    follow,
+    rollback_targets,
+    start_changes,
+)
+from models.control.breaker.cluster import (
+    ClusterReadings,
+    ClusterThresholds,
+    advance_cluster,
+    cluster_table,
+)
+from models.control.breaker.limits import Mask, Thresholds, graded, table_of
+from models.control.breaker.orders import Action, Cause, Phase, action_of, permitted
+from models.control.breaker.phases import BreakerMemory, advance, start, windows_of
+from models.control.breaker.readings import AppSamples, members, read, sums
+from models.control.budget import Budget, allowed
+from models.control.projection import MILLICORES
+
+_COLUMNS: Final = (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
+_GIVING: Final = [int(Reason.YIELD), int(Reason.RESIZE)]
+_ACTIONS: Final = get_args(Action)
+_ACTION_INDEX: Final = np.array(
+    [[_ACTIONS.index(action_of(phase, cause)) for cause in Cause] for phase in Phase]
+)
+_PERMITTED: Final = np.array(
+    [
+        [[permitted((own, cluster), priority) for priority in (0, 1)] for cluster in _ACTIONS]
+        for own in _ACTIONS
+    ]
+)
+_OUTAGES: Final = [int(cause) for cause in Cause if cause.own_outage]
+
+
+class GuardState(NamedTuple):
+    """What the breakers remember."""
+
+    breakers: BreakerMemory
+    cluster: BreakerMemory
+    changes: ChangeMemory
+
+
+class Guard:
+    """Cuts the plans of all environments of one cluster, in place."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        limits: Thresholds | None = None,
+        cluster: ClusterThresholds | None = None,
+    ) -> None:
+        plain = limits or Thresholds()
+        self._inventory = inventory
+        self._limits = tuple(graded(plain, priority) for priority in inventory.priority.tolist())
+        self._table, self._windows = table_of(self._limits), windows_of(self._limits)
+        self._cluster = cluster_table(cluster or ClusterThresholds(), plain)
+        self._mismatch_apps = np.array([x.mismatch_apps for x in self._limits], np.int32)
+
+    def start(self, observation: Observation) -> GuardState:
+        """All closed."""
+        environments, apps = observation.missing.shape
+        tick = int(observation.tick[0])
+        return GuardState(
+            start(tick, environments, self._table, self._windows.longest),
+            start(tick, environments, self._cluster, 0),
+            start_changes(environments, len(self._limits), apps),
+        )
+
+    def step(
+        self, observation: Observation, budget: Budget, plan: Plan, state: GuardState
+    ) -> GuardState:
+        """Judge the tick, then cut the plan to what the breakers let pass."""
+        samples = self._samples(observation)
+        environments, domains = samples.domain.shape[0], len(self._limits)
+        age = np.zeros((environments, domains))
+        readings = read(samples, age, self._mismatch_apps)
+        # The world makes every change of a plan, so none is held.
+        outcomes = np.zeros((environments, domains, 2))
+        readings, changes = follow(observation.tick, samples, readings, outcomes, state.changes)
+        breakers = advance(observation.tick, readings, state.breakers, self._table, self._windows)
+        cluster = advance_cluster(
+            observation.tick, self._cluster_readings(observation, breakers), state.cluster,
+            self._cluster,
+        )  # fmt: skip
+        after = GuardState(breakers, cluster, changes)
+        if (breakers.phase != Phase.CLOSED).any() or (cluster.phase != Phase.CLOSED).any():
+            self._cut(observation, samples, budget, plan, after)
+        return after
+
+    def _samples(self, observation: Observation) -> AppSamples:
+        status, measured = observation.status, observation.measured.astype(np.float64)
+        active = status[:, rows.ACTIVE] == 1
+        headroom = 1 - measured[:, rows.P99] / self._inventory.latency_target
+        nothing = np.full((*observation.missing.shape, 0), -1, np.int32)
+        return AppSamples(
+            domain=np.where(active, status[:, rows.DOMAIN], -1),
+            missing=observation.missing == 1,
+            rps=measured[:, rows.RPS],
+            errors=measured[:, rows.ERRORS],
+            headroom=headroom,
+            replicas=status[:, rows.REPLICAS],
+            cpu=status[:, rows.CPU_REQUEST],
+            pending=status[:, rows.PENDING],
+            accepted=nothing,
+        )
+
+    def _cluster_readings(
+        self, observation: Observation, breakers: BreakerMemory
+    ) -> ClusterReadings:
+        pool, inventory = observation.pool, self._inventory
+        price = (pool["ready"] + pool["coming"]) @ inventory.pool_price.astype(np.float64)
+        zero = np.zeros(observation.tick.size)
+        return ClusterReadings(
+            domains=tripped(breakers).mean(axis=1),
+            cost=price / inventory.spend_cap_per_hour,
+            # Commander and budgets are part of the controller: never silent, and their sums exact.
+            silence=zero,
+            budgets=zero,
+        )
+
+    def _cut(
+        self,
+        observation: Observation,
+        samples: AppSamples,
+        budget: Budget,
+        plan: Plan,
+        state: GuardState,
+    ) -> None:
+        grow, give, save = permissions(state, self._inventory.priority)
+        planned = (plan.replicas, plan.cpu, plan.memory)
+        current = [observation.status[:, row] for row in _COLUMNS]
+        steps = np.stack([after - before for after, before in zip(planned, current, strict=True)])
+        # A change is held as a whole: more of one and less of another belong together.
+        held = (steps > 0).any(axis=0) & ~_of_apps(grow, samples.domain)
+        may_shrink = np.where(
+            np.isin(plan.reason, _GIVING),
+            _of_apps(give, samples.domain),
+            _of_apps(save, samples.domain),
+        )
+        held |= (steps < 0).any(axis=0) & ~may_shrink
+        for after, before in zip(planned, current, strict=True):
+            after[held] = before[held]
+        rolling = (state.breakers.phase == Phase.HALF_OPEN) & grow
+        rolling &= state.breakers.cause == Cause.REGRESSION
+        if rolling.any():
+            self._roll_back(rolling, allowed(budget, observation.tick), samples, plan, state)
+
+    def _roll_back(
+        self, rolling: Mask, limit: F64, samples: AppSamples, plan: Plan, state: GuardState
+    ) -> None:
+        """Step back to the last good replicas, as far as the budgets allow; `limit` [E, 2, D]."""
+        member = members(samples.domain, len(self._limits))
+        room = limit[:, MILLICORES] - _held(plan.replicas, plan, member)[:, MILLICORES]
+        back = rollback_targets(samples, state.changes, np.where(rolling, room, 0.0), member)
+        after = np.maximum(plan.replicas, back)
+        # A pod per app may be more than the room, and memory has a limit of its own.
+        fits: Mask = np.asarray((_held(after, plan, member) <= limit).all(axis=1))
+        chosen = _of_apps(fits, samples.domain)
+        plan.replicas[chosen] = after[chosen]
+
+
+def tripped(breakers: BreakerMemory) -> Mask:
+    """[E, D] breakers that are not closed, for another reason than an outage of ours."""
+    not_closed: Mask = breakers.phase != Phase.CLOSED
+    return not_closed & ~np.isin(breakers.cause, _OUTAGES)
+
+
+def permissions(state: GuardState, priority: I32) -> tuple[Mask, Mask, Mask]:
+    """[E, D] whether increases, decreases that give way, and savings may be applied.
+
+    As `orders.permitted`, looked up for every combination of the two breakers.
+    """
+    own = _orders(state.breakers)
+    cluster = np.broadcast_to(_orders(state.cluster), own.shape)
+    found = _PERMITTED[own, cluster, np.minimum(priority, 1)]
+    return found[..., 0], found[..., 1], found[..., 2]
+
+
+def _orders(memory: BreakerMemory) -> NDArray[np.intp]:
+    """[E, D] indices of the actions."""
+    return _ACTION_INDEX[memory.phase, memory.cause]
+
+
+def _held(replicas: I32, plan: Plan, member: F64) -> F64:
+    """[E, 2, D] millicores and MiB of these replicas in the planned sizes."""
+    return np.stack([sums(replicas * size, member) for size in (plan.cpu, plan.memory)], axis=1)
+
+
+def _of_apps(mask: Mask, domain: I32) -> Mask:
+    """[E, A] the value of each app's domain; apps that are not declared are not ours to change."""
+    padded = np.pad(mask, ((0, 0), (0, 1)))
+    found: Mask = padded[np.arange(mask.shape[0])[:, None], domain]
+    return found

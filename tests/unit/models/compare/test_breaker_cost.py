@@ -1,0 +1,49 @@
+"""What breakers cost in healthy runs, and save when a controller goes wrong."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from models.compare.breaker_cost import CONTROLLER, FAULTY, measure_breakers
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.scenario import Scenario, load_scenario
+
+CLUSTER = with_apps(load_sim_cluster(), 40)
+QUIET = """
+name: quiet
+shows: Nothing happens.
+start: Thu 11:30
+length_minutes: 26
+warmup_minutes: 5
+"""
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> Scenario:
+    file = tmp_path / "quiet.yaml"
+    file.write_text(QUIET)
+    return load_scenario(file, CLUSTER)
+
+
+def test_a_healthy_run_costs_nothing() -> None:
+    ticks = 0
+
+    def count() -> None:
+        nonlocal ticks
+        ticks += 1
+
+    calm = load_scenario("calm", CLUSTER)
+    short = msgspec.structs.replace(calm, length_minutes=5, warmup_minutes=5)
+    row = measure_breakers(CONTROLLER, CLUSTER, short, [1], count)
+    assert (row.trips, row.share_not_closed, row.change) == ({}, 0.0, 0.0)
+    assert (row.first_trip_s, row.rollback_s) == (None, None)
+    assert ticks == 2 * short.timeline(CLUSTER.tick_seconds).total_ticks
+
+
+def test_decreases_that_do_harm_are_stopped_and_rolled_back(quiet: Scenario) -> None:
+    row = measure_breakers(FAULTY, CLUSTER, quiet, [1], lambda: None)
+    assert "payments regression" in row.trips
+    assert row.p0_minutes < 0.5 * row.p0_minutes_without
+    assert row.first_trip_s is not None
+    assert row.rollback_s is not None

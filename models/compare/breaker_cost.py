@@ -30,6 +30,7 @@ _FAULT_TICKS: Final = (60, 150)
 """After the warm-up: the fault lasts for 15 minutes."""
 _TAKEN: Final = 0.985
 """Of each P0 app's replicas that the faulty controller leaves per tick: within the blast radius."""
+_NOTABLE: Final = 0.01
 _BACK: Final = 0.95
 """A rollback is done at this share of the replicas before the fault."""
 
@@ -38,12 +39,19 @@ class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario; means over the seeds."""
 
     scenario: str
+    world_hash: str
     controller: str
     objective: float
     """J with breakers."""
     objective_without: float
     change: float
     """J with breakers over J without, less 1."""
+    median_change: float
+    """The same of the median seed."""
+    better: int
+    """Seeds whose J is lower by more than 1 % with breakers."""
+    worse: int
+    """Seeds whose J is higher by more than 1 %."""
     p0_minutes: float
     """P0 violation minutes with breakers."""
     p0_minutes_without: float
@@ -112,15 +120,20 @@ def measure_breakers(
             on_tick()
     results = [summarise(watch.world, controller, watch.run.decisions()) for watch in
                (with_breakers, without)]  # fmt: skip
-    mine, plain = ([row.objective for row in rows_] for rows_ in results)
-    minutes = [np.mean([row.violation_minutes["P0"] for row in rows_]) for rows_ in results]
+    mine, plain = (np.array([row.objective for row in found]) for found in results)
+    changes = mine / plain - 1
+    minutes = [np.mean([row.violation_minutes["P0"] for row in found]) for found in results]
     tripped, back = with_breakers.times() if controller == FAULTY else (None, None)
     return BreakerRow(
         scenario=scenario.name,
+        world_hash=with_breakers.world.hash,
         controller=controller,
         objective=float(np.mean(mine)),
         objective_without=float(np.mean(plain)),
         change=float(np.mean(mine) / np.mean(plain) - 1),
+        median_change=float(np.median(changes)),
+        better=int((changes < -_NOTABLE).sum()),
+        worse=int((changes > _NOTABLE).sum()),
         p0_minutes=float(minutes[0]),
         p0_minutes_without=float(minutes[1]),
         trips=dict(sorted(with_breakers.trips.items())),

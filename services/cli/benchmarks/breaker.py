@@ -65,14 +65,26 @@ def breaker(
 def _print(console: Console, seconds: dict[str, list[int]], rows: list[BreakerRow]) -> None:
     cells: list[tuple[Cell, ...]] = [(name, *values) for name, values in seconds.items()]
     console.print(table("Seconds to trip, all apps affected", ("cause", *PRIORITIES), cells))
-    columns = ("scenario", "controller", "J", "J without", "change", "P0 min", "without", "trips")
+    columns = (
+        "scenario", "controller", "J", "J without", "change", "median", "better", "worse",
+        "P0 min", "without", "trips",
+    )  # fmt: skip
     figures: list[tuple[Cell, ...]] = [
         (
-            row.scenario, row.controller, row.objective, row.objective_without,
-            f"{row.change:+.2%}", row.p0_minutes, row.p0_minutes_without, _trips(row),
+            row.scenario,
+            row.controller,
+            row.objective,
+            row.objective_without,
+            f"{row.change:+.2%}",
+            f"{row.median_change:+.2%}",
+            row.better,
+            row.worse,
+            row.p0_minutes,
+            row.p0_minutes_without,
+            _trips(row),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     console.print(table("With and without breakers", columns, figures))
     for row in rows:
         if row.first_trip_s is not None:

@@ -3,7 +3,7 @@
 from math import inf, nan
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.control.plausible import (
@@ -15,6 +15,8 @@ from models.control.plausible import (
     sums_problem,
 )
 
+# No deadline: a busy machine is not a defect.
+PROPERTY = settings(max_examples=60, deadline=None)
 LARGEST = 20.0
 factors = st.floats(0, 1e12)
 
@@ -39,6 +41,7 @@ def test_an_event_that_lowers_traffic_makes_no_room_for_a_large_factor() -> None
     assert factor_problem(Span(0, 1, 30.0), [Span(0, 1, 0.1)], LARGEST)
 
 
+@PROPERTY
 @given(accepted=st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100), factors), max_size=8))
 def test_accepted_events_never_multiply_beyond_the_bound(
     accepted: list[tuple[float, float, float]],
@@ -64,6 +67,7 @@ def test_without_any_traffic_seen_a_forecast_has_no_bound() -> None:
     assert forecast_problem([[1e9]], 0.0, LARGEST) == ""
 
 
+@PROPERTY
 @given(before=st.floats(0, 1e12), now=st.floats() | st.floats(0, 1e12))
 def test_one_report_raises_the_highest_traffic_by_the_factor_at_most(
     before: float, now: float

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.override_issued import OverrideIssued
@@ -21,6 +21,8 @@ from services._kit.orders import (
 from services._kit.ticks import spell
 from tests.service_helpers import DOMAIN, declared
 
+# No deadline: a busy machine is not a defect.
+PROPERTY = settings(max_examples=60, deadline=None)
 TIME = datetime(2026, 11, 27, 8, tzinfo=UTC)
 APP = declared("payments-0001", tier=2)
 
@@ -58,6 +60,7 @@ def test_an_app_called_like_its_domain_has_orders_and_keys_of_its_own() -> None:
     assert {one.kind for one in in_force(book)} == {"domain", "cluster"}
 
 
+@PROPERTY
 @given(
     kind=st.sampled_from(["app", "tier", "domain", "cluster"]),
     scope=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,30}", fullmatch=True),
@@ -197,6 +200,7 @@ records = st.lists(
 )
 
 
+@PROPERTY
 @given(records=records, later=st.floats(0, 500))
 def test_a_restart_that_reads_all_records_again_has_the_same_orders_in_force(
     records: list[tuple[int, dict[str, Any], float]], later: float
@@ -219,10 +223,11 @@ def test_a_restart_that_reads_all_records_again_has_the_same_orders_in_force(
     assert in_force(running, now) == in_force(restarted, now)
 
 
-@given(arrivals=st.lists(st.integers(0, 90), min_size=1, max_size=25))
+@PROPERTY
+@given(arrivals=st.lists(st.integers(0, 90), min_size=1, max_size=20))
 def test_no_window_sees_more_changes_than_the_limit(arrivals: list[int]) -> None:
     book, seen = OrderBook(most=3), list[int]()
-    for second in range(700):
+    for second in range(600):
         before = len(in_force(book, second))
         for number in (n for n, at in enumerate(sorted(arrivals)) if at == second):
             book.learn(order("app", f"{DOMAIN}-{number}", order="floor", floor=2), second)
@@ -254,6 +259,7 @@ def test_in_one_scope_the_floor_wins_over_a_lower_ceiling() -> None:
     assert effect.bounded(1, 0, None) == 5
 
 
+@PROPERTY
 @given(
     floor=st.none() | st.integers(0, 100),
     ceiling=st.none() | st.integers(0, 100),

@@ -18,7 +18,7 @@ import numpy as np
 
 from models.cluster import rows
 from models.cluster.arrays import I32
-from models.cluster.description import Cluster
+from models.cluster.description import PRIORITIES, Cluster
 from models.cluster.plan import empty_plan
 from models.control.change_history import ChangeHistory
 from models.control.contradiction import UNREAD
@@ -137,6 +137,7 @@ class ActuatorHandler(Handler[ActuatorState]):
         self._apps, self._grace = DeclaredApps(cluster), grace_s
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
+        self._priorities = {d.name: PRIORITIES.index(d.priority) for d in cluster.domains}
         self._rules = InventoryCache(self._apps, SafetyRules)
 
     def learn(self, event: Event, clock: Clock) -> None:
@@ -287,16 +288,17 @@ class ActuatorHandler(Handler[ActuatorState]):
             ruling = hold_all(plan, frame, "target-unreadable")
             return self._request(plan, ruling, "unknown", state)
         self._permissions.advance(clock.date())
-        breaker = self._permissions.breaker(plan.domain, clock.now(), plan.tick)
+        priority = self._priorities[plan.domain]
+        verdict = self._permissions.verdict(plan.domain, priority, clock.now(), plan.tick)
         names = tuple(plan.apps)
         history, domain = self._history(names, state), self._apps.domain_index(plan.domain)
         budget = binding_budget(plan.tick, state.budgets)
         earlier = self._last_read(names, state)
-        case = case_of(plan, frame, found.apps, earlier, domain, budget, breaker)
+        case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
         rules = self._rules.of(plan.domain, names)
         ruling = rule(case, self._apps, self._permissions, rules, history)
         state = replace(state, names=names, history=history, last_read=case.now)
-        return self._request(plan, ruling, breaker, state)
+        return self._request(plan, ruling, verdict.state, state)
 
     def _is_ready(self, plan: ScalePlanned, state: ActuatorState) -> bool:
         """Whether the plan's budget, its apps' declarations and a heartbeat are there."""

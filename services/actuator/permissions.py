@@ -1,10 +1,11 @@
 """Who may be changed: modes, pauses, overrides and breakers, as learned from the bus."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
+from models.control.breaker.orders import Action, Permission, holds, permitted
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged, State
 from schemas.fields import Event, Mode
@@ -18,8 +19,25 @@ _BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
 """The strictest mode first."""
 _STATES: Final[tuple[State, ...]] = ("open", "half-open", "closed")
 """The strictest state first."""
+_ACTIONS: Final[dict[State, Action]] = {
+    "closed": "none",
+    "half-open": "increases-only",
+    "open": "freeze",
+}
+"""What a breaker orders that only tells its state."""
+_NOTHING: Final = permitted(("freeze",), 0)
 _MOST_TIMES: Final = 4
 """Places in time that are kept of one breaker: the real one, and a few that may be nonsense."""
+
+
+class Verdict(NamedTuple):
+    """What the breakers of a domain and of the cluster let pass."""
+
+    state: str
+    """closed, half-open, open or stale."""
+    permission: Permission
+    rollback: Mapping[str, int] = {}
+    """Replicas to raise apps to, by name, while the domain is rolled back."""
 
 
 class Heartbeat(NamedTuple):
@@ -81,11 +99,25 @@ class Permissions:
         """Whether a breaker of the domain or of the cluster has ever reported."""
         return domain in self.breakers or CLUSTER in self.breakers
 
-    def breaker(self, domain: str, now: float, tick: int) -> str:
-        """closed, half-open, open or stale, for a plan of a tick.
+    def verdict(self, domain: str, priority: int, now: float, tick: int) -> Verdict:
+        """What a plan of a tick may change, by the orders of the breakers.
 
-        The worse of domain and cluster counts: a live one does not substitute for the other.
+        Both count: a live breaker of the cluster does not substitute for that of the domain.
         """
+        state = self._state(domain, now, tick)
+        if state == "stale":
+            return Verdict(state, _NOTHING)
+        beats = [self._heartbeat(scope, tick) for scope in (domain, CLUSTER)]
+        events = [beat.event for beat in beats if beat is not None]
+        actions = [event.action or _ACTIONS[event.state] for event in events]
+        rollback = events[0].rollback if events and events[0].scope == domain else None
+        if rollback is None or "freeze" in actions:
+            return Verdict(state, permitted(actions, priority))
+        raised = dict(zip(rollback.apps, rollback.replicas, strict=False))
+        return Verdict(state, permitted(actions, priority), raised)
+
+    def _state(self, domain: str, now: float, tick: int) -> str:
+        """closed, half-open, open or stale; the worse of domain and cluster."""
         scopes = [scope for scope in (domain, CLUSTER) if scope in self.breakers]
         # A breaker that never reported gives no permission: silence must not look like calm.
         if not scopes:
@@ -101,7 +133,7 @@ class Permissions:
     def _heartbeat(self, scope: str, tick: int) -> Heartbeat | None:
         """The newest that is not implausibly far ahead of the plan."""
         plausible = (
-            one for one in self.breakers[scope] if one.event.tick <= tick + self.stale_ticks
+            one for one in self.breakers.get(scope, ()) if one.event.tick <= tick + self.stale_ticks
         )
         return max(plausible, key=lambda one: one.event.tick, default=None)
 
@@ -126,21 +158,20 @@ class Permissions:
         app: AppDeclared,
         steps: Sequence[int],
         overrides: Sequence[OverrideIssued],
-        breaker: str,
+        verdict: Verdict,
+        reason: str,
     ) -> str:
         """Why a change is held; empty when it is permitted.
 
         `steps` are the differences of replicas and sizes: a smaller pod is a decrease just as
-        fewer pods are.
+        fewer pods are. `reason` is that of the change.
         """
         # An override of the mode wins over the app's own, and that over the domain's.
         mode = _strictest(overrides) or app.mode or self._configured(app.domain)
         decreases, increases = min(steps) < 0, max(steps) > 0
         # The breaker first: it wins over modes and pauses.
-        if breaker in ("open", "stale"):
-            return f"breaker-{breaker}"
-        if breaker == "half-open" and decreases:
-            return "breaker-half-open"
+        if holds(verdict.permission, steps, reason):
+            return f"breaker-{verdict.state}"
         if mode in ("off", "preview"):
             return mode
         if mode == "canary" and not in_canary(app.app, self.modes.canary_share):

@@ -29,7 +29,7 @@ from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import REASONS, as_row, directive_of, status_rows
 from services._kit.inventory import DeclaredApps
 from services._kit.orders import NO_EFFECT, Effect, effect_of
-from services.actuator.permissions import Permissions
+from services.actuator.permissions import Permissions, Verdict
 from services.actuator.target import Present
 
 COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
@@ -61,7 +61,7 @@ class Case:
     contradicted: Mask
     """[A] apps whose pods in the frame the target contradicts."""
     budget: BudgetGranted | None
-    breaker: str
+    verdict: Verdict
 
     @property
     def observed(self) -> I32:
@@ -116,7 +116,7 @@ def case_of(
     earlier: I32,
     domain: int,
     budget: BudgetGranted | None,
-    breaker: str,
+    verdict: Verdict,
 ) -> Case:
     """Combine a plan with what the target has now, and had [3, A] when it was read before."""
     status = status_rows(frame.pods, domain)
@@ -127,7 +127,7 @@ def case_of(
     now: I32 = np.where(absent, UNREAD, status[0, [_STATUS[name] for name in COLUMNS]])
     # Pods that were never reported contradict nothing; no plan changes such an app.
     claims = contradicted(_table(frame.pods), now, earlier) & _reported(frame)
-    return Case(plan, frame, now.astype(np.int32), status, claims, budget, breaker)
+    return Case(plan, frame, now.astype(np.int32), status, claims, budget, verdict)
 
 
 def rule(
@@ -143,7 +143,7 @@ def rule(
     # What the plan leaves as it is stays so: its numbers may be older than the target's.
     wishes: I32 = np.where(case.wanted != case.observed, case.wanted, present).astype(np.int32)
     effects = _effects(case, apps, permissions)
-    bounded = _bound(wishes, effects, case, apps)
+    bounded = _raise(wishes, case) | _bound(wishes, effects, case, apps)
     planned[list(bounded)] = True
     holds = _holds(case, wishes, planned, bounded, apps, permissions, rules)
     exact = _exact_replicas(case, effects, apps)
@@ -240,7 +240,8 @@ def _holds(
             reason = "" if any(step[:3]) else bounded[index]
         elif not reason and (against[index] or not any(step[:3])):
             reason = "target-changed"
-        found[index] = reason or _objection(case, index, step, apps, permissions)
+        why = bounded.get(index, case.plan.reasons[index])
+        found[index] = reason or _objection(case, index, step, why, apps, permissions)
     return {index: reason for index, reason in found.items() if reason}
 
 
@@ -263,7 +264,12 @@ def _reported(frame: DomainObserved) -> Mask:
 
 
 def _objection(
-    case: Case, index: int, steps: list[int], apps: DeclaredApps, permissions: Permissions
+    case: Case,
+    index: int,
+    steps: list[int],
+    why: str,
+    apps: DeclaredApps,
+    permissions: Permissions,
 ) -> str:
     """Why an app may not be changed by these steps, whoever asks for it; else empty."""
     plan = case.plan
@@ -276,7 +282,7 @@ def _objection(
     if not _has_bounds(app):
         return "no-bounds"
     overrides = permissions.overrides_of(app, plan.time)
-    return permissions.hold_reason(app, steps, overrides, case.breaker)
+    return permissions.hold_reason(app, steps, overrides, case.verdict, why)
 
 
 def _has_bounds(app: AppDeclared) -> bool:
@@ -294,6 +300,16 @@ def _effects(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[i
         )
         if effect != NO_EFFECT:
             found[index] = effect
+    return found
+
+
+def _raise(wishes: I32, case: Case) -> dict[int, str]:
+    """Raise wished replicas to those of a rollback, in place; reasons of what it changed."""
+    found = {}
+    for index, name in enumerate(case.plan.apps if case.verdict.rollback else ()):
+        replicas = case.verdict.rollback.get(name, 0)
+        if replicas > wishes[0, index]:
+            wishes[0, index], found[index] = replicas, "rollback"
     return found
 
 
@@ -376,7 +392,8 @@ def _object(
     """The last word: undo, in place, every change that is not permitted as it is now."""
     steps = after - case.present
     for index in np.flatnonzero(steps.any(axis=0)).tolist():
-        reason = _objection(case, index, steps[:, index].tolist(), apps, permissions)
+        step = steps[:, index].tolist()
+        reason = _objection(case, index, step, reasons[index], apps, permissions)
         if reason:
             after[:, index], reasons[index] = case.present[:, index], reason
 

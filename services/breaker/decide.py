@@ -6,6 +6,7 @@ When frames stop, the wall clock opens the breaker.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -27,7 +28,9 @@ from models.control.breaker.phases import (
     BurnWindows,
     advance,
     burn,
+    closed,
     lost,
+    opened,
     start,
     windows_of,
 )
@@ -36,12 +39,15 @@ from schemas.breaker_changed import BreakerChanged, Rollback
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
+from schemas.override_issued import OverrideIssued
 from schemas.pool_observed import PoolObserved
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
+from services._kit.orders import OrderBook
 from services._kit.state_codec import Transient, check_form, refit
+from services._kit.ticks import parse
 from services.breaker.applied import (
     Applied,
     accepted_replicas,
@@ -110,7 +116,7 @@ class BreakerHandler(Handler[BreakerState]):
 
     name = "breaker"
     inputs = (DomainObserved, ScaleApplied)
-    reference = (BreakerChanged, BudgetGranted, PoolObserved)
+    reference = (BreakerChanged, BudgetGranted, PoolObserved, OverrideIssued)
 
     def __init__(
         self,
@@ -122,15 +128,26 @@ class BreakerHandler(Handler[BreakerState]):
         """Open after `stale_s` seconds without a frame in P2; None: never, in lock-step."""
         self._watch = ClusterWatch(cluster, cluster_limits or ClusterThresholds(), limits)
         self._limits, self._stale = limits, stale_s
+        self._orders, self._tick_s = OrderBook(), cluster.tick_seconds
         self._priorities = {d.name: PRIORITIES.index(d.priority) for d in cluster.domains}
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
         """Take in the breakers, budgets and pools of the cluster."""
         self._watch.learn(event)
 
-    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
+    def learn_recorded(self, event: Event, recorded_at: float, clock: Clock) -> None:
+        """Take in orders by the time of their records, everything else as it is."""
+        if isinstance(event, OverrideIssued):
+            self._orders.learn(event, recorded_at)
+        else:
+            self.learn(event, clock)
+
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
         """Remove what a tombstone names."""
-        self._watch.forget(kind, key)
+        if kind is OverrideIssued:
+            self._orders.forget(key, clock.date())
+        else:
+            self._watch.forget(kind, key)
 
     def start(self, key: str) -> BreakerState:
         """Closed, no frame yet."""
@@ -147,7 +164,7 @@ class BreakerHandler(Handler[BreakerState]):
         match event:
             case DomainObserved() if event.tick > state.tick:
                 received = replace(state, received_at=clock.now(), frames_stopped=False)
-                return self._judge(event, received)
+                return self._judge(event, received, clock)
             case ScaleApplied():
                 applied = with_applied(state.applied, event, state.tick)
                 if applied is not state.applied:
@@ -197,7 +214,9 @@ class BreakerHandler(Handler[BreakerState]):
         check_form(fitted.changes, _FRESH_CHANGES)
         return fitted
 
-    def _judge(self, frame: DomainObserved, state: BreakerState) -> Step[BreakerState]:
+    def _judge(
+        self, frame: DomainObserved, state: BreakerState, clock: Clock
+    ) -> Step[BreakerState]:
         first = state.tick < 0
         # Ticks that were skipped: frames can be lost or late.
         age = 0 if first else frame.tick - state.tick - 1
@@ -220,6 +239,8 @@ class BreakerHandler(Handler[BreakerState]):
             memory=memory,
         )
         state, named, changed = self._advance(readings, before)
+        state, ordered = self._obey(frame, state, clock.date())
+        changed |= ordered
         events: list[Event] = [
             _event(
                 state, named, heartbeat=not (first or changed), trace_id=frame.trace_id,
@@ -231,6 +252,27 @@ class BreakerHandler(Handler[BreakerState]):
             state = replace(state, cluster=cluster)
             events.append(event)
         return Step(state, events)
+
+    def _obey(
+        self, frame: DomainObserved, state: BreakerState, now: float
+    ) -> tuple[BreakerState, bool]:
+        """Open or close by an operator's order, and whether that changed anything."""
+        self._orders.advance(now)
+        if not self._orders:
+            return state, False
+        time, memory = parse(frame.time), state.memory
+        since = time - timedelta(seconds=(frame.tick - int(memory.since[0, 0])) * self._tick_s)
+        command = self._orders.breaker_command(state.domain, since, time, now)
+        if command is None:
+            return state, False
+        phase, order = memory.phase[0, 0], command.order
+        if command.action == "open":
+            reason = state.reason if phase == Phase.OPEN else f"order: {order.reason}"
+            ordered = replace(state, memory=opened(frame.tick, memory), reason=reason)
+            return ordered, bool(phase != Phase.OPEN)
+        if phase == Phase.CLOSED:
+            return state, False
+        return replace(state, memory=closed(frame.tick, memory), reason=""), True
 
     def _advance(
         self, readings: Readings, state: BreakerState, stale_reason: str = ""

@@ -36,6 +36,8 @@ class Cause(IntEnum):
     COST = 12
     SILENCE = 13
     BUDGETS = 14
+    # An operator's.
+    ORDER = 15
 
     @property
     def opens(self) -> bool:
@@ -56,6 +58,7 @@ class Cause(IntEnum):
 _OPENING: Final = frozenset(
     {
         Cause.STALE, Cause.MISSING, Cause.MISMATCH, Cause.HELD, Cause.STATE_LOST, Cause.COST,
+        Cause.ORDER,
     }
 )  # fmt: skip
 _OUTAGES: Final = frozenset({Cause.STALE, Cause.SILENCE})

@@ -80,6 +80,31 @@ def lost(memory: BreakerMemory) -> BreakerMemory:
     )
 
 
+def opened(tick: int, memory: BreakerMemory) -> BreakerMemory:
+    """Open by an operator's order; while one is open already, its quiet period waits."""
+    waiting = memory._replace(calm=np.zeros_like(memory.calm))
+    if (memory.phase == Phase.OPEN).all():
+        return waiting
+    return waiting._replace(
+        phase=np.full_like(memory.phase, Phase.OPEN),
+        cause=np.full_like(memory.cause, Cause.ORDER),
+        since=np.full_like(memory.since, tick),
+    )
+
+
+def closed(tick: int, memory: BreakerMemory) -> BreakerMemory:
+    """Closed by an operator's order: every condition has to hold for its whole time again."""
+    return memory._replace(
+        phase=np.full_like(memory.phase, Phase.CLOSED),
+        cause=np.full_like(memory.cause, Cause.NONE),
+        since=np.full_like(memory.since, tick),
+        held=np.zeros_like(memory.held),
+        calm=np.zeros_like(memory.calm),
+        trips=np.zeros_like(memory.trips),
+        risk=np.zeros_like(memory.risk),
+    )
+
+
 def burn(memory: BreakerMemory, windows: BurnWindows) -> F64:
     """[E, D] the smaller of both windows' means: high only if it burned for long and still does."""
     return np.minimum(*(_means(memory.risk, lengths) for lengths in windows))

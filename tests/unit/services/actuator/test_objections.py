@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.control.breaker.orders import permitted
 from models.control.change_history import ChangeHistory
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
@@ -25,7 +26,7 @@ from schemas.override_issued import OverrideIssued
 from schemas.scale_planned import ScalePlanned
 from services._kit.clock import ManualClock
 from services.actuator.decide import ActuatorHandler, ActuatorState
-from services.actuator.permissions import Permissions, in_canary
+from services.actuator.permissions import Permissions, Verdict, in_canary
 from services.actuator.settings import Modes
 from services.actuator.target import Change, Present, Read, Reading, Write
 from tests.service_helpers import APPS, CLUSTER, DOMAIN, declared, granted, heartbeat, time_of
@@ -272,11 +273,12 @@ def test_the_histories_have_changes_that_are_permitted() -> None:
     assert check_all(range(300)) > 50
 
 
-@pytest.mark.parametrize("broken", ["hold_reason", "breaker"])
+@pytest.mark.parametrize("broken", ["hold_reason", "verdict"])
 def test_an_actuator_that_asks_nobody_is_caught(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = "closed" if broken == "breaker" else ""
+    closed = Verdict("closed", permitted(("none",), 0))
+    answer = closed if broken == "verdict" else ""
     monkeypatch.setattr(Permissions, broken, lambda *_: answer)
     with pytest.raises(AssertionError):
         check_all(range(300))

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from models.control.breaker.orders import permitted
 from models.control.tuned import tuned_parameters
-from schemas.breaker_changed import BreakerChanged
+from schemas.breaker_changed import Action, BreakerChanged, Rollback
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
@@ -13,7 +15,7 @@ from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services._kit.orders import MOST_CHANGES
 from services.actuator.decide import ActuatorHandler
-from services.actuator.permissions import Permissions
+from services.actuator.permissions import Permissions, Verdict
 from services.actuator.settings import Modes
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler
@@ -162,7 +164,35 @@ def test_smaller_pods_are_a_decrease_like_fewer_pods(
     steps = [0, 0, 0]
     steps[column] = step
     app = declared(pause=pause)
-    assert Permissions(Modes(), None).hold_reason(app, steps, [], breaker) == reason
+    action: Action = "increases-only" if breaker == "half-open" else "none"
+    verdict = Verdict(breaker, permitted((action,), 0))
+    assert Permissions(Modes(), None).hold_reason(app, steps, [], verdict, "scale-in") == reason
+
+
+@pytest.mark.parametrize(
+    ("action", "reason", "outcome"),
+    [
+        ("no-scale-in", "yield", ""),
+        ("no-scale-in", "scale-in", "breaker-half-open"),
+        ("increases-only", "yield", "breaker-half-open"),
+    ],
+)
+def test_a_breakers_order_decides_which_decreases_pass(
+    action: Action, reason: str, outcome: str
+) -> None:
+    verdict = Verdict("half-open", permitted((action,), 0))
+    permissions = Permissions(Modes(), None)
+    assert permissions.hold_reason(declared(), [-1, 0, 0], [], verdict, reason) == outcome
+
+
+def test_a_rollback_raises_its_apps_within_the_rules() -> None:
+    system = System()
+    back = Rollback(apps=[APPS[0]], replicas=[30])
+    beat = msgspec.structs.replace(heartbeat(0, "half-open"), action="rollback", rollback=back)
+    system.bus.publish(beat)
+    done = system.apply(use=0.4)
+    index = done.apps.index(APPS[0])
+    assert (done.replicas[index], done.reasons[index]) == (30, "rollback")
 
 
 def test_an_override_changes_nothing_in_preview() -> None:

@@ -16,6 +16,7 @@ from models.control.breaker.limits import Thresholds
 from schemas.breaker_changed import BreakerChanged
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.fields import Event
+from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import ManualClock
 from services._kit.errors import BadSettings
@@ -515,3 +516,43 @@ def test_changes_that_cannot_be_made_open_it_and_intended_holds_do_not() -> None
             # Delivered twice, counted once.
             published = answers(bus, held, held, frame(tick))
         assert states(published) == [expected], reason
+
+
+def order(action: str, issued_at: str = TIME, **other: Any) -> OverrideIssued:
+    fields: Any = {"breaker": action, "order": "breaker", "issued_at": issued_at} | other
+    return OverrideIssued(scope=DOMAIN, kind="domain", reason="a test", **fields)
+
+
+def test_an_order_opens_a_breaker_until_it_is_lifted() -> None:
+    bus = MemoryBus(ManualClock())
+    bus.add(lambda: Service(BreakerHandler(CLUSTER, SHORT, None)))
+    bus.publish(frame(1), order("open"), *(frame(tick) for tick in range(2, 20)))
+    bus.run()
+    own = [one for one in bus.events(BreakerChanged) if one.scope == DOMAIN]
+    assert {(one.state, one.cause) for one in own[1:]} == {("open", "order")}
+    assert "a test" in own[-1].reason
+    bus.publish(order("open", lifted=True), *(frame(tick) for tick in range(20, 40)))
+    bus.run()
+    assert bus.events(BreakerChanged)[-2].state == "closed"
+
+
+def test_a_reset_closes_a_breaker_once() -> None:
+    bus = MemoryBus(ManualClock())
+    bus.add(lambda: Service(BreakerHandler(CLUSTER, SHORT, None)))
+    bus.publish(timed(1), *(timed(tick, bad=True) for tick in range(2, 6)))
+    bus.run()
+    states = [one.state for one in bus.events(BreakerChanged) if one.scope == DOMAIN]
+    assert states[-1] == "open"
+    bus.publish(order("reset", "2026-11-27T08:00:55Z"))
+    bus.publish(*(timed(tick, bad=tick > 6) for tick in range(6, 12)))
+    bus.run()
+    states = [one.state for one in bus.events(BreakerChanged) if one.scope == DOMAIN]
+    assert states[5] == "closed"
+    assert states[-1] == "open", "the cause is still there"
+
+
+def timed(tick: int, *, bad: bool = False) -> DomainObserved:
+    """A frame at the time of its tick."""
+    shown = frame(tick, None, missing=APPS) if bad else frame(tick)
+    minute, second = divmod(10 * tick, 60)
+    return msgspec.structs.replace(shown, time=f"2026-11-27T08:{minute:02d}:{second:02d}Z")

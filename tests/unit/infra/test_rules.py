@@ -11,6 +11,7 @@ from models.cluster.plan import Reason
 from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry
+from services.breaker.metrics import Metrics as BreakerMetrics
 from services.collector.metrics import Metrics
 from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
 
@@ -40,6 +41,7 @@ def _collectors(registry: CollectorRegistry) -> list[tuple[list[str], Any]]:
 def code_metrics() -> dict[str, set[str]]:
     telemetry = Telemetry("example", SystemClock())
     Metrics(telemetry.registry)
+    BreakerMetrics(telemetry)
     return exported(telemetry.registry)
 
 

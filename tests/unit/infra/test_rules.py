@@ -12,6 +12,7 @@ from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
 from services._kit.telemetry import Telemetry
 from services.actuator.metrics import Metrics as ActuatorMetrics
+from services.breaker.metrics import Metrics as BreakerMetrics
 from services.collector.metrics import Metrics
 from services.commander.metrics import Metrics as CommanderMetrics
 from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
@@ -44,6 +45,7 @@ def code_metrics() -> dict[str, set[str]]:
     Metrics(telemetry.registry)
     ActuatorMetrics(telemetry)
     CommanderMetrics(telemetry)
+    BreakerMetrics(telemetry)
     return exported(telemetry.registry)
 
 

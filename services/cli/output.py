@@ -25,14 +25,21 @@ from models.inputs.errors import InputError
 Cell = str | int | float
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file, creating its folder if needed."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Create the folder of `path` for a block that writes it; failures are one line."""
     # Options are checked before a run, but a disk can fill up during the minutes it takes.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        yield
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file, creating its folder if needed."""
+    with writing(path):
+        path.write_bytes(data)
 
 
 def write_json(path: Path, payload: Any) -> None:

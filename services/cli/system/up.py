@@ -16,7 +16,14 @@ from models.inputs.errors import InputError
 from services.cli.commands import examples
 from services.cli.comparison.race_tables import READING, final_table
 from services.cli.named_options import ScenarioOption
-from services.cli.options import AppsOption, ClusterOption, JsonOption, PhysicsOption, SeedOption
+from services.cli.options import (
+    AppsOption,
+    ClusterOption,
+    JsonOption,
+    PhysicsOption,
+    SeedOption,
+    writable_folder,
+)
 from services.cli.output import progress, table, write_json
 from services.cli.simulation.report import figures
 
@@ -144,6 +151,7 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
     from services.devcluster import launch, lifecycle  # noqa: PLC0415
     from services.devcluster.record import ROOT  # noqa: PLC0415
 
+    writable_folder(ROOT)
     _interrupt_on_signals()
     run = launch.start(request, ROOT, console.print)
     if not follow:

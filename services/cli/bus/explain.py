@@ -11,6 +11,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services.cli.bus.event_lines import summary
+from services.cli.bus.options import broker_options
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.options import JsonOption
@@ -70,9 +71,8 @@ def explain(
     """Explain an app's replicas: observed, forecast, budget, need, plan and outcome."""
     # Kafka's clients are slow to import, and help texts need none.
     from services.admin.evidence import gather  # noqa: PLC0415
-    from services.devcluster.connect import options_of  # noqa: PLC0415
 
-    explanation = explain_decision(gather(options_of(bootstrap, credentials), app, tick))
+    explanation = explain_decision(gather(broker_options(bootstrap, credentials), app, tick))
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     title = (
         f"{explanation.app} of {explanation.domain} at tick {explanation.tick} ({explanation.time})"

@@ -119,6 +119,20 @@ def shown(cell: Cell) -> str:
     return f"{cell:,.0f}" if isinstance(cell, int) or abs(cell) >= 1000 else f"{cell:.4g}"
 
 
+def short(value: float) -> str:
+    """A number in at most five characters, for narrow columns: 9,999, 45.1k, 586k, 5.9M."""
+    if round(value) < 10_000:
+        return f"{value:,.0f}"
+    for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        scaled = value / size
+        # Limits by what is printed: 99.96 would become 100.0.
+        if round(scaled, 1) < 100:
+            return f"{scaled:.1f}{unit}"
+        if round(scaled) < 1000:
+            return f"{scaled:.0f}{unit}"
+    return f"{value:.0e}"
+
+
 def flagged(value: float, limit: float, shape: str) -> str:
     """A figure as markup, red if it is above its limit."""
     text = shape.format(value)

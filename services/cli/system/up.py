@@ -14,7 +14,7 @@ from models.compare.race import Lane
 from models.compare.request import controller_names
 from models.inputs.errors import InputError
 from services.cli.commands import examples
-from services.cli.comparison.race_tables import READING, final_table
+from services.cli.comparison.race_tables import READING, final_table, winner
 from services.cli.named_options import ScenarioOption
 from services.cli.options import (
     AppsOption,
@@ -24,7 +24,7 @@ from services.cli.options import (
     SeedOption,
     writable_folder,
 )
-from services.cli.output import progress, table, write_json
+from services.cli.output import print_line, progress, table, write_json
 from services.cli.simulation.report import figures
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from services.simcluster.score import Results
 
 SCENARIO: Final = "flash-sale-20-min-early"
-_OURS: Final = "services"
+_OURS: Final = "hirl"
 """Column of the run on the bus in the comparison table."""
 
 PaceOption = Annotated[
@@ -223,7 +223,8 @@ def _compare(
     rows = [*(lane.result() for lane in lanes), replace(results.rows[0], controller=_OURS)]
     failures = [*(len(lane.findings()) for lane in lanes), len(results.failures)]
     console.print(final_table(f"{request.scenario}, seed {request.seed}", rows, failures))
-    console.print(READING.format(reference=names[0]), soft_wrap=not console.is_terminal)
+    print_line(console, READING.format(reference=names[0]))
+    print_line(console, winner(rows))
 
 
 def _play(request: "Request", name: str) -> Lane:

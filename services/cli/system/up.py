@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SCENARIO: Final = "flash-sale-20-min-early"
 _OURS: Final = "hirl"
 """Column of the run on the bus in the comparison table."""
+_EXIT_SIGNAL: Final = 128
+"""Plus the signal, as shells expect."""
 
 PaceOption = Annotated[
     float | None,
@@ -139,7 +141,13 @@ def up(
     # Checked before anything starts, used at the end.
     others = () if compare is None else controller_names(compare)
     run = _in_memory if bus == "memory" else _on_kafka
-    results = run(console, request, follow)
+    try:
+        results = run(console, request, follow)
+    except KeyboardInterrupt as error:
+        # typer exits with 130, which is that of Ctrl-C.
+        if error.args:
+            raise typer.Exit(_EXIT_SIGNAL + error.args[0]) from None
+        raise
     if results is not None:
         _finish(console, request, results, others, json)
 
@@ -153,7 +161,11 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
 
     writable_folder(ROOT)
     _interrupt_on_signals()
-    run = launch.start(request, ROOT, console.print)
+    try:
+        run = launch.start(request, ROOT, console.print)
+    except KeyboardInterrupt:
+        console.print("stopped before it was up; nothing is left running")
+        raise
     if not follow:
         console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
         console.print("inspect: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
@@ -170,8 +182,9 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
 def _interrupt_on_signals() -> None:
     """Make a closed terminal or a SIGTERM end a run as Ctrl-C does: nothing is left running."""
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: int, _: object) -> None:
+        # With the signal, which decides the exit status in `up`.
+        raise KeyboardInterrupt(number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)

@@ -7,6 +7,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
@@ -52,6 +53,11 @@ _MEANINGS: Final = {
     "target-superseded": "the cluster has received a newer change",
 }
 """By reason code of a plan or of the actuator."""
+_BREAKERS: Final = {
+    "closed": "changes pass",
+    "half-open": "increases pass, nothing is decreased",
+    "open": "nothing is changed",
+}
 
 
 @examples(
@@ -203,9 +209,20 @@ def _budget(found: "Evidence") -> Iterator[str]:
         yield f"epoch {plan.epoch}: {_GONE}"
     else:
         yield summary(budget)
-        held = f"; the domain holds {plan.sums.held:,.0f}" if plan.sums else ""
+        held = f"; {_held(plan.sums.held, budget)}" if plan.sums else ""
         yield f"valid until tick {budget.valid_until_tick}{held}"
         yield from budget.reasons[1:]
+
+
+def _held(held: float, budget: BudgetGranted) -> str:
+    """What the domain holds beside its budget: it may hold more, because budgets also fall."""
+    over = held - budget.cores
+    words = f"the domain holds {held:,.0f}, {abs(over):,.0f}"
+    if over <= 0:
+        return f"{words} below its budget"
+    if over <= budget.overdraft_cores:
+        return f"{words} of them from the reserve"
+    return f"{words} above its budget: it may not grow, what runs stays"
 
 
 def _risk(found: "Evidence") -> str:
@@ -271,7 +288,9 @@ def _done(found: "Evidence") -> Iterator[str]:
 
 def _breaker(found: "Evidence") -> str:
     if found.breaker is not None:
-        return summary(found.breaker)
+        state, why = found.breaker.state, found.breaker.reason
+        reason = f" ({why})" if why else ""
+        return f"{state} since tick {found.breaker.since_tick}{reason}: {_BREAKERS[state]}"
     # Its topic is compacted, but the actuator records the state that it used.
     return f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
 

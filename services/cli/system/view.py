@@ -165,7 +165,8 @@ def _domain_row(name: str, domain: DomainState) -> tuple[str, ...]:
         short(domain.rps),
         f"{short(domain.ready)}/{short(domain.replicas)}",
         flagged(domain.pending, 0, "{:,.0f}"),
-        flagged(domain.p99_over_target, 1.0, "{:.2f}"),
+        # A mean weighted by requests: without any there is none.
+        flagged(domain.p99_over_target, 1.0, "{:.2f}") if domain.rps else _UNKNOWN,
         flagged(domain.at_risk, 0, "{:.0f}"),
         f"{budget.share:.1%}" if budget else _UNKNOWN,
         f"{held}/{short(budget.cores)}" if budget else f"{held}/{_UNKNOWN}",
@@ -233,7 +234,7 @@ def plain_line(state: SystemState, simulation: Simulation) -> str:
     """The most important figures in one line."""
     domains = "; ".join(
         f"{name} {domain.rps:,.0f}/s {domain.ready:,}/{domain.replicas:,} ready"
-        f" p99/target {domain.p99_over_target:.2f}"
+        f" p99/target {f'{domain.p99_over_target:.2f}' if domain.rps else _UNKNOWN}"
         for name, domain in state.domains.items()
     )
     return f"{when(state, simulation)}: {domains}; {outcome_line(state)}"

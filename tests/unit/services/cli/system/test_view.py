@@ -18,7 +18,7 @@ from schemas.scale_planned import ScalePlanned
 from services.cli.output import short
 from services.cli.system.follow import check_decided, new_state
 from services.cli.system.state import DomainState, SystemState, change_line
-from services.cli.system.view import Health, LiveView, PlainView, render, when
+from services.cli.system.view import Health, LiveView, PlainView, plain_line, render, when
 from services.devcluster.lifecycle import has_ended
 from services.devcluster.probe import ServiceMetrics, parse_metrics
 from services.devcluster.record import ServiceStatus
@@ -167,6 +167,12 @@ def test_a_log_file_gets_a_headline_and_lines() -> None:
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "cascade, 60 apps, seed 3, lock-step"
     assert len(lines) == 2
+
+
+def test_without_requests_there_is_no_latency() -> None:
+    state = SystemState({"data": DomainState(p99_over_target=1.0, replicas=5)})
+    assert "data 0/s 0/5 ready p99/target -" in plain_line(state, SIMULATION)
+    assert "1.00" not in text_of(state, Health())
 
 
 def test_a_terminal_gets_a_live_view() -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from rich import box
@@ -23,6 +23,8 @@ from rich.table import Table
 from models.inputs.errors import InputError
 
 Cell = str | int | float
+_WIDTH: Final = 80
+"""Of an ordinary terminal."""
 
 
 @contextmanager
@@ -70,6 +72,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         title=title,
         title_justify="left",
         title_style="bold",
+        # Otherwise a title is broken to the width of a narrow table.
+        min_width=min(len(title), _WIDTH),
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )

@@ -50,7 +50,9 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 		"$(BUS); then the same under a calibrated HPA and under rules"
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,rules
-	@echo "run: everything is stopped; next: $(BIN)/hirl up --help, $(BIN)/hirl explain --help, docs/guides/running.md"
+	@echo "run: everything is stopped; next, for a system that stays up:" \
+		"$(BIN)/hirl up --apps 155 --speed 30 --detach, then $(BIN)/hirl status," \
+		"$(BIN)/hirl explain payments-0003, $(BIN)/hirl down (docs/guides/running.md)"
 
 test: warm ## run all tests, those on a real Kafka and Prometheus included
 	@$(MAKE) -j2 test-pure test-real-aside

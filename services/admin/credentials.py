@@ -23,6 +23,10 @@ def named_options(bootstrap: str | None, credentials: Path | None) -> dict[str, 
     if not servers:
         where = credentials or "the environment"
         raise InputError(f"{where} has no HIRL_KAFKA_BOOTSTRAP; pass --bootstrap")
+    for server in servers.split(","):
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise InputError(f"bootstrap: expected HOST:PORT, got {server}")
     return options(servers, variables)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from kafka import KafkaAdminClient
 
+from models.inputs.errors import InputError
 from services.admin import broker, client
 from services.admin.broker import PREFIX, ActualTopic
 from services.admin.desired import (
@@ -20,6 +21,9 @@ from services.admin.desired import (
 
 MOST_COPIES: Final = 3
 """Default replication, if there are as many brokers."""
+MISSING: Final = "missing"
+"""Text of a difference that is fixed by creating its subject."""
+_IN_SYNC: Final = "min.insync.replicas"
 _SETTLE_S: Final = 10.0
 _POLL_S: Final = 0.1
 _HARMLESS: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
@@ -105,7 +109,7 @@ def topic_differences(
     for topic in desired:
         present = actual.get(topic.name)
         if present is None:
-            yield Difference(subject=topic.name, text="missing", mendable=True)
+            yield Difference(subject=topic.name, text=MISSING, mendable=True)
             continue
         yield from _shape_differences(topic, present)
         for name, value in configs_to_set(topic, present).items():
@@ -116,7 +120,11 @@ def topic_differences(
 def configs_to_set(topic: DesiredTopic, present: ActualTopic) -> dict[str, str]:
     """The desired values of settings that differ."""
     return {
-        name: value for name, value in topic.configs.items() if present.configs.get(name) != value
+        name: value
+        for name, value in topic.configs.items()
+        if present.configs.get(name) != value
+        # With fewer copies than must be in sync, every write would be refused.
+        and not (name == _IN_SYNC and int(value) > present.replication)
     }
 
 
@@ -133,7 +141,7 @@ def permission_differences(
 ) -> Iterator[Difference]:
     """Missing permissions, and unexpected ones to write to our topics or to fence our services."""
     for permission in missing_permissions(desired, actual):
-        yield Difference(subject=f"acl {permission}", text="missing", mendable=True)
+        yield Difference(subject=f"acl {permission}", text=MISSING, mendable=True)
     for permission in sorted(set(actual) - set(desired)):
         if permission.operation not in _HARMLESS and reaches_ours(permission):
             # Not fixed: it may be intended, and revoking it could stop another system.
@@ -183,5 +191,9 @@ def _settled(admin: KafkaAdminClient, replication: int | None, *, acls: bool) ->
 
 
 def _desired(admin: KafkaAdminClient, replication: int | None) -> tuple[DesiredTopic, ...]:
+    brokers = broker.broker_count(admin)
     # A broker holds at most one copy of a partition.
-    return desired_topics(replication or min(MOST_COPIES, broker.broker_count(admin)))
+    if replication is not None and replication > brokers:
+        there = "there is 1" if brokers == 1 else f"there are {brokers}"
+        raise InputError(f"replication: {replication} copies need {replication} brokers, {there}")
+    return desired_topics(replication or min(MOST_COPIES, brokers))

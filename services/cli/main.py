@@ -79,7 +79,8 @@ def _report(message: str) -> int:
     # Empty when a group was called without a command: typer has printed its help.
     if message:
         # One line whatever the message: scripts and logs read it by line.
-        line = " ".join(message.split())
+        # Printable, because a message may quote a binary file, which could change the terminal.
+        line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
         print(f"hirl: error: {line}", file=sys.stderr)  # noqa: T201  (the only print)
     return EXIT_BAD_INPUT
 

@@ -4,6 +4,7 @@ The checks run before anything that takes minutes.
 """
 
 import os
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,19 @@ def writable_file(path: Path | None) -> Path | None:
         if path.is_dir():
             raise _not_writable(path, "is a folder")
         _check_creatable(path)
+    return path
+
+
+def folder_of(path: Path) -> Path:
+    """Check that a path is no file; the folder may be missing."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: is a file, expected a folder")
+    return path
+
+
+def writable_folder(path: Path) -> Path:
+    """Check that files can be written into a folder; it can be created if it is missing."""
+    _check_creatable(folder_of(path))
     return path
 
 
@@ -126,6 +140,13 @@ def _check_creatable(path: Path) -> None:
         raise _not_writable(path, f"{nearest} is not a folder")
     if not os.access(nearest, os.W_OK):
         raise _not_writable(path, f"no permission to write to {nearest}")
+    if nearest.is_dir():
+        # Permissions are not enough: nothing can be created in /proc or on a full disk.
+        try:
+            tempfile.TemporaryFile(dir=nearest).close()
+        except OSError as error:
+            reason = f"nothing can be created in {nearest}: {error.strerror}"
+            raise _not_writable(path, reason) from None
 
 
 def _not_writable(path: Path, reason: str) -> InputError:

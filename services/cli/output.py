@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from rich import box
@@ -23,16 +23,25 @@ from rich.table import Table
 from models.inputs.errors import InputError
 
 Cell = str | int | float
+_WIDTH: Final = 80
+"""Of an ordinary terminal."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Create the folder of `path` for a block that writes it; failures are one line."""
+    # Options are checked before a run, but a disk can fill up during the minutes it takes.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file, creating its folder if needed."""
-    # Options are checked before a run, but a disk can fill up during the minutes it takes.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
         path.write_bytes(data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def write_json(path: Path, payload: Any) -> None:
@@ -63,6 +72,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         title=title,
         title_justify="left",
         title_style="bold",
+        # Otherwise a title is broken to the width of a narrow table.
+        min_width=min(len(title), _WIDTH),
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
@@ -110,6 +121,20 @@ def shown(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
     return f"{cell:,.0f}" if isinstance(cell, int) or abs(cell) >= 1000 else f"{cell:.4g}"
+
+
+def short(value: float) -> str:
+    """A number in at most five characters, for narrow columns: 9,999, 45.1k, 586k, 5.9M."""
+    if round(value) < 10_000:
+        return f"{value:,.0f}"
+    for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        scaled = value / size
+        # Limits by what is printed: 99.96 would become 100.0.
+        if round(scaled, 1) < 100:
+            return f"{scaled:.1f}{unit}"
+        if round(scaled) < 1000:
+            return f"{scaled:.0f}{unit}"
+    return f"{value:.0e}"
 
 
 def flagged(value: float, limit: float, shape: str) -> str:

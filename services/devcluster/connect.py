@@ -37,18 +37,9 @@ def options_of(bootstrap: str | None, credentials: Path | None = None) -> dict[s
     run = record.read()
     if run is not None:
         return options_for_home(Path(run.kafka_home))
-    if description.read(HOME) is None:
-        raise InputError("no Kafka runs here: start a system with hirl up, or pass --bootstrap")
-    return default_options()
-
-
-def default_options() -> dict[str, Any]:
-    """The cluster that `hirl kafka up` started in the current folder."""
     cluster = description.read(HOME)
     if cluster is None:
-        raise InputError(
-            f"{HOME} has no cluster: start one with hirl kafka up, or pass --bootstrap"
-        )
+        raise InputError("no Kafka runs here: start hirl up or hirl kafka up, or pass --bootstrap")
     return options_for(HOME, cluster)
 
 

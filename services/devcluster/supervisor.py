@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 from services._kit import logs
-from services._kit.clock import Clock, SystemClock
+from services._kit.clock import Clock, SystemClock, rfc3339
 from services.admin.credentials import read_credentials
 from services.devcluster import processes, record
 from services.devcluster.probe import is_ready
@@ -81,12 +81,14 @@ class SupervisedService:
             restarts=self.status.restarts + is_restart,
         )
 
-    def ended(self, exit_status: int, now: float) -> None:
+    def ended(self, exit_status: int, clock: Clock) -> None:
         """Record that the process ended, and decide whether to restart it."""
+        now = clock.now()
         lived = now - self._started_at
         # A long life breaks the series, so that a service which dies once a day restarts at once.
         self.quick_deaths = self.quick_deaths + 1 if lived < QUICK_S else 1
-        detail = f"ended with status {exit_status} after {lived:.0f} s, see {self.spec.log}"
+        when = f"at {rfc3339(clock.date())[:19]}Z after {lived:.0f} s"
+        detail = f"{ending_of(exit_status)} {when}, see {self.spec.log}"
         if exit_status == 0 and self.spec.ends_by_itself:
             self._set("done", "")
         elif exit_status == BAD_SETTINGS:
@@ -157,7 +159,7 @@ class Supervisor:
             exit_status = service.child.poll()
             if exit_status is None:
                 return
-            service.ended(exit_status, self._clock.now())
+            service.ended(exit_status, self._clock)
         due = service.spec.stage <= self._stage and self._clock.now() >= service.start_at
         if due and not service.is_over:
             service.started(self._start(service.spec), self._clock)
@@ -173,6 +175,17 @@ class Supervisor:
         return all(
             service.child is not None and self._is_ready(service.spec.url) for service in expected
         )
+
+
+def ending_of(exit_status: int) -> str:
+    """How a process ended, in words; a negative status is the signal that killed it."""
+    if exit_status >= 0:
+        return f"ended with status {exit_status}"
+    try:
+        return f"killed by {signal.Signals(-exit_status).name}"
+    # Real-time signals have no name.
+    except ValueError:
+        return f"killed by signal {-exit_status}"
 
 
 def start_service(spec: ServiceSpec) -> "subprocess.Popen[bytes]":

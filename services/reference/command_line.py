@@ -42,13 +42,21 @@ def _parameters(command: Any) -> list[str]:
             (
                 ", ".join(f"`{name}`" for name in shown),
                 _value(parameter),
-                "required" if parameter.required else default_text(parameter.default),
+                "required" if parameter.required else default_text(_default(parameter)),
                 plain(parameter.help or ""),
             )
         )
     if not rows:
         return ["No options."]
     return table(("option", "value", "default", "meaning"), rows)
+
+
+def _default(parameter: Any) -> object:
+    """Of a pair such as --resume and --fresh the name of the one that applies."""
+    pair = getattr(parameter, "secondary_opts", ())
+    if not pair or parameter.default is None:
+        return parameter.default
+    return parameter.opts[0] if parameter.default else pair[0]
 
 
 def _value(parameter: Any) -> str:

@@ -81,12 +81,11 @@ def _on_axis(entry: Entry, origin: int) -> Announced:
 
 def _start_column(table: Table) -> str:
     named = _named(table, _STARTS)
-    if named is not None:
-        return named
-    for name in table.columns:
-        if table.is_time(name):
-            return name
-    raise input_error(table.file, "", "expected a column `starts_at` with times")
+    # Any other column of times may be traffic, which would announce an event in every minute.
+    if named is None:
+        found = ", ".join(table.columns)
+        raise input_error(table.file, "", f"no column `starts_at`, only {found}")
+    return named
 
 
 def _ends(table: Table, starts: list[int]) -> list[int]:

@@ -219,7 +219,7 @@ def _columns(
 def _columns_by_row(table: Table, options: Options) -> list[Stream]:
     if options.step_min is None:
         raise input_error(
-            table.file, "", "no column of times; name it `timestamp` or give the step in minutes"
+            table.file, "", "no column of times; name it `timestamp` or pass --step-min"
         )
     step = checked_step(options.step_min, str(table.file))
     start = parsed_seconds(options.start, "start")

@@ -18,6 +18,7 @@ TIME_NAMES: Final = frozenset({"timestamp", "time", "date", "datetime", "ds", "t
 _MISSING: Final = "missing"
 _EPOCH_MILLISECONDS: Final = 10**11
 """Larger epochs are in milliseconds: in seconds they would be after the year 5138."""
+_LONGEST_REASON: Final = 120
 
 
 class Table(NamedTuple):
@@ -167,15 +168,19 @@ def _read(file: Path) -> Any:
     arrow = _arrow("pyarrow")
     if not file.exists():
         raise input_error(file, "", "no such file")
+    if file.is_dir():
+        raise input_error(file, "", "is a folder, expected a file .csv, .csv.gz or .parquet")
     try:
         if file.suffix == ".parquet":
             return _arrow("pyarrow.parquet").read_table(file)
         return _arrow("pyarrow.csv").read_csv(file)
-    # For example a directory, or a broken gzip file.
+    # For example a broken gzip file.
     except OSError:
         raise input_error(file, "", "cannot be read, expected .csv, .csv.gz or .parquet") from None
     except arrow.ArrowInvalid as error:
-        raise input_error(file, "", f"not a table: {str(error).splitlines()[0]}") from None
+        # The message may quote a line of the file, and that of a binary file can be very long.
+        reason = str(error).splitlines()[0][:_LONGEST_REASON]
+        raise input_error(file, "", f"not a table: {reason}") from None
 
 
 def _arrow(module: str) -> Any:

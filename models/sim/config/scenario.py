@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from models.cluster.description import Count, Name
 from models.inputs import yamlfile
-from models.inputs.errors import did_you_mean, input_error
+from models.inputs.errors import InputError, did_you_mean, input_error
 from models.sim.config.events import (
     KINDS,
     Event,
@@ -83,6 +83,8 @@ def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
     scenario = yamlfile.decode(value, Scenario, file)
     for path, allowed, got in _references(scenario, cluster):
         if got not in allowed:
+            if file.parent == SHIPPED:
+                raise _unfit(file.stem, got, cluster)
             raise input_error(file, path, f"expected one of {_listed(allowed)}, got {got}")
     _check_app_indices(file, scenario, cluster)
     # Trace files are relative to the scenario file, not to the working directory.
@@ -94,6 +96,29 @@ def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
         # Compiling reads the trace again. Reading it here reports its errors early.
         replay_series(entry, scenario.timeline(cluster.tick_seconds))
     return msgspec.structs.replace(scenario, replay=replay)
+
+
+def _unfit(name: str, got: str, cluster: SimCluster) -> InputError:
+    """A shipped scenario names what only the example cluster has; the user can't change it."""
+    fitting = _listed([other for other in scenario_names() if _fits(other, cluster)])
+    return input_error(
+        "scenario",
+        name,
+        f"is for the example cluster, which has {got}; those that fit this one: {fitting}; "
+        "or write your own",
+    )
+
+
+def _fits(name: str, cluster: SimCluster) -> bool:
+    file = SHIPPED / f"{name}.yaml"
+    scenario = yamlfile.decode(yamlfile.read(file), Scenario, file)
+    if any(got not in allowed for _, allowed, got in _references(scenario, cluster)):
+        return False
+    try:
+        _check_app_indices(file, scenario, cluster)
+    except InputError:
+        return False
+    return True
 
 
 def _file_of(name_or_path: str | Path) -> Path:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.cli.commands import examples
-from services.cli.options import JsonOption
+from services.cli.options import JsonOption, writable_folder
 from services.cli.output import Cell, table, write_json
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def chaos(
     request = Request(seed=seed, apps=apps, speed=speed, brokers=brokers)
     request.check()
     chosen = _chosen(brokers, faults)
+    writable_folder(_FOLDER)
     provision.runtime(console.print)
     _FOLDER.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="chaos-", dir=_FOLDER))

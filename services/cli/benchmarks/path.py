@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from services.cli.commands import examples
-from services.cli.options import JsonOption
+from services.cli.options import JsonOption, writable_folder
 from services.cli.output import Cell, progress, table, write_json
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def path(
     from services.devcluster.request import Request  # noqa: PLC0415
 
     console = Console(emoji=False, highlight=False)
+    writable_folder(_FOLDER)
     provision.runtime(console.print)
     request = Request(scenario=_SCENARIO, apps=apps)
     request.check()

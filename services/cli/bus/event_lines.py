@@ -100,7 +100,8 @@ def _forecast(e: DemandForecast) -> str:
 
 def _budget(e: BudgetGranted) -> str:
     return (
-        f"epoch {e.epoch}: {e.share:.1%} = {e.cores:,.0f} cores (+{e.overdraft_cores:,.0f}), "
+        f"epoch {e.epoch}: {e.share:.1%} = {e.cores:,.0f} cores "
+        f"(+{e.overdraft_cores:,.0f} from the reserve), "
         f"urgency {e.urgency:.2f}, headroom {e.headroom:.0%}, growth {e.growth:.2f}; "
         f"{e.reasons[0] if e.reasons else 'no reason given'}"
     )
@@ -144,7 +145,7 @@ def _applied(e: ScaleApplied) -> str:
 
 
 def _breaker(e: BreakerChanged) -> str:
-    beat = ", heartbeat" if e.heartbeat else ""
+    beat = " (heartbeat, unchanged)" if e.heartbeat else ""
     why = f": {e.reason}" if e.reason else ""
     return f"{e.state} since tick {e.since_tick}{why}{beat}"
 

@@ -7,10 +7,12 @@ import msgspec
 import typer
 from rich.console import Console
 
+from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services.cli.bus.event_lines import summary
+from services.cli.bus.options import broker_options
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.options import JsonOption
@@ -57,6 +59,11 @@ _MEANINGS: Final = {
     "target-superseded": "the cluster has received a newer change",
 }
 """By reason code of a plan or of the actuator."""
+_BREAKERS: Final = {
+    "closed": "changes pass",
+    "half-open": "increases pass, nothing is decreased",
+    "open": "nothing is changed",
+}
 
 
 @examples(
@@ -76,9 +83,8 @@ def explain(
     """Explain an app's replicas: observed, forecast, budget, need, plan and outcome."""
     # Kafka's clients are slow to import, and help texts need none.
     from services.admin.evidence import gather  # noqa: PLC0415
-    from services.devcluster.connect import options_of  # noqa: PLC0415
 
-    explanation = explain_decision(gather(options_of(bootstrap, credentials), app, tick))
+    explanation = explain_decision(gather(broker_options(bootstrap, credentials), app, tick))
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     title = (
         f"{explanation.app} of {explanation.domain} at tick {explanation.tick} ({explanation.time})"
@@ -209,9 +215,20 @@ def _budget(found: "Evidence") -> Iterator[str]:
         yield f"epoch {plan.epoch}: {_GONE}"
     else:
         yield summary(budget)
-        held = f"; the domain holds {plan.sums.held:,.0f}" if plan.sums else ""
+        held = f"; {_held(plan.sums.held, budget)}" if plan.sums else ""
         yield f"valid until tick {budget.valid_until_tick}{held}"
         yield from budget.reasons[1:]
+
+
+def _held(held: float, budget: BudgetGranted) -> str:
+    """What the domain holds beside its budget: it may hold more, because budgets also fall."""
+    over = held - budget.cores
+    words = f"the domain holds {held:,.0f}, {abs(over):,.0f}"
+    if over <= 0:
+        return f"{words} below its budget"
+    if over <= budget.overdraft_cores:
+        return f"{words} of them from the reserve"
+    return f"{words} above its budget: it may not grow, what runs stays"
 
 
 def _risk(found: "Evidence") -> str:
@@ -277,7 +294,9 @@ def _done(found: "Evidence") -> Iterator[str]:
 
 def _breaker(found: "Evidence") -> str:
     if found.breaker is not None:
-        return summary(found.breaker)
+        state, why = found.breaker.state, found.breaker.reason
+        reason = f" ({why})" if why else ""
+        return f"{state} since tick {found.breaker.since_tick}{reason}: {_BREAKERS[state]}"
     # Its topic is compacted, but the actuator records the state that it used.
     return f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.cli.commands import examples
-from services.cli.options import JsonOption
+from services.cli.options import JsonOption, folder_of, writable_folder
 from services.cli.output import plain_console, write_json
 from services.devcluster.kafka import cluster, description
 from services.devcluster.kafka.description import HOME, Description
@@ -33,7 +33,12 @@ PortOption = Annotated[
 ]
 HomeOption = Annotated[
     Path,
-    typer.Option("--home", metavar="DIR", help="Folder of the cluster; one cluster per folder."),
+    typer.Option(
+        "--home",
+        metavar="DIR",
+        callback=folder_of,
+        help="Folder of the cluster; one cluster per folder.",
+    ),
 ]
 
 
@@ -50,6 +55,7 @@ def up(
     # A quorum needs a majority: of two brokers neither could be lost.
     if brokers not in {1, 3}:
         raise InputError(f"--brokers: expected 1 or 3, got {brokers}")
+    writable_folder(home)
     console = plain_console()
     # Asked before `start`, which leaves a running cluster as it is.
     was_running = cluster.running(home) is not None
@@ -67,7 +73,8 @@ def down(
     home: HomeOption = HOME,
 ) -> None:
     """Stop the brokers that `up` started, and no other process."""
-    stopped = cluster.stop(home, wipe=wipe)
+    # `stop` locks the folder, and would create a missing one.
+    stopped = cluster.stop(writable_folder(home), wipe=wipe) if home.is_dir() else 0
     console = plain_console()
     console.print(f"stopped {stopped} broker(s)" if stopped else "no broker was running")
     if wipe:

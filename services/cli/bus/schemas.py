@@ -9,14 +9,15 @@ import typer
 from models.inputs.errors import InputError
 from schemas import compatibility, generate
 from services.cli.commands import examples
-from services.cli.options import JsonOption
-from services.cli.output import Cell, plain_console, table, write_json
+from services.cli.options import JsonOption, folder_of, writable_folder
+from services.cli.output import Cell, plain_console, table, write_json, writing
 from services.measure.codec import Speed, frame_speeds
 
 EXIT_BROKEN = 2
 
 FolderOption = Annotated[
-    Path, typer.Option("--folder", metavar="DIR", help="Folder of the schemas.")
+    Path,
+    typer.Option("--folder", metavar="DIR", callback=folder_of, help="Folder of the schemas."),
 ]
 
 
@@ -31,7 +32,7 @@ def generate_command(
 ) -> None:
     """Write a JSON Schema per topic and the AsyncAPI document."""
     console = plain_console()
-    changed = generate.differing(folder) if check else generate.write(folder)
+    changed = generate.differing(folder) if check else _write(folder)
     for path in changed:
         console.print(f"{path}: {'out of date' if check else 'written'}")
     if check and changed:
@@ -71,12 +72,14 @@ def release(
     """Store the current schemas as a release; later schemas must be compatible with it."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise InputError(f"{version}: expected a version of three numbers, such as 0.2.0")
+    writable_folder(folder)
     if (folder / "released" / version).exists():
         raise InputError(f"{version}: already released; a release never changes")
     # A release is a promise for all later ones, so a broken one must not become part of it.
     if changes := compatibility.breaking_changes(folder):
         raise InputError(f"{len(changes)} breaking changes: run hirl schemas check")
-    written = generate.release(version, folder)
+    with writing(folder):
+        written = generate.release(version, folder)
     plain_console().print(f"{written}: written; set VERSION in schemas/asyncapi.py to {version}")
 
 
@@ -95,6 +98,11 @@ def speed(
     )
     if json is not None:
         write_json(json, rows)
+
+
+def _write(folder: Path) -> list[str]:
+    with writing(writable_folder(folder)):
+        return generate.write(folder)
 
 
 def _cells(row: Speed) -> list[Cell]:

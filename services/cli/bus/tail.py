@@ -7,9 +7,9 @@ import msgspec
 import typer
 from rich.console import Console
 
-from models.inputs.errors import InputError
+from models.inputs.errors import InputError, did_you_mean
 from schemas.topics import BY_NAME
-from services.cli.bus.options import bootstrap_option, credentials_option
+from services.cli.bus.options import bootstrap_option, broker_options, credentials_option
 from services.cli.commands import examples
 
 if TYPE_CHECKING:
@@ -78,9 +78,8 @@ def tail(
     name = topic_named(topic)
     # Kafka's clients are slow to import, and help texts need none.
     from services.admin.reader import TopicReader  # noqa: PLC0415
-    from services.devcluster.connect import options_of  # noqa: PLC0415
 
-    options = options_of(bootstrap, credentials)
+    options = broker_options(bootstrap, credentials)
     console = Console(highlight=False, markup=False, soft_wrap=True, emoji=False)
     servers = ",".join(options["bootstrap_servers"])
     # On stderr, so that stdout holds events only and can be piped.
@@ -106,11 +105,13 @@ def topic_named(text: str) -> str:
     stem = _NICKNAMES.get(text, text)
     names = [name for name in BY_NAME if stem in (name, _stem(name))]
     names = names or [name for name in BY_NAME if _stem(name).startswith(stem)]
-    # An ambiguous prefix such as `scale` is an error, too: a guess could follow the wrong topic.
     if len(names) == 1:
         return names[0]
-    expected = ", ".join(_stem(name) for name in BY_NAME)
-    raise InputError(f"topic: expected one of {expected}, got {text}")
+    # An ambiguous prefix such as `scale` is an error: a guess could follow the wrong topic.
+    if names:
+        raise InputError(f"topic: {text} is ambiguous: {', '.join(map(_stem, names))}")
+    hint = did_you_mean(text, (*_NICKNAMES, *map(_stem, BY_NAME)))
+    raise InputError(f"topic: no topic {text}: {hint}hirl tail --help lists all")
 
 
 def line(found: "ReadRecord") -> str:

@@ -1,12 +1,12 @@
 """`hirl topics`: compare a broker's topics and ACLs with schemas/topics.py, and fix them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from services.cli.bus.options import bootstrap_option, credentials_option
+from services.cli.bus.options import bootstrap_option, broker_options, credentials_option
 from services.cli.commands import examples
 from services.cli.options import JsonOption
 from services.cli.output import plain_console, write_json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXIT_DIFFERENT = 2
 
-BootstrapOption = Annotated[str | None, bootstrap_option("the cluster of hirl kafka up")]
+BootstrapOption = Annotated[str | None, bootstrap_option("those of hirl up or hirl kafka up")]
 CredentialsOption = Annotated[
     Path | None, credentials_option("an administrator; the environment's when not given")
 ]
@@ -49,11 +49,12 @@ def apply(
     # kafka-python is slow to import, and help texts don't need it.
     from services.admin import reconcile  # noqa: PLC0415
 
-    with reconcile.connection(_options(bootstrap, credentials)) as admin:
+    with reconcile.connection(broker_options(bootstrap, credentials)) as admin:
         outcome = reconcile.apply_to(admin, replication, acls=acls)
     console = plain_console()
     for difference in outcome.mended:
-        console.print(f"fixed    {difference}")
+        created = difference.text == reconcile.MISSING
+        console.print(f"created  {difference.subject}" if created else f"fixed    {difference}")
     _report(console, outcome, json)
 
 
@@ -70,19 +71,9 @@ def check(
     """Compare and change nothing; one line per difference, exit 2 if there is one."""
     from services.admin import reconcile  # noqa: PLC0415
 
-    with reconcile.connection(_options(bootstrap, credentials)) as admin:
+    with reconcile.connection(broker_options(bootstrap, credentials)) as admin:
         outcome = reconcile.compare(admin, replication, acls=acls)
     _report(plain_console(), outcome, json)
-
-
-def _options(bootstrap: str | None, credentials: Path | None) -> dict[str, Any]:
-    from services.admin.credentials import named_options  # noqa: PLC0415
-    from services.devcluster import connect  # noqa: PLC0415
-
-    # With only one of them given, it is not the local cluster: a credentials file names brokers.
-    if bootstrap is None and credentials is None:
-        return connect.default_options()
-    return named_options(bootstrap, credentials)
 
 
 def _report(console: Console, outcome: "ReconcileOutcome", json: Path | None) -> None:

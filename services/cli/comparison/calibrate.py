@@ -15,7 +15,7 @@ from models.inputs.errors import InputError
 from models.sim.config.physics import load_sim_cluster, with_apps
 from services.cli.commands import examples
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_file
-from services.cli.output import Cell, progress, table, write_json
+from services.cli.output import Cell, progress, table, write_json, writing
 
 _FIRST_SEED = 1000
 """Tuning uses other seeds than comparisons, whose seeds begin at 0."""
@@ -42,7 +42,10 @@ WorkersOption = Annotated[
 JournalOption = Annotated[
     Path | None,
     typer.Option(
-        "--journal", metavar="FILE", help="Store evaluations in this file, and resume from it."
+        "--journal",
+        metavar="FILE",
+        callback=writable_file,
+        help="Store evaluations in this file, and resume from it.",
     ),
 ]
 WithinOption = Annotated[
@@ -91,7 +94,8 @@ def calibrate_command(
     setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), seed_numbers, bounds=bounds)
     found = _search(families, setting, budget, workers, Journal(journal))
     # Families that were not tuned now keep their entries in the file.
-    store_tuned(found, out)
+    with writing(out):
+        store_tuned(found, out)
     _show(Console(), found, out)
     if json is not None:
         write_json(json, found)

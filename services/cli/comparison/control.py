@@ -151,6 +151,15 @@ def _announce(console: Console, request: Request, jobs: int, stored: int) -> Non
 def _run(jobs: list[Job], console: Console) -> list[Finished]:
     if not jobs:
         return []
+    try:
+        return _run_all(jobs, console)
+    # Also before the first job has finished: the user should know that nothing is lost.
+    except KeyboardInterrupt:
+        _print(console, f"stopped; finished jobs are stored in {FOLDER}, run again to resume")
+        raise
+
+
+def _run_all(jobs: list[Job], console: Console) -> list[Finished]:
     entrants = len({job.controller for job in jobs})
     # Only the kernel of the world is checked: controllers may still have to compile theirs.
     compiling = "" if is_compiled(tick_kernel) else ", compiling kernels (once, takes minutes)"
@@ -160,12 +169,8 @@ def _run(jobs: list[Job], console: Console) -> list[Finished]:
     processes = workers.processes_for(jobs)
     estimate = workers.expected_s(jobs, paces, processes)
     _print(console, f"{len(jobs)} jobs on {processes} cores, about {_duration(estimate)}")
-    try:
-        with progress("running", len(jobs), console) as advance:
-            return workers.run(jobs, processes, FOLDER, advance)
-    except KeyboardInterrupt:
-        _print(console, f"stopped; finished jobs are stored in {FOLDER}, run again to resume")
-        raise
+    with progress("running", len(jobs), console) as advance:
+        return workers.run(jobs, processes, FOLDER, advance)
 
 
 def _show(console: Console, outcome: BenchmarkOutcome) -> None:

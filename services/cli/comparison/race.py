@@ -20,7 +20,7 @@ from models.sim.config.physics import load_scaled
 from models.sim.config.scenario import load_scenario
 from models.sim.tick import advance as tick_kernel
 from services.cli.commands import examples
-from services.cli.comparison.race_tables import READING, final_table
+from services.cli.comparison.race_tables import READING, final_table, winner
 from services.cli.comparison.race_view import LiveView, PlainView, View, play
 from services.cli.comparison.report import Section, write_report
 from services.cli.named_options import ScenarioOption
@@ -130,6 +130,8 @@ def _show(console: Console, race: Race, outcome: BenchmarkOutcome) -> None:
     failures = [len(lane.findings()) for lane in race.lanes]
     console.print(final_table(title, outcome.rows, failures))
     print_line(console, READING.format(reference=request.reference))
+    if sentence := winner(outcome.rows):
+        print_line(console, sentence)
     print_line(console, f"worlds {outcome.world_hash}; took {outcome.seconds:.0f} s")
 
 

@@ -19,24 +19,31 @@ def _minutes(priority: Priority) -> Figure:
 
 _FIGURES: Final[tuple[tuple[str, str, Figure], ...]] = (
     *((f"{name} minutes", ",.1f", _minutes(name)) for name in PRIORITIES),
-    ("PW", ",.1f", lambda row: row.pw),
+    ("weighted minutes", ",.1f", lambda row: row.pw),
     ("node-hours", ",.1f", lambda row: row.node_hours),
     ("J", ",.1f", lambda row: row.objective),
-    ("money", ",.0f", lambda row: row.money),
+    ("money for nodes", ",.0f", lambda row: row.money),
     ("P0 p99, ms", ",.0f", lambda row: row.latency_p99_ms),
     ("actions", ",.0f", lambda row: row.scaling_actions),
-    ("loops per day", ",.0f", lambda row: row.loops_per_day),
+    ("loops a day", ",.0f", lambda row: row.loops_per_day),
     ("pods started", ",.0f", lambda row: row.pods_started),
-    ("most pending", ",.0f", lambda row: row.max_pending_pods),
+    ("most pods pending", ",.0f", lambda row: row.max_pending_pods),
     ("ready p95, s", ",.0f", lambda row: row.need_to_ready_p95_s),
     ("P0 waits, ticks", ",.0f", lambda row: row.p0_wait_ticks),
-    ("P3 holds then", ".1%", lambda row: row.p3_share_while_p0_waits),
+    ("CPU of P3 then", ".1%", lambda row: row.p3_share_while_p0_waits),
 )
 """Label, number format and value of each row."""
 READING: Final = (
-    "minutes are violation minutes, J = PW + node-hours, ready is from need to ready; "
-    "in brackets the ratio to {reference}"
+    "P0 to P3 minutes: requests of that priority violated their target, P0 matters most; weighted "
+    "minutes: all of them, by weight of the priority; J = weighted minutes + node-hours, lower is "
+    "better; money: in the cluster file's currency; actions: changes of an app after the warm-up "
+    "(the live view counts from the first tick); loops: out and back within 5 minutes; pods "
+    "pending: without a node; ready: from need to ready; P0 waits: for a node, and the share of "
+    "CPU that P3 holds then; failures: stampede, cascade, priority inversion. In brackets the "
+    "ratio to {reference}"
 )
+_LEVEL: Final = 1e-3
+"""Relative difference in J below which nobody wins."""
 
 
 def columns(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -55,6 +62,23 @@ def final_table(title: str, results: Sequence[Result], failures: Sequence[int]) 
     rows = [(label, *_cells(shape, figure, results)) for label, shape, figure in _FIGURES]
     rows.append(("failures", *map(str, failures)))
     return columns(title, [row.controller for row in results], rows)
+
+
+def winner(results: Sequence[Result]) -> str:
+    """One sentence on who won by J; empty if there is nobody to compare with."""
+    if len(results) < 2:
+        return ""
+    best, second, *_ = sorted(results, key=lambda row: row.objective)
+    lead = second.objective / best.objective - 1 if best.objective else 0.0
+    if lead < _LEVEL:
+        return (
+            f"{best.controller} and {second.controller} are level at a J of {best.objective:,.1f}"
+        )
+    return (
+        f"{best.controller} wins with the lowest J, {best.objective:,.1f}; {second.controller} "
+        f"follows with {second.objective:,.1f} ({100 * lead:+.0f} %); one seed shows how they "
+        "differ, not by how much"
+    )
 
 
 def _cells(shape: str, figure: Figure, results: Sequence[Result]) -> list[str]:

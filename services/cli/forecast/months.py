@@ -14,6 +14,7 @@ from models.forecaster.simulated.months import FIRST_MONDAY, FIRST_SEED, months
 from models.sim.config.physics import load_sim_cluster, with_apps
 from services.cli.commands import examples
 from services.cli.options import writable_file
+from services.cli.output import writing
 
 UNSEEN_SEED = FIRST_SEED + 1_000_000
 """The shipped model was trained on smaller seeds only."""
@@ -57,8 +58,10 @@ def months_command(
     found = months(with_apps(load_sim_cluster(), apps), chosen, days, apps=singles)
     made = [each._replace(origin_min=FIRST_MONDAY) for each in found]
     calendar = out.with_suffix(".calendar.csv")
-    _write_traffic(out, made)
-    _write_calendar(calendar, made)
+    with writing(out):
+        _write_traffic(out, made)
+    with writing(calendar):
+        _write_calendar(calendar, made)
     events = sum(len(series.calendar) for series in made)
     console = Console(emoji=False)
     console.print(

@@ -152,7 +152,8 @@ def _show(console: Console, forecasts: list[SeriesForecast], notes: list[str]) -
             console, f"and {len(forecasts) - _SHOWN_SERIES} more series: --json FILE has all"
         )
     rules = f"{NAME} gives way to {', '.join(FLOORS)} where they were better"
-    print_line(console, f"the peak is not exceeded in nine of ten cases; {rules}")
+    minute = "in 5 min is the minute that ends then, shown by its start"
+    print_line(console, f"{minute}; the peak is not exceeded in nine of ten cases; {rules}")
     for note in notes[:_SHOWN_SERIES]:
         print_line(console, f"note: {note}")
 

@@ -21,8 +21,8 @@ from models.forecaster.training.corrector import Made, make
 from models.inputs.errors import InputError
 from models.sim.config.physics import load_sim_cluster
 from services.cli.commands import examples
-from services.cli.options import SeedOption, writable_file
-from services.cli.output import progress, table
+from services.cli.options import SeedOption, writable_file, writable_folder
+from services.cli.output import progress, table, writing
 
 if TYPE_CHECKING:
     from models.forecaster.training.train import Epoch
@@ -121,6 +121,7 @@ def forecaster(
     from models.forecaster.training.produce import TrainingJob, produce  # noqa: PLC0415
 
     console = Console(emoji=False)
+    writable_folder(CHECKPOINTS)
     if not resume:
         _remove(CHECKPOINTS / str(seed))
     args = Args(seed=seed, epochs=epochs, threads=threads)
@@ -149,6 +150,7 @@ def corrector(
     """
     console = Console(emoji=False)
     model = load_artefact(artefact)
+    writable_file(artefact / CORRECTOR)
     calendars = dict(_pair(text) for text in calendar)
     read = [each for path in series for each in load(path, calendars.get(path.name))]
     usable = [
@@ -166,7 +168,8 @@ def corrector(
     with progress("fitting", 1, console) as advance:
         made = make(model.session, stretches, ", ".join(each.name for each in usable), until)
         advance(1)
-    correction.save(made.corrector, artefact / CORRECTOR)
+    with writing(artefact / CORRECTOR):
+        correction.save(made.corrector, artefact / CORRECTOR)
     _show_corrector(console, made, artefact / CORRECTOR)
 
 

@@ -14,7 +14,7 @@ from models.sim.results.findings import Finding
 from models.sim.results.recording import Recording
 from models.sim.world import World
 from services.cli.live_frame import LiveFrame
-from services.cli.output import flagged, table
+from services.cli.output import flagged, short, table
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_MINUTES = 12
@@ -195,14 +195,14 @@ def clock(world: World, tick: int) -> str:
 def domain_table(world: World, recording: Recording, tick: int) -> Table:
     """Demand, latency and pods of each domain."""
     columns = (
-        "domain", "", "demand/s", f"last {_SPARK_MINUTES} min", "p99/target",
+        "domain", "", "demand\n/s", f"last {_SPARK_MINUTES} min", "p99/\ntarget",
         "violating", "ready", "pending",
     )  # fmt: skip
     rows = [
         (
             domain.name,
             domain.priority,
-            f"{recording.rps[tick, d]:,.0f}",
+            short(float(recording.rps[tick, d])),
             sparkline(recording.rps[: tick + 1, d], round(world.timeline.ticks(1))),
             flagged(recording.p99_over_target[tick, d], 1.0, "{:.2f}"),
             flagged(recording.violating[tick, d], 0.01, "{:.1%}"),
@@ -212,8 +212,12 @@ def domain_table(world: World, recording: Recording, tick: int) -> Table:
         for d, domain in enumerate(world.cluster.domains)
     ]
     result = table("", columns, rows)
-    for column in (2, 4, 5, 6, 7):
-        result.columns[column].justify = "right"
+    # A long name is folded, so that numbers keep their width at 80 columns.
+    result.columns[0].overflow = "fold"
+    for column in result.columns[1:]:
+        column.no_wrap = True
+    for index in (2, 4, 5, 6, 7):
+        result.columns[index].justify = "right"
     return result
 
 

@@ -27,7 +27,7 @@ from services.cli.options import (
     tables_folder,
     writable_file,
 )
-from services.cli.output import Cell, table, write_json
+from services.cli.output import Cell, table, write_json, writing
 
 TracesOption = Annotated[
     Path,
@@ -79,7 +79,9 @@ def fit(traces: TracesOption, out: OutOption = FITTED) -> None:
 
     console = Console()
     with console.status("fitting"):
-        fitting.write(fitting.fit(traces), out)
+        fitted = fitting.fit(traces)
+    with writing(out):
+        fitting.write(fitted, out)
     console.print(f"written: {out}", highlight=False, soft_wrap=True)
 
 

@@ -68,13 +68,22 @@ def _show(console: Console, run: "Run", found: "SystemStatus") -> None:
         for name, service in found.services.items()
     }
     console.print(service_table(run, metrics, time.time()))
-    for name, service in found.services.items():
-        if service.detail:
-            console.print(f"{name}: {service.detail}", markup=False, soft_wrap=True)
+    for line in failure_lines(found):
+        console.print(line, markup=False, soft_wrap=True)
     console.print(f"Kafka {'answers' if found.broker_up else 'is down'} at {found.bootstrap}")
     console.print(_progress(found))
     if not found.supervised:
         console.print("the supervisor is not running: stop the rest with hirl down")
+
+
+def failure_lines(found: "SystemStatus") -> list[str]:
+    """The last failure of each service that had one."""
+    return [
+        # Kept after a restart, so that a failure is not overlooked.
+        f"{name}: {'recovered; ' if service.state == 'running' else ''}{service.detail}"
+        for name, service in found.services.items()
+        if service.detail
+    ]
 
 
 def _progress(found: "SystemStatus") -> str:

@@ -14,10 +14,17 @@ from models.compare.race import Lane
 from models.compare.request import controller_names
 from models.inputs.errors import InputError
 from services.cli.commands import examples
-from services.cli.comparison.race_tables import READING, final_table
+from services.cli.comparison.race_tables import READING, final_table, winner
 from services.cli.named_options import ScenarioOption
-from services.cli.options import AppsOption, ClusterOption, JsonOption, PhysicsOption, SeedOption
-from services.cli.output import progress, table, write_json
+from services.cli.options import (
+    AppsOption,
+    ClusterOption,
+    JsonOption,
+    PhysicsOption,
+    SeedOption,
+    writable_folder,
+)
+from services.cli.output import print_line, progress, table, write_json
 from services.cli.simulation.report import figures
 
 if TYPE_CHECKING:
@@ -25,8 +32,10 @@ if TYPE_CHECKING:
     from services.simcluster.score import Results
 
 SCENARIO: Final = "flash-sale-20-min-early"
-_OURS: Final = "services"
+_OURS: Final = "hirl"
 """Column of the run on the bus in the comparison table."""
+_EXIT_SIGNAL: Final = 128
+"""Plus the signal, as shells expect."""
 
 PaceOption = Annotated[
     float | None,
@@ -132,7 +141,13 @@ def up(
     # Checked before anything starts, used at the end.
     others = () if compare is None else controller_names(compare)
     run = _in_memory if bus == "memory" else _on_kafka
-    results = run(console, request, follow)
+    try:
+        results = run(console, request, follow)
+    except KeyboardInterrupt as error:
+        # typer exits with 130, which is that of Ctrl-C.
+        if error.args:
+            raise typer.Exit(_EXIT_SIGNAL + error.args[0]) from None
+        raise
     if results is not None:
         _finish(console, request, results, others, json)
 
@@ -144,8 +159,13 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
     from services.devcluster import launch, lifecycle  # noqa: PLC0415
     from services.devcluster.record import ROOT  # noqa: PLC0415
 
+    writable_folder(ROOT)
     _interrupt_on_signals()
-    run = launch.start(request, ROOT, console.print)
+    try:
+        run = launch.start(request, ROOT, console.print)
+    except KeyboardInterrupt:
+        console.print("stopped before it was up; nothing is left running")
+        raise
     if not follow:
         console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
         console.print("inspect: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
@@ -162,8 +182,9 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
 def _interrupt_on_signals() -> None:
     """Make a closed terminal or a SIGTERM end a run as Ctrl-C does: nothing is left running."""
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: int, _: object) -> None:
+        # With the signal, which decides the exit status in `up`.
+        raise KeyboardInterrupt(number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
@@ -215,7 +236,8 @@ def _compare(
     rows = [*(lane.result() for lane in lanes), replace(results.rows[0], controller=_OURS)]
     failures = [*(len(lane.findings()) for lane in lanes), len(results.failures)]
     console.print(final_table(f"{request.scenario}, seed {request.seed}", rows, failures))
-    console.print(READING.format(reference=names[0]), soft_wrap=not console.is_terminal)
+    print_line(console, READING.format(reference=names[0]))
+    print_line(console, winner(rows))
 
 
 def _play(request: "Request", name: str) -> Lane:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.live_frame import LiveFrame
-from services.cli.output import flagged, table
+from services.cli.output import flagged, short, table
 from services.cli.system.state import DomainState, SystemState
 from services.devcluster.probe import ServiceMetrics
 from services.devcluster.record import Run, Simulation
@@ -19,7 +19,8 @@ _LINE_EVERY_S: Final = 20.0
 """A log file gets a line after this time or ten simulated minutes, whichever comes first."""
 _LINE_EVERY_MINUTES: Final = 10
 _UNKNOWN: Final = "-"
-_FIRST: Final = "waiting for the first tick (the very first run compiles kernels: 2 to 4 minutes)"
+_WAITING: Final = "waiting for the first tick"
+_FIRST: Final = f"{_WAITING} (the very first run compiles kernels: 2 to 4 minutes)"
 
 
 class Health:
@@ -112,7 +113,7 @@ def headline(simulation: Simulation) -> str:
 def when(state: SystemState, simulation: Simulation) -> str:
     """Event time and tick."""
     if state.tick < 0:
-        return _FIRST
+        return _WAITING
     return f"{state.time[:10]} {state.time[11:19]} tick {state.tick} of {simulation.total_ticks}"
 
 
@@ -121,10 +122,14 @@ def render(state: SystemState, health: Health, simulation: Simulation) -> Render
     parts: list[RenderableType] = [
         Text(headline(simulation), style="bold"),
         domain_table(state),
+        *trouble_lines(state),
         Text(nodes_line(state)),
         Text(outcome_line(state)),
         *(Text(line, style="dim") for line in state.changes),
     ]
+    if state.tick < 0:
+        # Not beside the bar, where a terminal of 80 columns would cut it.
+        parts.insert(1, Text(_FIRST))
     if state.cluster_breaker:
         parts.append(Text(f"breaker of the cluster: {state.cluster_breaker}", style="bold red"))
     if state.dead_letters:
@@ -137,42 +142,49 @@ def render(state: SystemState, health: Health, simulation: Simulation) -> Render
 
 
 def domain_table(state: SystemState) -> Table:
-    """Load and health of each domain, and its budget."""
+    """Load and health of each domain, and its budget; `hirl tail budgets` has the rest."""
+    # Fits into 80 columns with large numbers, because a cut number is a wrong one.
     columns = (
-        "domain", "rps", "ready/wanted", "pending", "p99/target", "at risk", "missing",
-        "share", "cores held/granted", "urgency", "headroom", "breaker",
+        "domain", "rps", "ready/\nwanted", "pending", "p99/\ntarget", "at\nrisk", "share",
+        "cores held/\ngranted",
     )  # fmt: skip
     rows = [_domain_row(name, domain) for name, domain in state.domains.items()]
     result = table("", columns, rows)
-    for column in range(1, 11):
-        result.columns[column].justify = "right"
+    # A long name is folded, so that numbers keep their width.
+    result.columns[0].overflow = "fold"
+    for column in result.columns[1:]:
+        column.justify, column.no_wrap = "right", True
     return result
 
 
 def _domain_row(name: str, domain: DomainState) -> tuple[str, ...]:
     budget = domain.budget
-    held = f"{domain.held:,.0f}"
+    held = short(domain.held)
     return (
         name,
-        f"{domain.rps:,.0f}",
-        f"{domain.ready:,}/{domain.replicas:,}",
+        short(domain.rps),
+        f"{short(domain.ready)}/{short(domain.replicas)}",
         flagged(domain.pending, 0, "{:,.0f}"),
-        flagged(domain.p99_over_target, 1.0, "{:.2f}"),
+        # A mean weighted by requests: without any there is none.
+        flagged(domain.p99_over_target, 1.0, "{:.2f}") if domain.rps else _UNKNOWN,
         flagged(domain.at_risk, 0, "{:.0f}"),
-        flagged(domain.missing, 0, "{:.0f}"),
         f"{budget.share:.1%}" if budget else _UNKNOWN,
-        f"{held}/{budget.cores:,.0f}" if budget else f"{held}/{_UNKNOWN}",
-        f"{budget.urgency:.2f}" if budget else _UNKNOWN,
-        f"{budget.headroom:.0%}" if budget else _UNKNOWN,
-        _breaker(domain),
+        f"{held}/{short(budget.cores)}" if budget else f"{held}/{_UNKNOWN}",
     )
 
 
-def _breaker(domain: DomainState) -> str:
-    # `?` until the first heartbeat.
-    if domain.breaker in ("closed", "?"):
-        return domain.breaker
-    return f"[red]{domain.breaker}[/red] {domain.breaker_reason}"
+def trouble_lines(state: SystemState) -> list[Text]:
+    """Breakers that are not closed, and apps without metrics."""
+    lines = [
+        Text(f"breaker of {name}: {domain.breaker}, {domain.breaker_reason}", style="red")
+        for name, domain in state.domains.items()
+        # `?` until the first heartbeat.
+        if domain.breaker not in ("closed", "?")
+    ]
+    missing = [f"{name} {one.missing:,}" for name, one in state.domains.items() if one.missing]
+    if missing:
+        lines.append(Text(f"apps without metrics: {', '.join(missing)}", style="red"))
+    return lines
 
 
 def nodes_line(state: SystemState) -> str:
@@ -222,7 +234,7 @@ def plain_line(state: SystemState, simulation: Simulation) -> str:
     """The most important figures in one line."""
     domains = "; ".join(
         f"{name} {domain.rps:,.0f}/s {domain.ready:,}/{domain.replicas:,} ready"
-        f" p99/target {domain.p99_over_target:.2f}"
+        f" p99/target {f'{domain.p99_over_target:.2f}' if domain.rps else _UNKNOWN}"
         for name, domain in state.domains.items()
     )
     return f"{when(state, simulation)}: {domains}; {outcome_line(state)}"

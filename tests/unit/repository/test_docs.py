@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from services.reference.command_line import cli_page
 from services.reference.fields import settings_page
 from services.reference.metrics import metrics_page
 from services.reference.pages import stale
@@ -135,3 +136,9 @@ def test_broken_links_and_anchors_are_found() -> None:
 def test_anchors_are_those_that_github_generates() -> None:
     text = "# The `hirl` command\n## A, b: c\n## A, b: c\n```\n# no heading\n```\n"
     assert anchors(text) == {"the-hirl-command", "a-b-c", "a-b-c-1"}
+
+
+def test_a_pair_of_flags_has_the_default_flag_and_not_a_truth_value() -> None:
+    text = cli_page()
+    assert "| `--resume`, `--fresh` |  | `--resume` |" in text
+    assert "`True`" not in text

@@ -1,5 +1,6 @@
 """Commands check paths before they start, not after minutes."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from models.inputs.errors import InputError
 from services.cli import main, options
+from services.cli.output import writing
 from services.cli.simulation import validate as command
 
 Capture = pytest.CaptureFixture[str]
@@ -37,6 +39,89 @@ def test_a_json_file_that_cannot_be_created_is_refused_first(
     target = tmp_path / "file" / "new" / "x.json"
     message = refused(capsys, *arguments, "--json", str(target))
     assert message == f"{target}: cannot be written ({tmp_path / 'file'} is not a folder)"
+
+
+WRITERS = (
+    ("schemas", "generate", "--folder"),
+    ("schemas", "release", "9.0.0", "--folder"),
+    ("world", "months", "--out"),
+    ("world", "show", "--json"),
+    ("bench", "control", "--csv"),
+    ("simulate", "--scenario", "calm", "--report"),
+    ("calibrate", "--out"),
+    ("calibrate", "--journal"),
+    ("train", "forecaster", "--out"),
+    ("kafka", "up", "--home"),
+)
+
+
+@pytest.mark.parametrize("arguments", WRITERS, ids=" ".join)
+def test_output_below_a_file_is_refused_in_one_line(
+    capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    message = refused(capsys, *arguments, str(tmp_path / "file" / "new" / "x"))
+    assert "cannot be written (" in message
+    assert message.endswith(f"{tmp_path / 'file'} is not a folder)")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+@pytest.mark.parametrize("arguments", WRITERS, ids=" ".join)
+def test_output_where_nothing_can_be_created_is_refused_first(
+    capsys: Capture, arguments: tuple[str, ...]
+) -> None:
+    """Even root, who has every permission, can create nothing in /proc."""
+    message = refused(capsys, *arguments, "/proc/none/x")
+    assert message.startswith("/proc/none/x")
+    assert "cannot be written (nothing can be created in /proc: " in message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("schemas", "generate", "--folder"),
+        ("schemas", "generate", "--check", "--folder"),
+        ("schemas", "check", "--folder"),
+        ("schemas", "release", "9.0.0", "--folder"),
+        ("kafka", "up", "--home"),
+        ("kafka", "down", "--home"),
+        ("kafka", "status", "--home"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_is_no_folder(capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    message = refused(capsys, *arguments, str(tmp_path / "file"))
+    assert message == f"{tmp_path / 'file'}: is a file, expected a folder"
+
+
+def test_stopping_kafka_where_none_was_creates_no_folder(tmp_path: Path) -> None:
+    assert main.run(["kafka", "down", "--home", str(tmp_path / "none")]) == 0
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("up", ".hirl/run: cannot be written (.hirl is not a folder)"),
+        ("bench path", ".hirl: is a file, expected a folder"),
+        ("chaos", ".hirl: is a file, expected a folder"),
+    ],
+)
+def test_a_system_is_not_started_where_its_folder_cannot_be_created(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".hirl").touch()
+    assert refused(capsys, *command.split()) == line
+
+
+def test_a_disk_that_fills_up_while_writing_is_one_line(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "x.csv"
+    expected = pytest.raises(InputError, match=r"x\.csv: cannot be written \(No space left")
+    with expected, writing(target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert target.parent.is_dir(), "the folder is created"
 
 
 def test_a_folder_is_no_json_file(capsys: Capture, tmp_path: Path) -> None:

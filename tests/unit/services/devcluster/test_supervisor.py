@@ -133,6 +133,19 @@ def test_a_date_that_is_set_back_does_not_prevent_a_restart() -> None:
     assert " after 1 s" in fixture.published[-1].statuses["soldier"].detail
 
 
+def test_a_killed_service_says_by_which_signal_and_when() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    fixture.die("soldier", -9, after_s=161.0)
+    assert fixture.published[-1].statuses["soldier"].detail == (
+        "killed by SIGKILL at 1970-01-01T00:19:21Z after 161 s, see soldier.log"
+    )
+    fixture.check(LONGEST_PAUSE_S)
+    fixture.die("soldier", 3)
+    detail = fixture.published[-1].statuses["soldier"].detail
+    assert detail.startswith("ended with status 3 at 1970-01-01T00:19:32Z after 1 s")
+
+
 def test_a_service_with_invalid_settings_is_not_restarted() -> None:
     fixture = SupervisorFixture(spec("soldier"))
     fixture.check()

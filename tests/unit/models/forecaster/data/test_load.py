@@ -198,7 +198,7 @@ def test_an_unreadable_file_is_refused_with_one_line(
 def test_a_missing_file_or_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.csv: no such file"):
         load(tmp_path / "none.csv")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder"):
         load(tmp_path)
     with pytest.raises(InputError, match="no such column"):
         load(written(tmp_path, "timestamp,v\n2024-05-01 10:00,1\n"), columns=("w",))
@@ -269,15 +269,12 @@ def test_a_calendar_has_times_factors_kinds_and_announcement_times(tmp_path: Pat
     )
 
 
-def test_without_a_named_column_the_first_time_column_is_the_start(tmp_path: Path) -> None:
-    file = written(tmp_path, "what,when\nx,2024-05-01 00:10\n")
-    assert load_calendar(file, minute("2024-05-01T00:00"))[0].start_min == 10
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("what\nx\n", "starts_at"),
+        # Traffic that was given as its own calendar.
+        ("time,rps\n2024-05-01 00:10,7\n", "no column `starts_at`"),
         ("starts_at,ends_at\n2024-05-01 00:10,2024-05-01 00:10\n", "row 2: the event ends before"),
         ("starts_at\nsoon\n", "row 2: starts_at: 'soon'"),
         ("starts_at,factor\n2024-05-01 00:10,-2\n", "row 2: factor is -2"),

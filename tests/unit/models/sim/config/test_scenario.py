@@ -246,3 +246,15 @@ def test_the_readme_lists_every_field_with_its_default() -> None:
     for kind in get_args(Event):
         name = str(kind.__struct_config__.tag)
         assert tables[name] | tables["Every event:"] == fields(kind) | {("kind", "")}, name
+
+
+def test_a_shipped_scenario_that_does_not_fit_a_cluster_names_those_that_do() -> None:
+    own = load_sim_cluster(Path("infra/examples/cluster.yaml"), Path("infra/examples/physics.yaml"))
+    with pytest.raises(InputError) as error:
+        load_scenario("cascade", own)
+    head, _, tail = str(error.value).partition("; those that fit this one: ")
+    assert head == "scenario: cascade: is for the example cluster, which has payments"
+    fitting = tail.removesuffix("; or write your own").split(", ")
+    assert "calm" in fitting
+    for name in fitting:
+        load_scenario(name, own)

@@ -99,3 +99,30 @@ def test_every_reason_of_a_plan_has_a_meaning(reason: Reason) -> None:
 def test_an_app_without_a_declared_maximum_says_so() -> None:
     app = AppDeclared(app="web", domain="shop", ordinal=0, min_replicas=2)
     assert "at least 2 replicas, no maximum declared" in summary(app)
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (4_000.0, "the domain holds 4,000, 412 below its budget"),
+        (4_450.0, "the domain holds 4,450, 38 of them from the reserve"),
+        (9_000.0, "the domain holds 9,000, 4,588 above its budget: it may not grow"),
+    ],
+)
+def test_what_a_domain_holds_is_compared_with_its_budget(held: float, words: str) -> None:
+    found = evidence(CHANGED)
+    assert found.plan.sums is not None
+    assert found.budget is not None
+    budget = replace(found.budget, cores=4_412.0, overdraft_cores=100.0)
+    plan = replace(found.plan, sums=replace(found.plan.sums, held=held))
+    text = section(explain_decision(found._replace(plan=plan, budget=budget)), "budget")
+    assert words in text
+
+
+def test_the_breaker_is_explained_without_its_heartbeat() -> None:
+    breaker = replace(example(BreakerChanged), state="closed", since_tick=25, heartbeat=True)
+    text = section(explain_decision(evidence(CHANGED)._replace(breaker=breaker)), "breaker")
+    assert text == "closed since tick 25: changes pass"
+    opened = replace(example(BreakerChanged, ".open"), reason="errors: 0.09")
+    text = section(explain_decision(evidence(CHANGED)._replace(breaker=opened)), "breaker")
+    assert text.endswith("(errors: 0.09): nothing is changed")

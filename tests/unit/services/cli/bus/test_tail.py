@@ -71,6 +71,20 @@ def test_a_topic_is_found_by_nickname_and_by_a_unique_prefix(short: str, name: s
     assert topic_named(short) == name
 
 
-def test_an_unknown_topic_lists_the_valid_ones() -> None:
-    with pytest.raises(InputError, match="budget-granted"):
-        topic_named("scale")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("frmes", "topic: no topic frmes: did you mean frames? hirl tail --help lists all"),
+        ("budget-grnted", "did you mean budget-granted?"),
+        ("scale", "topic: scale is ambiguous: scale-planned, scale-applied"),
+        ("b", "topic: b is ambiguous: budget-granted, breaker-changed"),
+        ("zzz", "topic: no topic zzz: hirl tail --help lists all"),
+    ],
+)
+def test_an_unknown_topic_gets_a_suggestion_and_an_ambiguous_one_its_choices(
+    text: str, message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        topic_named(text)
+    assert message in str(error.value)
+    assert len(str(error.value)) <= 100

@@ -129,6 +129,18 @@ def test_ratios_are_of_the_rows_of_the_same_seeds(bench: Bench) -> None:
     assert eager["node_hours_ratio"]["low"] <= expected <= eager["node_hours_ratio"]["high"]
 
 
+def test_an_interrupt_before_the_first_job_says_that_a_rerun_resumes(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "try_out", interrupted)
+    arguments = ["--controllers", "hpa", "--apps", "40", "--scenarios", "spike.yaml"]
+    assert main.run(["bench", "control", *arguments]) == main.EXIT_INTERRUPTED
+    assert "run again to resume" in capsys.readouterr().out
+
+
 def test_stored_jobs_are_not_run_again(bench: Bench, played: list[str], capsys: Capture) -> None:
     first = bench()
     assert len(played) == 2

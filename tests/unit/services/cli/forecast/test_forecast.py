@@ -232,9 +232,32 @@ def test_bad_options_are_refused_in_one_line(
 def test_a_file_without_times_needs_its_step(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "bare.csv"
     file.write_text("rps\n" + "\n".join(f"{value:g}" for value in daily(900)) + "\n")
-    assert "timestamp" in refused(capsys, "bench", "forecast", "--series", str(file))
+    line = refused(capsys, "bench", "forecast", "--series", str(file))
+    assert "name it `timestamp` or pass --step-min" in line
     result = benched(file, "--step-min", "5", "--start", "2024-05-01")
     assert result["rows"][0]["windows"] < 300
+
+
+def test_a_folder_of_traffic_is_refused_as_a_folder(tmp_path: Path, capsys: Capture) -> None:
+    line = refused(capsys, "forecast", "--series", str(tmp_path))
+    assert line.endswith(f"{tmp_path}: is a folder, expected a file .csv, .csv.gz or .parquet")
+
+
+def test_a_binary_file_is_refused_in_printable_characters(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "bin.csv"
+    file.write_bytes(b"a,b\n\x1b[31m\x07\x00" + bytes(range(1, 9)) * 100 + b",1,2\n")
+    line = refused(capsys, "forecast", "--series", str(file))
+    assert line.isprintable()
+    assert len(line) < 300
+
+
+def test_the_table_says_which_minute_a_horizon_is(tmp_path: Path, capsys: Capture) -> None:
+    file = written(tmp_path / "x.csv", {"rps": daily(2000)})
+    assert run(["forecast", "--series", str(file)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "as of 2024-05-02 09:20" in text
+    assert "5 min 2024-05-02 09:24" in text
+    assert "in 5 min is the minute that ends then, shown by its start" in text
 
 
 def test_a_forecast_names_its_model_and_has_ascending_quantiles(

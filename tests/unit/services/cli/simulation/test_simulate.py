@@ -4,6 +4,8 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,3 +133,24 @@ def test_a_sparkline_is_scaled_to_its_highest_value() -> None:
     values = np.linspace(0, 7, 8)
     assert live.sparkline(values, 1) == "▁▂▃▄▅▆▇█"
     assert live.sparkline(values, 4) == "▄█"
+
+
+def test_large_numbers_of_a_run_are_not_cut_at_80_columns() -> None:
+    names = ("payments-core", "recommendations")
+    domains = [SimpleNamespace(name=name, priority="P0") for name in names]
+    pools = ("general", "memory-heavy", "accelerated", "spot-general")
+    cluster = SimpleNamespace(domains=domains, pool_names=pools)
+    world: Any = SimpleNamespace(cluster=cluster, timeline=SimpleNamespace(ticks=lambda _: 6.0))
+    row, nodes = np.ones((80, 2)), np.full((80, 4), 12_345)
+    recording: Any = SimpleNamespace(
+        rps=5_851_234 * row, p99_over_target=123.45 * row, violating=row,
+        ready=np.full((80, 2), 45_123), pending=np.full((80, 2), 12_345),
+        nodes_ready=nodes, nodes_booting=nodes, nodes_asked=nodes,
+    )  # fmt: skip
+    console = Console(file=io.StringIO(), width=80)
+    console.print(live.domain_table(world, recording, 79), live.pool_table(world, recording, 79))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    for number in ("5.9M", "123.45", "100.0%", "45,123", "12,345"):
+        assert number in text

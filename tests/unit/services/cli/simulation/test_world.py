@@ -149,3 +149,11 @@ def test_progress_shows_a_bar_with_the_time_left_on_a_terminal() -> None:
     text = console.file.getvalue()
     assert "100/100" in text
     assert "left" in text
+
+
+def test_titles_of_tables_are_not_broken_to_the_width_of_the_table() -> None:
+    title = "Tiers in call order, pools in order of preference"
+    console = Console(file=io.StringIO(), width=80)
+    console.print(output.table(title, ("a", "b"), [("x", 1)]))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[0].strip() == title

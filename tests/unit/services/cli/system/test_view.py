@@ -1,5 +1,6 @@
 """The live view shows what the topics of a running system say."""
 
+import time
 from io import StringIO
 
 import pytest
@@ -14,9 +15,10 @@ from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from services.cli.output import short
 from services.cli.system.follow import check_decided, new_state
 from services.cli.system.state import DomainState, SystemState, change_line
-from services.cli.system.view import Health, LiveView, PlainView, render, when
+from services.cli.system.view import Health, LiveView, PlainView, plain_line, render, when
 from services.devcluster.lifecycle import has_ended
 from services.devcluster.probe import ServiceMetrics, parse_metrics
 from services.devcluster.record import ServiceStatus
@@ -31,8 +33,8 @@ def full_state() -> SystemState:
     return state
 
 
-def text_of(state: SystemState, health: Health) -> str:
-    console = Console(file=StringIO(), width=200)
+def text_of(state: SystemState, health: Health, width: int = 80) -> str:
+    console = Console(file=StringIO(), width=width)
     console.print(render(state, health, SIMULATION))
     file = console.file
     assert isinstance(file, StringIO)
@@ -60,6 +62,73 @@ def test_the_view_names_every_domain_its_budget_and_its_open_breaker() -> None:
     text = text_of(full_state(), Health())
     for words in ("payments", "data", "34.0%", "56/4,412", "open", "36 -> 39"):
         assert words in text
+
+
+def large_state() -> SystemState:
+    """A large cluster in trouble: long names, large numbers, an open breaker."""
+    names = ("payments-core", "recommendations", "data")
+    state = SystemState({name: DomainState() for name in names})
+    for domain in state.domains.values():
+        domain.rps, domain.replicas, domain.ready, domain.pending = 5_851_234.0, 45_123, 44_117, 999
+        domain.p99_over_target, domain.at_risk, domain.missing = 12.34, 120, 17
+        domain.held, domain.budget = 105_294.0, replace(example(BudgetGranted), cores=107_211.0)
+        domain.breaker, domain.breaker_reason = "half-open", "p99 above its target for 5 minutes"
+    return state
+
+
+def test_nothing_is_cut_on_a_terminal_of_80_columns() -> None:
+    run = run_of(spec("forecaster"), spec("simcluster"))
+    # Up for eleven days.
+    status = ServiceStatus(state="running", since=time.time() - 1e6, restarts=12)
+    health = Health(replace(run, statuses={"forecaster": status, "simcluster": status}))
+    for name in ("forecaster", "simcluster"):
+        health.metrics[name] = ServiceMetrics(ready=True, lag=1_234_567, age_s=123.456)
+    text = text_of(large_state(), health)
+    assert "…" not in text
+    (row,) = (line for line in text.splitlines() if line.strip().startswith("payments-core"))
+    assert row.split() == [
+        "payments-core", "5.9M", "44.1k/45.1k", "999", "12.34", "120", "34.0%", "105k/107k",
+    ]  # fmt: skip
+
+
+def test_why_a_breaker_is_open_and_missing_metrics_have_their_own_lines() -> None:
+    text = text_of(large_state(), Health())
+    assert "breaker of data: half-open, p99 above its target for 5 minutes" in text
+    assert "apps without metrics: payments-core 17, recommendations 17, data 17" in text
+    calm = text_of(SystemState({"data": DomainState(breaker="closed")}), Health())
+    assert "breaker of" not in calm
+    assert "without metrics" not in calm
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.4, "0"),
+        (9_999, "9,999"),
+        (9_999.7, "10.0k"),
+        (45_123, "45.1k"),
+        (99_960, "100k"),
+        (585_900, "586k"),
+        (999_700, "1.0M"),
+        (5_851_234, "5.9M"),
+        (123_000_000, "123M"),
+    ],
+)
+def test_large_numbers_are_short_and_never_longer_than_five_characters(
+    value: float, text: str
+) -> None:
+    assert short(value) == text
+
+
+def test_the_wait_for_the_first_tick_is_explained_above_the_bar() -> None:
+    console = Console(file=StringIO(), width=80, force_terminal=True)
+    view = LiveView(console, SIMULATION)
+    with view:
+        view.show(new_state(SIMULATION), Health())
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert "2 to 4" in text
 
 
 def test_the_view_shows_services_and_failed_ones() -> None:
@@ -98,6 +167,12 @@ def test_a_log_file_gets_a_headline_and_lines() -> None:
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "cascade, 60 apps, seed 3, lock-step"
     assert len(lines) == 2
+
+
+def test_without_requests_there_is_no_latency() -> None:
+    state = SystemState({"data": DomainState(p99_over_target=1.0, replicas=5)})
+    assert "data 0/s 0/5 ready p99/target -" in plain_line(state, SIMULATION)
+    assert "1.00" not in text_of(state, Health())
 
 
 def test_a_terminal_gets_a_live_view() -> None:
@@ -147,5 +222,5 @@ def test_waiting_for_the_first_tick_is_explained_once() -> None:
         view.show(nothing, Health())
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().count("compiles kernels: 2 to 4 minutes") == 1
-    assert "compiles kernels" in when(nothing, SIMULATION)
+    assert when(nothing, SIMULATION) == "waiting for the first tick"
     assert "compiles kernels" not in when(full_state(), SIMULATION)

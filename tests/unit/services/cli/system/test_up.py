@@ -1,0 +1,52 @@
+"""`hirl up` ends cleanly when it is told to, and says so."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from services.cli.main import run
+from services.cli.system import status as status_command
+from services.devcluster import launch
+from services.devcluster.probe import ServiceMetrics
+from services.devcluster.record import ServiceStatus
+from services.devcluster.status import SystemStatus, status_of
+from tests.unit.services.system_helpers import run_of, spec
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "code"),
+    [(KeyboardInterrupt(), 130), (KeyboardInterrupt(signal.SIGTERM), 143)],
+)
+def test_a_start_that_is_interrupted_says_that_nothing_is_left(
+    interrupt: KeyboardInterrupt,
+    code: int,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def start(*_: object) -> None:
+        raise interrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "start", start)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert run(["up", "--apps", "60", "--follow"]) == code
+    assert capsys.readouterr().out == "stopped before it was up; nothing is left running\n"
+
+
+def test_a_failure_from_which_a_service_has_recovered_is_marked_as_past() -> None:
+    failure = "killed by SIGKILL at 2026-11-18T02:10:11Z after 161 s, see soldier.log"
+    states = {"soldier": ServiceStatus(state="running", detail=failure, restarts=1)}
+    assert status_command.failure_lines(_status(states)) == [f"soldier: recovered; {failure}"]
+    states = {"soldier": ServiceStatus(state="resting", detail=failure)}
+    assert status_command.failure_lines(_status(states)) == [f"soldier: {failure}"]
+
+
+def _status(statuses: dict[str, ServiceStatus]) -> SystemStatus:
+    run_record = replace(run_of(spec("soldier")), statuses=statuses)
+    metrics = {"soldier": ServiceMetrics(ready=True, lag=0, age_s=None)}
+    return status_of(run_record, metrics, None, supervised=True, broker_up=True)

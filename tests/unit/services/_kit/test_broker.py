@@ -12,7 +12,7 @@ from services._kit.clock import ManualClock
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Health
 
-SETTINGS = KitSettings(kafka_bootstrap="10.0.0.1:9092")
+SETTINGS = KitSettings(kafka_bootstrap="10.0.0.1:9092", kafka_allow_plaintext=True)
 
 
 class Brokers:

@@ -22,6 +22,9 @@ class RecordedEvents:
     def __init__(self, *events: Event) -> None:
         self._events = events
 
+    def read_all(self, kind: type[Event]) -> list[Any]:
+        return [one for one in self._events if isinstance(one, kind)]
+
     def find_newest(self, kind: type[Event], key: str, wanted: Callable[[Any], bool]) -> Any:
         found = (one for one in reversed(self._events) if isinstance(one, kind))
         return next((one for one in found if key_of(one) == key and wanted(one)), None)

@@ -41,7 +41,7 @@ from tests.service_helpers import APPS, CLUSTER, declared, pools, time_of
 from tests.service_helpers import granted as budget
 from tests.service_helpers import sampled as batch
 
-ROUNDS = int(os.environ.get("FENCING_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("FENCING_ROUNDS", "2"))
 NAMES = ("0", "1")
 EVERYTHING = list(range(8))
 GRACE_S = 4.0

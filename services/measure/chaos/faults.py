@@ -259,7 +259,7 @@ def send(options: dict[str, Any], hostile: Sequence[HostileRecord]) -> int:
                         partition=_partition(one),
                     )
                 )
-            except (KafkaError, AssertionError, ValueError):
+            except (KafkaError, AssertionError, TypeError, ValueError):
                 # The client refuses some of these by itself; others would not.
                 continue
         for future in sent:

@@ -1,0 +1,44 @@
+"""A running system survives some of the faults of `hirl chaos`; `make chaos` has all of them."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from services.devcluster.request import Request
+from services.measure.chaos.faults import all_faults
+from services.measure.chaos.run import Report, torment
+from tests.decision_helpers import SCENARIO
+
+FAULTS: Final = (
+    "pause soldier",
+    "target ambiguous",
+    "records replayed",
+    "records from the future",
+    "records fuzzed",
+    "samples forged",
+    "budgets forged",
+)
+
+
+@pytest.fixture(scope="module")
+def report(workplace: Path) -> Report:
+    request = Request(scenario=SCENARIO, seed=5, apps=60, speed=20.0)
+    faults = [fault for fault in all_faults(1) if fault.name in FAULTS]
+    assert len(faults) == len(FAULTS)
+    return torment(request, faults, 0.0, 7, workplace / "chaos", lambda _: None)
+
+
+def test_no_change_is_lost_or_made_twice(report: Report) -> None:
+    assert {row.fault for row in report.rows} == set(FAULTS)
+    assert [row for row in report.rows if row.lost or row.doubled] == []
+    assert report.changes > 0
+
+
+def test_nothing_is_decreased_because_of_forged_records(report: Report) -> None:
+    assert [row for row in report.rows if row.wrong_decreases] == []
+
+
+def test_every_domain_still_gets_budgets_and_every_service_comes_back(report: Report) -> None:
+    assert [row for row in report.rows if row.silenced] == []
+    assert report.dead == []

@@ -17,7 +17,7 @@ from schemas.fields import Event
 from schemas.state_reset import StateReset
 from schemas.topics import BY_NAME
 from services._kit.clock import Clock
-from services._kit.errors import Refused
+from services._kit.errors import Refused, Stopped
 from services._kit.failures import POISON, REFERENCE_PARTITION, FailurePolicy
 from services._kit.handler import CLUSTER, S, Service, Step
 from services._kit.logs import tracing
@@ -42,10 +42,6 @@ log = logging.getLogger(__name__)
 
 WAKE: Final = "wake"
 WRITTEN: Final = "written"
-
-
-class Stopped(Exception):  # noqa: N818  not an error of this event
-    """An earlier event failed, so nothing after it may be handled."""
 
 
 class _GivenUp(Exception):  # noqa: N818  as above

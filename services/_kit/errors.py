@@ -20,3 +20,7 @@ class Unprepared(Exception):  # noqa: N818  it says what is not prepared
 
 class BadSettings(ValueError):  # noqa: N818  it names what is bad
     """Stop with one line and status 2: a setting cannot be used. The line says which and why."""
+
+
+class Stopped(Exception):  # noqa: N818  not an error of this event
+    """An earlier event failed, so nothing after it may be handled."""

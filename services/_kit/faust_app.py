@@ -27,6 +27,10 @@ from services._kit.worker import Worker
 
 log = logging.getLogger(__name__)
 
+# A subclass gets the logger of its module, and `services` logs at info: Faust's own lines would
+# drown ours. As logs of a library they begin with warnings.
+_QUIET = logging.getLogger("faust")
+
 
 class FaustGroup:
     """A member of the service's consumer group."""
@@ -136,14 +140,24 @@ def make_app(worker: Worker[S], safe: Callable[[TP], int | None]) -> faust.App:
     )
 
 
+class _NoWeb(BootStrategy):
+    enable_web = False
+
+
+class _NoTables(TableManager):
+    logger = _QUIET
+
+    async def on_start(self) -> None:
+        # Skip the second that Faust waits for tables to be declared: there are none.
+        await self._update_channels()
+        await self.recovery.start()
+
+
 def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust.App]:
     """Faust is configured by subclasses where other libraries take arguments."""
-    # A subclass gets the logger of its module, and `services` logs at info: Faust's own lines
-    # would drown ours. As logs of a library they begin with warnings.
-    quiet = logging.getLogger("faust")
 
     class Thread(driver.AIOKafkaConsumerThread):
-        logger = quiet
+        logger = _QUIET
 
         def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
             consumer = super()._create_worker_consumer(transport)
@@ -155,7 +169,7 @@ def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust
             return consumer
 
     class Consumer(driver.Consumer):
-        logger = quiet
+        logger = _QUIET
 
         def _new_consumer_thread(self) -> Thread:
             return Thread(self, loop=self.loop, beacon=self.beacon)
@@ -182,23 +196,12 @@ def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust
 
     Transport.Consumer = Consumer
 
-    class Boot(BootStrategy):
-        enable_web = False
-
-    class NoTables(TableManager):
-        logger = quiet
-
-        async def on_start(self) -> None:
-            # Skip the second that Faust waits for tables to be declared: there are none.
-            await self._update_channels()
-            await self.recovery.start()
-
     class App(faust.App):
-        BootStrategy = Boot
-        logger = quiet
+        BootStrategy = _NoWeb
+        logger = _QUIET
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, TableManager=NoTables, **options)
+            super().__init__(*arguments, TableManager=_NoTables, **options)
 
         def _new_transport(self) -> Transport:
             return Transport(self.conf.broker_consumer, self)

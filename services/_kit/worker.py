@@ -16,7 +16,8 @@ from schemas.codec import Record
 from schemas.topics import BY_NAME, state_topic, topic_of
 from services._kit.broker import Outage, ending_in_one_line, wait_for_brokers
 from services._kit.clock import Clock
-from services._kit.engine import Engine, Stopped
+from services._kit.engine import Engine
+from services._kit.errors import Stopped
 from services._kit.failures import REFERENCE_PARTITION
 from services._kit.handler import S, Service
 from services._kit.kafka import KafkaWriter, Reader, default_partitioner, state_of

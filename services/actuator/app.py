@@ -19,6 +19,7 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
         kit.patience_seconds,
         stale,
         own.breaker_stale_ticks,
+        kit.speed,
     )
     target = SimulatedTarget(own.target, own.timeout_seconds, own.give_up_seconds)
     return Service(handler, target, Metrics, target.close)

@@ -36,6 +36,7 @@ from services._kit.arrays import Budgets, abridged, binding_budget, directive_of
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
+from services._kit.plausible import Pace, Timeline
 from services._kit.state_codec import Transient, copied, fit_apps, refit
 from services.actuator.permissions import Permissions
 from services.actuator.ruling import (
@@ -52,6 +53,8 @@ from services.actuator.target import Change, Numbers, Read, Reading, Write, Writ
 
 _RULED_BY: Final = ("missing",)
 """Features that the rules need."""
+_FRAMES: Final = "frames"
+_PLANS: Final = "plans"
 _MOST_FRAMES: Final = 6
 """Plans may be this far behind: after a minute, what a plan was made from is outdated."""
 _OUTCOMES: Final[dict[str, Outcome]] = {
@@ -102,6 +105,7 @@ class ActuatorState:
     reading: bool = False
     """Whether the plan waits for what the target has."""
     pending: Pending | None = None
+    timeline: Timeline = field(default_factory=Timeline)
 
     @property
     def frames(self) -> dict[int, DomainObserved]:
@@ -133,9 +137,11 @@ class ActuatorHandler(Handler[ActuatorState]):
         grace_s: float | None,
         breaker_stale_s: float | None,
         breaker_stale_ticks: int = STALE_TICKS,
+        speed: float = 1.0,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
+        self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
         self._priorities = {d.name: PRIORITIES.index(d.priority) for d in cluster.domains}
         self._rules = InventoryCache(self._apps, SafetyRules)
@@ -186,10 +192,10 @@ class ActuatorHandler(Handler[ActuatorState]):
                 # have to be in what it saves. The same holds wherever `with_frames` is called.
                 state = replace(state.with_frames(state.frames), budgets=budgets)
                 return self._proceed(state, clock)
-            case DomainObserved() if event.tick > state.closed:
-                return self._take_frame(event, state, clock)
+            case DomainObserved() if not state.timeline.is_over(event.tick, state.closed):
+                return self._judge_frame(event, state, clock)
             case ScalePlanned() if event.tick > state.closed:
-                return self._take_plan(event, state, clock)
+                return self._judge_plan(event, state, clock)
             case _:
                 return Step(state)
 
@@ -220,6 +226,30 @@ class ActuatorHandler(Handler[ActuatorState]):
         if state.reading and state.plan is not None:
             return Step(state, writes=[_read(state.plan)])
         return self._proceed(state, clock)
+
+    def _judge_frame(
+        self, frame: DomainObserved, state: ActuatorState, clock: Clock
+    ) -> Step[ActuatorState]:
+        judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
+        if judged.anew:
+            # The first frames of the domain were wrong. A write that was requested stays so.
+            fresh = replace(self.start(state.domain), budgets=state.budgets)
+            state = replace(fresh, pending=state.pending)
+        state = replace(state, timeline=judged.timeline)
+        if judged.refused is not None or frame.tick <= state.closed:
+            return Step(state, refused=judged.refused)
+        return self._take_frame(frame, state, clock)
+
+    def _judge_plan(
+        self, plan: ScalePlanned, state: ActuatorState, clock: Clock
+    ) -> Step[ActuatorState]:
+        # Frames set the time: a plan of a tick that they cannot have reached would close all
+        # ticks before it.
+        voters = frozenset({_FRAMES})
+        judged = state.timeline.judge(_PLANS, plan, clock.date(), self._pace, voters)
+        if judged.refused is not None:
+            return Step(state, refused=judged.refused)
+        return self._take_plan(plan, state, clock)
 
     def _take_frame(
         self, frame: DomainObserved, state: ActuatorState, clock: Clock
@@ -316,7 +346,13 @@ class ActuatorHandler(Handler[ActuatorState]):
         ahead = {tick: frame for tick, frame in state.frames.items() if tick > plan.tick}
         pending = Pending(write=write, applied=applied)
         # Closed by the request, not by its answer: a second plan of this tick is ignored meanwhile.
-        state = replace(state.with_frames(ahead), closed=plan.tick, plan=None, pending=pending)
+        state = replace(
+            state.with_frames(ahead),
+            closed=plan.tick,
+            plan=None,
+            pending=pending,
+            timeline=state.timeline.settled(),
+        )
         return Step(state, writes=[write])
 
     def _applied(

@@ -12,5 +12,7 @@ def build(kit: KitSettings, own: Settings) -> Service[BreakerState]:
     """A breaker for every domain that Kafka assigns to this process, and the cluster's."""
     # In lock-step the cluster waits for the services, so missing frames mean nothing.
     stale = None if kit.lock_step else own.stale_seconds / kit.speed
-    handler = BreakerHandler(cluster_of(own.cluster), own.thresholds, stale, own.cluster_thresholds)
+    handler = BreakerHandler(
+        cluster_of(own.cluster), own.thresholds, stale, own.cluster_thresholds, kit.speed
+    )
     return Service(handler, observe=Metrics)

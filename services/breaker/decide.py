@@ -46,6 +46,7 @@ from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.orders import OrderBook
+from services._kit.plausible import Pace, Timeline
 from services._kit.state_codec import Transient, check_form, refit
 from services._kit.ticks import parse
 from services.breaker.applied import (
@@ -58,6 +59,7 @@ from services.breaker.applied import (
 from services.breaker.cluster import ClusterBreaker, ClusterWatch
 from services.breaker.events import changed_event, named_readings, order_of, reason_of, rollback_of
 
+_FRAMES: Final = "frames"
 _FRESH_CHANGES: Final = start_changes(1, 1, 0)
 
 
@@ -86,6 +88,7 @@ class BreakerState:
     """Tick of the last changes among them."""
     cluster: ClusterBreaker | None = None
     """The cluster's breaker, where this domain led last."""
+    timeline: Timeline = field(default_factory=Timeline)
     received_at: Transient[float | None] = None
     """When the last frame arrived, by `Clock.now`; None after a restart, which waits anew."""
 
@@ -124,11 +127,13 @@ class BreakerHandler(Handler[BreakerState]):
         limits: Thresholds,
         stale_s: float | None,
         cluster_limits: ClusterThresholds | None = None,
+        speed: float = 1.0,
     ) -> None:
         """Open after `stale_s` seconds without a frame in P2; None: never, in lock-step."""
         self._watch = ClusterWatch(cluster, cluster_limits or ClusterThresholds(), limits)
         self._limits, self._stale = limits, stale_s
         self._orders, self._tick_s = OrderBook(), cluster.tick_seconds
+        self._pace = Pace(cluster.tick_seconds, None if stale_s is None else speed)
         self._priorities = {d.name: PRIORITIES.index(d.priority) for d in cluster.domains}
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
@@ -162,9 +167,8 @@ class BreakerHandler(Handler[BreakerState]):
     def handle(self, event: Event, state: BreakerState, clock: Clock) -> Step[BreakerState]:
         """Judge a frame, or remember applied changes."""
         match event:
-            case DomainObserved() if event.tick > state.tick:
-                received = replace(state, received_at=clock.now(), frames_stopped=False)
-                return self._judge(event, received, clock)
+            case DomainObserved() if not state.timeline.is_over(event.tick, state.tick):
+                return self._take_frame(event, state, clock)
             case ScaleApplied():
                 applied = with_applied(state.applied, event, state.tick)
                 if applied is not state.applied:
@@ -213,6 +217,28 @@ class BreakerHandler(Handler[BreakerState]):
         check_form(fitted.memory, form)
         check_form(fitted.changes, _FRESH_CHANGES)
         return fitted
+
+    def _take_frame(
+        self, frame: DomainObserved, state: BreakerState, clock: Clock
+    ) -> Step[BreakerState]:
+        # In lock-step ticks pass as fast as they can, and a gap of them opens the breaker.
+        if self._stale is not None:
+            judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
+            if judged.anew:
+                # The first frames were wrong; nobody knows whether it would have been open.
+                state = self.lost(state.domain)
+            state = replace(state, timeline=judged.timeline)
+            if judged.refused is not None:
+                return Step(state, refused=judged.refused)
+        if frame.tick <= state.tick:
+            return Step(state)
+        received = replace(
+            state,
+            received_at=clock.now(),
+            frames_stopped=False,
+            timeline=state.timeline.settled(),
+        )
+        return self._judge(frame, received, clock)
 
     def _judge(
         self, frame: DomainObserved, state: BreakerState, clock: Clock

@@ -9,6 +9,7 @@ from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
+from schemas.scale_planned import ScalePlanned
 from services.actuator.settings import Modes
 from tests.service_helpers import APPS, DOMAIN, declared, granted, heartbeat
 from tests.unit.services.actuator.actuator_helpers import System
@@ -124,3 +125,13 @@ def test_many_heartbeats_from_the_future_do_not_block_the_next_real_one() -> Non
     system.bus.publish(*(at_tick(1000 * far, "open") for far in range(1, 50)))
     system.bus.publish(heartbeat(2, "closed"))
     assert system.apply(3).breaker == "closed"
+
+
+def test_a_plan_of_a_tick_that_frames_cannot_have_reached_closes_nothing() -> None:
+    system = System()
+    system.apply(1)
+    (plan,) = system.bus.events(ScalePlanned)[-1:]
+    system.bus.publish(msgspec.structs.replace(plan, tick=2**31 - 1))
+    system.bus.run()
+    assert [letter.error for letter in system.bus.dead_letters] == ["time-out-of-range"]
+    assert system.apply(2).tick == 2

@@ -25,6 +25,7 @@ from tests.service_helpers import (
     inventory,
     pools,
     sampled,
+    time_of,
 )
 from tests.unit.services.actuator.actuator_helpers import GRACE_S, STALE_S, Alone
 
@@ -113,6 +114,7 @@ def test_the_waiting_frames_of_a_large_domain_fit_into_a_record() -> None:
         large = msgspec.structs.replace(
             frame,
             tick=tick,
+            time=time_of(tick),
             apps=[f"payments-{number:06d}" for number in range(count)],
             pods=Pods(**dict.fromkeys(Pods.__struct_fields__, zeros)),
             measured={name: noise() for name in frame.measured},

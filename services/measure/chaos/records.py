@@ -12,7 +12,8 @@ from schemas.topics import TOPICS
 _EXAMPLES: Final = Path(schemas.__file__).parent / "examples"
 _OVERSIZED: Final = 900_000
 """Bytes: just below what a broker accepts by default."""
-_FAR_TICKS: Final = (20, 345, 10**6, 2**31 - 1)
+_FAR_TICKS: Final = (200, 345, 10**6, 2**31 - 1)
+"""Beyond the window of a fault: a forged plan that is refused must not count as a lost one."""
 _ODD_VALUES: Final[tuple[Any, ...]] = (
     None,
     -1,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
-from models.control.breaker.orders import Action, Permission, holds, permitted
+from models.control.breaker.orders import Permission, holds, permitted
 from schemas.app_declared import AppDeclared
-from schemas.breaker_changed import BreakerChanged, State
+from schemas.breaker_changed import Action, BreakerChanged, State
 from schemas.fields import Event, Mode
 from schemas.override_issued import OverrideIssued
 from services._kit.handler import CLUSTER

@@ -7,9 +7,9 @@ import numpy as np
 
 from models.cluster.arrays import I32
 from models.control.breaker.limits import Table
-from models.control.breaker.orders import Action, Cause, Phase, action_of
+from models.control.breaker.orders import Cause, Phase, action_of
 from models.control.breaker.phases import BreakerMemory
-from schemas.breaker_changed import BreakerChanged, Rollback, State
+from schemas.breaker_changed import Action, BreakerChanged, Rollback, State
 from schemas.domain_observed import DomainObserved
 
 _STATES: Final[dict[int, State]] = {

@@ -28,11 +28,12 @@ from models.control.breaker.cluster import (
     cluster_table,
 )
 from models.control.breaker.limits import Mask, Thresholds, graded, table_of
-from models.control.breaker.orders import Action, Cause, Phase, action_of, permitted
+from models.control.breaker.orders import Cause, Phase, action_of, permitted
 from models.control.breaker.phases import BreakerMemory, advance, start, windows_of
 from models.control.breaker.readings import AppSamples, members, read, sums
 from models.control.budget import Budget, allowed
 from models.control.projection import MILLICORES
+from schemas.breaker_changed import Action
 
 _COLUMNS: Final = (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
 _GIVING: Final = [int(Reason.YIELD), int(Reason.RESIZE)]

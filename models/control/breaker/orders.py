@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-Action = Literal["none", "freeze", "increases-only", "no-scale-in", "decreases-only", "rollback"]
+from schemas.breaker_changed import Action
+
 GIVING: Final = frozenset({"yield", "resize"})
 """Reasons of decreases that make room for others."""
 

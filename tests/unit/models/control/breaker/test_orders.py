@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.control.breaker.orders import Action, Cause, Phase, action_of, holds, permitted
+from models.control.breaker.orders import Cause, Phase, action_of, holds, permitted
+from schemas.breaker_changed import Action
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 reasons = st.sampled_from(["scale-out", "scale-in", "yield", "resize", ""])

@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -47,9 +47,9 @@ $(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
 
 run: setup ## Kafka, every service and a simulated flash sale, live, then the table (BUS=memory: no Java)
 	@echo "run: a flash sale, 20 minutes early, on a simulated cluster that our services control over" \
-		"$(BUS); then the same under a calibrated HPA and under rules"
+		"$(BUS); then the same under a calibrated HPA and the practitioner"
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
-		--bus $(BUS) --compare hpa-calibrated,rules
+		--bus $(BUS) --compare hpa-calibrated,practitioner
 	@echo "run: everything is stopped; next, for a system that stays up:" \
 		"$(BIN)/hirl up --apps 155 --speed 30 --detach, then $(BIN)/hirl status," \
 		"$(BIN)/hirl explain payments-0003, $(BIN)/hirl down (docs/guides/running.md)"
@@ -98,10 +98,13 @@ test-lock-step: setup ## compare 180 ticks of 1,550 apps over Kafka with one pro
 	@HIRL_REQUIRE_REAL=1 HIRL_FULL_LOCK_STEP=1 $(BIN)/pytest -q tests/e2e/test_lock_step.py
 
 chaos: setup ## inject faults into a running system for an hour and print what they did (MINUTES=60)
-	@$(BIN)/hirl chaos --minutes $(MINUTES) --json .hirl/chaos.json
+	@$(BIN)/hirl chaos --minutes $(MINUTES) --json .hirl/chaos.json --page .hirl/chaos.md
 
 test-off-switch: setup ## play a million random histories: nothing that is off is written (half an hour)
 	@HIRL_OFF_SWITCH_HISTORIES=1000000 $(BIN)/pytest -q tests/unit/services/actuator/test_objections.py
+
+test-protocol: setup ## explore the actuator's protocol and the breakers further than `make test` does (half an hour)
+	@HIRL_PROTOCOL_FURTHER=1 $(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/behaviour/protocol
 
 test-adapters: setup ## run the conformance suite on every Kafka adapter, not only on Faust
 	@HIRL_REQUIRE_REAL=1 EVERY_ADAPTER=1 $(BIN)/pytest -q tests/integration/test_conformance.py
@@ -172,7 +175,7 @@ locks: setup ## resolve infra/locks/*.txt from pyproject.toml
 	@$(COMPILE) pyproject.toml --all-extras -o $(LOCKS)/training.txt
 	@$(COMPILE) pyproject.toml --extra serve $(AGREED) -o $(LOCKS)/serving.txt
 	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra gym --extra peers \
-		--extra dev \
+		--extra tune --extra dev \
 		$(AGREED) -o $(LOCKS)/dev.txt
 
 clean: ## remove the environment, results and caches

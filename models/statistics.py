@@ -4,6 +4,7 @@ A seed gives both controllers the same traffic, churn and faults. So the bootstr
 seeds, never the two figures of a seed apart: differences between seeds cancel out.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -14,10 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 F64 = NDArray[np.float64]
 
 DRAWS: Final = 10_000
+_NESTED_DRAWS: Final = 2_000
+"""Draws of scenarios and seeds; fewer, because each computes its figure anew."""
 _SEED: Final = 2024
 _TAILS: Final = (0.025, 0.975)
 _DOUBT: Final = 0.05
-"""Share of draws without a gap to close above which the gap itself is in doubt."""
+"""Share of draws without a figure above which there is no interval."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -58,19 +61,34 @@ def relative_difference(ours: ArrayLike, theirs: ArrayLike) -> Interval:
     return Interval(found.value - 1, found.low - 1, found.high - 1)
 
 
-def gap_closed(ours: ArrayLike, theirs: ArrayLike, best: ArrayLike) -> Interval:
-    """Share of the gap between theirs and the best possible that ours closes; 1 is all of it."""
-    mine, reference, ideal = _figures(ours), _figures(theirs), _figures(best)
-    won, gap = reference - mine, reference - ideal
-    whole = float(gap.sum())
-    if whole <= 0:
-        return NOTHING
-    value, wins, gaps = float(won.sum()) / whole, _sums(won), _sums(gap)
-    # A share of a gap of zero or less has no meaning; with many such draws no interval has.
-    real = gaps > 0
-    if real.mean() < 1 - _DOUBT:
+def resampled(figure: Callable[[F64], float], shape: tuple[int, int]) -> Interval:
+    """A figure of weights [scenarios, seeds], with its interval over draws of both.
+
+    Seeds alone say how much chance moves a result in these scenarios. Drawing scenarios as well
+    says how much it depends on which scenarios were chosen, which is usually far more.
+    """
+    scenarios, seeds = shape
+    value = float(figure(np.ones(shape)))
+    generator = np.random.default_rng(_SEED)
+    draws = np.empty(_NESTED_DRAWS)
+    for draw in range(_NESTED_DRAWS):
+        chosen = generator.multinomial(scenarios, np.full(scenarios, 1 / scenarios))
+        kept = generator.multinomial(seeds, np.full(seeds, 1 / seeds))
+        draws[draw] = figure(np.outer(chosen, kept).astype(np.float64))
+    # One scenario has no spread between scenarios, but its seeds have.
+    if np.isnan(draws).mean() > _DOUBT:
         return Interval(value, np.nan, np.nan)
-    return _interval(value, wins[real] / gaps[real], gap.size)
+    return _interval(value, draws, scenarios * seeds)
+
+
+def ratio_over_scenarios(ours: F64, theirs: F64) -> Interval:
+    """Ratio of sums of figures [scenarios, seeds], both drawn with replacement."""
+
+    def figure(weights: F64) -> float:
+        whole = float((theirs * weights).sum())
+        return float((ours * weights).sum()) / whole if whole > 0 else np.nan
+
+    return resampled(figure, ours.shape)
 
 
 def _figures(values: ArrayLike) -> F64:

@@ -40,7 +40,7 @@ class AppDeclared(Event, frozen=True, kw_only=True):
     request_mix: Annotated[
         RequestMix, about("Declared share of each request type in the app's traffic.")
     ] = RequestMix(api=1.0)
-    mode: Annotated[Mode | None, about("Mode of the app; null means the mode of its domain.")] = (
+    mode: Annotated[Mode | None, about("Mode of the app, if stricter than that of its domain.")] = (
         None
     )
     pause: Annotated[

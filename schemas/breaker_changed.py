@@ -1,13 +1,18 @@
 """The circuit breaker: whether changes may be applied. Sent on each change, and as a heartbeat."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from schemas.fields import Count, Name, Tick, TickEvent, about
 
 State = Literal["closed", "open", "half-open"]
-Action = Literal["none", "freeze", "increases-only", "no-scale-in", "decreases-only", "rollback"]
+STATES_BY_RESTRICTION: Final[tuple[State, ...]] = ("closed", "half-open", "open")
+"""The strictest last. Of two events of one scope and tick the stricter one counts."""
+Action = Literal[
+    "none", "freeze", "increases-only", "no-scale-in", "decreases-only", "rollback", "fallback"
+]
+Level = Literal["policy", "heuristic", "reactive", "hold"]
 
 
 class Rollback(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +41,11 @@ class BreakerChanged(TickEvent, frozen=True, kw_only=True):
         about("Measured values by name, and each threshold as `NAME_threshold`."),
     ] = {}
     cause: Annotated[
-        str, about("Name of the reading that tripped it, or `state-lost`; empty if closed.")
+        str,
+        about(
+            "Name of the reading that tripped it or made it fall back, or `state-lost`; empty if "
+            "neither."
+        ),
     ] = ""
     action: Annotated[
         Action | None,
@@ -44,9 +53,17 @@ class BreakerChanged(TickEvent, frozen=True, kw_only=True):
             "What to do. `freeze`: nothing passes. `increases-only`: no decrease passes. "
             "`no-scale-in`: as before, but apps may give way (`yield`) and be resized. "
             "`decreases-only`: no increase passes, except in P0. `rollback`: as "
-            "`increases-only`, and the apps of `rollback` are raised. Null: go by `state`."
+            "`increases-only`, and the apps of `rollback` are raised. `fallback`: everything "
+            "passes, decided at `level`. Null: go by `state`."
         ),
     ] = None
     rollback: Annotated[Rollback | None, about("What to raise in this tick; null if nothing.")] = (
         None
     )
+    level: Annotated[
+        Level,
+        about(
+            "What may decide at most, whatever `action` is. `policy`: everything. `heuristic`: no "
+            "learned policy. `reactive`: no forecasts either. `hold`: nothing, with `freeze`."
+        ),
+    ] = "policy"

@@ -14,6 +14,9 @@ SPECVERSION: Final = "1.0"
 JSON_TYPE: Final = "application/json"
 STRUCTURED_TYPE: Final = "application/cloudevents+json"
 
+UNREADABLE: Final = "\ufffd"
+"""In a header's name: bytes that are not UTF-8, as decoders replace them."""
+
 Headers = Sequence[tuple[str, bytes | None]]
 """Of a record; Kafka allows a header without a value."""
 
@@ -28,6 +31,13 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
+
+
+def check_names(headers: Headers) -> None:
+    """Refuse names that are not text: some clients cannot read such a record at all."""
+    for name, _ in headers:
+        if UNREADABLE in name:
+            raise Malformed("headers", f"expected header names in UTF-8, got {name!r:.80}")
 
 
 def data_of(topic: str, value: bytes, headers: Headers) -> bytes:

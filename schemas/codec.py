@@ -13,7 +13,7 @@ import msgspec
 from schemas import cloudevents, columns
 from schemas.breaker_changed import BreakerChanged
 from schemas.errors import Malformed, Oversized
-from schemas.fields import Event, TickEvent, time_problem
+from schemas.fields import Event, TickEvent, text_problem, time_problem
 from schemas.metrics_sampled import MetricsSampled
 from schemas.parts import Assembler, join_parts, most_parts, part_of, split
 from schemas.topics import BY_NAME, TOPICS, Topic, key_of, topic_of
@@ -75,6 +75,7 @@ def decode(topic: str, value: bytes | None, headers: cloudevents.Headers = ()) -
     decoder = _DECODERS.get(topic)
     if decoder is None:
         raise Malformed("topic", f"expected a topic of schemas/topics.py, got `{topic:.80}`")
+    cloudevents.check_names(headers)
     if not value:
         _check_tombstone(BY_NAME[topic])
         return None
@@ -145,7 +146,7 @@ def _check(event: Event) -> None:
     """Check what the types and ranges of single fields don't cover."""
     if problem := columns.length_problem(event):
         raise Malformed("columns", problem)
-    if problem := time_problem(event):
+    if problem := time_problem(event) or text_problem(event):
         raise Malformed("schema", problem)
     part = part_of(event)
     if part.number > part.of:

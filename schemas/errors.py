@@ -3,13 +3,14 @@
 from typing import Literal
 
 Kind = Literal[
-    "topic", "tombstone", "envelope", "json", "schema", "columns", "part",
-    "wrong-key", "wrong-partition",
+    "topic", "tombstone", "headers", "envelope", "json", "schema", "columns", "part",
+    "wrong-key", "wrong-partition", "batch",
 ]  # fmt: skip
-"""topic: unknown topic. tombstone: empty value on a topic that isn't compacted. envelope: wrong
-CloudEvents attributes or content type. json: not JSON. schema: wrong type or range, or a missing
-field. columns: lists of unequal length. part: parts that don't belong together. wrong-key,
-wrong-partition: the record is not where its event belongs."""
+"""topic: unknown topic. tombstone: empty value on a topic that isn't compacted. headers: a name
+that isn't UTF-8. envelope: wrong CloudEvents attributes or content type. json: not JSON. schema:
+wrong type or range, or a missing field. columns: lists of unequal length. part: parts that don't
+belong together. wrong-key, wrong-partition: the record is not where its event belongs. batch: a
+compression that isn't supported, or too large when inflated."""
 
 
 class Malformed(ValueError):  # noqa: N818  (it names the record, like `Rejected`)

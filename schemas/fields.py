@@ -12,6 +12,13 @@ from msgspec import Meta
 
 # Readers keep integers in 32-bit arrays.
 _LARGEST: Final = 2**31 - 1
+LONGEST_TEXT: Final = 2000
+"""Characters of a text that no pattern bounds."""
+_LONGEST_TABLE: Final = 20 * LONGEST_TEXT
+"""Characters of all names and texts of a table, such as `versions`."""
+_LONGEST_TIME: Final = 40
+_QUOTES: Final = frozenset({"batch", "value_base64"})
+"""Fields that hold another record. No event repeats them."""
 
 
 def _integer(least: int, unit: str = "") -> Meta:
@@ -80,6 +87,24 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     of: Annotated[int, _integer(1), about("Total number of parts.")] = 1
 
 
+def text_problem(event: Event) -> str:
+    """Describe the first text that is too long; else empty.
+
+    Services repeat the texts of an event in their own, for example the id of a decision. They could
+    not publish what is larger than a record, and would lose their state to that.
+    """
+    for name in _text_fields(type(event)):
+        value = getattr(event, name)
+        if isinstance(value, dict):
+            length, most = sum(map(len, (*value, *value.values()))), _LONGEST_TABLE
+        else:
+            texts = [value] if isinstance(value, str) else value
+            length, most = max(map(len, texts), default=0), LONGEST_TEXT
+        if length > most:
+            return f"expected at most {most:,} characters in `{name}`, got {length:,}"
+    return ""
+
+
 def time_problem(event: Event) -> str:
     """Describe the first time field that names no real date, such as 2026-02-31; else empty."""
     for name in _time_fields(type(event)):
@@ -96,11 +121,31 @@ def _time_fields(event: type[Event]) -> tuple[str, ...]:
     return tuple(name for name, hint in hints.items() if _is_time(hint))
 
 
+@cache
+def _text_fields(event: type[Event]) -> tuple[str, ...]:
+    hints = get_type_hints(event, include_extras=True)
+    return tuple(
+        name for name, hint in hints.items() if name not in _QUOTES and _has_free_text(hint)
+    )
+
+
+def _has_free_text(hint: Any) -> bool:
+    """Whether a type is a text without a pattern, or a list or a table of them."""
+    if hint is str:
+        return True
+    bounded = any(getattr(meta, "pattern", None) for meta in getattr(hint, "__metadata__", ()))
+    inner = get_args(hint)[:1] if hasattr(hint, "__metadata__") else get_args(hint)
+    return not bounded and bool(inner) and all(map(_has_free_text, inner))
+
+
 def _is_time(hint: Any) -> bool:
     return hint is _TIME or any(map(_is_time, get_args(hint)))
 
 
 def _is_real(time: str) -> bool:
+    # The pattern allows any number of decimals.
+    if len(time) > _LONGEST_TIME:
+        return False
     try:
         datetime.fromisoformat(time)
     except ValueError:

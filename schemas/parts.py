@@ -1,6 +1,7 @@
 """Split an event that is too large for one record into numbered parts, and join them again."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -14,6 +15,16 @@ from schemas.topics import key_of, topic_of
 E = TypeVar("E", bound=Event)
 
 _WHOLE: Final = Part()
+_MOST_INCOMPLETE: Final = 4
+"""Events of one key whose parts are collected at the same time."""
+_PART_BYTES: Final = 4096
+"""Counted for each part besides its value: many small parts need memory, too."""
+MOST_KEY_BYTES: Final = 16 * 1024 * 1024
+"""Parts of one key that are kept: 32 full ones. A frame of 16,000 apps has 19."""
+MOST_BYTES: Final = 48 * 1024 * 1024
+"""Parts that are kept in all, as encoded. Decoded they need up to six times as much."""
+_Identity = tuple[int, int, int]
+"""Tick, number of parts and epoch."""
 
 
 def part_of(event: Event) -> Part:
@@ -53,39 +64,85 @@ def join_parts(parts: Sequence[E]) -> E:
     return whole
 
 
+@dataclass
+class _Incomplete:
+    """The parts of an event so far."""
+
+    parts: dict[int, tuple[Event, int]] = field(default_factory=dict)
+    """By number, with the bytes each counts for."""
+    size: int = 0
+
+    def put(self, number: int, event: Event, size: int) -> None:
+        _, before = self.parts.get(number, (event, 0))
+        self.parts[number] = event, size
+        self.size += size - before
+
+    def join(self) -> Event:
+        return join_parts([event for event, _ in self.parts.values()])
+
+
 class Assembler:
     """Collects parts until their event is complete. One per process; not thread-safe.
 
-    Records of a key arrive in the order of their ticks. So each key has at most one incomplete
-    event: when parts of a newer tick arrive, the missing parts of the older one won't.
+    Records of a key arrive in the order of their ticks, so one incomplete event of each key would
+    do. But nobody knows here which tick is true: a part of a nonsensical one must not keep others
+    from being completed, so a few are collected side by side. A flood of parts that are never
+    completed drops the oldest: those of its own key first, then those of the key that was heard of
+    longest ago.
     """
 
-    def __init__(self) -> None:
-        self._incomplete: dict[tuple[str, str], dict[int, Event]] = {}
+    def __init__(self, most_bytes: int = MOST_BYTES, most_key_bytes: int = MOST_KEY_BYTES) -> None:
+        self._most, self._most_of_key = most_bytes, most_key_bytes
+        self._incomplete: dict[tuple[str, str], dict[_Identity, _Incomplete]] = {}
+        """By topic and key, then by event; the one heard of last at the end of each."""
+        self._size = 0
+        self.dropped = 0
+        """Parts that were dropped because there were too many."""
 
-    def add(self, event: E) -> E | None:
-        """Return the event if this was its last missing part, else None."""
+    def add(self, event: E, size: int = 0) -> E | None:
+        """Return the event if this was its last missing part, else None; `size` is in bytes."""
         thread = (topic_of(event).name, key_of(event))
         number, of = part_of(event).number, part_of(event).of
         if number > of:
             raise Malformed("part", f"expected a number up to {of}, got {number}")
-        parts = self._incomplete.get(thread, {})
-        first = next(iter(parts.values()), None)
-        # An old event that is read again must not drop the newer parts that are waiting.
-        if first is not None and _tick(event) < _tick(first):
-            return event if of == 1 else None
-        # Parts of two decisions of a tick must not be mixed: the newer one wins.
-        if first is None or _identity(event) != _identity(first):
-            parts = self._incomplete[thread] = {}
-        parts[number] = event
-        if len(parts) < of:
+        waiting, identity = self._incomplete.pop(thread, {}), _identity(event)
+        found = waiting.pop(identity, _Incomplete())
+        self._size -= found.size
+        found.put(number, event, size + _PART_BYTES)
+        if len(found.parts) < of:
+            waiting[identity] = found
+            self._size += found.size
+            self._keep(thread, waiting)
             return None
-        del self._incomplete[thread]
-        return join_parts(cast(list[E], list(parts.values())))
+        # The missing parts of older events won't come any more.
+        newer = {other: rest for other, rest in waiting.items() if other[0] > identity[0]}
+        self._size -= sum(rest.size for other, rest in waiting.items() if other not in newer)
+        if newer:
+            self._incomplete[thread] = newer
+        return cast(E, found.join())
 
     def clear(self) -> None:
         """Drop incomplete events: after a rebalance, records are read again from the commit."""
         self._incomplete.clear()
+        self._size = 0
+
+    def _keep(self, thread: tuple[str, str], waiting: dict[_Identity, _Incomplete]) -> None:
+        """Keep the incomplete events of a key, within the limits."""
+        size = sum(one.size for one in waiting.values())
+        while len(waiting) > _MOST_INCOMPLETE or size > self._most_of_key:
+            size -= self._drop(waiting, next(iter(waiting)))
+        if waiting:
+            self._incomplete[thread] = waiting
+        while self._size > self._most:
+            oldest = self._incomplete.pop(next(iter(self._incomplete)))
+            for identity in list(oldest):
+                self._drop(oldest, identity)
+
+    def _drop(self, waiting: dict[_Identity, _Incomplete], identity: _Identity) -> int:
+        dropped = waiting.pop(identity)
+        self.dropped += len(dropped.parts)
+        self._size -= dropped.size
+        return dropped.size
 
 
 def _splits(event: Event) -> bool:
@@ -103,6 +160,6 @@ def _tick(event: Event) -> int:
     return getattr(event, "tick", 0)
 
 
-def _identity(event: Event) -> tuple[int, int, int]:
+def _identity(event: Event) -> _Identity:
     """What all parts of an event share; a tick decided again may have other parts."""
     return _tick(event), part_of(event).of, getattr(event, "epoch", 0)

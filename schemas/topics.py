@@ -22,6 +22,7 @@ from schemas.model_promoted import ModelPromoted
 from schemas.override_issued import OverrideIssued
 from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
+from schemas.samples_signed import SamplesSigned
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.state_reset import StateReset
@@ -100,7 +101,16 @@ TOPICS: Final = (
         event=MetricsSampled,
         key="domain",
         about="Raw samples of apps or pods.",
-        producers=("collector", "agent"),
+        producers=("collector",),
+        consumers=("aggregator",),
+        retention_ms=6 * HOUR_MS,
+    ),
+    Topic(
+        name="hirl.samples-signed.v1",
+        event=SamplesSigned,
+        key="domain",
+        about="Raw samples of pods from agents, signed with the key of their domain.",
+        producers=("agent",),
         consumers=("aggregator",),
         retention_ms=6 * HOUR_MS,
     ),
@@ -128,7 +138,7 @@ TOPICS: Final = (
         key="domain",
         about="Traffic forecasts.",
         producers=("forecaster",),
-        consumers=("commander",),
+        consumers=("commander", "breaker"),
     ),
     Topic(
         name="hirl.budget-granted.v1",
@@ -171,7 +181,7 @@ TOPICS: Final = (
         key="scope",
         about="Whether changes may be applied, with a heartbeat.",
         producers=("breaker",),
-        consumers=("actuator", "breaker", "operator"),
+        consumers=("commander", "soldier", "actuator", "breaker", "operator"),
         partitions=1,
         cleanup="compact",
     ),
@@ -248,3 +258,8 @@ def key_of(event: Event) -> str:
 def state_topic(service: str) -> str:
     """The compacted topic of a service's saved state, keyed by domain or `cluster`."""
     return f"hirl.state-{service}.v1"
+
+
+def app_id(service: str) -> str:
+    """A service's consumer group, which is also its Faust app id."""
+    return f"hirl-{service}"

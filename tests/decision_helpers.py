@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from models.cluster import rows
 from models.cluster.plan import Plan, Reason
+from models.compare.breakers import Breakers
 from models.compare.catalogue import Contest, enter
 from models.forecaster.port import Forecast
 from models.sim.config.physics import load_sim_cluster, with_apps
@@ -49,22 +50,23 @@ def contest(
 
 
 def decided_in_process(contest: Contest) -> Iterator[Decided]:
-    """Run the world in this process, tick by tick."""
+    """Run the world in this process, tick by tick, with its breakers."""
     world, controller, forecaster = contest
     assert forecaster is not None
     first = world.observe(controller.pipeline)
     state, memory = controller.start(first), forecaster.start(first)
-    names = events.app_names(world)
+    names, breakers = events.app_names(world), Breakers(world, controller, first)
     while world.tick < world.timeline.total_ticks:
         tick, seen = world.tick, world.observe(controller.pipeline)
         forecast, memory = forecaster.step(seen, memory)
         # A new epoch means that the Commander has decided in this tick.
         epoch_before = state.decision.directive.budget.epoch[0]
-        plan, state = controller.step(seen, forecast, state)
+        plan, state = controller.step(seen, forecast, breakers.limit(state))
         values = _planned(contest, plan, names)
         if state.decision.directive.budget.epoch[0] != epoch_before:
             values |= _granted(contest, state.decision) | _forecast(contest, forecast)
         yield Decided(tick, values)
+        breakers.cut(seen, forecast, plan, state)
         world.step(plan)
 
 

@@ -11,7 +11,7 @@ from schemas.metrics_sampled import MetricsSampled
 from schemas.rejected import Rejected
 from schemas.state_reset import StateReset
 from schemas.topics import topic_of
-from tests.kit_example_helpers import declared, granted, sampled
+from tests.kit_example_helpers import BALLAST, declared, granted, sampled
 
 
 class Bus(Protocol):
@@ -157,11 +157,30 @@ class Conformance:
         assert [answer.tick for answer in bus.answers(1)] == [2]
         assert [letter.error for letter in bus.dead_letters(1)] == ["poison"]
 
+    def test_a_state_larger_than_a_record_survives_restarts_and_shrinks_again(
+        self, bus: Bus
+    ) -> None:
+        domain = f"{bus.prefix}a"
+        bus.publish(sampled(domain, 0, source="large"))
+        bus.start()
+        assert [one.reason for one in bus.answers(1)] == ["large"]
+        bus.kill()
+        bus.start()
+        bus.publish(sampled(domain, 0, source="write"))
+        found = {one.reason: one.readings for one in bus.answers(2)}
+        assert found[f"did {domain} 0"] == {"apps": 0, "ballast": len(BALLAST["large"])}
+        bus.publish(sampled(domain, 0, source="light"))
+        assert [one.reason for one in bus.answers(3)][-1] == "light"
+        bus.kill()
+        bus.start()
+        bus.publish(granted(domain, 1), sampled(domain, 1))
+        assert [(one.reason, one.readings) for one in bus.answers(4)][-1] == ("joined", {"apps": 0})
+
     def test_a_state_too_large_for_the_broker_is_dropped_the_third_time_without_any_output(
         self, bus: Bus
     ) -> None:
         domain = f"{bus.prefix}a"
-        bus.publish(*(sampled(domain, tick, source="large") for tick in (1, 2)))
+        bus.publish(*(sampled(domain, tick, source="oversized") for tick in (1, 2)))
         bus.start()
         bus.failed()
         bus.revive()

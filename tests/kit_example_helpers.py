@@ -18,16 +18,24 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
+from services._kit import state_records
 from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Service, Step
 from services._kit.main import run
 from services._kit.settings import KitSettings
 from services._kit.state_codec import Transient
+from services._kit.state_records import MOST_PARTS
 
 TIME = "2026-01-05T00:00:00Z"
-BALLAST = Random(0).randbytes(1_100_000)
-"""Random, so that compression doesn't help, and larger than a record may be."""
+LARGEST_RECORD_BYTES = 20_000
+"""Small, so that tests of large states are fast."""
+BALLAST = {
+    "large": Random(0).randbytes(4 * LARGEST_RECORD_BYTES),
+    "light": b"",
+    "oversized": Random(0).randbytes((MOST_PARTS + 1) * LARGEST_RECORD_BYTES),
+}
+"""By source of a sample. Random, so that compression doesn't help."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +117,9 @@ class Example(Handler[ExampleState]):
             raise Refused("nonsense", "expected sense")
         if event.source == "poison":
             raise ZeroDivisionError("poison")
-        if event.source == "large":
-            return self._oversized(replace(state, ballast=BALLAST))
+        if event.source in BALLAST:
+            state = replace(state, ballast=BALLAST[event.source])
+            return Step(state, [self._answer(state, reason=event.source)])
         if event.source == "write":
             return Step(state, writes=[f"{event.domain} {event.tick}"])
         # A duplicate. Waiting samples aren't saved, so don't let a step acknowledge them.
@@ -144,10 +153,6 @@ class Example(Handler[ExampleState]):
             answers.append(self._answer(state, reason="joined"))
         return Step(state, answers, settled=not state.waiting)
 
-    def _oversized(self, state: ExampleState) -> Step[ExampleState]:
-        """A step whose state is too large for a broker."""
-        return Step(state, [self._answer(state, reason="heavy")])
-
     def _answer(self, state: ExampleState, reason: str) -> BreakerChanged:
         apps = sum(domain == state.domain for domain in self._apps.values())
         return BreakerChanged(
@@ -157,7 +162,7 @@ class Example(Handler[ExampleState]):
             state="closed",
             since_tick=state.count,
             reason=reason,
-            readings={"apps": apps},
+            readings={"apps": apps, **({"ballast": len(state.ballast)} if state.ballast else {})},
         )
 
 
@@ -189,4 +194,5 @@ def build(kit: KitSettings, own: ExampleSettings) -> Service[ExampleState]:
 
 
 if __name__ == "__main__":
+    setattr(state_records, "LARGEST_RECORD_BYTES", LARGEST_RECORD_BYTES)  # noqa: B010  it is final
     sys.exit(run("example", build, ExampleSettings))

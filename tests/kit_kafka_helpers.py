@@ -20,9 +20,10 @@ from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.rejected import Rejected
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS, state_topic, topic_of
-from services._kit.kafka import Reader, connection, state_of
+from services._kit.kafka import Reader, connection, state_record_of
 from services._kit.records import Delivery, EventReader
 from services._kit.settings import KitSettings, NoSettings, load
+from services._kit.state_records import FoundStates
 
 E = TypeVar("E", bound=Event)
 PATIENCE_SECONDS = 60.0
@@ -197,10 +198,11 @@ def read_states(settings: KitSettings, service: str) -> dict[str, bytes]:
     """The newest state of each key of a service."""
 
     async def read() -> dict[str, bytes]:
+        found = FoundStates()
         async with Reader(settings) as reader:
-            found = [one async for one in reader.to_end([state_topic(service)])]
-        newest = {one.key.decode(): state_of(one) for one in found}
-        return {key: data for key, data in newest.items() if data is not None}
+            async for one in reader.to_end([state_topic(service)]):
+                found.add(one.key.decode(), state_record_of(one))
+        return {key: found.join(key) for key in found}
 
     return asyncio.run(read())
 

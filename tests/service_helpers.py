@@ -106,9 +106,9 @@ def granted(tick: int, cores: float = 1000.0, **changes: Any) -> BudgetGranted:
     return msgspec.structs.replace(plain, **changes)
 
 
-def heartbeat(tick: int, state: Any = "closed") -> BreakerChanged:
+def heartbeat(tick: int, state: Any = "closed", **changes: Any) -> BreakerChanged:
     """A heartbeat of the breaker."""
-    return BreakerChanged(
+    plain = BreakerChanged(
         tick=tick,
         time=time_of(tick),
         scope=DOMAIN,
@@ -116,6 +116,7 @@ def heartbeat(tick: int, state: Any = "closed") -> BreakerChanged:
         since_tick=0,
         heartbeat=True,
     )
+    return msgspec.structs.replace(plain, **changes)
 
 
 def planned(domain: str, tick: int, held: float = 100.0, distress: float = 0.0) -> ScalePlanned:

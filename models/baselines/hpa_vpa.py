@@ -16,7 +16,6 @@ from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason
 from models.forecaster.port import Forecast
-from models.sim.apps import declare
 from models.sim.world import World
 
 
@@ -78,4 +77,4 @@ class HpaVpa:
 
 def hpa_vpa_of(world: World, parameters: Parameters | None = None) -> HpaVpa:
     """A new pair per app of the world."""
-    return HpaVpa(declare(world.population, world.cluster), world.layout.pools, parameters)
+    return HpaVpa(world.inventory, world.layout.pools, parameters)

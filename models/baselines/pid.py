@@ -21,7 +21,6 @@ from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
-from models.sim.apps import declare
 from models.sim.world import World
 
 _LEAST_UTILISATION: Final = 0.01
@@ -129,6 +128,7 @@ class Pid:
         gain = np.where(waiting, 0.0, p.integral_per_s * self._tick_s)
         integral = state.integral + gain * error
         output = integral + p.proportional * error + p.derivative_s * slope
+        # In logarithms: at least one replica, because zero has none.
         bounded = np.clip(output, np.log(np.maximum(1, self._least)), np.log(self._most))
         # Pull the integral back to what the bounds allow: it would have to unwind before a loop
         # could leave its bound.
@@ -162,4 +162,4 @@ class Pid:
 
 def pid_of(world: World, parameters: Parameters | None = None) -> Pid:
     """A new loop per app of the world."""
-    return Pid(declare(world.population, world.cluster), world.layout.pools, parameters)
+    return Pid(world.inventory, world.layout.pools, parameters)

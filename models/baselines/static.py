@@ -16,7 +16,6 @@ from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
-from models.sim.apps import declare
 from models.sim.world import World, app_history
 
 _MEAN_MINUTES: Final = 5
@@ -93,5 +92,5 @@ def _daily_peak(world: World, environment: int) -> NDArray[np.float64]:
 
 def static_of(world: World, parameters: Parameters | None = None) -> Static:
     """A new controller for the world."""
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     return Static(inventory, world.layout.pools, daily_peak_replicas(world), parameters)

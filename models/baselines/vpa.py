@@ -37,10 +37,10 @@ from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
 from models.forecaster.port import Forecast
-from models.sim.apps import declare
 from models.sim.world import World, app_history
 
 LOOP_S: Final = 60
+"""Both recommender and updater run once a minute by default."""
 DAY_S: Final = 86_400
 MIN_REPLICAS: Final = 2
 """The updater skips apps with fewer live pods."""
@@ -63,6 +63,7 @@ _NOW_MIN: Final = 5
 _MOST_RELATIVE: Final = 20.0
 """Cap on past over present traffic: an app that is idle at the start gives no useful ratio."""
 _SHARES: Final = np.array([0.5, 0.9, 0.95])
+"""The recommender's default percentiles of lower bound, target and upper bound."""
 _LOWER, _TARGET, _UPPER = range(3)
 
 Mask = NDArray[np.bool_]
@@ -329,7 +330,7 @@ def vpa_of(world: World, parameters: Parameters | None = None) -> Vpa:
     """A new VPA per app of the world."""
     chosen = parameters or Parameters()
     return Vpa(
-        declare(world.population, world.cluster),
+        world.inventory,
         world.layout.pools,
         chosen,
         past=past_of(world, chosen.history_days),

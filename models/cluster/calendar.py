@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 DAY_MINUTES: Final = 24 * 60
 WEEK_MINUTES: Final = 7 * DAY_MINUTES
 HISTORY_MINUTES: Final = 14 * DAY_MINUTES
-"""Per-minute traffic that forecasters may look back on."""
+"""Per-minute traffic that forecasters may look back on: two weeks, of which the seasonal rule can
+use 13 whole days (`forecaster/past.py`)."""
 
 
 class Announcement(NamedTuple):

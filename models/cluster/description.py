@@ -20,6 +20,8 @@ PRIORITIES: Final[tuple[Priority, ...]] = ("P0", "P1", "P2", "P3")
 Market = Literal["on_demand", "reserved", "spot"]
 MARKETS: Final[tuple[Market, ...]] = ("on_demand", "reserved", "spot")
 
+# Names are keys of Kafka records, labels of metrics and parts of paths: no slash, no space, and at
+# most as long as a label of Kubernetes.
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -107,6 +109,7 @@ class Prices(Section, frozen=True, kw_only=True):
     """Price of each market over the on-demand price."""
 
     on_demand: Positive = 1.0
+    # Chosen by hand, so a file should state its own.
     reserved: Positive = 0.62
     spot: Positive = 0.35
 

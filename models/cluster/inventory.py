@@ -31,8 +31,9 @@ class Inventory(NamedTuple):
     latency_target: F32
     """[A] seconds; infinite for best-effort apps."""
     saturation: F32
-    """[A] CPU use over request at which load tests found the app's pods saturated. Tests run on
-    full nodes, because idle cores of a node are not guaranteed."""
+    """[A], or [E, A] where environments declare differently: CPU use over request at which load
+    tests found the app's pods saturated. Tests run on full nodes, because idle cores of a node are
+    not guaranteed. It is a declaration and may be wrong."""
     request_mix: F32
     """[A, request types] declared share of each of REQUEST_TYPES in the requests. A shift of the
     real mix shows only in the CPU per request."""
@@ -59,7 +60,7 @@ class Inventory(NamedTuple):
 
 # Fields with one value per app; all others are per domain, per pool or for the cluster.
 _PER_APP = (
-    "domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation", "request_mix",
+    "domain", "tier", "min_replicas", "max_replicas", "latency_target", "request_mix",
 )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def only_domain(inventory: Inventory, members: NDArray[np.integer[Any]]) -> Inve
     All domains and pools stay, so that their axes mean the same in every process.
     """
     cut = {name: getattr(inventory, name)[members] for name in _PER_APP}
-    return inventory._replace(**cut)
+    return inventory._replace(**cut, saturation=inventory.saturation[..., members])
 
 
 def declare_cluster(cluster: Cluster) -> Inventory:

@@ -1,4 +1,4 @@
-"""What the breakers cost in healthy runs, and save when a controller goes wrong."""
+"""What the breakers cost in healthy runs, and save when a controller or a forecast goes wrong."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -7,14 +7,19 @@ import msgspec
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import I32
+from models.cluster.arrays import I8, I32
+from models.cluster.description import PRIORITIES
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason
 from models.compare.ablation import heuristic_of
 from models.compare.catalogue import Entrant, entrant_of
+from models.compare.forecast_faults import FAULTS, FaultyForecaster
 from models.compare.run import Run
+from models.control.breaker.fallback import FallbackMemory
+from models.control.breaker.limits import Thresholds
 from models.control.breaker.orders import Cause, Phase
 from models.control.budget import Budget
+from models.control.fallback import no_fallback
 from models.control.hierarchy import Heuristic, HeuristicState
 from models.control.parameters import Parts
 from models.control.tuned import tuned_parameters
@@ -26,11 +31,16 @@ from models.sim.world import World
 
 CONTROLLER: Final = "heuristic:calendar"
 FAULTY: Final = "faulty"
+BAD_FORECASTS: Final = {f"{fault} forecast": fault for fault in FAULTS}
+"""The sound controller with a forecaster that goes wrong, by name."""
+_NEVER: Final = 10**6
+_NO_FALLBACK: Final = Thresholds(skill_ticks=_NEVER, output_ticks=_NEVER)
 _FAULT_TICKS: Final = (60, 150)
-"""After the warm-up: the fault lasts for 15 minutes."""
+"""After the warm-up: the fault lasts for 15 minutes; a wrong forecast stays wrong."""
 _TAKEN: Final = 0.985
 """Of each P0 app's replicas that the faulty controller leaves per tick: within the blast radius."""
 _NOTABLE: Final = 0.01
+"""Change of a seed's J that counts as better or worse."""
 _BACK: Final = 0.95
 """A rollback is done at this share of the replicas before the fault."""
 
@@ -44,6 +54,7 @@ class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
     objective: float
     """J with breakers."""
     objective_without: float
+    """J without breakers; with a wrong forecast, with breakers that never fall back."""
     change: float
     """J with breakers over J without, less 1."""
     median_change: float
@@ -63,6 +74,8 @@ class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time from the fault to the first trip; None where there is no fault or no trip."""
     rollback_s: float | None
     """Mean time from the first trip to 95 % of the P0 replicas before the fault."""
+    fallback_s: dict[str, float]
+    """By priority, mean time from the first wrong forecast until domains do without it."""
 
 
 class Shrinking:
@@ -99,6 +112,10 @@ class Shrinking:
         """The budget in force."""
         return self._heuristic.budget(state)
 
+    def at_level(self, level: I8, state: HeuristicState) -> HeuristicState:
+        """Obeys, but for the fault."""
+        return self._heuristic.at_level(level, state)
+
     def overruns(self, state: HeuristicState) -> I32:
         """[E] increases beyond a budget so far."""
         return self._heuristic.overruns(state)
@@ -111,7 +128,10 @@ def measure_breakers(
     seeds: Sequence[int],
     on_tick: Callable[[], None],
 ) -> BreakerRow:
-    """Run a scenario with and without breakers; `controller` is CONTROLLER or FAULTY."""
+    """Run a scenario with and without breakers.
+
+    `controller` is CONTROLLER, FAULTY or one of BAD_FORECASTS.
+    """
     with_breakers = _Watch(_run(controller, True, cluster, scenario, seeds))
     without = _Watch(_run(controller, False, cluster, scenario, seeds))
     for watch in (with_breakers, without):
@@ -140,6 +160,7 @@ def measure_breakers(
         share_not_closed=with_breakers.not_closed / max(1, with_breakers.judged),
         first_trip_s=tripped,
         rollback_s=back,
+        fallback_s=with_breakers.fallback_times() if controller in BAD_FORECASTS else {},
     )
 
 
@@ -150,12 +171,19 @@ def _run(
     scenario: Scenario,
     seeds: Sequence[int],
 ) -> tuple[World, Run[Any]]:
+    plain = entrant_of(CONTROLLER)
+    world = World(with_scheduling(cluster, plain.scheduling), scenario, seeds)
+    if controller in BAD_FORECASTS:
+        wrong_from = world.timeline.warmup_ticks + _FAULT_TICKS[0]
+        forecaster = FaultyForecaster(
+            _forecaster(plain, world), BAD_FORECASTS[controller], wrong_from
+        )
+        limits = None if guarded else _NO_FALLBACK
+        return world, Run(world, plain.controller(world), forecaster, limits)
     if controller == FAULTY:
-        parts, plain = Parts()._replace(breaker=guarded), entrant_of(CONTROLLER)
-        entrant = plain._replace(controller=lambda world: Shrinking(world, parts))
-    else:
-        entrant = entrant_of(controller if guarded else f"{controller}/no-breaker")
-    world = World(with_scheduling(cluster, entrant.scheduling), scenario, seeds)
+        shrinking = Shrinking(world, Parts()._replace(breaker=guarded))
+        return world, Run(world, shrinking, _forecaster(plain, world))
+    entrant = entrant_of(controller if guarded else f"{controller}/no-breaker")
     return world, Run(world, entrant.controller(world), _forecaster(entrant, world))
 
 
@@ -176,6 +204,9 @@ class _Watch:
         self._before: I32 | None = None
         none = np.full(self.world.environments, -1, np.int64)
         self._tripped, self._back = none, none.copy()
+        domains = len(self.world.cluster.domain_names)
+        self._level = no_fallback(self.world.environments, domains)
+        self._fell = np.full((self.world.environments, domains), -1, np.int64)
 
     def step(self) -> None:
         """Advance by a tick."""
@@ -195,6 +226,7 @@ class _Watch:
             label = f"{self._names[scope]} {Cause(cause[env, scope]).label}"
             self.trips[label] = self.trips.get(label, 0) + 1
         self._closed = closed
+        self._note_fallbacks(tick, state.fallback)
         self.not_closed += int((~closed).sum())
         self.judged += closed.size
         if self._before is not None:
@@ -209,6 +241,24 @@ class _Watch:
             float(first.mean()) * tick_s if known.any() else None,
             float((self._back - self._tripped)[back].mean()) * tick_s if back.any() else None,
         )
+
+    def fallback_times(self) -> dict[str, float]:
+        """Seconds from the fault until domains of each priority fell back."""
+        tick_s, times = self.world.cluster.tick_seconds, dict[str, float]()
+        priority = self.world.given.rules.domains["priority"]
+        for level, name in enumerate(PRIORITIES):
+            fell = self._fell[:, priority == level]
+            if (fell >= 0).any():
+                times[name] = float((fell[fell >= 0] - self._fault).mean()) * tick_s
+        return times
+
+    def _note_fallbacks(self, tick: int, fallback: FallbackMemory) -> None:
+        falls = fallback.level > self._level
+        for env, domain in zip(*np.nonzero(falls), strict=True):
+            label = f"{self._names[domain]} {Cause(fallback.cause[env, domain]).label}"
+            self.trips[label] = self.trips.get(label, 0) + 1
+        self._level = fallback.level
+        self._fell = np.where(falls & (self._fell < 0), tick, self._fell)
 
     def _note(self, tick: int, tripped: Any) -> None:
         self._tripped = np.where((self._tripped < 0) & tripped, tick, self._tripped)

@@ -1,9 +1,11 @@
 """The same search for every controller: same scenarios, seeds, budget and objective.
 
 A comparison is only fair if every controller is tuned with the same care. All of them are tuned
-here, on scenarios (`tuning`) that differ from those they are compared on.
+here, on scenarios (`tuning`) that differ from those they are compared on, and each is given points
+in proportion to its number of parameters.
 """
 
+import hashlib
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -17,21 +19,20 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from models.compare.families import Family
-from models.compare.journal import Entry, Journal, controller_digest, key_of
+from models.compare.provenance import family_code, hash_of_world
 from models.compare.run import run
-from models.compare.search import Point, Tried, batches, best
+from models.compare.search import Point, Search, Tried, best
 from models.control.tuned import Tuned
 from models.sim.apps import Population
 from models.sim.config.physics import SimCluster, with_scheduling
-from models.sim.config.scenario import Scenario, load_scenario
+from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.results.summary import summarise
 from models.sim.world import World
 
-FOLDER: Final = Path(__file__).with_name("tuning")
-"""Scenarios to tune on, one YAML file each."""
 _STEEP: Final = 20.0
-"""Penalty on the objective per unit of relative excess over a bound: 1 % too much costs 20 %."""
+"""Penalty on the objective per unit of relative excess over a bound: 1 % too much costs 20 %.
+Proportional, so that the search tells a point close to the bound from one far away."""
 
 
 class Aggregate(NamedTuple):
@@ -74,52 +75,48 @@ Runner: TypeAlias = Callable[[Sequence[Job]], Iterator[tuple[Job, float]]]
 """Evaluates jobs and yields them in the order in which they finish."""
 
 
-def tuning_scenarios(cluster: SimCluster) -> tuple[Scenario, ...]:
-    """The scenarios to tune on, checked against the cluster."""
-    return tuple(load_scenario(file, cluster) for file in sorted(FOLDER.glob("*.yaml")))
-
-
 def calibrate(
     family: Family,
     setting: Setting,
     budget: int,
     runner: Runner,
-    journal: Journal,
+    storage: Path | None = None,
     search_seed: int = 0,
     on_done: Callable[[], None] = lambda: None,
 ) -> Tuned:
-    """Search the family's ranges; `on_done` is called `budget` x scenarios times."""
-    worlds = {
-        scenario.name: _world_hash(family, setting, scenario) for scenario in setting.scenarios
-    }
-    # What runs and scores an evaluation counts, too.
-    code = controller_digest(family.factory.__module__) + controller_digest(run.__module__)
-    found: list[dict[str, float]] = []
-    tried: list[Tried] = []
-    for points in batches(family.defaults(), family.ranges, budget, search_seed, tried):
+    """Search the family's ranges; `on_done` is called once for each point, stored ones included."""
+    worlds, code = _world_hashes(family, setting), family_code(family)
+    search = Search(
+        _identity(family, setting, worlds, code, search_seed),
+        family.defaults(),
+        family.ranges,
+        search_seed,
+        storage,
+    )
+    for _ in search.tried[:budget]:
+        on_done()
+    while len(search.tried) < budget:
+        trial, point = search.ask()
         jobs = [
             Job(family, point, setting.cluster, scenario, setting.seeds)
-            for point in points
             for scenario in setting.scenarios
         ]
-        keys = [_key(job, worlds, code) for job in jobs]
-        values = _evaluate(jobs, keys, runner, journal, on_done)
-        for index, point in enumerate(points):
-            # Jobs are in the order of points, then scenarios.
-            rows = range(index * len(setting.scenarios), (index + 1) * len(setting.scenarios))
-            by_scenario = {jobs[k].scenario.name: values[keys[k]] for k in rows}
-            found.append(by_scenario)
-            tried.append(Tried(point, setting.value(by_scenario)))
+        by_scenario = {job.scenario.name: value for job, value in runner(jobs)}
+        search.tell(trial, Tried(point, setting.value(by_scenario), by_scenario))
+        on_done()
+    tried = search.tried[:budget]
     winner = best(tried)
     return Tuned(
         parameters=winner.point,
         objective=winner.value,
         default_objective=tried[0].value,
-        by_scenario=found[tried.index(winner)],
+        # Jobs finish in any order.
+        by_scenario=dict(sorted(winner.by_scenario.items())),
         aggregate=setting.aggregate.name,
         bounds=dict(setting.bounds),
         apps=setting.cluster.apps,
         seeds=setting.seeds,
+        search=search.label,
         budget=budget,
         search_seed=search_seed,
         worlds=worlds,
@@ -127,48 +124,24 @@ def calibrate(
     )
 
 
-def _evaluate(
-    jobs: Sequence[Job],
-    keys: Sequence[str],
-    runner: Runner,
-    journal: Journal,
-    on_done: Callable[[], None],
-) -> dict[str, float]:
-    """J by key; evaluations in the journal are not repeated."""
-    values: dict[str, float] = {}
-    open_jobs: dict[str, Job] = {}
-    for key, job in zip(keys, jobs, strict=True):
-        found = journal.get(key)
-        if found is not None:
-            values[key] = found
-            on_done()
-        # Points are clipped and rounded, so a batch may contain one twice.
-        elif key in open_jobs:
-            on_done()
-        else:
-            open_jobs[key] = job
-    # By identity, because a job holds a dict and cannot be a key. Jobs finish in any order.
-    key_by_id = {id(job): key for key, job in open_jobs.items()}
-    for job, value in runner(list(open_jobs.values())):
-        key = key_by_id[id(job)]
-        values[key] = value
-        journal.add(Entry(key, job.family.name, job.scenario.name, job.point, value))
-        on_done()
-    return values
+def _identity(
+    family: Family, setting: Setting, worlds: dict[str, str], code: str, search_seed: int
+) -> str:
+    """Name of a search in its file: a search of anything else starts from the beginning."""
+    depends = (
+        *(family.defaults(), family.ranges, worlds, code, setting.seeds, search_seed),
+        *(setting.aggregate.name, dict(setting.bounds)),
+    )
+    digest = hashlib.sha256(msgspec.json.encode(depends, order="sorted")).hexdigest()[:12]
+    return f"{family.name} {digest}"
 
 
-def _key(job: Job, worlds: Mapping[str, str], code: str) -> str:
-    return key_of(job.family.name, code, job.point, worlds[job.scenario.name], job.seeds)
-
-
-def _world_hash(family: Family, setting: Setting, scenario: Scenario) -> str:
-    cluster = _scheduled(family, setting.cluster)
-    # One seed is enough: the hash covers the rules of a world, not its seeds.
-    return World(cluster, scenario, setting.seeds[:1], _population(_encoded(setting.cluster))).hash
-
-
-def _scheduled(family: Family, cluster: SimCluster) -> SimCluster:
-    return with_scheduling(cluster, family.scheduling)
+def _world_hashes(family: Family, setting: Setting) -> dict[str, str]:
+    population = _population(_encoded(setting.cluster))
+    return {
+        scenario.name: hash_of_world(setting.cluster, scenario, family.scheduling, population)
+        for scenario in setting.scenarios
+    }
 
 
 def _encoded(cluster: SimCluster) -> bytes:
@@ -184,7 +157,7 @@ def _population(cluster: bytes) -> Population:
 
 def objective(job: Job) -> float:
     """Mean J over the seeds of one job."""
-    cluster = _scheduled(job.family, job.cluster)
+    cluster = with_scheduling(job.cluster, job.family.scheduling)
     world = World(cluster, job.scenario, job.seeds, _population(_encoded(job.cluster)))
     forecaster = job.family.forecaster(world) if job.family.forecaster is not None else None
     decisions = run(world, job.family.make(world, job.point), forecaster)

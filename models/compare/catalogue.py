@@ -1,8 +1,9 @@
 """The entrants of every comparison by name: a controller, its forecaster, and its scheduler.
 
 `hpa:0.6` is HPA at that target, `heuristic:calendar` the heuristic with that forecaster, and
-`package.module:attribute` a user's own `Entrant`. `NAME@priority` is an entrant on another
-scheduler, which separates the effect of the scheduler from that of the controller.
+`package.module:attribute` a user's own `Entrant`. `NAME~0.9` has all targets of utilisation times
+0.9, which costs more and violates less. `NAME@priority` is an entrant on another scheduler, which
+separates the effect of the scheduler from that of the controller.
 """
 
 import importlib
@@ -13,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from models.baselines.clairvoyant.controller import clairvoyant_of
 from models.baselines.hpa.simulated import Parameters, hpa_of
 from models.compare.ablation import ABLATIONS, ablated_of
-from models.compare.families import FAMILIES, HEURISTIC, calibrated, family_of
+from models.compare.families import FAMILIES, HEURISTIC, at_knob, calibrated, family_of
 from models.compare.run import Run, run
 from models.control.controller import Controller
 from models.forecaster.port import Forecaster
@@ -40,7 +40,10 @@ class Entrant(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """A world with its controller and forecaster."""
+    """A world with its controller and forecaster.
+
+    Not the contest of `models.forecaster.score`, which compares forecasts of a series.
+    """
 
     world: World
     controller: Controller[Any]
@@ -63,13 +66,12 @@ def _heuristic(forecast: str) -> Entrant:
 ENTRANTS: dict[str, Entrant] = {
     "hpa": Entrant(hpa_of),
     **{
-        name: Entrant(calibrated(name), scheduling=family.scheduling)
+        name: Entrant(calibrated(name), family.forecaster, family.scheduling)
         for name, family in FAMILIES.items()
         # Entered below, once per forecaster.
         if name != HEURISTIC
     },
     **{f"{HEURISTIC}:{forecast}": _heuristic(forecast) for forecast in (*FORECASTERS, NONE)},
-    "clairvoyant": Entrant(clairvoyant_of, scheduling=SCHEDULINGS["priority"]),
 }
 """The entrants of a full comparison."""
 
@@ -77,7 +79,10 @@ ENTRANTS: dict[str, Entrant] = {
 def entrant_of(name: str) -> Entrant:
     """The entrant of a name, with its suffixes."""
     plain, at, scheduler = name.partition("@")
-    entrant = _plain(plain)
+    base, tilde, knob = plain.partition("~")
+    entrant = _plain(base)
+    if tilde:
+        entrant = entrant._replace(controller=_turned(base, knob))
     if not at:
         return entrant
     if scheduler not in SCHEDULINGS:
@@ -107,21 +112,38 @@ def _plain(name: str) -> Entrant:
     )
 
 
+def _turned(name: str, knob: str) -> Callable[[World], Controller[Any]]:
+    """`NAME~0.9`: the tuned controller with its targets times 0.9."""
+    family = FAMILIES.get(name.partition(":")[0])
+    if family is None or not family.cost_knob or "/" in name:
+        known = ", ".join(one.name for one in FAMILIES.values() if one.cost_knob)
+        raise InputError(f"controller: {name}~{knob}: expected one of {known} before ~")
+    try:
+        factor = float(knob)
+    except ValueError:
+        factor = 0.0
+    if not 0.1 <= factor <= 10:
+        raise InputError(f"controller: {name}~{knob}: expected a factor from 0.1 to 10 after ~")
+    return at_knob(family, factor)
+
+
 def _hpa_at(target: float) -> Entrant:
     if not 0.1 <= target < 1:
         raise InputError(f"controller: hpa:{target:g}: expected a target from 0.1 to below 1")
     return Entrant(partial(hpa_of, parameters=Parameters(target)))
 
 
-def _without(forecast: str, part: str) -> Entrant:
-    """`heuristic:FORECAST/no-PART`: the heuristic without one part."""
+def _without(forecast: str, parts: str) -> Entrant:
+    """`heuristic:FORECAST/no-PART`, or several joined by a plus: the heuristic without them."""
     # First, because a name without a part gets here only if its forecaster is unknown.
     forecaster = forecaster_of(forecast)
-    entrant = _heuristic(forecast)
-    if part not in ABLATIONS:
-        known = ", ".join(ABLATIONS)
-        raise InputError(f"controller: {HEURISTIC}:{forecast}/{part}: expected one of {known}")
-    return entrant._replace(controller=partial(ablated_of, part), forecaster=forecaster)
+    entrant, left_out = _heuristic(forecast), tuple(parts.split("+"))
+    if not set(left_out) <= set(ABLATIONS):
+        raise InputError(
+            f"controller: {HEURISTIC}:{forecast}/{parts}: expected one of {', '.join(ABLATIONS)}, "
+            "or several joined by +"
+        )
+    return entrant._replace(controller=partial(ablated_of, left_out), forecaster=forecaster)
 
 
 def enter(

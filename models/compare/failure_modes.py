@@ -24,6 +24,7 @@ from models.sim.population.generate import generate
 from models.sim.results.summary import quantile_s
 from models.sim.world import World
 
+# The shipped scenario that is made to show each failure, and a day without any.
 STAMPEDE, CASCADE = "flash-sale-20-min-early", "cascade"
 INVERSION, CALM = "priority-inversion", "calm"
 Mask = NDArray[np.bool_]

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from models.baselines import hpa_vpa, pid, rules, static, vpa
+from models.baselines import hpa_vpa, pid, practitioner, predictive_hpa, static, vpa
 from models.baselines.hpa import simulated as hpa
 from models.compare import ablation
 from models.control import parameters
 from models.control.controller import Controller
 from models.control.tuned import tuned
 from models.forecaster.port import Forecaster
-from models.forecaster.simulated.catalogue import calendar_of
+from models.forecaster.simulated.catalogue import calendar_of, seasonal_of
 from models.inputs.errors import InputError, did_you_mean
 from models.sim.config.physics import SCHEDULINGS, Scheduling
 from models.sim.world import World
@@ -36,6 +36,11 @@ class Family(NamedTuple):
         every: dict[str, float] = self.parameters._field_defaults
         return {name: every[name] for name in self.ranges}
 
+    @property
+    def cost_knob(self) -> tuple[str, ...]:
+        """Parameters that a family trades nodes for violations by: its targets of utilisation."""
+        return tuple(name for name in self.ranges if "target" in name or name == "setpoint")
+
     def make(self, world: World, values: Mapping[str, float]) -> Controller[Any]:
         """A controller with these values, and defaults for the others."""
         # Values come from files and searches: a misspelt name must not leave a default in force.
@@ -46,6 +51,8 @@ class Family(NamedTuple):
         return self.factory(world, self.parameters(**values))
 
 
+_MOST_BUSY: Final = 0.98
+"""Highest target on a frontier: at 1, an app would have to fail before it is scaled out."""
 HEURISTIC: Final = ablation.NAME
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -56,12 +63,20 @@ FAMILIES: dict[str, Family] = {
         Family("vpa", vpa.vpa_of, vpa.Parameters, vpa.RANGES),
         Family("hpa+vpa", hpa_vpa.hpa_vpa_of, hpa_vpa.Parameters, hpa_vpa.RANGES),
         Family(
-            "rules",
-            rules.rules_of,
-            rules.Parameters,
-            rules.RANGES,
-            # The rules assume priority classes with preemption.
-            SCHEDULINGS["priority+preemption"],
+            "practitioner",
+            practitioner.practitioner_of,
+            practitioner.Parameters,
+            practitioner.RANGES,
+            SCHEDULINGS["priority"],
+        ),
+        Family(
+            "predictive-hpa",
+            predictive_hpa.predictive_hpa_of,
+            predictive_hpa.Parameters,
+            predictive_hpa.RANGES,
+            SCHEDULINGS["priority"],
+            # What Crane and PredictKube know: earlier days, and no announcements.
+            seasonal_of,
         ),
         Family(
             HEURISTIC,
@@ -91,3 +106,14 @@ def calibrated(name: str) -> Callable[[World], Controller[Any]]:
 
 def _calibrated(family: Family, world: World) -> Controller[Any]:
     return family.make(world, tuned(family.name))
+
+
+def at_knob(family: Family, knob: float) -> Callable[[World], Controller[Any]]:
+    """A factory with the tuned parameters, all targets multiplied by `knob`."""
+    return partial(_at_knob, family, knob)
+
+
+def _at_knob(family: Family, knob: float, world: World) -> Controller[Any]:
+    values = {**family.defaults(), **tuned(family.name)}
+    scaled = {name: min(_MOST_BUSY, knob * values[name]) for name in family.cost_knob}
+    return family.make(world, {**values, **scaled})

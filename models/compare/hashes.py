@@ -9,14 +9,10 @@ from typing import Final
 import models
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.jobs import population_of
+from models.compare.provenance import hash_of_world
 from models.compare.request import Request
 from models.jit import meaning, sources
 from models.sim import world
-from models.sim.config.compile import compile_scenario
-from models.sim.config.physics import Scheduling, SimCluster, with_scheduling
-from models.sim.config.scenario import Scenario
-from models.sim.config.script import script_of
-from models.sim.world import world_hash
 
 _UNJUDGED: Final = ("validate",)
 """Packages of models that neither decide nor score."""
@@ -25,10 +21,10 @@ _UNJUDGED: Final = ("validate",)
 def world_hashes(request: Request) -> dict[str, dict[str, str]]:
     """By scenario and entrant: an entrant with its own scheduler runs in another world."""
     schedulings = {name: entrant_of(name).scheduling for name in request.entrants}
-    hashes = {}
+    hashes, population = {}, population_of(request.cluster)
     for scenario in request.scenarios:
         by_scheduling = {
-            scheduling: _world_hash(request.cluster, scenario, scheduling)
+            scheduling: hash_of_world(request.cluster, scenario, scheduling, population)
             for scheduling in set(schedulings.values())
         }
         hashes[scenario.name] = {
@@ -65,14 +61,6 @@ def deciding_files() -> list[Path]:
 def combined(hashes: Iterable[str]) -> str:
     """One hash of several, independent of their order."""
     return hashlib.sha256(" ".join(sorted(set(hashes))).encode()).hexdigest()[:16]
-
-
-def _world_hash(cluster: SimCluster, scenario: Scenario, scheduling: Scheduling) -> str:
-    """Equal to `World.hash`, without building the world."""
-    population, scheduled = population_of(cluster), with_scheduling(cluster, scheduling)
-    # The hash does not depend on seeds, so any one will do.
-    script = script_of(compile_scenario(scenario, scheduled, population.apps, [0]))
-    return world_hash(scheduled, scenario, population, script.replay)
 
 
 def _modules(entrant: str) -> list[Path]:

@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 from models.baselines.hpa.simulated import Hpa, HpaState, hpa_of
 from models.sim.config.events import (
+    Crash,
     Deploy,
     Event,
     Inventory,
+    Leak,
     MetricsOutage,
     Mix,
     Payload,
@@ -90,7 +92,10 @@ def _events(cluster: SimCluster) -> tuple[Event, ...]:
         Mix(name="export", target=few, from_type="api", to_type="batch", share=0.3,
             at_minute=14.0, hold_minutes=5.0),
         Deploy(name="release", target=last, at_minute=15.0, over_minutes=10.0),
-        MetricsOutage(name="zero", target=few, mode="zero", at_minute=18.0, length_minutes=10.0),
+        MetricsOutage(name="zero", target=few, pipeline="exporter", mode="zero",
+                      at_minute=18.0, length_minutes=10.0),
+        Leak(name="leak", target=few, requests_per_hour=6.0, at_minute=8.0, length_minutes=20.0),
+        Crash(name="crash", target=few, share_per_minute=0.2, at_minute=13.0, length_minutes=8.0),
         SpotReclaim(name="spot", share=0.5, at_minute=20.0),
         ZoneLoss(name="zone", zone=cluster.physics.zones[0], at_minute=35.0, length_minutes=5.0),
         Inventory(name="gone", target=Target(apps=(1,)), change="vanish", at_minute=22.0),

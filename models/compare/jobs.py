@@ -163,15 +163,15 @@ def _chunks(seeds: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 def timeline_of(world: World, record: Recording) -> Timeline:
     """The parts of a recording that a report plots."""
-    first = world.given.rules.domains["priority"] == 0
+    p0 = world.given.rules.domains["priority"] == 0
     since = np.arange(world.timeline.total_ticks) - world.timeline.warmup_ticks
     return Timeline(
         seed=int(world.state.env["seed"][0]),
         minutes=_brief(since * world.cluster.tick_seconds / 60),
-        demand=_brief(record.outside[:, first].sum(axis=1)),
-        ready=_brief(record.ready[:, first].sum(axis=1)),
-        p99_over_target=_brief(worst_p99(record, first)),
-        violating=_brief(violating_share(record, first)),
+        demand=_brief(record.outside[:, p0].sum(axis=1)),
+        ready=_brief(record.ready[:, p0].sum(axis=1)),
+        p99_over_target=_brief(worst_p99(record, p0)),
+        violating=_brief(violating_share(record, p0)),
         pending=_brief(record.pending.sum(axis=1)),
         nodes=_brief(record.nodes_ready.sum(axis=1)),
     )

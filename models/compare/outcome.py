@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from models.compare.jobs import Finished, Timeline
+from models.compare.pooled import Pooled, pooled
 from models.compare.request import Request
 from models.compare.standings import FrontierPoint, Standing, frontier, standings, tally
 from models.sim.results.summary import Result
@@ -25,6 +26,8 @@ class BenchmarkOutcome(msgspec.Struct, kw_only=True, dict=True):
     reused: int
     """Jobs whose results an earlier run had stored."""
     seconds: float
+    outdated: dict[str, str] = {}
+    """Families that were tuned for other code or other worlds, with what changed."""
     command: str
     """Command line that repeats the benchmark."""
 
@@ -48,6 +51,11 @@ class BenchmarkOutcome(msgspec.Struct, kw_only=True, dict=True):
         return standings(tally(self.rows, self.request), self.request)
 
     @cached_property
+    def pooled(self) -> list[Pooled]:
+        """Ratios over all scenarios, with and without the largest."""
+        return pooled(self.rows, self.request)
+
+    @cached_property
     def frontier(self) -> list[FrontierPoint]:
         """HPA at several targets."""
         return frontier(tally(self.rows, self.request), self.request)
@@ -68,9 +76,11 @@ def payload(outcome: BenchmarkOutcome) -> dict[str, Any]:
         "rows": outcome.rows,
         "reference": request.reference,
         "standings": outcome.standings,
+        "pooled": outcome.pooled,
         "frontier": outcome.frontier,
         "world_hashes": outcome.world_hashes,
         "code_hash": outcome.code_hash,
+        "outdated": outcome.outdated,
         "reduced": request.reduced,
         "seconds": outcome.seconds,
         "reused": outcome.reused,

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.observation import Observation
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.breakers import Breakers
+from models.control.breaker.limits import Thresholds
 from models.control.controller import Controller, CountsOverruns
 from models.forecaster.port import Forecast, Forecaster
+from models.sim.config.script import EXPORTER, OUTAGE_ZERO
+from models.sim.observe import outages_now
 from models.sim.results.summary import Decisions
 from models.sim.world import World
 
@@ -30,6 +33,7 @@ class Run(Generic[S]):
         world: World,
         controller: Controller[S],
         forecaster: Forecaster[Any] | None = None,
+        limits: Thresholds | None = None,
     ) -> None:
         self._world, self._controller, self._forecaster = world, controller, forecaster
         # Observed once more in the first step: an observation does not change the world.
@@ -38,7 +42,7 @@ class Run(Generic[S]):
         self._forecaster_state = forecaster.start(first) if forecaster is not None else None
         self._decreases = np.zeros(world.environments, np.int64)
         self._overruns_before = _overruns(controller, self._state)
-        self.breakers = Breakers(world, controller, first)
+        self.breakers = Breakers(world, controller, first, limits)
 
     @property
     def finished(self) -> bool:
@@ -54,10 +58,12 @@ class Run(Generic[S]):
         # Controllers count from their start, and the warm-up is not accounted: remember its count.
         if world.tick == warmup:
             self._overruns_before = _overruns(controller, self._state)
-        plan, self._state = controller.step(observation, forecast, self._state)
-        self.breakers.cut(observation, plan, self._state)
+        state = self.breakers.limit(self._state)
+        plan, self._state = controller.step(observation, forecast, state)
+        self.breakers.cut(observation, forecast, plan, self._state)
+        # After the cut: a decrease that a breaker holds back is not made.
         if world.tick >= warmup:
-            missing = without_sample(world, observation)
+            missing = without_sample(world, observation, controller.pipeline)
             self._decreases += missing_data_decreases(observation, plan, missing)
         world.step(plan)
 
@@ -97,20 +103,20 @@ def _overruns(controller: Controller[S], state: S) -> NDArray[np.int64] | None:
     return controller.overruns(state).astype(np.int64)
 
 
-def without_sample(world: World, observation: Observation) -> Mask:
+def without_sample(world: World, observation: Observation, pipeline: Pipeline) -> Mask:
     """[E, A] apps without a valid sample in this tick, whether visible or not.
 
-    An exporter that answers zero on errors has sent no sample either: a controller that scales in
-    on such a zero has scaled in on missing data.
+    An exporter that answers zero on errors has sent no sample either: a controller of ours that
+    scales in on such a zero has scaled in on missing data. HPA reads no exporter.
     """
     missing: Mask = observation.missing == 1
-    script = world.given.script
-    if script.outages.size > 0:
-        tick = observation.tick[:, None]
-        out = (script.outages["start"] <= tick) & (tick < script.outages["end"])
-        # [E, outages] x [outages, A]: the apps of all outages that are active in an environment.
-        missing = missing | (out.astype(np.int32) @ script.outage_app.astype(np.int32) > 0)
-    return missing
+    if pipeline == Pipeline.HPA:
+        return missing
+    # While the window still has scrapes from before the outage, its samples are real, if lower.
+    begun = outages_now(world.given.script, observation.tick - world.window_ticks, EXPORTER)
+    now = outages_now(world.given.script, observation.tick, EXPORTER)
+    broken: Mask = (begun == OUTAGE_ZERO) & (now == OUTAGE_ZERO)
+    return missing | broken
 
 
 def missing_data_decreases(

@@ -1,32 +1,28 @@
-"""Where to search for better parameters: first spread evenly, then around the best found.
+"""The search for better parameters: Optuna's TPE, one point after the other, kept in a file.
 
-Pure and deterministic: the next points follow from the seed and from the values so far, never from
-timing or the number of processes.
+Every point follows from the seed, its number and the values before it, so a search that was stopped
+continues as if it had not been. The number of processes that evaluate a point does not matter.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from models.inputs.errors import InputError
+
+if TYPE_CHECKING:
+    import optuna
 
 Point = dict[str, float]
 Ranges = Mapping[str, tuple[float, float]]
 
-_SPREAD_SHARE: Final = 0.6
-"""Share of the budget for the even spread; the rest refines."""
-BATCH: Final = 4
-"""Points that are refined together. Fixed, so that the number of processes does not change the
-result."""
-_FIRST_STEP: Final = 0.2
-"""Standard deviation of the first refining steps, as a share of a range."""
-_LAST_STEP: Final = 0.03
-"""The same for the last ones; steps shrink geometrically in between."""
+_RANDOM_PER_DIMENSION: Final = 2
+"""Random points before the model of the search has something to learn from."""
 _WIDE: Final = 10.0
 """Ranges wider than this factor are searched on a logarithmic scale."""
 _DIGITS: Final = 4
 """Significant digits of tuned values."""
+_POINT, _BY_SCENARIO = "point", "by_scenario"
 
 
 class Tried(NamedTuple):
@@ -34,80 +30,90 @@ class Tried(NamedTuple):
 
     point: Point
     value: float
+    by_scenario: dict[str, float]
 
 
-def batches(
-    defaults: Point, ranges: Ranges, budget: int, seed: int, tried: Sequence[Tried]
-) -> Iterator[list[Point]]:
-    """Batches of points, `budget` in all; the caller appends their values to `tried` in between.
+class Search:
+    """A search of one family; `name` identifies it in the file and everything it depends on."""
 
-    The first point is the defaults, so that the result is never worse than no search.
-    """
-    spread = max(1, round(_SPREAD_SHARE * budget))
-    yield [defaults, *latin_hypercube(ranges, spread - 1, seed)]
-    left = budget - spread
-    rounds = math.ceil(left / BATCH)
-    for number in range(rounds):
-        count = min(BATCH, left - number * BATCH)
-        # The generator resumes after the caller has appended the values of the batch before.
-        yield around(best(tried).point, ranges, count, _step(number, rounds), (seed, number))
+    def __init__(
+        self, name: str, defaults: Point, ranges: Ranges, seed: int, file: Path | None
+    ) -> None:
+        self._optuna = _import_optuna()
+        self._defaults, self._ranges, self._seed = defaults, ranges, seed
+        self._study = self._optuna.create_study(
+            study_name=name, storage=_storage(self._optuna, file), load_if_exists=True
+        )
+        # What was being evaluated when the last run was stopped is evaluated again.
+        for trial in self._trials(self._optuna.trial.TrialState.RUNNING):
+            self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
+
+    @property
+    def label(self) -> str:
+        """Name and version of the search."""
+        return f"Optuna {self._optuna.__version__}, TPE"
+
+    @property
+    def tried(self) -> list[Tried]:
+        """All points with their values, in order."""
+        return [
+            Tried(trial.user_attrs[_POINT], trial.value or 0.0, trial.user_attrs[_BY_SCENARIO])
+            for trial in self._trials(self._optuna.trial.TrialState.COMPLETE)
+        ]
+
+    def ask(self) -> tuple["optuna.Trial", Point]:
+        """The next point: the defaults first, so that a result is never worse than no search."""
+        done = len(self.tried)
+        # A new sampler for each point: the state of its generator would not survive a restart.
+        self._study.sampler = self._optuna.samplers.TPESampler(
+            seed=1000 * self._seed + done,
+            n_startup_trials=_RANDOM_PER_DIMENSION * len(self._ranges),
+        )
+        if done == 0:
+            self._study.enqueue_trial(dict(self._defaults))
+        trial = self._study.ask()
+        point = {
+            name: float(f"{trial.suggest_float(name, low, high, log=_wide(low, high)):.{_DIGITS}g}")
+            for name, (low, high) in self._ranges.items()
+        }
+        return trial, point
+
+    def tell(self, trial: "optuna.Trial", tried: Tried) -> None:
+        """Store the value of a point."""
+        trial.set_user_attr(_POINT, tried.point)
+        trial.set_user_attr(_BY_SCENARIO, tried.by_scenario)
+        self._study.tell(trial, tried.value)
+
+    def _trials(self, state: Any) -> list[Any]:
+        found: list[Any] = self._study.get_trials(deepcopy=False, states=(state,))
+        return found
 
 
-def best(tried: Sequence[Tried]) -> Tried:
+def _import_optuna() -> Any:
+    try:
+        # Only this search needs it; a serving installation doesn't have it.
+        import optuna  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(f"calibrate: {error}; install the extra `tune`") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _storage(optuna: Any, file: Path | None) -> Any:
+    if file is None:
+        return None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror})") from None
+
+
+def best(tried: list[Tried]) -> Tried:
     """The lowest value; of equals the first."""
     return min(tried, key=lambda one: one.value)
 
 
-def latin_hypercube(ranges: Ranges, count: int, seed: int) -> list[Point]:
-    """Points of which every slice of every range holds exactly one."""
-    # The last number separates the stream of this phase from that of `around`.
-    rng = np.random.default_rng([seed, 0])
-    # `count` is zero for a budget of one, which goes to the defaults.
-    columns = [(rng.permutation(count) + rng.random(count)) / max(1, count) for _ in ranges]
-    return [from_unit(np.array(row), ranges) for row in zip(*columns, strict=True)]
-
-
-def around(
-    centre: Point, ranges: Ranges, count: int, step: float, seed: tuple[int, int]
-) -> list[Point]:
-    """Points near a centre, clipped to the ranges."""
-    rng = np.random.default_rng([*seed, 1])
-    unit = to_unit(centre, ranges)
-    steps = step * rng.standard_normal((count, len(ranges)))
-    return [from_unit(np.clip(unit + one, 0.0, 1.0), ranges) for one in steps]
-
-
-def from_unit(unit: NDArray[np.float64], ranges: Ranges) -> Point:
-    """A point of the unit cube in the units of the ranges, with few digits."""
-    point = {}
-    for share, (name, (low, high)) in zip(unit.tolist(), ranges.items(), strict=True):
-        point[name] = float(f"{_value(share, low, high):.{_DIGITS}g}")
-    return point
-
-
-def to_unit(point: Point, ranges: Ranges) -> NDArray[np.float64]:
-    """The inverse of `from_unit`, clipped to the ranges."""
-    return np.array([_share(point[name], low, high) for name, (low, high) in ranges.items()])
-
-
-def _value(share: float, low: float, high: float) -> float:
-    if _by_magnitude(low, high):
-        return float(low * (high / low) ** share)
-    return low + share * (high - low)
-
-
-def _share(value: float, low: float, high: float) -> float:
-    inside = min(max(value, low), high)
-    if _by_magnitude(low, high):
-        return math.log(inside / low) / math.log(high / low)
-    return (inside - low) / (high - low)
-
-
-def _by_magnitude(low: float, high: float) -> bool:
+def _wide(low: float, high: float) -> bool:
     # On a linear scale only one point in twenty of 0.0005 to 0.02 would be below 0.0015.
     return low > 0 and high / low > _WIDE
-
-
-def _step(number: int, rounds: int) -> float:
-    share = number / max(1, rounds - 1)
-    return float(_FIRST_STEP * (_LAST_STEP / _FIRST_STEP) ** share)

@@ -11,41 +11,48 @@ from models.compare.catalogue import Contest, enter
 from models.compare.hpa_worlds import HpaWorld, busy_world
 from models.compare.stages import describe, stage_seconds
 from models.forecaster.port import ticks_per_minute
-from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.config.physics import SimCluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
 SIZES: Final = (155, 1550, 15500)
 """Apps in a cluster."""
 BLOCK: Final = 15
-"""Ticks per measurement; the median of the blocks is reported."""
+"""Ticks per measurement; the median of the blocks is reported, which other load on the machine
+disturbs less than a mean."""
 WARM_UP: Final = 30
-"""Ticks before the first measurement."""
+"""Ticks before the first measurement: kernels are loaded or compiled in the first ones."""
 DECISION_SCENARIO: Final = "flash-sale-20-min-early"
 _STAGED_TICKS: Final = 120
+"""At most; stages are timed for their shares, which need fewer ticks than a rate."""
 _WARM_UP_MINUTES: Final = 2
+"""Not timed: the first decisions compile their kernels."""
 
 Advance = Callable[[int], None]
 Measure = Callable[[World, int], list[float]]
 """Environment-ticks per second of a world, block by block over a number of ticks."""
 
 
-def measure_simulator(envs: int, apps: int, ticks: int, measure: Measure) -> dict[str, Any]:
+def measure_simulator(
+    cluster: SimCluster, envs: int, apps: int, ticks: int, measure: Measure
+) -> dict[str, Any]:
     """Figures of a calm day and of a busy hour, with the cost of each stage and other sizes.
 
     Larger clusters run in fewer environments, so that environments x apps stays the same.
     """
-    calm = calm_world(apps, envs)
+    calm = calm_world(cluster, apps, envs)
     rates = measure(calm, ticks)
-    busy = measure(busy_world(with_apps(load_sim_cluster(), apps), envs), ticks)
+    busy = measure(busy_world(with_apps(cluster, apps), envs), ticks)
     # The peak of a process never falls, so read it before other sizes run.
     peak = peak_rss_mb()
-    stages = _stages(HpaWorld(calm_world(apps, envs)), min(ticks, _STAGED_TICKS))
+    stages = _stages(HpaWorld(calm_world(cluster, apps, envs)), min(ticks, _STAGED_TICKS))
     by_apps = []
     for size in SIZES:
         fewer = max(1, min(envs, envs * apps // size))
         same = size == apps
-        rate = statistics.median(rates if same else measure(calm_world(size, fewer), ticks))
+        rate = statistics.median(
+            rates if same else measure(calm_world(cluster, size, fewer), ticks)
+        )
         by_apps.append({"apps": size, "envs": fewer, "env_ticks_per_s": float(rate)})
     return {
         "envs": envs,
@@ -60,10 +67,10 @@ def measure_simulator(envs: int, apps: int, ticks: int, measure: Measure) -> dic
     }
 
 
-def calm_world(apps: int, envs: int) -> World:
+def calm_world(cluster: SimCluster, apps: int, envs: int) -> World:
     """The calm scenario in a cluster of `apps` apps."""
-    cluster = with_apps(load_sim_cluster(), apps)
-    return World(cluster, load_scenario("calm", cluster), list(range(envs)))
+    sized = with_apps(cluster, apps)
+    return World(sized, load_scenario("calm", sized), list(range(envs)))
 
 
 def measure_rates(world: World, ticks: int, advance: Advance) -> list[float]:
@@ -87,10 +94,10 @@ def peak_rss_mb() -> float:
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-def measure_decisions(name: str, apps: int, minutes: int) -> dict[str, Any]:
+def measure_decisions(cluster: SimCluster, name: str, apps: int, minutes: int) -> dict[str, Any]:
     """Time per decision of a controller in one environment."""
-    cluster = with_apps(load_sim_cluster(), apps)
-    contest = enter(name, cluster, load_scenario(DECISION_SCENARIO, cluster), [0])
+    sized = with_apps(cluster, apps)
+    contest = enter(name, sized, load_scenario(DECISION_SCENARIO, sized), [0])
     first, others = _decision_seconds(contest, minutes, ticks_per_minute(cluster.tick_seconds))
     return {
         "controller": name,

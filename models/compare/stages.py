@@ -15,6 +15,8 @@ from models.jit import kernel
 from models.sim.accounting import Accounts, close_tick
 from models.sim.actions import apply_plan
 from models.sim.churn import churn
+from models.sim.groups import free_room
+from models.sim.observe import freeze_exporters
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.scheduler import schedule
@@ -43,6 +45,7 @@ def _churn(st: State, acc: Accounts, _plan: Plan, given: Given, _scratch: Scratc
 def _reconcile(st: State, acc: Accounts, _plan: Plan, given: Given, scratch: Scratch) -> None:
     for e in range(st.env.size):
         reconcile(st, acc, e, given.rules, scratch.counts)
+        free_room(st, e, given.rules.physics[0].grace_ticks)
 
 
 @kernel
@@ -78,6 +81,7 @@ def _serve(st: State, acc: Accounts, _plan: Plan, given: Given, scratch: Scratch
             st, acc, e, given.traits, given.calls, given.rules, given.tables,
             scratch.per_app, scratch.cells,
         )  # fmt: skip
+        freeze_exporters(st, e, given.script)
 
 
 @kernel

@@ -12,7 +12,7 @@ from models.cluster.description import PRIORITIES, Priority
 from models.compare.frontier import at_equal_cost
 from models.compare.request import Request
 from models.sim.results.summary import Result
-from models.statistics import Interval, gap_closed, mean, ratio, relative_difference
+from models.statistics import Interval, mean, ratio, relative_difference
 
 ALL: Final = "all scenarios"
 
@@ -79,10 +79,6 @@ def _together(single: Tally, request: Request) -> dict[str, Rows]:
     }
 
 
-BEST: Final = "clairvoyant"
-"""The controller that knows the future: an estimate of the limit, not a bound."""
-
-
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """One controller in one scenario. Minutes, node-hours, actions and J are means over seeds."""
 
@@ -99,9 +95,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     actions_ratio: Interval
     objective_difference: Interval
     """Mean paired difference in J over the reference's mean J."""
-    p0_gap_closed: Interval | None
-    """Share of the gap between the reference and `clairvoyant`; None if that did not run."""
-    objective_gap_closed: Interval | None
     oscillation_rate: float
     loops_per_day: float
     """Mean over scenarios and seeds."""
@@ -160,7 +153,7 @@ def _standing(
     reference: str,
     line: list[FrontierPoint],
 ) -> Standing:
-    ours, theirs, best = entrants[controller], entrants[reference], entrants.get(BEST)
+    ours, theirs = entrants[controller], entrants[reference]
     node_hours, waited = average(ours, NODE_HOURS), average(ours, P0_WAITS)
     return Standing(
         scenario=scenario,
@@ -170,12 +163,11 @@ def _standing(
         node_hours=node_hours,
         actions=average(ours, ACTIONS),
         objective=average(ours, OBJECTIVE),
+        # Ratios of sums over seeds: a seed in which the reference never violates has no ratio.
         p0_ratio=ratio(sums(ours, P0), sums(theirs, P0)),
         node_hours_ratio=ratio(sums(ours, NODE_HOURS), sums(theirs, NODE_HOURS)),
         actions_ratio=ratio(sums(ours, ACTIONS), sums(theirs, ACTIONS)),
         objective_difference=relative_difference(sums(ours, OBJECTIVE), sums(theirs, OBJECTIVE)),
-        p0_gap_closed=_gap(ours, theirs, best, P0),
-        objective_gap_closed=_gap(ours, theirs, best, OBJECTIVE),
         oscillation_rate=_share(average(ours, REVERSALS), average(ours, ACTIONS)),
         # A rate already, so averaged over the scenarios, where other figures are sums.
         loops_per_day=average(ours, LOOPS) / len(ours[0]),
@@ -189,12 +181,6 @@ def _standing(
 
 def _minutes(rows: Rows, priority: Priority) -> Interval:
     return mean(sums(rows, lambda row: row.violation_minutes[priority]))
-
-
-def _gap(ours: Rows, theirs: Rows, best: Rows | None, figure: Figure) -> Interval | None:
-    if best is None:
-        return None
-    return gap_closed(sums(ours, figure), sums(theirs, figure), sums(best, figure))
 
 
 def _share(part: float, whole: float) -> float:

@@ -19,8 +19,10 @@ from models.sim.config.scenario import Scenario
 from models.sim.world import World
 
 _TRIAL_MINUTES: Final = 3
+"""Length of a trial; the first minute settles, and every later one has all periodic steps."""
 _SETTLING_TICKS: Final = 6
 """First ticks of a trial, in which kernels are loaded or compiled. Every periodic step runs."""
+# Rough, and only for the estimate that is shown before a run.
 _JOB_S: Final = 1.0
 """To build a world and to summarise it, in addition to its ticks."""
 _PROCESS_S: Final = 4.0

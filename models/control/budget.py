@@ -15,13 +15,18 @@ import numpy as np
 from models.cluster.arrays import F64, I32, I64, MIB_PER_GIB, MILLI
 
 PRIORITIES: Final = 4
+"""P0 to P3."""
 OVERDRAFT: Final = 0.1
-"""Share beyond its budget that a Soldier may draw, as far as the reserve goes."""
+"""Share beyond its budget that a Soldier may draw, as far as the reserve goes. Fixed by the
+definition of an overdraft (docs/concepts/glossary.md), so it is not tuned."""
+# The default of `priority_weights` in a cluster file. A file with other weights changes the
+# objective, but not how the rest is divided.
 _SLACK_WEIGHT: Final = np.array([10.0, 4.0, 1.0, 0.3])
 """How the rest is divided: in the proportion in which the objective weighs a violation."""
 _LEAST: Final = 1e-9
 """Added to divisors: fewer cores than this are none."""
 _NEVER: Final = -1
+"""Epoch and validity before the first budget: below every real epoch and tick."""
 
 
 class Pools(NamedTuple):
@@ -170,7 +175,7 @@ def reserve_cores(pools: Pools, reserve: float) -> F64:
     """[E, P] cores of the reserve: a share of the whole, kept in shared pools.
 
     A reserve in a domain's own pool would help no other domain. At most half of the shared
-    capacity is kept back.
+    capacity is kept back, a limit that was chosen by hand.
     """
     shared = pools.cores * shared_pools(pools.choices, pools.cores.shape[1])
     wanted = reserve * pools.cores.sum(axis=1, keepdims=True)

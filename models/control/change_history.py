@@ -1,4 +1,4 @@
-"""What the safety rules go by: recent changes, what is held, and whose turn it is.
+"""What the safety rules go by: recent changes, what is held, and which app is served first.
 
 Nothing here depends on apps of another domain or on how many apps a process holds, so a process
 with one domain decides exactly like one with the whole cluster.
@@ -23,12 +23,17 @@ from models.jit import kernel
 BLAST_SHARE: Final = 0.1
 """Share of what a domain holds that may be decreased within a window."""
 BLAST_WINDOW_S: Final = 60
+"""Together with the share it is the default of invariant 8; other values were not compared."""
 COOL_DOWN_S: Final = 360
 """From any change of an app to its next decrease; longer than the 5 minutes within which a
 change back counts as an oscillation."""
 _STRIDE: Final = 131
-"""Apps of a domain by which the first turn moves on from tick to tick."""
+"""Apps of a domain by which the first one moves on from tick to tick.
+
+A step of 1 would let the same neighbours go first for many ticks in a row, and a limit that binds
+would be used up by them. A prime visits all apps before it repeats one."""
 NO_APP: Final = -1
+"""Fills the end of `Workspace.order`, after the last declared app."""
 
 
 class ChangeHistory(NamedTuple):
@@ -57,11 +62,11 @@ class Workspace(NamedTuple):
     """[D] millicores that may still be decreased or resized in this window."""
     bisection: Bisection
     order: I32
-    """[A] declared apps in the order of their turns, then NO_APP."""
+    """[A] declared apps, the one to serve first at the front, then NO_APP."""
     members: I32
     """[D] declared apps of each domain."""
     rank: I32
-    """[D] declared apps of the domain so far, while turns are assigned."""
+    """[D] declared apps of the domain so far, while `rotate_order` counts them."""
 
 
 def start_history(environments: int, apps: int, domains: int, tick_s: int) -> ChangeHistory:
@@ -96,12 +101,12 @@ def cool_down_ticks(tick_s: int) -> int:
 
 
 @kernel
-def measure(status: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
-    """Fill sizes, limits and turns of the workspace for one environment."""
+def prepare_workspace(status: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
+    """Fill sizes, limits and order of the workspace for one environment."""
     # Sizes first: the surge is counted in them.
     held_sizes(status, sizing, work.size)
     subtract_surge(may_hold, status, work.size, work.limit)
-    assign_turns(status[rows.ACTIVE], status[rows.DOMAIN], tick, work)
+    rotate_order(status[rows.ACTIVE], status[rows.DOMAIN], tick, work)
 
 
 @kernel
@@ -134,11 +139,12 @@ def subtract_surge(may_hold: F64, status: I32, size: I32, limit: F64) -> None:
 
 
 @kernel
-def assign_turns(active: I32, domain: I32, tick: int, work: Workspace) -> None:
+def rotate_order(active: I32, domain: I32, tick: int, work: Workspace) -> None:
     """Order the apps so that another one of each domain comes first every tick.
 
-    Turns go by rank among the declared apps of the domain. Array indices would give another order
-    in a process that holds other domains as well.
+    Limits are used up in this order: with a fixed one, the apps at its end could wait for ever. It
+    goes by rank among the declared apps of the domain. Array indices would give another order in a
+    process that holds other domains as well.
     """
     members, rank, order = work.members, work.rank, work.order
     for d in range(members.size):
@@ -146,7 +152,7 @@ def assign_turns(active: I32, domain: I32, tick: int, work: Workspace) -> None:
     for app in range(order.size):
         members[domain[app]] += 1 if active[app] == 1 else 0
     taken = 0
-    # Two passes rotate the order: first the apps from this tick's turn on, then those before it.
+    # Two passes rotate the order: first the apps from this tick's first one on, then those before.
     for early in (False, True):
         for d in range(rank.size):
             rank[d] = 0
@@ -166,7 +172,7 @@ def assign_turns(active: I32, domain: I32, tick: int, work: Workspace) -> None:
 
 
 @kernel
-def left_of_blast(current: I32, size: I32, domain: I32, decreased: F64, left: F64) -> None:
+def blast_radius_left(current: I32, size: I32, domain: I32, decreased: F64, left: F64) -> None:
     """Millicores [D] that may still be decreased or resized in this window."""
     sum_held(current, size[MILLICORES], domain, left)
     for d in range(left.size):

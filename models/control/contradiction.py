@@ -6,10 +6,12 @@ import numpy as np
 
 from models.cluster.arrays import I32, Mask
 
+# Chosen by hand: how far honest samples and the target differ was not measured.
 CHURN_SHARE: Final = 0.2
-"""Difference of a number that changes between two looks at the same app explain."""
+"""How far a sample may differ from what the target has, as a share: the two are read at different
+times, and an app changes in between."""
 CHURN_LEAST: Final = 2
-"""The same of small numbers, where one pod is already a large share."""
+"""The same in absolute numbers, for small ones, where one pod is already a large share."""
 UNREAD: Final = -1
 """Number of an app that was not read."""
 

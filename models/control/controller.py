@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from models.cluster.arrays import I32
+from models.cluster.arrays import I8, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.control.budget import Budget
@@ -35,6 +35,10 @@ class Guarded(Protocol):
 
     def budget(self, state: Any) -> Budget:
         """The budget in force."""
+        ...
+
+    def at_level(self, level: I8, state: Any) -> Any:
+        """A state whose next step uses at most what the levels [E, D] allow."""
         ...
 
 

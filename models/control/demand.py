@@ -1,10 +1,11 @@
 """How much work each app has, in pods that this work would use fully.
 
 CPU shows demand only while there is room: an app at its limit uses the same CPU for twice the
-requests. So each app's work per request is learned while there is room, and multiplied by the
-arriving requests when there is none.
+requests. So each app's work per request is learned while there is room (models/features), and
+multiplied by the arriving requests when there is none.
 """
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,22 +21,26 @@ from models.features.normalise import Features, by_feature
 from models.features.table import APP
 from models.jit import kernel
 
-_RPS, _ERRORS = APP.at("rps"), APP.at("errors")
-_SATURATION, _MISSING = APP.at("saturation"), APP.at("missing")
+_RPS, _MISSING = APP.at("rps"), APP.at("missing")
+_SATURATION, _FULL_AT = APP.at("saturation"), APP.at("full_at")
 
-_ROOM: Final = np.float32(0.92)
-"""Utilisation above which CPU no longer shows demand."""
-_CLEAN: Final = np.float32(0.02)
-"""Share of errors above which CPU no longer shows demand: failed requests cost less work."""
-_LEARNING_S: Final = 100.0
-"""Time constant of the work per request."""
 _RISE_S: Final = 1500.0
 """Time in which a surge becomes usual."""
 _FALL_S: Final = 300.0
 """Time in which the usual load follows a decrease."""
 _JUMP: Final = np.float32(0.15)
 """Relative change beyond which a sample is no noise and passes unfiltered."""
-_LEAST_RPS: Final = np.float32(1e-3)
+_RECENT_S: Final = 30.0
+"""Time constant of the mean with which requests are compared to see whether they rise."""
+_RISING: Final = np.float32(0.08)
+"""Rise above that mean, relative to it, beyond which it is no noise."""
+_LEAD: Final = np.float32(1.2)
+"""How far to follow a rise beyond the last sample, in units of that rise. Samples are means over a
+window and late, half a minute together; on a ramp this is the rise of half a minute."""
+_MOST_AHEAD: Final = np.float32(0.3)
+"""Largest step beyond the last sample, relative to it: where windows are short, a jump is over
+when it is seen."""
+_CORES: Final = np.float32(0.001)
 # A plain 0.0 in a kernel would turn the float32 arithmetic around it into float64.
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
@@ -47,17 +52,17 @@ class Demand(NamedTuple):
     """[E, A] what the traffic asks for."""
     usual: F32
     """[E, A] its slow mean; load above it is a surge."""
-    cost: F32
-    """[E, A] load per request a second, learned."""
-    size: I32
-    """[E, A] millicores per pod for which the other fields hold."""
+    recent: F32
+    """[E, A] mean of the requests per second over the last half minute."""
+    size: F32
+    """[E, A] cores of a full pod for which the other fields hold."""
 
 
 class Gains(NamedTuple):
     """Weight of one tick in each of the means."""
 
     load: np.float32
-    learning: np.float32
+    recent: np.float32
     rise: np.float32
     fall: np.float32
 
@@ -114,80 +119,94 @@ class DemandEstimator:
         self, apps: F32, observation: Observation, state: EstimatorState
     ) -> tuple[AppSignals, EstimatorState]:
         features, demand = by_feature(apps), state.demand
-        update_demand(demand, features, observation.status, self._gains)
+        memory = state.features
+        pods, work = memory.sample[:, rows.PODS], memory.work
+        update_demand(demand, features, pods, work, observation.status, self._gains)
         return AppSignals(features, demand.load, demand.usual), state
 
 
 def start_demand(observation: Observation) -> Demand:
     """No load known yet."""
     nothing = np.zeros(observation.missing.shape, np.float32)
-    size = observation.status[:, rows.CPU_REQUEST].copy()
-    return Demand(nothing, nothing.copy(), nothing.copy(), size)
+    return Demand(nothing, nothing.copy(), nothing.copy(), nothing.copy())
 
 
 def gains(smoothing: float, tick_s: int) -> Gains:
     """The weights that belong to the time constants."""
     return Gains(
         np.float32(smoothing),
-        np.float32(min(1.0, tick_s / _LEARNING_S)),
+        np.float32(1.0 - math.exp(-tick_s / _RECENT_S)),
         np.float32(min(1.0, tick_s / _RISE_S)),
         np.float32(min(1.0, tick_s / _FALL_S)),
     )
 
 
 @kernel
-def update_demand(demand: Demand, features: F32, status: I32, gain: Gains) -> None:
-    """Take in the features [E, APP, A] and status [E, STATUS, A] of a tick."""
+def update_demand(
+    demand: Demand, features: F32, pods: F32, work: F32, status: I32, gain: Gains
+) -> None:
+    """Take in the features [E, APP, A] and status [E, STATUS, A] of a tick.
+
+    `pods` [E, A] are those that were measured, `work` [E, A] is CPU seconds per request. Load is
+    CPU per pod times the pods that were measured with it, both over the same window. With the pods
+    of this moment, each pod that starts would look like more work.
+    """
     for e in range(features.shape[0]):
+        load, usual, size = demand.load[e], demand.usual[e], demand.size[e]
         # Before anything is compared: the old values are in pods of the old size.
-        _rescale(
-            demand.load[e],
-            demand.usual[e],
-            demand.cost[e],
-            status[e, rows.CPU_REQUEST],
-            demand.size[e],
-        )
-        _estimate(features[e], status[e, rows.READY], demand.cost[e], demand.load[e], gain)
-        _follow(demand.load[e], demand.usual[e], gain)
+        _rescale(load, usual, status[e, rows.CPU_REQUEST], features[e, _FULL_AT], size)
+        _notice_rise(features[e], demand.recent[e], gain)
+        _estimate(features[e], pods[e], work[e], demand.recent[e], size, load, gain)
+        _follow(load, usual, gain)
 
 
 @kernel
-def _rescale(load: F32, usual: F32, cost: F32, request: I32, size: I32) -> None:
-    """Convert the loads of an app whose pods were resized: each pod does another share."""
+def _rescale(load: F32, usual: F32, request: I32, full_at: F32, size: F32) -> None:
+    """Convert the loads of an app whose pods do another share of its work when they are full.
+
+    Either they were resized, or it was learned at which use they are full.
+    """
     for app in range(size.size):
-        if request[app] != size[app] and request[app] > 0:
-            factor = np.float32(size[app]) / np.float32(request[app])
+        cores = np.float32(request[app]) * _CORES * full_at[app]
+        if cores != size[app] and cores > _ZERO:
+            factor = size[app] / cores if size[app] > _ZERO else _ONE
             load[app] *= factor
             usual[app] *= factor
-            cost[app] *= factor
-            size[app] = request[app]
+            size[app] = cores
 
 
 @kernel
-def _estimate(features: F32, ready: I32, cost: F32, load: F32, gain: Gains) -> None:
-    """Update load and cost. An app without a valid sample keeps both.
+def _notice_rise(features: F32, recent: F32, gain: Gains) -> None:
+    rps, missing = features[_RPS], features[_MISSING]
+    for app in range(recent.size):
+        # The first sample is no rise.
+        step = gain.recent if recent[app] > _ZERO else _ONE
+        moved = recent[app] + step * (rps[app] - recent[app])
+        recent[app] = moved if missing[app] == _ZERO else recent[app]
 
-    Of the two estimates, CPU used and requests x cost, the larger one counts: doubt resolves to
+
+@kernel
+def _estimate(
+    features: F32, pods: F32, work: F32, recent: F32, size: F32, load: F32, gain: Gains
+) -> None:
+    """Update the load. Without a valid sample it does not fall.
+
+    It rises with CPU where only an app's own exporter fails: CPU has another source.
+
+    Of the two estimates, CPU used and requests x work, the larger one counts: doubt resolves to
     more pods.
     """
-    rps, errors = features[_RPS], features[_ERRORS]
-    saturation, missing = features[_SATURATION], features[_MISSING]
+    rps, saturation, missing = features[_RPS], features[_SATURATION], features[_MISSING]
     for app in range(load.size):
-        used = saturation[app] * np.float32(ready[app])
-        now = used / max(rps[app], _LEAST_RPS)
-        # Values are chosen, not branches: LLVM does not vectorise a conditional store.
-        valid = missing[app] == _ZERO
-        clear = (saturation[app] < _ROOM) & (errors[app] < _CLEAN) & (rps[app] > _LEAST_RPS)
-        learned = cost[app] + gain.learning * (now - cost[app]) if cost[app] > _ZERO else now
-        # A full app that costs more than ever learned is believed: its requests became heavier.
-        strained = max(cost[app], now if saturation[app] >= _ROOM else _ZERO)
-        value = learned if clear else strained
-        cost[app] = value if valid else cost[app]
-        # With the new cost: what was learned in this tick counts at once.
-        change = max(used, rps[app] * cost[app]) - load[app]
+        used = saturation[app] * max(pods[app], _ONE)
+        rise = rps[app] - recent[app]
+        ahead = min(_LEAD * rise, _MOST_AHEAD * rps[app]) if rise > _RISING * recent[app] else _ZERO
+        asked = (rps[app] + ahead) * work[app] / size[app] if size[app] > _ZERO else _ZERO
+        change = max(used, asked) - load[app]
         # A filter would delay the answer to a surge by the ticks that hurt most.
         step = gain.load if abs(change) < _JUMP * load[app] else _ONE
-        load[app] = load[app] + step * change if valid else load[app]
+        raised = max(load[app], used)
+        load[app] = load[app] + step * change if missing[app] == _ZERO else raised
 
 
 @kernel

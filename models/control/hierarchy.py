@@ -7,13 +7,20 @@ uses first ticks only and grants nothing in that minute. In lock-step no tick is
 
 from typing import NamedTuple
 
-from models.cluster.arrays import I32
+from models.cluster import rows
+from models.cluster.arrays import I8, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
 from models.control.budget import Budget, CommanderDecision, no_decision
 from models.control.commander import Commander
 from models.control.demand import DemandEstimator, EstimatorState
+from models.control.fallback import (
+    no_fallback,
+    usable_directive,
+    usable_forecast,
+    usable_residual,
+)
 from models.control.parameters import Parameters, Parts
 from models.control.residual import Residual, neutral
 from models.control.soldiers import Soldiers, SoldiersState
@@ -28,6 +35,8 @@ class HeuristicState(NamedTuple):
     soldiers: SoldiersState
     decision: CommanderDecision
     """The last minute's."""
+    level: I8
+    """[E, D] a Level: what may decide at most."""
 
 
 class Heuristic:
@@ -54,6 +63,7 @@ class Heuristic:
             estimator=self._estimator.start(observation),
             soldiers=self._soldiers.start(observation.status),
             decision=no_decision(observation.tick.size, domains, self._pools),
+            level=no_fallback(observation.tick.size, domains),
         )
 
     def step(
@@ -66,31 +76,38 @@ class Heuristic:
         """Soldiers decide each tick by the last directive, the Commander when a minute begins.
 
         Its node request takes effect at once, its directive from the next tick on. The Commander's
-        part of a policy's `residual` applies to the minute that begins.
+        part of a policy's `residual` applies to the minute that begins. The level of the state
+        limits what both may use.
         """
         plan, decision, tick = self._plan_for(observation), state.decision, observation.tick
-        residual = residual or neutral(tick.size)
+        level, apps = state.level, observation.status
+        residual = usable_residual(residual or neutral(tick.size), level, apps[:, rows.DOMAIN])
         signals, estimator = self._estimator.step(observation, state.estimator)
         # Soldiers first, under the last directive: their report is what the Commander decides on.
         report = self._soldiers.step(
-            tick, observation.status, signals, decision.directive, state.soldiers, plan,
-            residual.need,
+            tick, apps, signals, usable_directive(decision.directive, level), state.soldiers,
+            plan, residual.need,
         )  # fmt: skip
         # By epoch, not by tick: when a minute's first tick is lost, the next one decides.
         epoch = tick // self._every
         begins = bool((epoch > decision.directive.budget.epoch).any())
         if begins:
             pools = PoolReadings(observation.pool, self._inventory)
-            decision = self._commander.decide(tick, pools, report, forecast, epoch, residual)
+            usable = usable_forecast(forecast, level)
+            decision = self._commander.decide(tick, pools, report, usable, epoch, residual)
         if self._parts.coordination:
             # The request is for nodes beyond those coming: repeated, it would order them each tick.
             plan.nodes[:] = decision.nodes if begins else 0
             plan.keep[:] = decision.keep
-        return plan, HeuristicState(estimator, state.soldiers, decision)
+        return plan, HeuristicState(estimator, state.soldiers, decision, level)
 
     def budget(self, state: HeuristicState) -> Budget:
         """The budget of the last minute."""
         return state.decision.directive.budget
+
+    def at_level(self, level: I8, state: HeuristicState) -> HeuristicState:
+        """Decide the next step with at most what the levels allow."""
+        return state._replace(level=level)
 
     def overruns(self, state: HeuristicState) -> I32:
         """[E] increases beyond a budget so far."""

@@ -11,6 +11,7 @@ from models.cluster.arrays import F64, I32
 from models.control.report import BEARABLE
 from models.control.sizing import MODEST_S, Damping
 
+# Not among RANGES: chosen by hand on the shipped scenarios; no record compares other values.
 _ABOVE_TARGET: Final = 1.2
 """Utilisation over the target from which an app is at risk, where that is above `risk`."""
 _MOST_RISK: Final = 0.93
@@ -18,7 +19,8 @@ _MOST_RISK: Final = 0.93
 _PROTECTED: Final = 1
 """The lowest priority whose apps at risk take back what they released."""
 _RESTING_FACTOR: Final = 3.0
-"""Factor on the dead band of a lower-priority app that has just changed."""
+"""Factor on the dead band of a lower-priority app that has just changed: it would turn back and
+forth otherwise."""
 _FORESEEN: Final = 0.78
 """Utilisation at which the highest priority meets forecast load."""
 
@@ -103,13 +105,14 @@ class Parameters(NamedTuple):
                 np.float32
             ),
             # Well below risk: an app that is at risk after giving way would grow again at once.
-            give_way=(risk - self.kept_back).astype(np.float32),
-            window=parts.damping,
-            patient=(priority < priority.max()).astype(np.int8),
+            give_way_level=(risk - self.kept_back).astype(np.float32),
+            use_window=parts.damping,
+            rest_first=(priority < priority.max()).astype(np.int8),
             modest_ticks=MODEST_S // tick_s,
         )
 
 
+# Narrower than at first: only where a calm day leaves nodes to spare.
 RANGES: Final[dict[str, tuple[float, float]]] = {
     # Below this target a cluster reaches its quotas on a calm day.
     "target_p0": (0.44, 0.65),

@@ -3,6 +3,8 @@
 One factor bounds them all. It is far above what traffic does, so it never binds in a healthy
 cluster. What exceeds it is an error or an attack. It is held, not cut to the bound: a forecast that
 is cut to 20 times the traffic still buys every node that a quota allows.
+
+Sizes only: which ticks and times to believe is decided in `services/_kit/plausible.py`.
 """
 
 from collections.abc import Sequence
@@ -11,6 +13,9 @@ from typing import Final, NamedTuple
 
 CORES: Final = ("work", "essential", "kept", "wanted", "pending", "distress")
 """Sums that are bounded by what a domain holds."""
+_MOST: Final = 1e9
+"""Cores or GiB of a domain: more than any cluster has. Beyond it sums of all domains overflow, and
+nobody could read the budgets of any."""
 
 
 class Span(NamedTuple):
@@ -36,9 +41,14 @@ def factor_problem(new: Span, others: Sequence[Span], largest: float) -> str:
     return f"expected a factor of at most {largest:g}, got {new.factor:g}{together}"
 
 
-def forecast_problem(rps: Sequence[Sequence[float]], highest: float, largest: float) -> str:
+def forecast_problem(
+    rps: Sequence[Sequence[float]], peaks: Sequence[float], highest: float, largest: float
+) -> str:
     """Why a forecast is not believed; empty if it is. Without a history there is no bound."""
-    most = max((value for row in rps for value in row), default=0.0)
+    values = [value for row in rps for value in row]
+    if not all(isfinite(value) and value >= 0 for value in (*values, *peaks)):
+        return "a forecast without usable numbers"
+    most = max(values, default=0.0)
     if highest <= 0 or most <= largest * highest:
         return ""
     return (
@@ -53,20 +63,34 @@ def highest_seen(before: float, now: float, largest: float) -> float:
     return max(before, min(now, most)) if isfinite(now) else before
 
 
-def sums_problem(
-    sums: Sequence[float], held: float, held_before: float | None, largest: float
-) -> str:
-    """Why the sums of a domain (CORES) are not believed; empty if they are."""
-    if held_before and held > largest * held_before:
-        return (
-            f"{held:,.0f} cores held is more than {largest:g} times those of the last report, "
-            f"{held_before:,.0f}"
-        )
+class Held(NamedTuple):
+    """What a domain holds."""
+
+    cores: float
+    memory_gib: float
+
+
+def sums_problem(sums: Sequence[float], held: Held, before: Held | None, largest: float) -> str:
+    """Why the sums of a domain (CORES) are not believed; empty if they are.
+
+    `before` is what it held by the last report.
+    """
+    most = max(*sums, *held)
+    if most > _MOST:
+        return f"a report of {most:.3g} cores or GiB"
+    units = ("cores", "GiB of memory")
+    for unit, now, last in zip(units, held, before or Held(0.0, 0.0), strict=True):
+        # Without an earlier report, and for a domain without pods, there is no bound.
+        if 0 < last < now / largest:
+            return (
+                f"{now:,.0f} {unit} held is more than {largest:g} times those of the last report, "
+                f"{last:,.0f}"
+            )
     for name, cores in zip(CORES, sums, strict=True):
         # A domain without pods may want any number of cores: its budget and the quota bound it.
-        if held > 0 and cores > largest * held:
+        if held.cores > 0 and cores > largest * held.cores:
             return (
                 f"{cores:,.0f} cores {name} is more than {largest:g} times what it holds, "
-                f"{held:,.0f}"
+                f"{held.cores:,.0f}"
             )
     return ""

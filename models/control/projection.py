@@ -16,9 +16,11 @@ MILLICORES, MEBIBYTES = range(2)
 """Rows of everything that counts both resources: sizes, limits, holdings."""
 RESOURCES: Final = 2
 _STEPS: Final = 12
-"""Bisection steps: the level is found to one part in four thousand of the interval."""
+"""Bisection steps: the level is found to one part in four thousand of the interval, which is 0.002
+of a full pod's load."""
 _HIGHEST_LEVEL: Final = np.float32(8.0)
-"""Load per pod above which the projection adds nothing: the domain has no room at all."""
+"""Load per pod above which the projection adds nothing: the domain has no room at all. At this
+level pods get eight times what fills them."""
 
 
 class Bisection(NamedTuple):

@@ -13,7 +13,8 @@ from models.features.table import APP
 from models.jit import kernel
 
 BEARABLE: Final = 0.85
-"""Highest utilisation at which apps still keep their latency, with nothing to spare."""
+"""Highest utilisation at which apps still keep their latency, with nothing to spare. Not tuned and
+not derived from the latency tables: chosen by hand."""
 
 _SLACK, _ERRORS, _SATURATION = APP.at("headroom"), APP.at("errors"), APP.at("saturation")
 _REQUESTS, _AGE = APP.at("rps"), APP.at("sample_age")

@@ -21,10 +21,10 @@ from models.control.change_history import (
     NO_APP,
     ChangeHistory,
     Workspace,
+    blast_radius_left,
     cool_down_ticks,
     held_sizes,
-    left_of_blast,
-    measure,
+    prepare_workspace,
     start_history,
     workspace,
 )
@@ -160,7 +160,7 @@ def _enforce_all(
             inputs.tick[e], inputs.status[e], inputs.missing[e], inputs.load[e], inputs.held[e]
         )
         wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
-        measure(apps.status, apps.tick, inputs.may_hold[e], history.sizing[e], work)
+        prepare_workspace(apps.status, apps.tick, inputs.may_hold[e], history.sizing[e], work)
         overruns[e] = enforce(wishes, apps, bounds, history, e, work)
 
 
@@ -168,12 +168,13 @@ def _enforce_all(
 def enforce(
     wishes: Wishes, apps: Apps, bounds: Bounds, history: ChangeHistory, e: int, work: Workspace
 ) -> int:
-    """Apply all rules to one environment and return its overruns; call `measure` first."""
+    """Apply all rules to one environment, return its overruns; call `prepare_workspace` first."""
     status, decreased = apps.status, history.decreased[e]
     # Replicas before sizes: pods grow into what replicas leave of budget and blast radius.
     enforce_replicas(wishes, apps, bounds, history.rested[e], decreased, work)
-    _left_of_budget(wishes.replicas, status, work)
-    left_of_blast(status[rows.REPLICAS], work.size, status[rows.DOMAIN], decreased, work.blast)
+    _budget_left(wishes.replicas, status, work)
+    # Again, because decreases of this tick are part of the window by now.
+    blast_radius_left(status[rows.REPLICAS], work.size, status[rows.DOMAIN], decreased, work.blast)
     slot = decreased[apps.tick % decreased.shape[0]]
     enforce_sizes(wishes, apps, work.room, work.blast, slot)
     # Remember the sizes that were decided: until the status shows them, they count as held.
@@ -194,9 +195,10 @@ def enforce_replicas(
     # Decreases before the budget: what they free may be used in the same tick.
     _keep_bounds(wishes, apps, bounds, rested)
     _keep_blast_radius(wishes, apps, decreased, work)
-    _keep_budget(wishes, apps, work)
+    _keep_budget(wishes, apps, bounds, work)
     wanted, current = wishes.replicas, apps.status[rows.REPLICAS]
     for app in range(wanted.size):
+        # Increases count as well: a decrease right after one would be a reversal.
         if wanted[app] != current[app]:
             rested[app] = apps.tick + bounds.cool_down
 
@@ -217,7 +219,12 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
             wanted[app] = current[app]
             continue
         asked_to_shrink = wanted[app] < current[app]
-        wanted[app] = min(max(wanted[app], bounds.least[app]), bounds.most[app])
+        least = bounds.least[app]
+        # These rules found no room for its minimum before, and may have resized it instead. Raised
+        # again, it would take what the others were cut to.
+        if (reason[app] == _BUDGET or reason[app] == _RESIZE) and not asked_to_shrink:
+            least = min(least, wanted[app])
+        wanted[app] = min(max(wanted[app], least), bounds.most[app])
         if wanted[app] >= current[app]:
             continue
         resting = rested[app] > apps.tick and reason[app] != _YIELD
@@ -238,7 +245,7 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
     slot = decreased[apps.tick % decreased.shape[0]]
     for d in range(slot.size):
         slot[d] = 0.0
-    left_of_blast(current, work.size, domain, decreased, left)
+    blast_radius_left(current, work.size, domain, decreased, left)
     for step in range(wanted.size):
         app = work.order[step]
         if app == NO_APP:
@@ -261,14 +268,17 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
 
 
 @kernel
-def _keep_budget(wishes: Wishes, apps: Apps, work: Workspace) -> None:
+def _keep_budget(wishes: Wishes, apps: Apps, bounds: Bounds, work: Workspace) -> None:
     wanted, reason = wishes.replicas, wishes.reason
     current, domain = apps.status[rows.REPLICAS], apps.status[rows.DOMAIN]
     project(wanted, current, apps.load, work.size, domain, work.limit, work.bisection)
     for app in range(wanted.size):
+        cut = work.bisection.high[domain[app]] > 0.0
         # Only increases that were cut to nothing get this reason; smaller ones are still increases.
-        cut = work.bisection.high[domain[app]] > 0.0 and reason[app] == _OUT
-        if cut and wanted[app] == current[app]:
+        nothing = reason[app] == _OUT and wanted[app] == current[app]
+        # And those that stay below their minimum: `_keep_bounds` must not raise them again.
+        below = current[app] > 0 and current[app] <= wanted[app] < bounds.least[app]
+        if cut and (nothing or below):
             reason[app] = _BUDGET
 
 
@@ -276,7 +286,7 @@ def _keep_budget(wishes: Wishes, apps: Apps, work: Workspace) -> None:
 
 
 @kernel
-def _left_of_budget(replicas: I32, status: I32, work: Workspace) -> None:
+def _budget_left(replicas: I32, status: I32, work: Workspace) -> None:
     """Write to `work.room` [2, D] what the limits leave beside the replicas."""
     limit, room = work.limit, work.room
     sum_held_resources(replicas, work.size, status[rows.DOMAIN], room)
@@ -301,6 +311,7 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
         # A resize touches every pod, so all of the app counts, not only the difference.
         amount = pods * cpu[app]
         valid = active[app] == 1 and apps.missing[app] == 0.0 and apps.held[app] == 0
+        # Counted per resource, so an app that changes both counts twice. This only allows less.
         more_cpu = (wishes.cpu[app] - cpu[app]) * pods
         if not (valid and amount <= blast[d] and more_cpu <= room[MILLICORES, d]):
             wishes.cpu[app] = cpu[app]

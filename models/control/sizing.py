@@ -23,21 +23,28 @@ from models.control.safety import Apps, Wishes
 from models.features.table import APP
 from models.jit import kernel
 
+# `hirl calibrate` searches the numbers in `parameters.RANGES`. Those below are not among them. They
+# were chosen by hand while the structure was designed, on the shipped scenarios; no record compares
+# other values. What damping and vertical sizing are worth as a whole was measured by leaving them
+# out (docs/results/2026-11-17-controllers.md).
 WINDOW_MIN: Final = 5
-"""Minutes over which the highest need counts for scaling in."""
+"""Minutes over which the highest need counts for scaling in; HPA's default window is as long."""
 MODEST_S: Final = 360
-"""Seconds for which an app that gave way grows only when it is at risk."""
+"""Seconds for which an app that gave way grows only when it is at risk. As long as the cool-down:
+an app that grew at once would take back what others were just given."""
 _GIVEN_SHARE: Final = 0.1
 """Giving less than this share of an app is not worth a change."""
 _TREND, _SATURATION = APP.at("rps_trend"), APP.at("saturation")
 _ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
 _ACTIVE, _MEMORY_USE = APP.at("active"), APP.at("memory_use")
 _ABRUPT: Final = np.float32(-0.3)
-"""Traffic this far below its five-minute mean more likely fails to arrive than has gone."""
+"""Traffic this far below its five-minute mean more likely fails to arrive than has gone. When it
+returns, it brings the retries of those who waited."""
 _FAILING: Final = np.float32(0.01)
 """Share of errors from which an app counts as failing."""
 _URGENT: Final = np.float32(0.25)
-"""Urgency from which a domain scales nothing in."""
+"""Urgency from which a domain scales nothing in: by then it lacks capacity, has many pods without
+a node, or many apps at risk."""
 # A plain 0.0 in a kernel would turn the float32 arithmetic around it into float64.
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
@@ -45,12 +52,13 @@ _LARGEST_CPU: Final = 2.0
 """Times its first size that a pod's CPU may become."""
 _CPU_STEP: Final = 50
 """Millicores to which sizes are rounded up: fewer, larger changes."""
-_FULL: Final = np.float32(0.92)
+_MEMORY_FULL: Final = np.float32(0.92)
 """Memory used over requested at which a pod gets more."""
 _MEMORY_STEP: Final = 1.25
+"""Factor of one step; each step counts the whole app in the blast radius."""
 _LARGEST_MEMORY: Final = 4.0
 """Times its first size that a pod's memory may become."""
-_BACK: Final = np.float32(0.75)
+_RETURN_BELOW: Final = np.float32(0.75)
 """Need at the first size, over the maximum of replicas, at which an app returns to that size."""
 
 # Kernels take integers, not enumerations.
@@ -69,12 +77,12 @@ class Damping(NamedTuple):
     margin: np.float32
     risk: F32
     """[D] utilisation from which an app is at risk; infinite where it makes no difference."""
-    give_way: F32
+    give_way_level: F32
     """[D] utilisation up to which an app gives way."""
-    window: bool
+    use_window: bool
     """Whether the needs of the last minutes count."""
-    patient: I8
-    """[D] 0 for the lowest priority: its apps give way before they have rested."""
+    rest_first: I8
+    """[D] 1 where apps give way only after they have rested; 0 for the lowest priority."""
     modest_ticks: int
     """How long an app that gave way stays modest."""
 
@@ -173,20 +181,20 @@ def wish_replicas(
     need, highest, modest_until = memory.need[e], memory.highest[e], memory.modest_until[e]
     for app in range(need.size):
         d, now, peak = domain[app], np.float32(current[app]), need[app]
-        for minute in range(highest.shape[0] if damping.window else 0):
+        for minute in range(highest.shape[0] if damping.use_window else 0):
             peak = max(peak, highest[minute, app])
-        exposed = is_exposed(features, app, damping.risk[d])
+        overloaded = is_overloaded(features, app, damping.risk[d])
         # A wider band right after a change keeps lower priorities from turning back and forth.
-        resting = rested[app] > tick and not exposed
+        resting = rested[app] > tick and not overloaded
         band = damping.dead_band_out * (damping.resting_factor[d] if resting else _ONE)
         # After giving way an app grows only when it is at risk, and no further than out of it.
         modest = modest_until[app] > tick
-        goal = min(need[app], load[app] / damping.give_way[d]) if modest else need[app]
+        goal = min(need[app], load[app] / damping.give_way_level[d]) if modest else need[app]
         # Both directions add the margin, so an app that shrank does not grow again at once.
         kept = peak * (_ONE + damping.margin)
         spare = kept < now * (_ONE - damping.dead_band_in)
         # Growth comes first and needs no fresh data: missing samples never lower (invariant 4).
-        if goal > now * (_ONE + band) and (exposed or not modest):
+        if goal > now * (_ONE + band) and (overloaded or not modest):
             wanted[app], reason[app] = math.ceil(goal * (_ONE + damping.margin)), _OUT
         elif spare and is_steady(features, app) and urgency[d] < _URGENT:
             wanted[app], reason[app] = math.ceil(kept), _IN
@@ -197,8 +205,9 @@ def wish_replicas(
 
 
 @kernel
-def is_exposed(features: F32, app: int, risk: np.float32) -> bool:
+def is_overloaded(features: F32, app: int, risk: np.float32) -> bool:
     """Whether an app is so full, or fails so often, that it cannot wait."""
+    # An infinite level means that nothing is at risk here, so errors do not count either.
     failing = (features[_ERRORS, app] > _FAILING) & np.isfinite(risk)
     return bool((features[_SATURATION, app] > risk) | failing)
 
@@ -229,12 +238,13 @@ def give_way(
 
     Apps with spare pods shrink to a utilisation that is still comfortable. Pods that wait for a
     node go first, because nothing runs there that could be missed. An app gives way only after it
-    has rested, unless its domain is not `patient`. `work.order` says whose turn it is.
+    has rested, except in the lowest priority (`rest_first`). Apps are asked in `work.order`.
     """
     wanted, reason, load, tick = wishes.replicas, wishes.reason, apps.load, apps.tick
     domain, current = apps.status[rows.DOMAIN], apps.status[rows.REPLICAS]
     pending = apps.status[rows.PENDING]
     size, order = work.size[MILLICORES], work.order
+    # Two passes over all apps, so that no running pod leaves while a pending one could.
     for waiting in (True, False):
         for step in range(order.size):
             app = order[step]
@@ -243,11 +253,11 @@ def give_way(
             d = domain[app]
             if release[d] <= 0.0 or features[_MISSING, app] != _ZERO:
                 continue
-            level = damping.give_way[d]
+            level = damping.give_way_level[d]
             # An app that is fuller than the level it would shrink to has nothing to give.
-            if is_exposed(features, app, level) or reason[app] == _YIELD:
+            if is_overloaded(features, app, level) or reason[app] == _YIELD:
                 continue
-            if damping.patient[d] == 1 and rested[app] > tick:
+            if damping.rest_first[d] == 1 and rested[app] > tick:
                 continue
             spare = current[app] - math.ceil(load[app] / level)
             # One pod more than the quotient: rounding down would never release the last cores.
@@ -280,7 +290,7 @@ def wish_sizes(
         wishes.cpu[app] = _cpu_for(need, most[app], cpu[app], first_cpu[app])
         # Limits kill, so memory grows in steps before it is full. It never shrinks.
         larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _LARGEST_MEMORY)
-        if features[_MEMORY_USE, app] > _FULL and larger > memory[app]:
+        if features[_MEMORY_USE, app] > _MEMORY_FULL and larger > memory[app]:
             wishes.memory[app] = math.ceil(larger)
 
 
@@ -300,6 +310,6 @@ def _cpu_for(need: np.float32, most: int, cpu: int, first: int) -> int:
         exact = cpu * (need / most)
         return min(int(_LARGEST_CPU * first), math.ceil(exact / _CPU_STEP) * _CPU_STEP)
     # Well below the maximum at the first size, or the next rise would enlarge the pods again.
-    if cpu > first and need * cpu < _BACK * most * first:
+    if cpu > first and need * cpu < _RETURN_BELOW * most * first:
         return first
     return cpu

@@ -18,7 +18,7 @@ from models.control.change_history import (
     ChangeHistory,
     Workspace,
     cool_down_ticks,
-    measure,
+    prepare_workspace,
     start_history,
     workspace,
 )
@@ -87,8 +87,7 @@ class Constants(NamedTuple):
 
     bounds: Bounds
     damping: Damping
-    minute: int
-    """Ticks of a minute."""
+    ticks_per_minute: int
     vertical: bool
     """Whether pods are resized."""
     unseen_s: np.float32
@@ -166,6 +165,7 @@ class Soldiers:
         need_factor: F32 | None,
     ) -> SoldierInputs:
         budget = directive.budget
+        # Divided here, once per domain: the kernel only multiplies, once per app.
         more, may_hold = 1.0 + budget.headroom, allowed(budget, tick)
         if need_factor is None:
             # Not None in the kernels: numba would compile all of them once more for that type.
@@ -183,6 +183,7 @@ class Soldiers:
             signals,
             levels,
             urgency=budget.urgency.astype(np.float32),
+            # Infinite without budgets, so that an ablation runs the same kernels.
             may_hold=may_hold if self._parts.budget else np.full_like(may_hold, np.inf),
         )
 
@@ -214,12 +215,13 @@ def _decide(
         load, usual = inputs.signals.load[e], inputs.signals.usual[e]
         apps = Apps(inputs.tick[e], inputs.status[e], features[_MISSING], load, constants.held)
         wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
-        # Sizes and turns for all that follows; `give_way` and the rules share them.
-        measure(apps.status, apps.tick, inputs.may_hold[e], state.history.sizing[e], work)
-        minute = apps.tick // constants.minute
+        # Sizes and order for all that follows; `give_way` and the rules share them.
+        prepare_workspace(apps.status, apps.tick, inputs.may_hold[e], state.history.sizing[e], work)
+        minute = apps.tick // constants.ticks_per_minute
         compute_need(apps, usual, inputs.levels, e, minute, state.memory)
         _wish(inputs, e, apps, state, constants, work, wishes, sums[e])
         state.overruns[e] += enforce(wishes, apps, constants.bounds, state.history, e, work)
+        # From the status, not from the wishes: what was just decided does not hold anything yet.
         need = state.memory.need[e]
         sum_apps(apps, features, need, growth, constants.unseen_s, sums[e])
 
@@ -251,7 +253,7 @@ def _wish(
     give_way(apps, features, rested, damping, work, state.release[e], modest_until, wishes)
     if constants.vertical:
         # At the level up to which apps give way, not at their target: pods do not grow for comfort.
-        wish_sizes(apps, features, damping.give_way, most, state.first, e, wishes)
+        wish_sizes(apps, features, damping.give_way_level, most, state.first, e, wishes)
     else:
         keep_sizes(apps, wishes)
 

@@ -32,6 +32,8 @@ class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Largest J by scenario that the search allowed."""
     apps: int
     seeds: tuple[int, ...]
+    search: str = ""
+    """Name and version of the search."""
     budget: int
     """Parameter sets tried."""
     search_seed: int

@@ -23,9 +23,9 @@ from models.features.normalise import normalise
 from models.features.table import APP, Feature
 from models.forecaster.port import Forecast, ticks_per_minute
 from models.inputs.errors import InputError
-from models.sim.apps import declare
 from models.sim.world import World
 
+# Steps and bounds were chosen by hand: no policy has been trained with these or others.
 REPLICA_STEP: Final = 0.5
 """Share of the replicas that a full step adds or removes, at least one."""
 CPU_STEP: Final = 1.25
@@ -58,7 +58,7 @@ class AppAdapter:
     actions = 2
 
     def __init__(self, world: World, app: int) -> None:
-        inventory = declare(world.population, world.cluster)
+        inventory = world.inventory
         if not 0 <= app < inventory.domain.size:
             raise InputError(f"app: expected from 0 to {inventory.domain.size - 1}, got {app}")
         self._app = app

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I8, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.catalogue import Entrant
@@ -84,6 +84,10 @@ class BudgetedPolicyController(PolicyController[HeuristicAdapterState]):
     def budget(self, state: PolicyControllerState) -> Budget:
         """The budget in force."""
         return self._budgeted.budget(state.adapter)
+
+    def at_level(self, level: I8, state: PolicyControllerState) -> PolicyControllerState:
+        """From HEURISTIC on the policy's actions change nothing."""
+        return state._replace(adapter=self._budgeted.at_level(level, state.adapter))
 
     def overruns(self, state: PolicyControllerState) -> I32:
         """[E] so far."""

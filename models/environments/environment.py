@@ -16,7 +16,7 @@ from gymnasium.spaces import Box
 
 from models.cluster.arrays import F32
 from models.compare.breakers import Breakers
-from models.compare.calibrate import tuning_scenarios
+from models.compare.provenance import tuning_scenarios
 from models.environments.policy import PolicyAdapter, is_due
 from models.forecaster.port import Forecaster
 from models.forecaster.simulated.catalogue import NONE, forecaster_of
@@ -36,7 +36,8 @@ from models.sim.world import World
 S = TypeVar("S")
 
 APPS: Final = 155
-"""Apps of the default cluster: small enough to train on, and policies transfer to larger ones."""
+"""Apps of the default cluster: small enough to train on. Policies of a prototype transferred to ten
+times as many; none of this project has been trained yet."""
 SEEDS: Final = (1 << 20, 1 << 31)
 """Range of training seeds; disjoint from the benchmark's, which start at 0."""
 
@@ -77,8 +78,9 @@ class Episode(Generic[S]):
             forecast, self._forecaster_state = self._forecaster.step(
                 observation, self._forecaster_state
             )
-        plan, self._state = self.adapter.act(observation, forecast, self._state, action)
-        self._breakers.cut(observation, plan, self._state)
+        state = self._breakers.limit(self._state)
+        plan, self._state = self.adapter.act(observation, forecast, state, action)
+        self._breakers.cut(observation, forecast, plan, self._state)
         self.world.step(plan)
         self._observe()
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I8, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.ablation import heuristic_of
@@ -25,7 +25,6 @@ from models.features.normalise import Features, normalise
 from models.features.table import CLUSTER, GROUP, POOL, Feature, domain_columns
 from models.forecaster.port import Forecast, ticks_per_minute
 from models.inputs.errors import InputError, did_you_mean
-from models.sim.apps import declare
 from models.sim.world import World
 
 
@@ -46,7 +45,7 @@ class HeuristicAdapter(ABC):
     every: int
 
     def __init__(self, world: World) -> None:
-        self.inventory = declare(world.population, world.cluster)
+        self.inventory = world.inventory
         self._heuristic = heuristic_of(world, tuned_parameters())
         self._encoder = Encoder(self.inventory)
         self._observed = np.zeros((0, 0), np.float32)
@@ -90,6 +89,10 @@ class HeuristicAdapter(ABC):
         """The budget in force."""
         return self._heuristic.budget(state.heuristic)
 
+    def at_level(self, level: I8, state: HeuristicAdapterState) -> HeuristicAdapterState:
+        """From HEURISTIC on the policy's actions change nothing."""
+        return state._replace(heuristic=self._heuristic.at_level(level, state.heuristic))
+
     def overruns(self, state: HeuristicAdapterState) -> I32:
         """[E] increases beyond a budget so far; a policy cannot cause any."""
         return self._heuristic.overruns(state.heuristic)
@@ -112,6 +115,7 @@ def limits_of(columns: Iterable[Feature]) -> Limits:
     )
 
 
+# The spans, and NEED_SPAN below, were chosen by hand: no policy has been trained with other ones.
 HEADROOM_SPAN: Final = 1.5
 """Largest factor on pods and nodes per unit of work; the smallest is its inverse."""
 URGENCY_SPAN: Final = 4.0

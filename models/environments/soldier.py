@@ -8,6 +8,7 @@ import numpy as np
 
 from models.cluster import rows
 from models.cluster.arrays import I32
+from models.cluster.inventory import declare_cluster
 from models.compare.families import HEURISTIC, family_of
 from models.environments.environment import Environment, Episode
 from models.environments.heuristic_adapters import (
@@ -16,7 +17,6 @@ from models.environments.heuristic_adapters import (
     domain_index,
 )
 from models.sim.accounting import ARRIVED, VIOLATED
-from models.sim.apps import declare
 from models.sim.config.physics import SimCluster
 from models.sim.config.scenario import Scenario
 from models.sim.results.summary import Result
@@ -57,9 +57,10 @@ class SoldierEnv(Environment[HeuristicAdapterState]):
         self._before = Requests(0.0, 0.0)
         self._cost = 0.0
         self._index = domain_index(self._cluster.domain_names, domain)
-        inventory = declare(self._population, self._cluster)
+        inventory = declare_cluster(self._cluster)
         declared = self._cluster.domains[self._index]
         self._weight = self._cluster.priority_weights[declared.priority]
+        # Of its preferred pool: which pool a pod lands in is not the Soldier's decision.
         self._node_cores = float(inventory.pool_cpu[inventory.domain_pools[self._index, 0]])
         self.reward_scale = _PER_APP / self._cluster.physics_of(declared).apps
 

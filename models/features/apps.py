@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from models.cluster import rows
 from models.cluster.arrays import F32, I8, I32
 from models.features.memory import UNSEEN, FeatureState
+from models.features.saturation import Pace
 from models.features.table import APP
 from models.jit import kernel
 
@@ -19,6 +20,8 @@ _TREND: Final = APP.at("rps_trend")
 _ERRORS: Final = APP.at("errors")
 _UTILISATION: Final = APP.at("utilisation")
 _SATURATION: Final = APP.at("saturation")
+_FULL_AT: Final = APP.at("full_at")
+_DOUBT: Final = APP.at("doubt")
 _MEMORY_USE: Final = APP.at("memory_use")
 _HEADROOM: Final = APP.at("headroom")
 _WANTED: Final = APP.at("wanted")
@@ -50,8 +53,8 @@ class Declared(NamedTuple):
     """[A] seconds."""
     per_target: F32
     """[A] 1 / latency target: multiplication is several times faster than division."""
-    per_saturation: F32
-    """[A] 1 / saturation."""
+    saturation: F32
+    """[E, A] CPU use over request of full pods; one row where all environments declare the same."""
     per_most: F32
     """[A] 1 / maximum of replicas."""
     interactive: F32
@@ -73,6 +76,7 @@ class Declared(NamedTuple):
     tick_s: float
     gain: float
     """Weight of a tick in slow means."""
+    pace: Pace
 
 
 @kernel
@@ -85,7 +89,9 @@ def encode_apps(
     sample, age, live = state.sample[e], state.age[e], features[_LIVE]
     _find_live(status[rows.ACTIVE], status[rows.DOMAIN], np.int32(declared.tiers.size), live)
     _traffic(sample, state.mean_rps[e], features)
-    _load(sample, age, status[rows.CPU_REQUEST], declared.per_saturation, features)
+    _load(sample, age, status[rows.CPU_REQUEST], state.full_at[e], features)
+    _where_live(live, state.full_at[e], features[_FULL_AT])
+    _where_live(live, state.doubt[e], features[_DOUBT])
     _memory(sample, age, status, features)
     _latency(live, age, sample[rows.P99], declared.per_target, features[_HEADROOM])
     _pods(status, declared.per_most, features)
@@ -128,7 +134,7 @@ def _traffic(sample: F32, mean: F32, features: F32) -> None:
 
 
 @kernel
-def _load(sample: F32, age: I32, request: I32, per_saturation: F32, features: F32) -> None:
+def _load(sample: F32, age: I32, request: I32, full_at: F32, features: F32) -> None:
     """CPU use over the pods that were measured: an old sample knows nothing of today's pods."""
     live, cpu, pods = features[_LIVE], sample[rows.CPU], sample[rows.PODS]
     out, over = features[_UTILISATION], features[_SATURATION]
@@ -137,7 +143,7 @@ def _load(sample: F32, age: I32, request: I32, per_saturation: F32, features: F3
         # An app that never had a sample reads as full: doubt must not scale in (invariant 4).
         use = _ONE if age[app] >= UNSEEN else cpu[app] / cores
         out[app] = live[app] * _within(use, _ZERO, _MOST)
-        over[app] = live[app] * _within(use * per_saturation[app], _ZERO, _MOST)
+        over[app] = live[app] * _within(use / full_at[app], _ZERO, _MOST)
 
 
 @kernel
@@ -169,6 +175,7 @@ def _pods(status: I32, per_most: F32, features: F32) -> None:
     in_flight, waiting = features[_IN_FLIGHT], features[_PENDING]
     for app in range(live.size):
         want = _pods_of(replicas[app])
+        # Zero for an app that is not declared, and so are the ratios below.
         per_wanted = live[app] / max(want, _ONE)
         wanted[app] = live[app] * want
         room[app] = live[app] * max(_ONE - want * per_most[app], _ZERO)

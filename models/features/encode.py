@@ -24,6 +24,7 @@ from models.features.memory import (
 )
 from models.features.normalise import Features, by_feature, empty_features
 from models.features.pools import PoolReadings, cluster_columns, pool_columns, spend
+from models.features.saturation import Full, begin, learn_full, pace
 from models.features.summary import MOST_SEGMENTS, expose, find_groups, summarise, write_keys
 from models.features.sums import SUMS, sum_groups
 from models.features.table import APP, CLUSTER, POOL, Level
@@ -73,7 +74,35 @@ def _encode_apps_of(
     )
     # The memory first: features are computed from the last valid sample, not from this one.
     remember(state, e, measured, missing, status, elapsed[e], declared.gain, declared.edges)
+    _learn_full_of(state, declared, status[rows.CPU_REQUEST], elapsed[e], e)
     encode_apps(state, e, status, declared, apps[e])
+
+
+@kernel
+def _learn_full_of(
+    state: FeatureState, declared: Declared, request: I32, elapsed: int, e: int
+) -> None:
+    known = Full(
+        state.declared[e],
+        state.full_at[e],
+        state.doubt[e],
+        state.work[e],
+        state.strained[e],
+        state.peak[e],
+    )
+    begin(known, declared.saturation[e % declared.saturation.shape[0]])
+    # A tick that is observed again must not count twice.
+    if elapsed == 0:
+        return
+    learn_full(
+        known,
+        state.sample[e],
+        state.fresh[e],
+        state.mean_rps[e],
+        request,
+        declared.per_target,
+        declared.pace,
+    )
 
 
 @kernel
@@ -207,7 +236,7 @@ def _compile(inventory: Inventory) -> Declared:
         latency_target=inventory.latency_target,
         # 1 / infinity is 0, which gives a best-effort app its headroom of 1.
         per_target=np.float32(1.0) / inventory.latency_target,
-        per_saturation=np.float32(1.0) / inventory.saturation,
+        saturation=np.atleast_2d(inventory.saturation),
         per_most=(1.0 / np.maximum(inventory.max_replicas, 1)).astype(np.float32),
         interactive=_mix_share(inventory, "api") + _mix_share(inventory, "web"),
         batch=_mix_share(inventory, "batch"),
@@ -219,6 +248,7 @@ def _compile(inventory: Inventory) -> Declared:
         calls=inventory.calls,
         tick_s=float(inventory.tick_s),
         gain=trend_gain(inventory.tick_s),
+        pace=pace(inventory.tick_s),
     )
 
 

@@ -2,7 +2,9 @@
 
 A sample is missing if it did not arrive, holds NaN, infinite or negative numbers, or reads zero
 where that is impossible. Then the last valid one is kept with its age, because a zero would look
-like an idle app. The memory is updated in place; observing the same tick again changes nothing.
+like an idle app. If only the app's own exporter fails, CPU, memory and pods come from elsewhere and
+are still taken in; the sample counts as missing all the same. The memory is updated in place;
+observing the same tick again changes nothing.
 
 Which pod became ready is not observed, only how many are in flight (starting or without a node).
 So an increase is a cohort of new pods, and a decrease removes the oldest ones first: they are the
@@ -29,9 +31,14 @@ _CLEAR_RPS: Final = np.float32(0.1)
 """Traffic above this does not stop in the same tick as everything else."""
 _TREND_S: Final = 300.0
 """Time constant of the slow mean of the requests."""
+_BUSY: Final = np.float32(0.1)
+"""Share of its last CPU use at which an app without requests is still at work."""
+_FRESH, _USE_ONLY = np.int8(1), np.int8(2)
+"""A valid sample, and one whose CPU, memory and pods are valid but not its requests."""
 # float32 and int32: plain constants would widen the arithmetic of the kernels.
 _ZERO: Final = np.float32(0.0)
 _BOUNDS_S: Final = (30, 60, 120, 300)
+"""Upper bounds of the age buckets in `table.AGES`, except for the last one, which has none."""
 _MOST: Final = np.int32(1_000_000)
 """Largest valid pod count of one app; a larger one is broken and would overflow sums."""
 _NONE: Final = np.int32(0)
@@ -47,7 +54,7 @@ class FeatureState(NamedTuple):
     age: I32
     """[E, A] ticks since that sample arrived; UNSEEN when there is none."""
     fresh: I8
-    """[E, A] 1 where the last observation brought a valid sample."""
+    """[E, A] 1 where the last observation brought a valid sample, 2 where only what pods use."""
     mean_rps: F32
     """[E, A] slow mean of the requests per second."""
     cohort: I32
@@ -58,6 +65,13 @@ class FeatureState(NamedTuple):
     """[E, A] pods starting and pending."""
     restarts: I32
     """[E, S, A] restart counter at each tick of the window, modulo S."""
+    declared: F32
+    """[E, A] and the next five: the fields of `saturation.Full`."""
+    full_at: F32
+    doubt: F32
+    work: F32
+    strained: I32
+    peak: F32
     spent: F64
     """[E] money since the memory began."""
     lasted: F64
@@ -80,6 +94,12 @@ def start_memory(observation: Observation, inventory: Inventory) -> FeatureState
         flight=np.zeros((environments, len(AGES), apps), np.int32),
         in_flight=np.zeros((environments, apps), np.int32),
         restarts=np.repeat(counters, slots, axis=1),
+        declared=np.zeros((environments, apps), np.float32),
+        full_at=np.ones((environments, apps), np.float32),
+        doubt=np.zeros((environments, apps), np.float32),
+        work=np.zeros((environments, apps), np.float32),
+        strained=np.zeros((environments, apps), np.int32),
+        peak=np.zeros((environments, apps), np.float32),
         spent=np.zeros(environments),
         lasted=np.zeros(environments),
     )
@@ -130,9 +150,12 @@ def remember(
     # sample only while `age` still says that there was none.
     _validate(new, missing, fresh)
     _reject_zeros(new, old[rows.RPS], status, age, fresh)
+    _reject_silence(new, old, age, fresh)
     _follow(new[rows.RPS], fresh, age, np.float32(1.0 - (1.0 - gain) ** elapsed), state.mean_rps[e])
-    for kind in range(rows.SAMPLES):
+    for kind in range(rows.CPU):
         _update_row(new[kind], fresh, old[kind])
+    for kind in range(rows.CPU, rows.SAMPLES):
+        _update_use(new[kind], fresh, old[kind])
     _grow_old(fresh, status[rows.ACTIVE], np.int32(elapsed), age)
     last, tick = state.tick[e], state.tick[e] + elapsed
     advance_flight(state.cohort[e], state.flight[e], edges, last, elapsed)
@@ -182,6 +205,22 @@ def _reject_zeros(new: F32, last_rps: F32, status: I32, age: I32, fresh: I8) -> 
         fresh[app] = fresh[app] & (not broken)
 
 
+@kernel
+def _reject_silence(new: F32, old: F32, age: I32, fresh: I8) -> None:
+    """Reject requests that stop while the app works on: its own exporter answers zero on errors.
+
+    Where traffic really stops, CPU stops with it, apart from what idle pods use.
+    """
+    rps, p99, cpu = new[rows.RPS], new[rows.P99], new[rows.CPU]
+    last_rps, last_cpu = old[rows.RPS], old[rows.CPU]
+    for app in range(fresh.size):
+        silent = rps[app] + p99[app] == _ZERO
+        works = (cpu[app] > _ZERO) & (cpu[app] >= _BUSY * last_cpu[app])
+        busy = (last_rps[app] > _ZERO) & (age[app] < UNSEEN)
+        broken = (fresh[app] == _FRESH) & silent & works & busy
+        fresh[app] = _USE_ONLY if broken else fresh[app]
+
+
 # Load both outcomes before choosing one: LLVM does not vectorise a conditional store.
 
 
@@ -191,11 +230,18 @@ def _follow(rps: F32, fresh: I8, age: I32, gain: np.float32, mean: F32) -> None:
     for app in range(mean.size):
         new, old = rps[app], mean[app]
         moved = new if age[app] >= UNSEEN else old + gain * (new - old)
-        mean[app] = moved if fresh[app] != 0 else old
+        mean[app] = moved if fresh[app] == _FRESH else old
 
 
 @kernel
 def _update_row(row: F32, fresh: I8, kept: F32) -> None:
+    for app in range(kept.size):
+        new, old = row[app], kept[app]
+        kept[app] = new if fresh[app] == _FRESH else old
+
+
+@kernel
+def _update_use(row: F32, fresh: I8, kept: F32) -> None:
     for app in range(kept.size):
         new, old = row[app], kept[app]
         kept[app] = new if fresh[app] != 0 else old
@@ -206,13 +252,14 @@ def _grow_old(fresh: I8, active: I32, elapsed: np.int32, age: I32) -> None:
     """Age the samples; forget those of an app that is no longer declared."""
     for app in range(age.size):
         older = min(age[app] + elapsed, np.int32(UNSEEN))
-        older = np.int32(0) if fresh[app] != 0 else older
+        older = np.int32(0) if fresh[app] == _FRESH else older
         age[app] = older if active[app] == 1 else np.int32(UNSEEN)
 
 
 @kernel
 def _store_restarts(counter: I32, ring: I32, last: int, elapsed: int) -> None:
     """Store the restart counter; ticks that were not observed keep the counter before them."""
+    # The window compares with its oldest slot: a slot left from the last round would be too old.
     slots = ring.shape[0]
     for step in range(1, min(elapsed, slots)):
         before, now = ring[last % slots], ring[(last + step) % slots]

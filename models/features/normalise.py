@@ -78,6 +78,7 @@ def _rule(columns: tuple[Feature, ...]) -> _Rule:
     )
 
 
+# float32, because a plain 0.0 in a kernel would turn the arithmetic around it into float64.
 _ZERO: Final = np.float32(0.0)
 
 

@@ -46,6 +46,7 @@ _EXPOSURE: Final = DOMAIN_LEVEL.at("latency_exposure")
 _BUSY, _IDLE = 1.0, 0.0
 _TIGHT, _EASY = 0.0, 1.0
 
+# 20 bits of a key hold the value, the other 12 the segment: up to 4,095 tier groups.
 _BITS: Final = 20
 _LOW: Final = -5.0
 _STEP: Final = 10.0 / ((1 << _BITS) - 1)
@@ -125,6 +126,8 @@ def _ratio(part: float, whole: float) -> float:
 @kernel
 def _describe(row: F64, out: F32, k: int) -> None:
     """Means and variances; without traffic every app counts the same in the mean headroom."""
+    # Over the apps that ever had a sample, because the others read as full. Only what is missing
+    # and how old samples are is over all apps.
     sampled, traffic = row[s.SAMPLED], row[s.TRAFFIC]
     use, slack = _ratio(row[s.USE], sampled), _ratio(row[s.SLACK], sampled)
     weighted = row[s.SLACK_TRAFFIC] / traffic if traffic > 0.0 else slack

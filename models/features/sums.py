@@ -58,6 +58,7 @@ _AGE: Final = APP.at("sample_age")
 """Kinds of sums. IN_FLIGHT is the first of the age buckets."""
 SUMS: Final = IN_FLIGHT + len(AGES)
 
+# The definition of "at risk" in `table.py`, which documents them; chosen by hand.
 _RISKY_HEADROOM: Final = 0.2
 _RISKY_ERRORS: Final = 0.01
 _RISKY_SATURATION: Final = 0.9
@@ -205,6 +206,7 @@ def _sum_health(members: Members, features: F32, total: F64) -> None:
             slack += one * headroom[app]
             squares += one * headroom[app] * headroom[app]
             risky += one if risk else 0.0
+            # Apps that never had a sample count here: they are missing, and the oldest of all.
             absent += missing[app]
             old += min(np.float64(seconds[app]), _OLDEST_S)
             pods += wanted[app]

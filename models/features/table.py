@@ -56,10 +56,12 @@ def _share(name: str, meaning: str, unit: str = "share") -> Feature:
 
 
 def _ratio(name: str, meaning: str, unit: str = "ratio") -> Feature:
+    # Up to 5, the end of the sort keys in `summary.py`: a wider range would make quantiles coarser.
     return Feature(name, unit, "linear", 1, 0, 5, meaning)
 
 
 def _headroom(name: str, meaning: str) -> Feature:
+    # Down to -5, a p99 of six times the target: the sort keys end there, too.
     return Feature(name, "ratio", "linear", 1, -5, 1, meaning)
 
 
@@ -68,6 +70,7 @@ def _trend(meaning: str) -> Feature:
 
 
 def _age(meaning: str) -> Feature:
+    # At most 5 minutes, as where means are cut (`_OLDEST_S` in `sums.py`).
     return Feature("sample_age", "s", "linear", 60, 0, 5, meaning)
 
 
@@ -81,7 +84,9 @@ APP: Final = Level(
         _trend("requests per second over their mean of about five minutes, minus 1"),
         _share("errors", "failing share of the requests"),
         _ratio("utilisation", "CPU used over requested by the measured pods"),
-        _ratio("saturation", "utilisation over that at which the load test found it saturated"),
+        _ratio("saturation", "utilisation over that at which its pods are full, `full_at`"),
+        _share("full_at", "utilisation at which its pods are full: declared, learned", "ratio"),
+        _share("doubt", "standard deviation of `full_at`, relative to it", "ratio"),
         _ratio("memory_use", "memory used over requested by the pods on nodes"),
         _headroom("headroom", "SLO headroom: 1 - p99 / target; 1 for best effort"),
         Feature("wanted", "pods", "root", 250, 0, 5, "replicas asked for"),

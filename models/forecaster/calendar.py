@@ -28,6 +28,7 @@ from models.forecaster.seasonal import (
 )
 from models.forecaster.series import Mask
 
+# Chosen by hand on the shipped scenarios; no record compares other values.
 BELIEVED_MIN: Final = 10
 """Minutes after its announced start during which an event that has not shown stays expected."""
 EARLIEST_MIN: Final = 45
@@ -47,7 +48,9 @@ _QUIET_MIN: Final = 15
 _QUIET_AGO_MIN: Final = 3
 """The quiet level ends some minutes ago, so that a jump is not compared with itself."""
 _NEVER: Final = -1
+"""Before every minute that is counted from tick 0."""
 _LEAST: Final = np.float32(1e-6)
+"""Smallest divisor: a domain without traffic has a level of 0."""
 
 
 class CalendarState(NamedTuple):
@@ -150,6 +153,7 @@ class Calendar:
         running_now, at_most = self._running_until(state, ahead)
         # After a running event ends, traffic returns to the level before it.
         running = _any_named((state.begun != _NEVER) & (state.over == _NEVER), self._announced)
+        # Not the level of the last minutes, which contain the event.
         without = np.where(running, state.quiet, plain)[..., None]
         within = self._event_level(state, minute)[..., None]
         likely = season * np.where(running_now, within, without) * expected

@@ -82,6 +82,7 @@ def day_width(minutes: int) -> int:
 def minutes_of_days(width: int) -> I32:
     """Minutes since tick 0 (all negative) of `width` minutes of each day, day after day."""
     day = np.arange(-DAYS, 0, dtype=np.int32) * DAY_MINUTES
+    # Each stored day begins as long before tick 0's time of day as the recent minutes do.
     of_day = np.arange(width, dtype=np.int32) - LEAD_MIN
     minutes: I32 = (day[:, None] + of_day).ravel().astype(np.int32)
     return minutes

@@ -15,10 +15,13 @@ from models.cluster.arrays import F32, F64, I32
 from models.cluster.observation import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
+"""Control uses the first: pods start and, except in a stampede, nodes boot within it. The others
+are for subscribers of the forecasts."""
 LEAST_HISTORY_MIN: Final = 180
 """Minutes of history without which nothing is learned, forecast or scored; as many as the past
 windows of the network cover."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
+"""The outer two enclose 80 %, which calibration holds them to."""
 LOW, MEDIAN, HIGH = range(3)
 """Indices into QUANTILES."""
 VALID_MIN: Final = 5

@@ -88,7 +88,7 @@ class Accounts(NamedTuple):
     latency: F64
     """[E, D, 2] sums over minutes of requests x p99 seconds, and of requests."""
     last_minute: F64
-    """[E, D, 2] requests of the last closed minute, and active apps."""
+    """[E, D, 2] requests of the last closed minute, and apps that were active in it."""
     waited_for: I8
     """[E, P] 1 for pools in which a P0 pod that waits in this tick may run."""
     last: Records
@@ -216,7 +216,8 @@ def _close_minute(st: State, acc: Accounts, e: int, rules: ClusterRules) -> None
     for app in range(domain.size):
         index = domain[app]
         minute[index, _REQUESTS] += requests[ARRIVED, app]
-        minute[index, _APPS] += active[app]
+        # An app that vanished within the minute counts, too: its requests did arrive.
+        minute[index, _APPS] += 1.0 if active[app] == 1 or requests[ARRIVED, app] > 0.0 else 0.0
         for kind in range(_APP_KINDS):
             sums[index, kind] += requests[kind, app]
     for app in range(domain.size):

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F32, I8, I16, I32, Records, records
-from models.cluster.description import Cluster
-from models.cluster.inventory import Inventory, declare_cluster
 
 # What limits a pod.
 CPU_BOUND: Final = 0
@@ -66,6 +64,8 @@ class Apps(NamedTuple):
     """Seconds until the caller gives up."""
     retry_share: F32
     """Share of failed requests that callers retry; 0 where they must not."""
+    retry_budget: F32
+    """Most retries over first attempts; infinite where clients have no such budget."""
     mean_rps: F32
     """Requests per second over a mean weekday, calls from other apps included."""
     own_rps: F32
@@ -130,10 +130,10 @@ class Traits(NamedTuple):
     io_seconds: F32
     memory_base: F32
     memory_per_request: F32
-    memory_leak: F32
     target: F32
     timeout: F32
     retry_share: F32
+    retry_budget: F32
 
 
 def service_traits(apps: Apps) -> Traits:
@@ -146,25 +146,9 @@ def service_traits(apps: Apps) -> Traits:
         io_seconds=apps.io_seconds,
         memory_base=apps.memory_base,
         memory_per_request=apps.memory_per_request,
-        memory_leak=apps.memory_leak,
         target=apps.latency_target,
         timeout=apps.timeout,
         retry_share=apps.retry_share,
-    )
-
-
-def declare(population: Population, cluster: Cluster) -> Inventory:
-    """The inventory that the owners of these apps would declare."""
-    apps = population.apps
-    # Saturation is the CPU used per core requested when all workers are busy. It is below 1 where
-    # requests wait for IO.
-    busy = apps.cpu_seconds / (apps.cpu_seconds + apps.io_seconds)
-    return declare_cluster(cluster)._replace(
-        domain=apps.domain,
-        tier=apps.tier,
-        min_replicas=apps.min_replicas,
-        max_replicas=apps.max_replicas,
-        latency_target=apps.latency_target,
-        saturation=(apps.workers_per_core * busy).astype(np.float32),
-        request_mix=apps.request_mix,
+        # Finite, because infinity times no requests is no number.
+        retry_budget=np.minimum(apps.retry_budget, np.float32(1e9)),
     )

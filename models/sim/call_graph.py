@@ -113,6 +113,16 @@ def call_forward(callers: U32, callees: U32, per_request: F32, passed: F32, dema
 
 
 @kernel
+def call_admitted(
+    callers: U32, callees: U32, per_request: F32, passed: F32, admitted: F32, demand: F32
+) -> None:
+    """`call_forward` while circuit breakers are open: they hold back a share of the calls."""
+    for edge in range(callers.size):
+        caller, callee = callers[edge], callees[edge]
+        demand[callee] += demand[caller] * passed[caller] * per_request[edge] * admitted[callee]
+
+
+@kernel
 def propagate_latency(calls: CallRows, p50: F32, spread: F32) -> None:
     """Add the callees' latency to their callers, innermost callers first."""
     for index in range(calls.callers.size):
@@ -136,6 +146,8 @@ class FailureRows(NamedTuple):
     served: F32
     fail: F32
     """[A] failing share, raised in place."""
+    admitted: F32
+    """[A] share of the calls that circuit breakers let through; the others fail unsent."""
     call_wait: F32
     """[A] seconds that callers wait for failed calls. Overwritten."""
 
@@ -151,11 +163,12 @@ def propagate_failures(calls: CallRows, rows: FailureRows, unscored: F64) -> Non
     for index in range(calls.callees.size):
         callee = calls.callees[index]
         # Most callees are healthy, so skip all their edges at once.
-        if fail[callee] <= UNNOTICED and call_wait[callee] == _ZERO:
+        failing = _ONE - rows.admitted[callee] * (_ONE - fail[callee])
+        if failing <= UNNOTICED and call_wait[callee] == _ZERO:
             continue
         for edge in range(calls.by_callee_start[index], calls.by_callee_start[index + 1]):
             caller, per_request = calls.by_callee_caller[edge], calls.by_callee_per_request[edge]
-            lost = min(_ONE, per_request * fail[callee])
+            lost = min(_ONE, per_request * failing)
             call_wait[caller] += per_request * call_wait[callee]
             if calls.by_callee_guard[edge] == GUARD_FAIL_OPEN:
                 unscored[rows.domain[caller]] += lost * rows.served[caller]

@@ -18,12 +18,12 @@ from models.cluster.arrays import MIB_PER_GIB, Record, Records
 from models.jit import kernel
 from models.sim.accounting import CRASHED, OOM_KILLED, Accounts
 from models.sim.config.physics import LONGEST_BACK_OFF_TICKS
-from models.sim.config.script import APPEAR, MOVE, Script
+from models.sim.config.script import APPEAR, LEAK, MOVE, Script
 from models.sim.draws import Purpose, as_uniform, draw, stream
 from models.sim.nodes import SPOT, empty_lost, lose, zone_is_lost
 from models.sim.pods import begin_deploy
 from models.sim.rules import ClusterRules
-from models.sim.state import BOUND, DOWN, LEAK_HOURS, NODE_READY, RESTART_RING, SAMPLE_RING, State
+from models.sim.state import BOUND, DOWN, LEAKED, NODE_READY, RESTART_RING, SAMPLE_RING, State
 
 _DEPLOY = int(Purpose.DEPLOY)
 _CRASH = int(Purpose.CRASH)
@@ -79,7 +79,9 @@ def _churn_apps(
     first, end = turn_of(tick, physics.ticks_per_minute, apps.size)
     for app in range(first, end):
         # An app's turn comes once a minute.
-        st.flow[e, LEAK_HOURS, app] += 1.0 / 60.0
+        leaks, crashing = _faults(st, e, app, script)
+        own = apps[app].memory_leak + leaks * apps[app].memory_request
+        st.flow[e, LEAKED, app] += own / 60.0
         # First, because a deploy changes the number of pods that the last measurement belongs to.
         limit = st.status[e, rows.MEMORY_REQUEST, app] * apps[app].memory_limit_ratio
         over_limit = _memory_per_pod(st, e, app) > limit
@@ -97,11 +99,27 @@ def _churn_apps(
         # scenarios.
         if as_uniform(draw(crashes, app, 0, tick)) < ready * physics.crash_chance:
             _restart(st, acc, e, app, 1, physics, CRASHED)
+        if crashing > 0.0:
+            _restart(st, acc, e, app, max(1, round(ready * crashing)), physics, CRASHED)
         if over_limit:
             # If not even a fresh pod fits its limit, every restart fails again.
             hopeless = apps[app].memory_base * MIB_PER_GIB > limit
             killed = ready if hopeless else math.ceil(ready * _OOM_SHARE)
             _restart(st, acc, e, app, killed, physics, OOM_KILLED)
+
+
+@kernel
+def _faults(st: State, e: int, app: int, script: Script) -> tuple[float, float]:
+    """What the scenario's faults do to an app: leak per hour over request, crashes per minute."""
+    leaks, crashing, tick = 0.0, 0.0, st.env[e].tick
+    for k in range(script.faults.shape[1]):
+        fault = script.faults[e, k]
+        if script.fault_app[k, app] == 1 and fault.start <= tick < fault.end:
+            if fault.kind == LEAK:
+                leaks += fault.size
+            else:
+                crashing = max(crashing, fault.size)
+    return leaks, crashing
 
 
 @kernel
@@ -123,7 +141,7 @@ def _restart(
     st.status[e, rows.RESTARTS, app] += count
     # The ring is as long as the longest restart plus the longest back-off.
     st.restart_ring[e, back % RESTART_RING, app] += count
-    st.flow[e, LEAK_HOURS, app] *= 1.0 - share
+    st.flow[e, LEAKED, app] *= 1.0 - share
     acc.totals[e, total] += count
 
 

@@ -54,6 +54,7 @@ class Purpose(IntEnum):
     EVENT_APPS = 16
     HPA_PHASE = 17
     CONTAINER_AGE = 18
+    DECLARED_SATURATION = 19
 
 
 @kernel

@@ -3,13 +3,16 @@
 A group is pods of one app that were bound to one node in one tick and become ready together.
 There is no list per node: nodes are lost so rarely that a scan over all groups costs no more, and
 one list less has to be kept consistent. Only this module changes the counts of bound and starting
-pods and the free capacity of nodes, so they cannot disagree.
+pods and the free capacity of nodes, so they cannot disagree. Pods that stop serve no more, and
+their room becomes free when their grace period is over.
 """
 
 from models.cluster import rows
+from models.cluster.arrays import I32
 from models.jit import kernel
 from models.sim.state import (
     BOUND,
+    LEAVING_RING,
     NEWEST,
     NODE_LOST,
     NONE,
@@ -51,7 +54,7 @@ def add_group(
 def take_from_group(st: State, e: int, group: int, count: int) -> None:
     """Remove `count` pods of a group; an empty group returns to the free list."""
     app = st.group[e, group].app
-    _occupy(st, e, app, st.group[e, group].node, st.group[e, group].pool, -count)
+    _leave(st, e, app, st.group[e, group].node, st.group[e, group].pool, count)
     ready_tick = st.group[e, group].ready
     # Starting pods leave the ready ring as well, or they would become ready after all.
     if ready_tick > st.env[e].tick:
@@ -140,6 +143,42 @@ def _occupy(st: State, e: int, app: int, node: int, pool: int, count: int) -> No
     st.room[e, ROOM_PODS, node] -= count
     st.room[e, ROOM_CPU, node] -= count * st.status[e, rows.CPU_REQUEST, app]
     st.room[e, ROOM_MEMORY, node] -= count * st.status[e, rows.MEMORY_REQUEST, app]
+
+
+@kernel
+def _leave(st: State, e: int, app: int, node: int, pool: int, count: int) -> None:
+    st.hidden[e, BOUND, app] -= count
+    st.placed[e, pool, app] -= count
+    # A lost node has no room to give back.
+    if st.node[e, node].state != NODE_LOST:
+        slot = st.env[e].tick % LEAVING_RING
+        st.leaving[e, slot, ROOM_PODS, node] += count
+        st.leaving[e, slot, ROOM_CPU, node] += count * st.status[e, rows.CPU_REQUEST, app]
+        st.leaving[e, slot, ROOM_MEMORY, node] += count * st.status[e, rows.MEMORY_REQUEST, app]
+
+
+@kernel
+def free_room(st: State, e: int, grace_ticks: int) -> None:
+    """Give back the room of pods whose grace period is over."""
+    slot = (st.env[e].tick - grace_ticks) % LEAVING_RING
+    for kind in range(st.room.shape[1]):
+        _move_row(st.leaving[e, slot, kind], st.room[e, kind])
+
+
+@kernel
+def free_room_now(st: State, e: int, node: int) -> None:
+    """Give back the room of pods that were told to stop in this tick."""
+    slot = st.env[e].tick % LEAVING_RING
+    for kind in range(st.room.shape[1]):
+        st.room[e, kind, node] += st.leaving[e, slot, kind, node]
+        st.leaving[e, slot, kind, node] = 0
+
+
+@kernel
+def _move_row(source: I32, target: I32) -> None:
+    for index in range(target.size):
+        target[index] += source[index]
+        source[index] = 0
 
 
 @kernel

@@ -15,7 +15,7 @@ from models.cluster.arrays import F32, I32
 from models.jit import kernel
 from models.sim.apps import Traits
 from models.sim.rules import ClusterRules
-from models.sim.state import BACKLOG, BOUND, PAYLOAD, State
+from models.sim.state import BACKLOG, BOUND, State
 
 # Hundredths of a core are fine enough, and the sums of a pool fit into 32 bits.
 _CENTI = np.float32(100.0)
@@ -48,6 +48,7 @@ def add_idle_cores(
     e: int,
     traits: Traits,
     rules: ClusterRules,
+    work: F32,
     demand: F32,
     service: F32,
     servers: F32,
@@ -57,7 +58,7 @@ def add_idle_cores(
     flow = st.flow[e]
     cpu = PodCpu(scratch[0], scratch[1], scratch[2], scratch[3])
     _measure_pods(
-        traits, st.hidden[e, BOUND], flow[PAYLOAD], flow[BACKLOG], demand, service, servers,
+        traits, st.hidden[e, BOUND], work, flow[BACKLOG], demand, service, servers,
         _ONE / rules.physics[0].tick_s, cpu,
     )  # fmt: skip
     for pool in range(rules.pools.size):
@@ -74,14 +75,14 @@ def add_idle_cores(
             left = min(1.0, max(0, idle - wanted_sum) / max(1, spare_sum))
             shares = np.float32(granted), np.float32(left)
             _grant_idle(placed, wanted, spare, shares, cpu.gained[apps])
-    _add_servers(service, flow[PAYLOAD], traits.cpu_seconds, cpu.gained, servers)
+    _add_servers(service, work, traits.cpu_seconds, cpu.gained, servers)
 
 
 @kernel
 def _measure_pods(
     traits: Traits,
     bound: I32,
-    payload: F32,
+    work: F32,
     backlog: F32,
     demand: F32,
     service: F32,
@@ -96,7 +97,7 @@ def _measure_pods(
         # Servers that all waiting and arriving requests would keep busy for the whole tick.
         busy = (demand[app] + backlog[app]) * service[app] * per_second
         # A server uses CPU only for a part of its time: IO waits use none.
-        cpu_per_server = _CENTI * payload[app] * cpu_seconds[app] / service[app]
+        cpu_per_server = _CENTI * work[app] * cpu_seconds[app] / service[app]
         cpu_per_pod = cpu_per_server / np.float32(max(np.int32(1), bound[app]))
         burstable = servers[app] * (limit_ratio[app] - _ONE)
         bursting = min(max(busy - servers[app], _ZERO), burstable)
@@ -133,8 +134,8 @@ def _grant_idle(
 
 
 @kernel
-def _add_servers(service: F32, payload: F32, cpu_seconds: F32, gained: F32, servers: F32) -> None:
+def _add_servers(service: F32, work: F32, cpu_seconds: F32, gained: F32, servers: F32) -> None:
     """Convert the gained cores back to servers."""
     for app in range(servers.size):
-        work = _CENTI * payload[app] * cpu_seconds[app]
-        servers[app] += gained[app] * service[app] / max(work, _TINY)
+        per_request = _CENTI * work[app] * cpu_seconds[app]
+        servers[app] += gained[app] * service[app] / max(per_request, _TINY)

@@ -14,7 +14,7 @@ from models.sim.nodes import launch, make_ready
 from models.sim.pods import enqueue
 from models.sim.rules import ClusterRules, spill_share
 from models.sim.scheduler import START_STRIDE, pods_per_node
-from models.sim.state import BOUND, LEAK_HOURS, NONE, ROOM_CPU, ROOM_MEMORY, ROOM_PODS, State
+from models.sim.state import BOUND, LEAKED, NONE, ROOM_CPU, ROOM_MEMORY, ROOM_PODS, State
 from models.sim.traffic import TrafficShape, seasonal_rates
 
 
@@ -46,7 +46,8 @@ def fill(
         _start_nodes(st, e, rules, script)
         _bind_all(st, e, rules, spill, order)
     st.status[:, rows.READY] = st.hidden[:, BOUND]
-    st.flow[:, LEAK_HOURS] = [_container_ages(apps, int(seed), cluster) for seed in st.env["seed"]]
+    ages = [_container_ages(apps, int(seed), cluster) for seed in st.env["seed"]]
+    st.flow[:, LEAKED] = apps.memory_leak * np.array(ages, np.float32)
 
 
 def _container_ages(apps: Apps, seed: int, cluster: SimCluster) -> F32:

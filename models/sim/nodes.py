@@ -123,6 +123,7 @@ def empty_lost(st: State, acc: Accounts, e: int) -> None:
             st.node[e, node].state = NODE_ABSENT
             # So that the scheduler's search finds no room here.
             st.room[e, :, node] = NONE
+            st.leaving[e, :, :, node] = 0
     st.env[e].lost = 0
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import I32
+from models.cluster.arrays import F32, I32
 from models.jit import kernel
 from models.sim.accounting import STOPPED, Accounts
 from models.sim.groups import remove_newest, remove_oldest
@@ -13,9 +13,10 @@ from models.sim.rules import ClusterRules
 from models.sim.state import (
     BOUND,
     CANCELLED,
+    COLD,
     DEPLOY_LEFT,
     DOWN,
-    LEAK_HOURS,
+    LEAKED,
     NOT_REQUESTED,
     READY_RING,
     RESTART_RING,
@@ -30,7 +31,9 @@ def reconcile(st: State, acc: Accounts, e: int, rules: ClusterRules, missing: I3
     tick = st.env[e].tick
     status, hidden = st.status[e], st.hidden[e]
     # First, so that a deploy goes on in the tick in which its last batch is ready.
-    _finish_starts(status[rows.STARTING], st.ready_ring[e, tick % READY_RING])
+    becoming, physics = st.ready_ring[e, tick % READY_RING], rules.physics[0]
+    _warm_up(st.flow[e, COLD], becoming, physics.cold_left, physics.cold_share)
+    _finish_starts(status[rows.STARTING], becoming)
     _finish_restarts(hidden[DOWN], hidden[BOUND], st.restart_ring[e, tick % RESTART_RING])
     _compare(
         status[rows.REPLICAS],
@@ -62,6 +65,13 @@ def _missing_pods(st: State, e: int, app: int) -> int:
     """Wanted pods that are not on nodes."""
     wanted = st.status[e, rows.REPLICAS, app] + st.hidden[e, SURGE, app]
     return int(wanted * st.status[e, rows.ACTIVE, app] - st.hidden[e, BOUND, app])
+
+
+@kernel
+def _warm_up(cold: F32, becoming: I32, left: np.float32, share: np.float32) -> None:
+    """Pods get warm exponentially; those that become ready now lack a share of their speed."""
+    for app in range(cold.size):
+        cold[app] = cold[app] * left + np.float32(becoming[app]) * share
 
 
 @kernel
@@ -135,7 +145,7 @@ def _replace(st: State, acc: Accounts, e: int, app: int, count: int) -> None:
     count = min(count, st.hidden[e, DEPLOY_LEFT, app], st.hidden[e, BOUND, app])
     # New containers start without leaked memory, which lowers the app's mean.
     share = count / max(1, st.hidden[e, BOUND, app])
-    st.flow[e, LEAK_HOURS, app] *= 1.0 - share
+    st.flow[e, LEAKED, app] *= 1.0 - share
     remove_oldest(st, e, app, count)
     st.hidden[e, DEPLOY_LEFT, app] = min(
         st.hidden[e, DEPLOY_LEFT, app] - count, st.hidden[e, BOUND, app]

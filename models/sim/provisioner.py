@@ -219,18 +219,21 @@ def _scale_down(st: State, plan: Plan, e: int, rules: ClusterRules) -> None:
         # A pool that needs or gets nodes is not scaled down, however idle single nodes are.
         busy = st.pool[e, pool].pending_cpu > 0 or coming_nodes(st, e, pool) > 0
         _track_underused(free_cpu, free_memory, rules.pools[pool], busy, physics, tick, since)
-        spare = sum_room(free_cpu)
+        spare, spare_memory = sum_room(free_cpu), sum_room(free_memory)
+        memory = rules.pools[pool].memory
         for slot in range(since.size):
             due = since[slot] != NONE and tick - since[slot] >= physics.low_ticks
             if not due or drains == 0 or st.pool[e, pool].ready <= plan.keep[e, pool]:
                 continue
-            free = free_cpu[slot]
-            used = cpu - free
+            used, used_memory = cpu - free_cpu[slot], memory - free_memory[slot]
             # Empty nodes go at once; others only if their pods fit elsewhere with a margin.
-            if used == 0 or used * _DRAIN_MARGIN < spare - free:
+            fits = used * _DRAIN_MARGIN < spare - free_cpu[slot]
+            fits_memory = used_memory * _DRAIN_MARGIN < spare_memory - free_memory[slot]
+            if used == 0 or (fits and fits_memory):
                 lose(st, e, first + slot, rules)
                 # Its free room is gone, and its pods use up room elsewhere.
                 spare -= cpu
+                spare_memory -= memory
                 drains -= 1
 
 

@@ -10,7 +10,7 @@ from models.cluster.arrays import F32, I32, MIB_PER_GIB, MILLI, Records, records
 from models.cluster.description import MARKETS, PRIORITIES, Domain, Machine
 from models.cluster.inventory import domain_pools
 from models.sim.apps import Population
-from models.sim.config.physics import Churn, PodStart, Provisioner, Scheduler, SimCluster
+from models.sim.config.physics import Churn, Physics, PodStart, Provisioner, Scheduler, SimCluster
 
 _GROUPS_PER_POD = 1.3
 """Groups hold one pod or more, so this is enough even when the cluster grows."""
@@ -169,11 +169,10 @@ def _physics(cluster: SimCluster) -> dict[str, ArrayLike]:
         "largest_cpu": min(_allocatable_cpu(machine) for machine in cluster.machines),
         "largest_memory": min(_allocatable_memory(machine) for machine in cluster.machines),
         "spend_cap_per_tick": cluster.spend_cap_per_hour * tick / 3600,
-        "lag_ticks": cluster.physics.metrics.lag_s / tick,
-        "hpa_lag_ticks": cluster.physics.metrics.hpa_lag_s / tick,
         "metric_noise": cluster.physics.metrics.noise,
         "missing_share": cluster.physics.metrics.missing_share,
         **_scheduling_physics(cluster.physics.scheduler, cluster.physics.provisioner, tick),
+        **_serving_physics(cluster.physics, tick),
         **_lifecycle_physics(cluster.physics.pod_start, cluster.physics.churn, tick),
     }
 
@@ -195,6 +194,23 @@ def _scheduling_physics(
         "low_use": prov.scale_down_utilisation,
         "low_ticks": math.ceil(prov.scale_down_after_s / tick),
         "drains_per_minute": prov.scale_down_nodes_per_minute,
+    }
+
+
+def _serving_physics(physics: Physics, tick: float) -> dict[str, ArrayLike]:
+    start, retries = physics.pod_start, physics.retries
+    return {
+        "grace_ticks": math.ceil(physics.pod_stop.grace_s / tick),
+        "cold_share": np.float32(1 - start.cold_speed),
+        "cold_left": np.float32(math.exp(-tick / start.cold_s) if start.cold_s > 0 else 0.0),
+        "imbalance": np.float32(physics.serving.imbalance),
+        "quota_period_s": np.float32(physics.serving.quota_period_s),
+        # Share of the waiting retries that come in a tick.
+        "retry_release": np.float32(
+            1 - math.exp(-tick / retries.back_off_s) if retries.back_off_s > 0 else 1.0
+        ),
+        "breaker_threshold": np.float32(retries.breaker_threshold),
+        "breaker_share": np.float32(retries.breaker_share),
     }
 
 

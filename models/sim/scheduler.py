@@ -10,13 +10,13 @@ from models.cluster.arrays import I32, Records
 from models.jit import kernel
 from models.sim.accounting import PREEMPTED, STARTED, STOPPED, WAIT_BINS, Accounts
 from models.sim.draws import Purpose, as_normal, as_uniform, draw, mix, stream
-from models.sim.groups import add_group, take_from_group
+from models.sim.groups import add_group, free_room_now, take_from_group
 from models.sim.kernel_math import exponential
 from models.sim.rules import ClusterRules
 from models.sim.state import (
     BOUND,
     CANCELLED,
-    LEAK_HOURS,
+    LEAKED,
     NEWEST,
     NONE,
     READY_RING,
@@ -249,9 +249,9 @@ def bind(
 ) -> None:
     """Bind pods and draw when they will be ready."""
     ticks = start_ticks(st, e, app, node, apps, rules)
-    # Fresh containers lower the mean age.
+    # Fresh containers have leaked nothing yet.
     before = st.hidden[e, BOUND, app]
-    st.flow[e, LEAK_HOURS, app] *= before / (before + count)
+    st.flow[e, LEAKED, app] *= before / (before + count)
     add_group(st, e, app, node, rules.node_pool[node], count, st.env[e].tick + ticks)
     # Need-to-ready is known now, because the start time is drawn when the pods are bound.
     waited = min(WAIT_BINS - 1, st.env[e].tick + ticks - since)
@@ -328,6 +328,8 @@ def _preempt_group(
     if evicted == 0 or evicted > st.group[e, group].count:
         return 0
     take_from_group(st, e, group, evicted)
+    # At once, although real victims get their grace period: the queue has no nominated nodes.
+    free_room_now(st, e, node)
     acc.totals[e, PREEMPTED] += evicted
     acc.totals[e, STOPPED] += evicted
     bind(st, acc, e, app, node, 1, since, apps, rules)

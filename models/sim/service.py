@@ -11,14 +11,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, I32
-from models.jit import kernel
+from models.cluster.arrays import F32, I32, Record
+from models.jit import copy_row, kernel
 from models.sim.accounting import ARRIVED, FAILED, SERVED, UNSCORED, VIOLATED, Accounts
 from models.sim.apps import Traits
 from models.sim.call_graph import (
     UNNOTICED,
     CallRows,
     FailureRows,
+    call_admitted,
     call_forward,
     limit_to_active,
     propagate_failures,
@@ -27,14 +28,18 @@ from models.sim.call_graph import (
 from models.sim.draws import Purpose, as_normal_32, draw_in_row, row_key, stream
 from models.sim.idle_cores import BURST_ROWS, add_idle_cores
 from models.sim.kernel_math import tail
+from models.sim.pod_speed import find_capacity, find_hot_pods, slow_down_cold, throttle
 from models.sim.queueing import U32, LatencyTables, interpolate, locate
 from models.sim.rules import ClusterRules
 from models.sim.state import (
+    ADMITTED,
+    BACKED_OFF,
     BACKLOG,
     BOOST,
     BOUND,
+    COLD,
     DOWN,
-    LEAK_HOURS,
+    LEAKED,
     PASSED,
     PAYLOAD,
     RATE,
@@ -52,11 +57,10 @@ _CATCH_UP = np.float32(2.0)
 """A queue that drains passes on at most this many times what arrives."""
 _TINY = np.float32(1e-9)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
-_MILLI = np.float32(0.001)
 
 # Rows of the scratch memory.
 _DEMAND, _SERVERS, _SERVICE, _LOAD, _DONE, _WAITED, _LATE, _SPREAD, _DOWN, _RIGHT = range(10)
-_CALL_WAIT, _BURST = range(10, 12)
+_CALL_WAIT, _WORK, _HOT, _STALL, _LET_IN, _BURST = range(10, 16)
 SCRATCH_ROWS: Final = _BURST + BURST_ROWS
 
 
@@ -88,7 +92,11 @@ class Answers(NamedTuple):
     passed: F32
     """Share of the demand whose calls go out in the next tick."""
     retry: F32
-    """Requests that come again in the next tick."""
+    """Requests that come again: of this tick at first, of the next one after `_answer`."""
+    backed_off: F32
+    """Failed requests that wait for their retry."""
+    admitted: F32
+    """Share of the calls that circuit breakers let through in the next tick."""
     arrived: F32
     """The minute's sums so far, as the next two."""
     served: F32
@@ -120,6 +128,8 @@ def serve(
     answers = Answers(
         passed=flow[PASSED],
         retry=flow[RETRY],
+        backed_off=flow[BACKED_OFF],
+        admitted=flow[ADMITTED],
         arrived=minute[ARRIVED],
         served=minute[SERVED],
         failed=minute[FAILED],
@@ -133,30 +143,42 @@ def serve(
     )  # fmt: skip
     # An app that is absent makes no calls, and gets none.
     limit_to_active(status[rows.ACTIVE], flow[PASSED])
-    call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
+    let_in, work = scratch[_LET_IN], scratch[_WORK]
+    copy_row(flow[ADMITTED], let_in)
+    open_breakers = _count_below_one(let_in)
+    if open_breakers > 0:
+        call_admitted(calls.caller, calls.callee, calls.per_request, flow[PASSED], let_in, demand)
+    else:
+        call_forward(calls.caller, calls.callee, calls.per_request, flow[PASSED], demand)
     limit_to_active(status[rows.ACTIVE], demand)
 
     _count_ready(hidden[BOUND], status[rows.STARTING], hidden[DOWN], status[rows.READY])
-    _find_capacity(
-        status[rows.READY], status[rows.CPU_REQUEST], flow[PAYLOAD], traits, servers, service
-    )
-    add_idle_cores(st, e, traits, rules, demand, service, servers, scratch[_BURST:])
+    slow_down_cold(status[rows.READY], flow[COLD], physics.cold_share, flow[PAYLOAD], work)
+    find_capacity(status[rows.READY], status[rows.CPU_REQUEST], work, traits, servers, service)
+    add_idle_cores(st, e, traits, rules, work, demand, service, servers, scratch[_BURST:])
     _work(queues, traits.timeout, seconds)
-    locate(servers, queues.load, cells, scratch[_DOWN], scratch[_RIGHT])
+    find_hot_pods(queues.load, status[rows.READY], physics.imbalance, scratch[_HOT])
+    locate(servers, scratch[_HOT], cells, scratch[_DOWN], scratch[_RIGHT])
     interpolate(tables, cells, scratch[_DOWN], scratch[_RIGHT], p50, spread)
-    _convert_to_seconds(queues, traits.timeout, p50, spread)
-    failing = _answer(queues, traits.retry_share, answers)
+    throttle(
+        queues.done, work, status[rows.READY], status[rows.CPU_REQUEST], traits,
+        _ONE / seconds, physics.quota_period_s, scratch[_STALL],
+    )  # fmt: skip
+    _convert_to_seconds(queues, traits.timeout, scratch[_STALL], p50, spread)
+    failing = _answer(queues, traits, physics, answers)
 
     propagate_latency(calls, p50, spread)
     # In most ticks nothing fails, which saves the slowest walk.
-    if failing > 0:
+    if failing + open_breakers > 0:
         waits = scratch[_CALL_WAIT]
-        failures = FailureRows(status[rows.DOMAIN], traits.timeout, throughput, queues.fail, waits)
+        failures = FailureRows(
+            status[rows.DOMAIN], traits.timeout, throughput, queues.fail, let_in, waits
+        )
         propagate_failures(calls, failures, acc.domains[e, :, UNSCORED])
         _add(waits, p50)
     _judge(queues, traits.target, p50, spread, sample[rows.P99], minute[VIOLATED])
     _measure(
-        queues, traits, status[rows.READY], hidden[BOUND], flow[PAYLOAD], flow[LEAK_HOURS],
+        queues, traits, status[rows.READY], hidden[BOUND], work, flow[LEAKED],
         _ONE / seconds, sample,
     )  # fmt: skip
 
@@ -204,23 +226,11 @@ def _count_ready(bound: I32, starting: I32, down: I32, ready: I32) -> None:
 
 
 @kernel
-def _find_capacity(
-    ready: I32, cpu_request: I32, payload: F32, traits: Traits, servers: F32, service: F32
-) -> None:
-    """Servers that requests guarantee to each app's queue, and seconds per request.
-
-    With a limit below one core and below its first size a pod is slower per request, not only
-    smaller.
-    """
-    limit_ratio, start_limit, workers = traits.limit_ratio, traits.start_limit, traits.workers
-    cpu_seconds, io_seconds = traits.cpu_seconds, traits.io_seconds
-    for app in range(servers.size):
-        request = np.float32(cpu_request[app]) * _MILLI
-        stretch = max(_ONE, start_limit[app] / (request * limit_ratio[app]))
-        work = cpu_seconds[app] * payload[app]
-        # However short the IO waits are, all workers together get no more than their CPU.
-        service[app] = max(work + io_seconds[app], workers[app] * work) * stretch
-        servers[app] = np.float32(ready[app]) * workers[app] * request * stretch
+def _count_below_one(row: F32) -> int:
+    below = 0
+    for app in range(row.size):
+        below += 1 if row[app] < _ONE else 0
+    return below
 
 
 @kernel
@@ -247,8 +257,10 @@ def _work(queues: Queues, timeout: F32, seconds: np.float32) -> None:
 
 
 @kernel
-def _convert_to_seconds(queues: Queues, timeout: F32, p50: F32, spread: F32) -> None:
+def _convert_to_seconds(queues: Queues, timeout: F32, stall: F32, p50: F32, spread: F32) -> None:
     """From units of service time to seconds; every request waits for the backlog first.
+
+    `stall` is what throttling adds to the 99th percentile.
 
     `spread` comes in as the 99th percentile and goes out as its squared distance to the median,
     because squares of independent spreads add up along the calls. Callers give up at the timeout,
@@ -256,7 +268,7 @@ def _convert_to_seconds(queues: Queues, timeout: F32, p50: F32, spread: F32) -> 
     """
     service, waited, late = queues.service, queues.waited, queues.late
     for app in range(p50.size):
-        median, slow = p50[app] * service[app], spread[app] * service[app]
+        median, slow = p50[app] * service[app], spread[app] * service[app] + stall[app]
         late[app] = tail(median, slow, timeout[app] - waited[app])
         waited[app] = min(waited[app], timeout[app])
         p50[app] = min(median + waited[app], timeout[app])
@@ -264,12 +276,17 @@ def _convert_to_seconds(queues: Queues, timeout: F32, p50: F32, spread: F32) -> 
 
 
 @kernel
-def _answer(queues: Queues, retry_share: F32, answers: Answers) -> int:
+def _answer(queues: Queues, traits: Traits, physics: Record, answers: Answers) -> int:
     """Answers in time are served; late ones fail like dropped ones. Returns how many apps fail.
 
     Callers retry only what failed at the app itself. Failures of its callees are retried there,
-    if at all: a payment is not sent twice because the page that asked for it is reloaded.
+    if at all: a payment is not sent twice because the page that asked for it is reloaded. Retries
+    wait for their back-off, and what exceeds the clients' budget is given up.
     """
+    retry_share, retry_budget = traits.retry_share, traits.retry_budget
+    backed_off, admitted = answers.backed_off, answers.admitted
+    release, threshold = physics.retry_release, physics.breaker_threshold
+    cut = _ONE - physics.breaker_share
     demand, done, late, fail = queues.demand, queues.done, queues.late, queues.fail
     passed, retry, throughput = answers.passed, answers.retry, answers.throughput
     arrived, served, failed = answers.arrived, answers.served, answers.failed
@@ -280,7 +297,12 @@ def _answer(queues: Queues, retry_share: F32, answers: Answers) -> int:
         passed[app] = min(_CATCH_UP, done[app] / max(demand[app], _TINY))
         share = bad / max(good + bad, _TINY)
         fail[app] = share
-        retry[app] = demand[app] * share * retry_share[app]
+        waiting = backed_off[app] + demand[app] * share * retry_share[app]
+        due = waiting * release
+        first = max(_ZERO, demand[app] - retry[app])
+        retry[app] = min(due, retry_budget[app] * first)
+        backed_off[app] = waiting - due
+        admitted[app] = cut if share >= threshold else _ONE
         failing += 1 if share > UNNOTICED else 0
         # Requests of the tick; `_measure` turns them into a rate.
         throughput[app] = good
@@ -311,16 +333,16 @@ def _measure(
     traits: Traits,
     ready: I32,
     bound: I32,
-    payload: F32,
-    leak_hours: F32,
+    work: F32,
+    leaked: F32,
     per_second: np.float32,
     sample: F32,
 ) -> None:
     """Rates per second, and the resources that the tick used."""
     _scale(queues.demand, per_second, sample[rows.RPS])
     _scale(sample[rows.THROUGHPUT], per_second, sample[rows.THROUGHPUT])
-    _use_cpu(queues.done, payload, traits.cpu_seconds, per_second, sample[rows.CPU])
-    _use_memory(queues, traits, bound, leak_hours, per_second, sample[rows.MEMORY])
+    _use_cpu(queues.done, work, traits.cpu_seconds, per_second, sample[rows.CPU])
+    _use_memory(queues, traits, bound, leaked, per_second, sample[rows.MEMORY])
     _as_float(ready, sample[rows.PODS])
 
 
@@ -343,9 +365,9 @@ def _scale(row: F32, factor: np.float32, out: F32) -> None:
 
 
 @kernel
-def _use_cpu(done: F32, payload: F32, cpu_seconds: F32, per_second: np.float32, cpu: F32) -> None:
+def _use_cpu(done: F32, work: F32, cpu_seconds: F32, per_second: np.float32, cpu: F32) -> None:
     for app in range(done.size):
-        cpu[app] = done[app] * payload[app] * cpu_seconds[app] * per_second
+        cpu[app] = done[app] * work[app] * cpu_seconds[app] * per_second
 
 
 @kernel
@@ -353,13 +375,13 @@ def _use_memory(
     queues: Queues,
     traits: Traits,
     bound: I32,
-    leak_hours: F32,
+    leaked: F32,
     per_second: np.float32,
     memory: F32,
 ) -> None:
     done, service = queues.done, queues.service
-    base, leak, per_request = traits.memory_base, traits.memory_leak, traits.memory_per_request
+    base, per_request = traits.memory_base, traits.memory_per_request
     for app in range(done.size):
         # Pods that are starting or down use memory as well, so all bound pods count.
-        idle = np.float32(bound[app]) * (base[app] + leak[app] * leak_hours[app])
+        idle = np.float32(bound[app]) * (base[app] + leaked[app])
         memory[app] = idle + done[app] * service[app] * per_second * per_request[app]

@@ -17,8 +17,9 @@ from models.cluster.description import MARKETS
 from models.sim.apps import Apps
 from models.sim.config.physics import (
     LONGEST_BACK_OFF_TICKS,
-    LONGEST_LAG_TICKS,
+    LONGEST_GRACE_TICKS,
     LONGEST_RESTART_TICKS,
+    LONGEST_WINDOW_TICKS,
 )
 from models.sim.rules import Layout
 
@@ -28,8 +29,14 @@ READY_RING: Final = 64
 """Ticks from bound to ready that are kept apart; longer starts are cut to this."""
 RESTART_RING: Final = LONGEST_RESTART_TICKS + LONGEST_BACK_OFF_TICKS + 1
 """Ticks ahead in which a container may be back."""
-SAMPLE_RING: Final = LONGEST_LAG_TICKS + 2
-"""Ticks of measurements that are kept, so that pipelines of different lag can look back."""
+LEAVING_RING: Final = LONGEST_GRACE_TICKS + 1
+"""Ticks for which the room of stopping pods is kept apart."""
+SAMPLE_RING: Final = LONGEST_WINDOW_TICKS + 2
+"""Ticks of measurements that are kept, so that pipelines of different lag can look back. A power of
+two, so that the remainder of an unsigned index is a mask."""
+
+EXPORTED: Final = rows.P99 + 1
+"""The first rows of a sample: what an app's own exporter reports."""
 
 # Rows of `State.hidden`: bookkeeping that no controller sees.
 BOUND: Final = 0
@@ -67,9 +74,15 @@ RETRY: Final = 5
 """Requests that come again in the next tick."""
 PASSED: Final = 6
 """Share of the last tick's requests that the app finished and passes on to its callees."""
-LEAK_HOURS: Final = 7
-"""Mean age of the containers, for memory growth."""
-FLOWS: Final = 8
+LEAKED: Final = 7
+"""GiB per pod that the containers have leaked since they started, mean of the app."""
+COLD: Final = 8
+"""Pods that the app lacks in effect, because some of its pods are not warm yet."""
+BACKED_OFF: Final = 9
+"""Failed requests that wait for their retry."""
+ADMITTED: Final = 10
+"""Share of the calls from other apps that their circuit breakers let through in this tick."""
+FLOWS: Final = 11
 
 # Rows of `State.room`: what a node has free.
 ROOM_CPU, ROOM_MEMORY, ROOM_PODS = range(3)
@@ -163,6 +176,8 @@ class State(NamedTuple):
     room: I32
     """[E, ROOMS, N] free millicores, MiB and pods; -1 unless the node is ready, so that nothing
     fits."""
+    leaving: I32
+    """[E, LEAVING_RING, ROOMS, N] room of pods that are stopping, by the tick they were told to."""
     underused_since: I32
     """[E, N] tick since which a ready node is under-used, NONE when it is not."""
     pool: Records
@@ -179,6 +194,8 @@ class State(NamedTuple):
     """[E, A] of CRASH_LOOP."""
     samples: F32
     """[E, SAMPLE_RING, SAMPLES, A] true measurements of the last ticks."""
+    stale: F32
+    """[E, EXPORTED, A] what exporters repeat while they are stuck, see `observe`."""
 
 
 def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
@@ -194,6 +211,7 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         queue=np.zeros((e, layout.queue), ENTRY),
         node=np.zeros((e, layout.nodes), NODE),
         room=np.full((e, ROOMS, layout.nodes), NONE, np.int32),
+        leaving=np.zeros((e, LEAVING_RING, ROOMS, layout.nodes), np.int32),
         underused_since=np.full((e, layout.nodes), NONE, np.int32),
         pool=np.zeros((e, layout.pools), POOL),
         pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),
@@ -202,10 +220,11 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         restart_ring=np.zeros((e, RESTART_RING, a), np.int32),
         crash_loop=np.zeros((e, a), CRASH_LOOP),
         samples=np.zeros((e, SAMPLE_RING, rows.SAMPLES, a), np.float32),
+        stale=np.zeros((e, EXPORTED, a), np.float32),
     )
     state.env["seed"] = seeds
     # Factors and shares, which are 1 while nothing happens.
-    state.flow[:, (BOOST, PAYLOAD, PASSED)] = 1
+    state.flow[:, (BOOST, PAYLOAD, PASSED, ADMITTED)] = 1
     state.hidden[:, (RESIZE_TICK, OLDEST, NEWEST)] = NONE
     state.status[:, rows.ACTIVE] = 1
     state.status[:, rows.DOMAIN] = apps.domain

@@ -11,6 +11,8 @@ from models.sim.apps import Traits
 from models.sim.call_graph import CallRows
 from models.sim.churn import churn
 from models.sim.config.script import Script
+from models.sim.groups import free_room
+from models.sim.observe import freeze_exporters
 from models.sim.pods import reconcile
 from models.sim.provisioner import provision
 from models.sim.queueing import U32, LatencyTables
@@ -59,6 +61,8 @@ def _advance_one(
     # Before reconciling, so that pods lost now are queued in the same tick.
     churn(st, acc, e, apps, rules, script)
     reconcile(st, acc, e, rules, scratch.counts)
+    # After all that stops pods: without a grace period their room is free at once.
+    free_room(st, e, rules.physics[0].grace_ticks)
     schedule(st, acc, e, apps, rules, scratch.failed)
     # After scheduling: only pods that found no room are a reason for new nodes.
     provision(st, acc, plan, e, rules, script)
@@ -71,4 +75,5 @@ def _advance_one(
         st, acc, e, given.traits, given.calls, rules, given.tables,
         scratch.per_app, scratch.cells,
     )  # fmt: skip
+    freeze_exporters(st, e, script)
     close_tick(st, acc, e, rules)

@@ -6,6 +6,7 @@ the history functions return the traffic before its first tick.
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from models.cluster import rows
 from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES
+from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
 from models.inputs.errors import InputError
@@ -27,8 +29,9 @@ from models.sim.config.compile import compile_scenario
 from models.sim.config.physics import SimCluster
 from models.sim.config.scenario import Scenario
 from models.sim.config.script import script_of
+from models.sim.declarations import declare
 from models.sim.initial_state import fill, hide_late_apps, start_replicas
-from models.sim.observe import empty_observation, observe, scrape_ages
+from models.sim.observe import empty_observation, observe, scrape_ages, window_weights
 from models.sim.population.fitted import FITTED, load_fitted
 from models.sim.population.generate import generate
 from models.sim.queueing import build_tables
@@ -90,13 +93,26 @@ class World:
             cells=np.zeros(apps.domain.size, np.uint32),
             failed=empty_failed(self.layout.pools),
         )
-        self._ages = scrape_ages(apps.domain.size, float(rules.physics["hpa_lag_ticks"][0]))
+        metrics, tick_s = cluster.physics.metrics, cluster.tick_seconds
+        self._ages = scrape_ages(apps.domain.size, metrics.hpa_lag_s / tick_s)
+        self._window = window_weights(metrics.lag_s, metrics.window_s, tick_s)
         self._observations = {pipeline: empty_observation(self.state) for pipeline in Pipeline}
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """What is declared about the cluster and its apps; a controller gets nothing else."""
+        seeds = self.state.env["seed"].tolist()
+        return declare(self.population, self.cluster, seeds)
 
     @property
     def environments(self) -> int:
         """Number of environments."""
         return int(self.state.env.size)
+
+    @property
+    def window_ticks(self) -> int:
+        """Ticks from the oldest measurement in a sample of our pipeline to the present."""
+        return int(self._window.size)
 
     @property
     def tick(self) -> int:
@@ -111,7 +127,10 @@ class World:
     def observe(self, pipeline: Pipeline = Pipeline.OURS) -> Observation:
         """What a controller may observe now. The next call reuses the buffers."""
         given, observation = self.given, self._observations[pipeline]
-        observe(self.state, observation, given.rules, given.script, self._ages, int(pipeline))
+        observe(
+            self.state, observation, given.rules, given.script, self._ages, self._window,
+            int(pipeline),
+        )  # fmt: skip
         return observation
 
     def hold(self) -> Plan:

@@ -135,7 +135,10 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
     pool = rules.pools[rules.node_pool]
     ready = node["state"] == NODE_READY
     pods = np.bincount(used["node"], used["count"], node.size)
-    if (room[ROOM_PODS][ready] != (pool["max_pods"] - pods)[ready]).any():
+    leaving = state.leaving[e].sum(axis=0)
+    if (leaving[:, ~ready] != 0).any() or (leaving < 0).any():
+        yield "pods are stopping on a node that is not ready"
+    if (room[ROOM_PODS][ready] != (pool["max_pods"] - pods - leaving[ROOM_PODS])[ready]).any():
         yield "a node's free pod slots differ from its groups"
     if (pods[~ready] > 0).any():
         yield "a node that is not ready has pods"
@@ -149,7 +152,7 @@ def _nodes(world: World, e: int, groups: I64) -> Iterator[str]:
         held = np.bincount(
             used["node"], used["count"] * state.status[e, request][used["app"]], node.size
         )
-        if (room[row][ready] != (pool[size] - held)[ready]).any():
+        if (room[row][ready] != (pool[size] - held - leaving[row])[ready]).any():
             yield f"a node's free {size} differs from allocatable less requested"
         if (room[row][ready] < 0).any():
             yield f"a node is above its allocatable {size}"

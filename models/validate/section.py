@@ -54,8 +54,6 @@ class Effort(NamedTuple):
     together: int
     """Environments of the world that is compared with a single one."""
     utilisations: tuple[float, ...]
-    spiking: tuple[str, ...]
-    """Domains that spike, one per run, in the sweep over utilisation."""
 
 
 FULL = Effort(
@@ -64,7 +62,6 @@ FULL = Effort(
     conservation_ticks=240,
     together=64,
     utilisations=(0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90),
-    spiking=("payments", "fraud", "merchant", "data", "internal"),
 )
 QUICK = Effort(
     seeds=2,
@@ -72,5 +69,4 @@ QUICK = Effort(
     conservation_ticks=120,
     together=8,
     utilisations=(0.60, 0.70, 0.85),
-    spiking=("payments", "data"),
 )

@@ -10,9 +10,23 @@ from models.cluster.description import Pool
 from models.cluster.inventory import REQUEST_TYPES
 from models.sim.apps import CPU_BOUND, Apps, Calls, Population
 from models.sim.config.events import Event
-from models.sim.config.physics import Churn, PoolPhysics, SimCluster, load_sim_cluster
+from models.sim.config.physics import (
+    Churn,
+    PodStop,
+    PoolPhysics,
+    Retries,
+    Serving,
+    SimCluster,
+    load_sim_cluster,
+)
 from models.sim.config.scenario import Scenario
 
+IDEAL = {
+    "serving": Serving(imbalance=0.0, quota_period_s=0.0),
+    "pod_stop": PodStop(grace_s=0.0),
+    "retries": Retries(back_off_s=0.0, breaker_share=0.0),
+}
+"""Perfect balancers, no throttling, retries in the next tick, and pods that stop at once."""
 STILL = Churn(
     deploys_per_app_per_day=0.0,
     crashes_per_pod_per_day=0.0,
@@ -55,6 +69,7 @@ _PLAIN: Mapping[str, float] = {
     "latency_target": 1,
     "timeout": 1000,
     "retry_share": 0,
+    "retry_budget": np.inf,
     "mean_rps": 1000,
     "own_rps": 1000,
     "day_profile": 0,
@@ -104,12 +119,14 @@ def one_call(caller: int, callee: int, per_request: float, guard: int, edges: in
 
 
 def still_cluster(pods: int, headroom: float = 0.5, max_nodes: float = 1.0) -> SimCluster:
-    """The example cluster with all its domains in one pool, without churn and noise."""
+    """The example cluster with all its domains in one pool, ideal and without churn and noise."""
     base = load_sim_cluster()
     physics = replace(
         base.physics,
         pools={"only": PoolPhysics(headroom=headroom, max_nodes=max_nodes)},
         churn=STILL,
+        **IDEAL,
+        pod_start=replace(base.physics.pod_start, cold_speed=1.0),
         metrics=replace(base.physics.metrics, noise=0.0, missing_share=0.0),
         population=replace(base.physics.population, pods_at_peak=pods),
     )

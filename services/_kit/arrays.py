@@ -12,7 +12,9 @@ from models.cluster.observation import POOL_STATUS, Observation
 from models.cluster.plan import Reason
 from models.control.budget import Directive, no_directive
 from models.features.table import APP
+from models.forecaster.port import HORIZONS_MIN, QUANTILES
 from schemas.budget_granted import BudgetGranted
+from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.metrics_sampled import MEASURED
 from services._kit.errors import Refused
@@ -114,6 +116,17 @@ def as_row(values: Sequence[float]) -> F32:
     return np.array([values], np.float32)
 
 
+# Forecasts.
+
+
+def check_forecast(forecast: DemandForecast) -> None:
+    """Raise Refused unless a forecast has the horizons and quantiles of the models."""
+    horizons, quantiles = tuple(forecast.horizons_minutes), tuple(forecast.quantiles)
+    if (horizons, quantiles) != (HORIZONS_MIN, QUANTILES):
+        expected = f"expected horizons {HORIZONS_MIN} and quantiles {QUANTILES}"
+        raise Refused("other-horizons", f"{expected}, got {horizons} and {quantiles}")
+
+
 # Budgets.
 
 Budgets = tuple[BudgetGranted, ...]
@@ -146,7 +159,9 @@ def with_budget(
         known = tuple(budget for budget in known if _in_order(budget, granted, per_minute))
     # Epochs fence: a budget of an older Commander must not replace a newer one.
     if known and granted.epoch <= known[-1].epoch:
-        return budgets
+        # Before the first tick nothing tells which epoch is true: the older one waits as well.
+        is_open = newest_tick < 0 and granted.epoch not in (budget.epoch for budget in known)
+        return (granted, known[-1]) if is_open else budgets
     return (*known[-1:], granted)
 
 

@@ -7,9 +7,10 @@ other.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple
 
 from schemas.codec import Record
@@ -22,19 +23,20 @@ from services._kit.failures import POISON, REFERENCE_PARTITION, FailurePolicy
 from services._kit.handler import CLUSTER, S, Service, Step
 from services._kit.logs import tracing
 from services._kit.records import (
+    TOO_MANY,
     BusWriter,
     Delivery,
     EventReader,
     PartitionOf,
     Publisher,
     Received,
-    StateRecord,
+    Rejection,
     any_partition,
     kind_of,
-    state_record,
 )
 from services._kit.resets import RESET, Resets, reason_of
 from services._kit.state_codec import saved_alike
+from services._kit.state_records import StateRecord
 from services._kit.state_store import StateStore
 from services._kit.telemetry import Telemetry
 
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 
 WAKE: Final = "wake"
 WRITTEN: Final = "written"
+_MOST_KEYS: Final = 2000
+"""States of one process: far more domains than a cluster has."""
 
 
 class _GivenUp(Exception):  # noqa: N818  as above
@@ -55,8 +59,8 @@ class _Prepared(NamedTuple, Generic[S]):
     records: Sequence[Record]
     data: bytes | None = None
     """Bytes of the new state; None where nothing that is saved has changed."""
-    state_record: StateRecord | None = None
-    """The record to save; None: save nothing."""
+    state_records: Mapping[str, StateRecord | None] = MappingProxyType({})
+    """What to write to the state topic, by key; nothing if the state need not be saved."""
 
 
 class Engine(Generic[S]):
@@ -89,7 +93,7 @@ class Engine(Generic[S]):
     def expect_partitions(self, partition_of: PartitionOf) -> None:
         """Refuse inputs in other partitions from now on; before the first `take`."""
         self._partition_of = partition_of
-        self._reader = EventReader(partition_of)
+        self._reader = EventReader(partition_of, self._given_up.append)
 
     async def take(self, delivery: Delivery) -> None:
         """Handle a record of an input and acknowledge what is done."""
@@ -102,18 +106,20 @@ class Engine(Generic[S]):
         try:
             received = self._reader.read(delivery)
         except Exception as error:  # noqa: BLE001  no content may stop the service
-            await self._publisher.reject(delivery, error, kind_of(error))
+            await self._publisher.reject(Rejection(delivery, error, kind_of(error)))
             self._writer.acknowledge([delivery])
             return
         if received is None:
             # Not acknowledged: a restart needs all parts again to assemble the event.
             self._publisher.count(delivery, "part")
+            self._publisher.count_dropped(delivery, self._reader.take_dropped())
+            await self._reject_given_up()
             return
         deliveries = received.deliveries
         try:
             key = self._key_of(received)
         except Refused as error:
-            await self._publisher.reject(delivery, error, error.kind)
+            await self._publisher.reject(Rejection(delivery, error, error.kind))
             self._writer.acknowledge(deliveries)
             return
         except Exception as error:  # noqa: BLE001  logged there
@@ -133,14 +139,25 @@ class Engine(Generic[S]):
             self._settle(key, before, settled, deliveries)
         self._telemetry.handling_seconds.labels(delivery.topic).observe(perf_counter() - began)
 
+    async def _reject_given_up(self) -> None:
+        """Dead-letter records of parts that have waited too long among too many others."""
+        records = self._given_up[:]
+        self._given_up.clear()
+        await self._publisher.reject(*(Rejection(one, TOO_MANY, TOO_MANY.kind) for one in records))
+        self._writer.acknowledge(records)
+
     async def study(self, delivery: Delivery) -> None:
-        """Take in a record of a reference topic; call `wake(early=True)` after the last one."""
+        """Take in a record of a reference topic.
+
+        After the last one of a batch, call `studied` and `wake(early=True)`.
+        """
         try:
             received = self._reference.read(delivery)
         except Exception as error:  # noqa: BLE001  no content may stop the service
             await self._policy.reject_reference(delivery, error, kind_of(error))
             return
         if received is None:
+            self._publisher.count_dropped(delivery, self._reference.take_dropped())
             return
         try:
             self._learn(received)
@@ -155,6 +172,10 @@ class Engine(Generic[S]):
         else:
             await self._failures.forget(delivery.position, REFERENCE_PARTITION)
             self._publisher.count(delivery, "learned")
+
+    async def studied(self) -> None:
+        """Publish the dead letters of studied records; after each batch of them."""
+        await self._policy.publish_rejected()
 
     def _learn(self, received: Received) -> None:
         kind = BY_NAME[received.last.topic].event
@@ -171,14 +192,15 @@ class Engine(Generic[S]):
         """Take in a record of the state topic before `study`; False if it is a state."""
         return self._failures.restore(key, data) or self._policy.rejected.restore(key, data)
 
-    def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
+    def restore(self, key: str, record: StateRecord | None, partition: int | None) -> None:
         """Take in a record of the state topic, in order; None is a tombstone."""
-        if self.restore_failures(key, data) or self._resets.restore(key, data):
-            return
-        self._store.restore(key, data, partition)
+        value = None if record is None else record.value
+        if not self.restore_failures(key, value) and not self._resets.restore(key, value):
+            self._store.restore(key, record, partition)
 
     async def begin(self) -> None:
         """Load the states after all their records were restored."""
+        self._store.join()
         for order in self._resets.pending(self._store.saved_keys):
             await self._reset(order)
         for key in self._store.saved_keys:
@@ -262,7 +284,8 @@ class Engine(Generic[S]):
                 self._resting.add(key)
                 return True
             self._settle(key, before, settled)
-            return prepared.data is not None or bool(prepared.step.events or prepared.step.writes)
+            step = prepared.step
+            return prepared.data is not None or bool(step.events or step.writes or step.read)
 
     def _idle_states(self) -> dict[str, S]:
         """States that can be woken, by key."""
@@ -305,7 +328,7 @@ class Engine(Generic[S]):
             await self._failures.forget(delivery.position, delivery.partition)
         refused = prepared.step.refused
         if refused is not None:
-            await self._publisher.reject(delivery, refused, refused.kind)
+            await self._publisher.reject(Rejection(delivery, refused, refused.kind))
         else:
             self._publisher.count(delivery, "handled")
         return settled
@@ -315,18 +338,18 @@ class Engine(Generic[S]):
         try:
             state = self._store.get_or_start(key)
         except Refused as error:
-            await self._publisher.reject(delivery, error, error.kind)
+            await self._publisher.reject(Rejection(delivery, error, error.kind))
             raise _GivenUp from error
         except Exception as error:
             await self._policy.state_failed(key, "start", error)
-            await self._publisher.reject(delivery, error, POISON)
+            await self._publisher.reject(Rejection(delivery, error, POISON))
             raise _GivenUp from error
 
         try:
             with self._telemetry.decision_seconds.labels(delivery.topic).time():
                 step = self.handler.handle(event, state, self._clock)
         except Refused as error:
-            await self._publisher.reject(delivery, error, error.kind)
+            await self._publisher.reject(Rejection(delivery, error, error.kind))
             raise _GivenUp from error
         except Exception as error:
             await self._policy.record_failed(delivery, error, key)
@@ -337,7 +360,7 @@ class Engine(Generic[S]):
         except Exception as error:
             await self._policy.state_failed(key, "save", error)
             await self._policy.drop_state(key, error)
-            await self._publisher.reject(delivery, error, POISON)
+            await self._publisher.reject(Rejection(delivery, error, POISON))
             raise _GivenUp from error
 
     async def _decide(self, key: str, cause: str, decide: Callable[[], Step[S]]) -> _Prepared[S]:
@@ -353,26 +376,31 @@ class Engine(Generic[S]):
 
     def _prepare(self, key: str, step: Step[S]) -> _Prepared[S]:
         """Encode a step, so that everything that can fail without a bus fails before publishing."""
+        if step.read is not None:
+            return _Prepared(step, ())  # encoded when the result is there
         records = self._publisher.encode(step.events)
         if saved_alike(step.state, self._store.get(key)):
             if not step.writes:
                 return _Prepared(step, records)
             # Saved as it is: the commit proves that no other process owns the key by now.
             again = self._store.last_saved(key) or self.handler.save(step.state)
-            return _Prepared(step, records, None, state_record(key, again))
+            return _Prepared(step, records, None, self._store.records(key, again))
         data = self.handler.save(step.state)
-        return _Prepared(step, records, data, state_record(key, data))
+        return _Prepared(step, records, data, self._store.records(key, data))
 
     async def _carry_out(self, key: str, prepared: _Prepared[S]) -> bool:
         """Carry out a step in the order that `handler.py` promises; whether it is settled."""
-        step, records, data, record = prepared
-        states = {} if record is None else {key: record}
+        if prepared.step.read is not None:
+            return await self._carry_out(key, await self._read(key, prepared.step))
+        step, records, data, states = prepared
         if records or states:
             # Together: a restart finds both or neither, and a process that lost the key, neither.
             await self._writer.commit(records, states, self._store.partition(key))
+        if states:
+            self._store.committed(key, states)
+            sent = sum(len(record.value) for record in states.values() if record is not None)
+            self._telemetry.state_bytes.labels(key).set(sent)
         self._publisher.published(step.events)
-        if data is not None:
-            self._telemetry.state_bytes.labels(key).set(len(data))
         self._store.put(key, step.state, data)
         settled = step.settled
         # Writes after state: a restart finds in the state what has to be requested again, and a
@@ -381,16 +409,29 @@ class Engine(Generic[S]):
             settled = await self._write(key, write)
         return settled
 
+    async def _read(self, key: str, step: Step[S]) -> _Prepared[S]:
+        """What the handler makes of the result. The store still has the state before the step."""
+        result = await self._execute(step.read)
+
+        def decide() -> Step[S]:
+            after = self.handler.written(result, step.state, self._clock)
+            return after._replace(events=[*step.events, *after.events])
+
+        return await self._decide(key, WRITTEN, decide)
+
     async def _write(self, key: str, write: Any) -> bool:
-        if self._executor is None:
-            raise TypeError(f"{self.handler.name} requests writes but has no executor")
-        result = await self._executor.carry_out(write)
-        # Read again: the step that requested the write has replaced the state.
+        result = await self._execute(write)
+        # Fetched again: the step that requested the write has replaced the state.
         state = self._store.get_or_start(key)
         prepared = await self._decide(
             key, WRITTEN, lambda: self.handler.written(result, state, self._clock)
         )
         return await self._carry_out(key, prepared)
+
+    async def _execute(self, effect: Any) -> Any:
+        if self._executor is None:
+            raise TypeError(f"{self.handler.name} requests reads or writes but has no executor")
+        return await self._executor.carry_out(effect)
 
     def _settle(
         self, key: str, before: bytes | None, settled: bool, deliveries: Sequence[Delivery] = ()
@@ -435,7 +476,19 @@ class Engine(Generic[S]):
             return ""
         if received.event is None:
             return received.last.key.decode(errors="replace")
-        return self.handler.key(received.event)
+        key = self.handler.key(received.event)
+        if len(self._store.items()) >= _MOST_KEYS:
+            self._check_known(key)
+        return key
+
+    def _check_known(self, key: str) -> None:
+        """Refuse a new key beyond the most: names cost a forger nothing."""
+        if key not in self._store and key not in self._store.saved_keys:
+            raise Refused(
+                "too-many-keys",
+                f"expected at most {_MOST_KEYS:,} keys in a process, got `{key:.80}` beyond them: "
+                "check who writes it, or divide the keys among more processes",
+            )
 
     def _clear(self) -> None:
         self._store.clear()
@@ -445,6 +498,7 @@ class Engine(Generic[S]):
         # Keys whose state was dropped in `wake`. A state that fails each time would be woken and
         # dropped in a loop, so the key rests until its next event.
         self._resting: set[str] = set()
-        self._reader = EventReader(self._partition_of)
+        self._given_up: list[Delivery] = []  # records of parts that wait no longer
+        self._reader = EventReader(self._partition_of, self._given_up.append)
         self._failures.clear()
         self._resets.clear()

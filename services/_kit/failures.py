@@ -12,13 +12,15 @@ is lost:
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterable
 from math import inf
 from typing import Final, Generic, NamedTuple
 
 from schemas.topics import state_topic
 from services._kit.clock import Clock
 from services._kit.handler import Handler, S
-from services._kit.records import BusWriter, Delivery, Publisher, StateRecord, state_record
+from services._kit.records import BusWriter, Delivery, Publisher, Rejection
+from services._kit.state_records import StateRecord
 from services._kit.state_store import StateStore
 
 log = logging.getLogger(__name__)
@@ -42,7 +44,10 @@ _PREFIX: Final = "!failures/"
 """No key of a state begins like this: names begin with a letter or digit."""
 _REJECTED_PREFIX: Final = "!rejected/"
 _MOST_REJECTED: Final = 1000
-"""Rejected records of a reference topic that are remembered: the newest ones."""
+"""Rejected records of a reference topic that are remembered one by one: the newest ones."""
+_MOST_WAITING: Final = 200
+"""Dead letters of reference data that are published together."""
+_MOST_WAITING_BYTES: Final = 1_000_000
 
 
 class Failures(NamedTuple):
@@ -115,25 +120,37 @@ class RejectedReferences:
         self._writer = writer
         self._offsets: defaultdict[str, set[int]] = defaultdict(set)
         """By topic and partition."""
+        self._up_to: defaultdict[str, int] = defaultdict(lambda: -1)
+        """The newest offset that is not remembered any more: older rejections were published."""
 
     def restore(self, key: str, data: bytes | None) -> bool:
         """Take in a record of the state topic; False if it is something else."""
         if not key.startswith(_REJECTED_PREFIX):
             return False
+        place, numbers = key.removeprefix(_REJECTED_PREFIX), set(map(int, (data or b"").split()))
         # Another process of the service may have rejected others: both were published.
-        self._offsets[key.removeprefix(_REJECTED_PREFIX)] |= set(map(int, (data or b"").split()))
+        self._offsets[place] |= {number for number in numbers if number >= 0}
+        self._up_to[place] = max(self._up_to[place], *(-1 - number for number in numbers), -1)
         return True
 
     def __contains__(self, delivery: Delivery) -> bool:
-        return delivery.offset in self._offsets[_place(delivery)]
+        place, offset = _place(delivery), delivery.offset
+        return offset <= self._up_to[place] or offset in self._offsets[place]
 
-    async def add(self, delivery: Delivery) -> None:
-        """Remember a record after its dead letter was published."""
-        place = _place(delivery)
-        newest = sorted(self._offsets[place] | {delivery.offset})[-_MOST_REJECTED:]
-        self._offsets[place] = set(newest)
-        saved = StateRecord(b" ".join(b"%d" % offset for offset in newest))
-        await self._writer.save(_REJECTED_PREFIX + place, saved, REFERENCE_PARTITION)
+    async def add(self, deliveries: Iterable[Delivery]) -> None:
+        """Remember records after their dead letters were published."""
+        added: defaultdict[str, set[int]] = defaultdict(set)
+        for delivery in deliveries:
+            added[_place(delivery)].add(delivery.offset)
+        for place, offsets in added.items():
+            every = sorted(self._offsets[place] | offsets)
+            forgotten, newest = every[:-_MOST_REJECTED], every[-_MOST_REJECTED:]
+            self._offsets[place] = set(newest)
+            self._up_to[place] = max(self._up_to[place], *forgotten, -1)
+            # Offsets are never negative, so a negative number is that of `_up_to`.
+            saved = [-1 - self._up_to[place]] * (self._up_to[place] >= 0) + newest
+            record = StateRecord(b" ".join(b"%d" % number for number in saved))
+            await self._writer.save(_REJECTED_PREFIX + place, record, REFERENCE_PARTITION)
 
 
 def _place(delivery: Delivery) -> str:
@@ -155,6 +172,8 @@ class FailurePolicy(Generic[S]):
         self._writer, self._publisher, self._clock = writer, publisher, clock
         self.counts = FailureCounts(writer, clock)
         self.rejected = RejectedReferences(writer)
+        self._references: list[Rejection] = []
+        """Rejected reference data whose dead letters are not published yet."""
 
     async def record_failed(
         self, delivery: Delivery, error: Exception, key: str | None = None
@@ -168,7 +187,7 @@ class FailurePolicy(Generic[S]):
         log.error("%s failed to handle %s", self._handler.name, position, exc_info=error)
         if await self.counts.failed(position, delivery.partition):
             raise error
-        await self._publisher.reject(delivery, error, POISON)
+        await self._publisher.reject(Rejection(delivery, error, POISON))
         if key is not None:
             await self._reject_unsettled(key, error)
             self._resume(key)
@@ -176,12 +195,25 @@ class FailurePolicy(Generic[S]):
         await self.counts.forget(position, delivery.partition)
 
     async def reject_reference(self, delivery: Delivery, error: Exception, kind: str) -> None:
-        """Publish the dead letter once, although every start reads the record again."""
+        """Have the dead letter published once, although every start reads the record again.
+
+        Only `publish_rejected` publishes for sure: heartbeats must not wait behind a flood of bad
+        records for the acknowledgement of each.
+        """
         if delivery in self.rejected:
             self._publisher.count_rejected(delivery, error, kind)
             return
-        await self._publisher.reject(delivery, error, kind)
-        await self.rejected.add(delivery)
+        self._references.append(Rejection(delivery, error, kind))
+        size = sum(len(one.delivery.value or b"") for one in self._references)
+        if len(self._references) >= _MOST_WAITING or size > _MOST_WAITING_BYTES:
+            await self.publish_rejected()
+
+    async def publish_rejected(self) -> None:
+        """Publish the dead letters of reference data that wait, and remember them."""
+        waiting, self._references = self._references, []
+        if waiting:
+            await self._publisher.reject(*waiting)
+            await self.rejected.add(one.delivery for one in waiting)
 
     async def state_failed(self, key: str, cause: str, error: Exception) -> None:
         """Raise the error or, from the third time on, return.
@@ -200,10 +232,10 @@ class FailurePolicy(Generic[S]):
         # Dead letter before tombstone: after a crash in between, the state fails and is dropped
         # again, so it is never lost without a dead letter.
         await self.dead_letter_state(key, error, kind)
-        data, record = self._lost_record(key)
-        partition = self._store.partition(key)
-        await self._writer.commit((), {key: record}, partition)
-        self._store.restore(key, data, partition)
+        data, records = self._lost_records(key)
+        await self._writer.commit((), records, self._store.partition(key))
+        self._store.committed(key, records)
+        self._store.set_saved(key, data)
         await self._reject_unsettled(key, error)
         self._resume(key)
 
@@ -211,26 +243,25 @@ class FailurePolicy(Generic[S]):
         """Publish the dead letter of a state, with what was saved of it."""
         topic, saved = state_topic(self._handler.name), self._store.last_saved(key)
         state = Delivery(topic, -1, -1, key.encode(), saved, (), self._clock.date())
-        await self._publisher.reject(state, error, kind)
+        await self._publisher.reject(Rejection(state, error, kind))
 
     async def _reject_unsettled(self, key: str, error: Exception) -> None:
         """Dead-letter the inputs that are lost with a state."""
         lost = self._store.take_unsettled(key)
-        for delivery in lost:
-            await self._publisher.reject(delivery, error, UNSETTLED)
+        await self._publisher.reject(*(Rejection(one, error, UNSETTLED) for one in lost))
         self._writer.acknowledge(lost)
 
-    def _lost_record(self, key: str) -> tuple[bytes | None, StateRecord | None]:
-        """What is saved in place of a dropped state, as bytes and record; None for a tombstone."""
+    def _lost_records(self, key: str) -> tuple[bytes | None, dict[str, StateRecord | None]]:
+        """What is saved in place of a dropped state, if anything, and its records."""
         try:
             lost = self._handler.lost(key)
             if lost is not None:
                 data = self._handler.save(lost)
-                return data, state_record(key, data)
+                return data, self._store.records(key, data)
         except Exception:
             # The handler failed before, or it would not be here: dropping must succeed anyway.
             log.exception("%s cannot save a lost state of `%s`", self._handler.name, key)
-        return None, None
+        return None, self._store.records(key, None)
 
     def _resume(self, key: str) -> None:
         try:

@@ -18,6 +18,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, EventT, Message, StreamT
 from faust.types.auth import CredentialsT
 
+from schemas.topics import app_id
 from services._kit.handler import S
 from services._kit.kafka import assignor, tls
 from services._kit.records import Delivery
@@ -115,7 +116,7 @@ def make_app(worker: Worker[S], safe: Callable[[TP], int | None]) -> faust.App:
     """
     settings = worker.settings
     return _app_type(worker, safe)(
-        f"hirl-{worker.name}",
+        app_id(worker.name),
         broker=[f"kafka://{server.strip()}" for server in settings.kafka_bootstrap.split(",")],
         broker_credentials=_credentials(settings),
         broker_client_id=f"hirl-{worker.name}-{settings.instance}",

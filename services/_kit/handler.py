@@ -11,6 +11,9 @@ A handler does no IO and reads no clock of its own. It keeps two kinds of data:
 Adapters (`memory.py`, `faust_app.py`, `plain.py`) deliver events one at a time per key and carry
 out the returned `Step` in this order:
 
+0. if it has a `read`, carry that out first and continue with the step that `written` returns for
+   its result, which begins with the events of this one: nothing is saved in between, because
+   reading changes nothing outside;
 1. commit `events` and `state` together (the state, if anything that is saved changed, or if there
    are writes): readers see both or neither, and only the owner of the key's partition can commit;
 2. carry out `writes` one after another; each result goes to `written`, and the step that it
@@ -48,6 +51,9 @@ class Step(NamedTuple, Generic[S]):
     events: Sequence[Event] = ()
     writes: Sequence[Any] = ()
     """Effects outside the bus, such as HTTP writes, for the service's executor."""
+    read: Any = None
+    """What to ask the executor before anything of this step is saved or written. `written` gets
+    the result and this step's state."""
     settled: bool = True
     """False while transient fields hold input that a restart would lose, such as frames of an
     incomplete tick. Such inputs are acknowledged by the key's next settled step that saves, so a
@@ -107,7 +113,7 @@ class Handler(ABC, Generic[S]):
         """React to one event."""
 
     def written(self, result: Any, state: S, clock: Clock) -> Step[S]:
-        """React to the result of a write."""
+        """React to the result of a write or a read."""
         raise NotImplementedError(f"{self.name} requests writes but does not handle their results")
 
     def due(self, state: S) -> float | None:  # noqa: ARG002  for handlers that wait
@@ -133,10 +139,10 @@ class Handler(ABC, Generic[S]):
 
 
 class Executor(Protocol):
-    """Carries out the writes of a handler, with the retries that make sense."""
+    """Carries out the writes and reads of a handler, with the retries that make sense."""
 
-    async def carry_out(self, write: Any) -> Any:
-        """Result of one write; a failed write is a result too. An exception stops the service."""
+    async def carry_out(self, effect: Any) -> Any:
+        """Result of one of them; a failure is a result too. An exception stops the service."""
 
 
 def _observe_nothing(telemetry: Telemetry) -> Callable[[Event], None]:  # noqa: ARG001

@@ -17,10 +17,15 @@ from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.pool_observed import PoolObserved
 from services._kit.errors import BadSettings, Refused
+from services._kit.newest import Newest
 
 _REMOVED_KEPT: Final = 10_000
 """Removed apps that are remembered. Frames name an app until its domain's next tick closes: this
 is far more than the frames in flight can need, and bounded."""
+
+_AHEAD_TICKS: Final = 6
+"""How far an observation of a pool may be ahead of the tick that is due."""
+_MOST_NODES: Final = 2**31 - 1
 
 T = TypeVar("T")
 
@@ -173,21 +178,29 @@ class ObservedPools:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
-        self._observed: dict[str, PoolObserved] = {}
+        self._observed = Newest[PoolObserved](
+            lambda one: one.tick, lambda one: one.tick, _AHEAD_TICKS
+        )
 
     def learn(self, observed: PoolObserved) -> None:
-        """Take in an observation; an older one is ignored."""
-        last = self._observed.get(observed.pool)
-        if last is None or last.tick <= observed.tick:
-            self._observed[observed.pool] = observed
+        """Take in an observation, unless it is late or of a pool that the cluster file lacks."""
+        if observed.pool in self._names:
+            self._observed.learn(observed.pool, observed)
 
     def forget(self, pool: str) -> None:
         """Remove a pool after a tombstone."""
-        self._observed.pop(pool, None)
+        self._observed.forget(pool)
 
-    def records(self) -> Records:
-        """[1, P] of POOL_STATUS."""
-        return pool_records(self._names, self._observed)
+    def records(self, due: int) -> Records:
+        """[1, P] of POOL_STATUS, as observed last when a tick is due."""
+        found = {}
+        for name in self._names:
+            believed = self._observed.upto(name, due + _AHEAD_TICKS)
+            # In lock-step nothing tells how far behind a replayed tick is: any is better than none.
+            observed = believed or self._observed.heard_last(name)
+            if observed is not None:
+                found[name] = observed
+        return pool_records(self._names, found)
 
 
 def pool_records(names: Sequence[str], observed: Mapping[str, PoolObserved]) -> Records:
@@ -198,7 +211,7 @@ def pool_records(names: Sequence[str], observed: Mapping[str, PoolObserved]) -> 
         if pool is not None:
             records[0, index] = (
                 pool.ready,
-                pool.booting + pool.requested,
+                min(pool.booting + pool.requested, _MOST_NODES),
                 pool.quota,
                 pool.free_cores,
                 pool.free_memory_gib,

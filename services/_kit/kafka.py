@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer import fetcher
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -14,22 +16,22 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.partitioner import murmur2
+from aiokafka.record import memory_records
 
 from schemas.codec import Record
-from schemas.topics import state_topic
+from schemas.topics import app_id, state_topic
 from services._kit.errors import Unprepared
-from services._kit.records import (
-    LARGEST_STATE_BYTES,
-    Delivery,
-    PartitionOf,
-    StateRecord,
-    state_bytes,
-)
+from services._kit.records import Delivery, PartitionOf
 from services._kit.settings import KitSettings
+from services._kit.state_records import LARGEST_RECORD_BYTES, StateRecord
 from services._kit.transactions import READ_COMMITTED, Lanes, Outgoing
+from services._kit.wire import tolerate
 
 _POLL_MS: Final = 500
 _REACH_S: Final = 5.0
+
+# Here, because every client of a service needs this module: no record may stop any of them.
+tolerate(fetcher, memory_records._MemoryRecordsPy)  # noqa: SLF001  the one without compiled code
 
 
 def connection(settings: KitSettings) -> dict[str, Any]:
@@ -69,9 +71,9 @@ def delivery_of(record: ConsumerRecord) -> Delivery:
     )
 
 
-def state_of(delivery: Delivery) -> bytes | None:
-    """Saved bytes in a record of a state topic; None for a tombstone."""
-    return None if delivery.value is None else state_bytes(delivery.value, delivery.headers)
+def state_record_of(delivery: Delivery) -> StateRecord | None:
+    """A record of a state topic; None for a tombstone."""
+    return None if delivery.value is None else StateRecord(delivery.value, delivery.headers)
 
 
 def default_partitioner(counts: Mapping[str, int]) -> PartitionOf:
@@ -98,8 +100,8 @@ class KafkaWriter:
             # A decision waits for every acknowledgement: batching would only delay it.
             "linger_ms": 0,
             "request_timeout_ms": int(settings.acknowledgement_seconds * 1000),
-            # Above the largest state: `state_record` refuses first and names the key.
-            "max_request_size": 2 * LARGEST_STATE_BYTES,
+            # For one record: parts of a large state are sent one after the other.
+            "max_request_size": 2 * LARGEST_RECORD_BYTES,
         }
         # Retries must not duplicate or reorder records.
         self._producer = AIOKafkaProducer(**options, enable_idempotence=True)
@@ -164,6 +166,17 @@ def _outgoing(record: Record) -> Outgoing:
     return Outgoing(record.topic, record.key or None, record.value, record.headers)
 
 
+async def committed_offsets(settings: KitSettings, service: str) -> dict[tuple[str, int], int]:
+    """What the group of a service has read, by topic and partition."""
+    admin = AIOKafkaAdminClient(**connection(settings))
+    await admin.start()
+    try:
+        found = await admin.list_consumer_group_offsets(app_id(service))
+    finally:
+        await admin.close()
+    return {(at.topic, at.partition): one.offset for at, one in found.items() if one.offset >= 0}
+
+
 class TopicMissing(Unprepared):
     """A missing topic is not an empty one: treating it as empty would forget all states."""
 
@@ -208,6 +221,24 @@ class Reader:
     async def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Number of partitions by topic; raises TopicMissing."""
         return {topic: len(await self._partitions(topic, None)) for topic in topics}
+
+    async def expired(
+        self, committed: Mapping[tuple[str, int], int], numbers: Collection[int]
+    ) -> dict[str, int]:
+        """Records of these partitions, by topic, that were deleted before they were read.
+
+        A transaction's marker counts like a record: it takes an offset, too.
+        """
+        unread = {
+            TopicPartition(topic, number): offset
+            for (topic, number), offset in committed.items()
+            if number in numbers
+        }
+        lost: dict[str, int] = {}
+        for partition, begin in (await self._consumer.beginning_offsets(list(unread))).items():
+            if begin > unread[partition]:
+                lost[partition.topic] = lost.get(partition.topic, 0) + begin - unread[partition]
+        return lost
 
     async def to_end(
         self, topics: Iterable[str], numbers: Collection[int] | None = None

@@ -8,17 +8,19 @@ topic only: `order` shuffles the rest. Time stands still unless `advance` moves 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Literal, TypeVar
 
-from schemas.codec import Record, encode
+from schemas.codec import Malformed, Record, encode
 from schemas.fields import Event
 from schemas.rejected import Rejected
 from schemas.topics import BY_NAME, key_of, topic_of
 from services._kit.clock import Clock, ManualClock
 from services._kit.engine import Engine
 from services._kit.handler import Service
-from services._kit.records import Delivery, EventReader, StateRecord, state_bytes
+from services._kit.records import Delivery, EventReader
 from services._kit.resets import reference_topics
+from services._kit.state_records import FoundStates, StateRecord
 from services._kit.telemetry import Telemetry
 
 E = TypeVar("E", bound=Event)
@@ -94,9 +96,14 @@ class MemoryBus:
 
     def events(self, kind: type[E]) -> list[E]:
         """All events of a kind that a reader would get now, in order."""
-        reader = EventReader()
-        found = [reader.read(delivery) for delivery in self._topics[topic_of(kind).name]]
-        return [one.event for one in found if one and isinstance(one.event, kind)]
+        reader, found = EventReader(), list[E]()
+        for delivery in self._topics[topic_of(kind).name]:
+            # A reader dead-letters what is malformed, and goes on.
+            with suppress(Malformed):
+                received = reader.read(delivery)
+                if received is not None and isinstance(received.event, kind):
+                    found.append(received.event)
+        return found
 
     def newest(self, kind: type[E]) -> dict[str, E]:
         """The newest event of each key."""
@@ -117,9 +124,14 @@ class MemoryBus:
         return self._processes[service].telemetry
 
     def state(self, service: str, key: str) -> bytes | None:
-        """Saved bytes of a key."""
-        found = self._processes[service].saved.get(key)
-        return None if found is None else state_bytes(*found)
+        """Saved bytes of a key, be it of a state or of another record of the state topic."""
+        saved = self._processes[service].saved
+        found = FoundStates()
+        for name, record in saved.items():
+            found.add(name, record)
+        if key in found:
+            return found.join(key)
+        return saved[key].value if key in saved else None
 
     # Time.
 
@@ -192,6 +204,7 @@ class _Process:
         handler = build().handler
         self.name = handler.name
         self.saved: dict[str, StateRecord] = {}
+        """Records of its state topic, by key."""
         self.fail_at: Moment | None = None
         self.committed = {topic_of(kind).name: 0 for kind in handler.inputs}
         self._reference = reference_topics(handler.reference)
@@ -203,7 +216,7 @@ class _Process:
         self.telemetry = Telemetry(self.name, self._bus.clock)
         self.engine: Engine[object] | None = Engine(service, self, self._bus.clock, self.telemetry)
         for key, record in self.saved.items():
-            self.engine.restore(key, state_bytes(*record), None)
+            self.engine.restore(key, record, None)
         # What was taken but not committed is delivered again, as on Kafka.
         self._read = dict(self.committed)
         # Reference data is never saved: every start reads it from the beginning.
@@ -253,6 +266,7 @@ class _Process:
             self._studied[found.topic] = found.offset + 1
             await engine.study(found)
             learned = True
+        await engine.studied()
         return learned
 
     async def _take(self, engine: Engine[object]) -> bool:

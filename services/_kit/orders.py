@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from schemas.app_declared import AppDeclared
-from schemas.fields import Mode
+from schemas.fields import Event, Mode
 from schemas.override_issued import BreakerOrder, OverrideIssued
+from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.handler import CLUSTER
+from services._kit.handler import CLUSTER, Handler, S
 from services._kit.ticks import parse
 
 MOST_CHANGES: Final = 10
@@ -188,14 +189,16 @@ class OrderBook:
         """What to do with the breaker of a domain, or of `cluster`; None: nothing is ordered.
 
         `since` is when its present state began. A reset counts once: the breaker that it closed
-        began its state later, and so did one that tripped again.
+        began its state later, and so did one that tripped again. One from the future waits until
+        then, else it would close the breaker again and again before.
         """
         orders = [one for one in self.orders_of_domain(domain, time, now) if one.breaker]
         for one in orders:
             if one.breaker == "open":
                 return BreakerCommand("open", one)
         for one in orders:
-            if since is None or (one.issued_at is not None and parse(one.issued_at) > since):
+            issued = None if one.issued_at is None else parse(one.issued_at)
+            if since is None or (issued is not None and since < issued <= time):
                 return BreakerCommand("reset", one)
         return None
 
@@ -219,6 +222,24 @@ class OrderBook:
             del self._accepted[kind, scope]
 
 
+class OrderedHandler(Handler[S]):
+    """A handler that obeys operators' orders."""
+
+    orders: OrderBook
+
+    def learn_recorded(self, event: Event, recorded_at: float, clock: Clock) -> None:
+        """Take in orders by the time of their records, everything else as it is."""
+        if isinstance(event, OverrideIssued):
+            self.orders.learn(event, recorded_at)
+        else:
+            self.learn(event, clock)
+
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
+        """Lift the order of a tombstone."""
+        if kind is OverrideIssued:
+            self.orders.forget(key, clock.date())
+
+
 def slot_of(key: str) -> Slot:
     """The slot of a record's key; raises Refused if it names none."""
     kind, _, rest = key.partition("/")
@@ -240,21 +261,31 @@ def effect_of(orders: Sequence[OverrideIssued]) -> Effect:
     mode: Mode | None = None
     exact: int | None = None
     for one in orders:
-        if one.mode and (mode is None or _rank(one.mode) < _rank(mode)):
+        if one.mode and strictest(mode, one.mode) != mode:
             mode, ids["mode"] = one.mode, one.order_id
-        for direction in _paused(one):
+        for direction in paused_directions(one.pause):
             ids.setdefault(direction, one.order_id)
         if one.replicas is not None and one.kind == "app":
             exact, ids["replicas"] = one.replicas, one.order_id
     floor, ceiling = _range_of(orders, ids)
     return Effect(
         mode=mode,
-        paused=frozenset(direction for one in orders for direction in _paused(one)),
+        paused=frozenset(way for one in orders for way in paused_directions(one.pause)),
         floor=floor,
         ceiling=ceiling,
         replicas=exact,
         ids=ids,
     )
+
+
+def strictest(one: Mode | None, other: Mode) -> Mode:
+    """The mode that permits less; None permits everything."""
+    return other if one is None else min(one, other, key=_BY_RESTRICTION.index)
+
+
+def paused_directions(pause: str) -> tuple[str, ...]:
+    """Directions that a declared or ordered pause stops."""
+    return _DIRECTIONS if pause == "all" else (pause,) if pause != "none" else ()
 
 
 def _range_of(
@@ -295,14 +326,10 @@ def _stops_at_once(order: OverrideIssued, present: Recorded | None) -> bool:
 
 def _stopped(order: OverrideIssued) -> set[str]:
     """What an order stops."""
-    found = {f"pause {direction}" for direction in _paused(order)}
+    found = {f"pause {direction}" for direction in paused_directions(order.pause)}
     # Off also stops the deciding, which preview does not.
     found |= {"off": {"preview", "off"}, "preview": {"preview"}}.get(order.mode or "", set())
     return found | ({"breaker"} if order.breaker == "open" else set())
-
-
-def _paused(order: OverrideIssued) -> tuple[str, ...]:
-    return _DIRECTIONS if order.pause == "all" else (order.pause,) if order.pause != "none" else ()
 
 
 def _limited(order: OverrideIssued) -> Scope:
@@ -315,7 +342,3 @@ def _limited(order: OverrideIssued) -> Scope:
         domain = order.scope if order.kind == "domain" else order.scope.rpartition("/")[0]
         return "domain", domain
     return order.kind, ""
-
-
-def _rank(mode: Mode) -> int:
-    return _BY_RESTRICTION.index(mode)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError
 
+from schemas.topics import app_id
 from services._kit.handler import S
 from services._kit.kafka import assignor, connection, delivery_of
 from services._kit.records import Delivery
@@ -30,7 +31,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         self._consumer = AIOKafkaConsumer(
             **connection(settings),
             client_id=f"hirl-{worker.name}-{settings.instance}",
-            group_id=f"hirl-{worker.name}",
+            group_id=app_id(worker.name),
             group_instance_id=instance,
             partition_assignment_strategy=[assignor(by_domain=worker.by_domain)],
             # Only what is acknowledged may be committed, not what was fetched.

@@ -11,6 +11,7 @@ A consumer of several sources (one per domain) follows the lower median of their
 moves nothing. Sources that have been silent for a minute have no vote.
 
 In lock-step wall time means nothing and no tick is lost: the next tick is the only one to believe.
+Only a consumer that the source does not wait for may lose some, and follows three ticks in a row.
 """
 
 from collections.abc import Mapping
@@ -57,6 +58,8 @@ class Pace(NamedTuple):
     """Seconds of event time per wall second; None in lock-step."""
     stride: int = 1
     """Ticks from one event of a source to its next."""
+    most_lost: int = 0
+    """Ticks in a row that may be lost in lock-step; none where the source waits for us."""
 
     def ticks(self, wall_s: float) -> float:
         """Ticks that pass in some wall seconds; none if the clock was set back."""
@@ -126,6 +129,11 @@ class Line(msgspec.Struct, frozen=True):
         oldest = -1 if self.confirmed else self.tick - behind
         return self.agrees(mark, pace) and oldest <= mark.tick <= self.reach(mark.date, pace)
 
+    def is_alive(self, date: float, pace: Pace) -> bool:
+        """Whether the next ticks may still come: events of a claim may be closer to each other."""
+        silent = pace.ticks(date - self.due_date)
+        return self._is_paced(pace) and silent < (CONFIRMED - 0.5) * pace.stride
+
     def agrees(self, mark: Mark, pace: Pace) -> bool:
         """Whether tick and time of an event belong together as they do on the line."""
         return abs(mark.zero - self.zero) <= pace.tick_s
@@ -171,7 +179,8 @@ class Claim(NamedTuple):
         latest = max(pace.stride, due + pace.early)
         if abs(mark.zero - before.zero) > pace.tick_s or not 0 < passed <= latest:
             return Claim(mark)
-        return Claim(mark, self.times + _takes_its_time(passed, due))
+        in_time = pace.speed is None or _takes_its_time(passed, due)
+        return Claim(mark, self.times + in_time)
 
 
 class Judged(NamedTuple):
@@ -309,12 +318,20 @@ class Timeline:
             return Judged(self, refused)
         chosen = against[(len(votes) - 1) // 2 - (len(votes) - len(against))]
         behind = chosen.tick <= line.tick
-        # In lock-step no tick is lost and the source waits: a jump is wrong, and only the first
-        # tick of all can have been wrong before.
-        if (line.confirmed and behind) or (pace.speed is None and (line.confirmed or not behind)):
+        # Ticks of a real cluster count from 1970, whatever its clock says.
+        wrong = _is_real(line.zero, pace) and not line.agrees(chosen, pace)
+        if line.confirmed and (behind or wrong):
             return Judged(self, refused)
         claim = Claim(chosen) if self.claim is None else self.claim.followed_by(chosen, pace)
-        if claim.times < CONFIRMED and pace.speed is not None:
+        if pace.speed is None:
+            # A source that waits sends no second event, so the first has to be enough.
+            if behind:
+                return self._on(_line_from(chosen), mark, pace)._replace(anew=True)
+            # A jump is wrong, unless the source goes on without the consumer. The clock cannot
+            # confirm it, so the line stays unconfirmed: the next true event replaces a forged one.
+            if not 0 < chosen.tick - line.tick - 1 <= pace.most_lost:
+                return Judged(self, refused)
+        if claim.times < CONFIRMED or line.is_alive(chosen.date, pace):
             return Judged(replace(self, claim=claim), refused)
         seen = 1 if pace.speed is None else CONFIRMED
         return self._on(_line_from(chosen, seen), mark, pace)._replace(anew=behind)
@@ -351,7 +368,12 @@ def _is_ahead_of_clock(mark: Mark, pace: Pace) -> bool:
     Ticks of a real cluster count from 1970. A simulated one has a date of its own.
     """
     moment = mark.tick * pace.tick_s
-    return abs(mark.zero) <= pace.tick_s and moment > mark.date + _CLOCK_S
+    return _is_real(mark.zero, pace) and moment > mark.date + _CLOCK_S
+
+
+def _is_real(zero: float, pace: Pace) -> bool:
+    """Whether tick 0 is in 1970."""
+    return abs(zero) <= pace.tick_s
 
 
 def _ahead_of_clock(event: TickEvent, date: float) -> Refused:

@@ -1,13 +1,12 @@
-"""Records between a bus and the engine: inputs decoded, outputs and states encoded.
+"""Records between a bus and the engine: inputs decoded, outputs encoded.
 
 No content of a record may stop a service: what cannot be decoded becomes a dead letter.
 """
 
 import base64
 import logging
-import zlib
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from schemas.codec import Assembler, Malformed, Record, decode, encode
@@ -17,7 +16,10 @@ from schemas.topics import BY_NAME, key_of, topic_of
 from services._kit.clock import Clock, rfc3339
 from services._kit.errors import Refused
 from services._kit.handler import Service
+from services._kit.logs import SPARSE_S
+from services._kit.state_records import StateRecord
 from services._kit.telemetry import Telemetry
+from services._kit.wire import BATCH
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +35,6 @@ _DROPPED_HEADERS: Final = "..."
 """Name of the entry that counts the headers that were not kept."""
 UNDECODABLE: Final = "undecodable"
 """Error of a dead letter: reading it failed in a way that `decode` does not know."""
-LARGEST_STATE_BYTES: Final = 1_000_000
-"""Limit of a state record as sent; just below a broker's default limit."""
-DEFLATED_FROM_BYTES: Final = 64 * 1024
-"""States are columns of numbers that change little: above this size, deflating pays."""
-_DEFLATED: Final = ("content-encoding", b"deflate")
 
 
 # Inputs.
@@ -83,27 +80,62 @@ def any_partition(topic: str, key: bytes) -> None:
     """For a bus without partitions."""
 
 
+MOST_WAITING: Final = 1000
+"""Records of parts that wait to be acknowledged."""
+TOO_MANY: Final = Refused(
+    "part", f"expected at most {MOST_WAITING:,} parts of incomplete events at once, got more"
+)
+"""Why a part is given up."""
+
+
 class EventReader:
     """Decodes records; keeps the parts of a large event until it is complete."""
 
-    def __init__(self, partition_of: PartitionOf = any_partition) -> None:
-        self._partition_of = partition_of
+    def __init__(
+        self,
+        partition_of: PartitionOf = any_partition,
+        give_up: Callable[[Delivery], None] = lambda _: None,
+    ) -> None:
+        """Call `give_up` with records of parts that wait no longer, because there are too many."""
+        self._partition_of, self._give_up = partition_of, give_up
         self._assembler = Assembler()
-        self._parts: defaultdict[tuple[str, bytes], list[Delivery]] = defaultdict(list)
+        self._parts: dict[tuple[str, bytes], list[Delivery]] = {}
+        """Without values. By topic and key, the one heard of last at the end."""
+        self._waiting = 0
+
+    def take_dropped(self) -> int:
+        """Parts whose content was dropped since the last call, because there were too many."""
+        dropped, self._assembler.dropped = self._assembler.dropped, 0
+        return dropped
 
     def read(self, delivery: Delivery) -> Received | None:
         """The event that a record completes; None while parts are missing. Raises Malformed."""
+        _check_batch(delivery)
         event = decode(delivery.topic, delivery.value, delivery.headers)
         self._check_place(delivery, event)
-        complete = None if event is None else self._assembler.add(event)
-        thread = (delivery.topic, delivery.key)
-        if event is not None and complete is None:
-            self._parts[thread].append(delivery)
-            return None
+        size = len(delivery.value or b"")
+        complete = None if event is None else self._assembler.add(event, size)
         # Parts of an event that was never completed (its producer died and started again) go with
         # the next event of their key, or they would hold back its offsets for ever.
+        thread = (delivery.topic, delivery.key)
         earlier = self._parts.pop(thread, [])
+        if event is not None and complete is None:
+            # Acknowledging needs no value.
+            self._parts[thread] = [*earlier, delivery._replace(value=None)]
+            self._waiting += 1
+            self._limit()
+            return None
+        self._waiting -= len(earlier)
         return Received(complete, (*earlier, delivery))
+
+    def _limit(self) -> None:
+        while self._waiting > MOST_WAITING:
+            # Of the key that was heard of longest ago, the oldest record.
+            thread = next(iter(self._parts))
+            self._give_up(self._parts[thread].pop(0))
+            self._waiting -= 1
+            if not self._parts[thread]:
+                del self._parts[thread]
 
     def _check_place(self, delivery: Delivery, event: Event | None) -> None:
         """Refuse a record whose key or partition is not that of its event.
@@ -127,6 +159,13 @@ class EventReader:
             )
 
 
+def _check_batch(delivery: Delivery) -> None:
+    """Refuse what stands for a batch that cannot be read."""
+    name, reason = delivery.headers[0] if delivery.headers else ("", b"")
+    if name == BATCH:
+        raise Malformed("batch", _text(reason, DEAD_LETTER_DETAIL_CHARACTERS))
+
+
 def _tombstone_key(delivery: Delivery) -> bytes:
     """The key of a tombstone names what it removes, so it must be text."""
     try:
@@ -136,38 +175,6 @@ def _tombstone_key(delivery: Delivery) -> bytes:
     if not text:
         raise Malformed("wrong-key", f"expected UTF-8 in a tombstone, got {delivery.key!r:.80}")
     return delivery.key
-
-
-# States.
-
-
-class StateRecord(NamedTuple):
-    """Value and headers of a record of a state topic."""
-
-    value: bytes
-    headers: tuple[tuple[str, bytes], ...] = ()
-
-
-class TooLarge(ValueError):  # noqa: N818  it is named for what is wrong
-    """A state that no broker would accept."""
-
-    def __init__(self, key: str, size: int) -> None:
-        super().__init__(f"state of `{key}` has {size:,} bytes, too many for a record")
-
-
-def state_record(key: str, data: bytes) -> StateRecord:
-    """The record of a saved state, deflated where that pays. Raises TooLarge."""
-    record = StateRecord(data)
-    if len(data) >= DEFLATED_FROM_BYTES:
-        record = StateRecord(zlib.compress(data, level=1), (_DEFLATED,))
-    if len(record.value) > LARGEST_STATE_BYTES:
-        raise TooLarge(key, len(record.value))
-    return record
-
-
-def state_bytes(value: bytes, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """The reverse of `state_record`."""
-    return zlib.decompress(value) if _DEFLATED in map(tuple, headers) else value
 
 
 # Outputs.
@@ -188,7 +195,7 @@ class BusWriter(Protocol):
         states: Mapping[str, StateRecord | None],
         partition: int | None,
     ) -> None:
-        """Write events and states by key (None removes one) together, or nothing at all.
+        """Write events and records of states by key (None removes one), all or nothing.
 
         The process that is assigned this partition of the inputs finds the states. Raises if
         another process owns the partition.
@@ -204,6 +211,15 @@ class BusWriter(Protocol):
         """Mark inputs as done: a restart need not get them again."""
 
 
+class Rejection(NamedTuple):
+    """A record that cannot be used, and why."""
+
+    delivery: Delivery
+    error: Exception
+    kind: str
+    """Error of its dead letter."""
+
+
 class Publisher:
     """Publishes and counts a service's events and dead letters."""
 
@@ -213,6 +229,7 @@ class Publisher:
         self._name = service.handler.name
         self._observe = service.observe(telemetry)
         self._writer, self._clock, self._telemetry = writer, clock, telemetry
+        self._warned_at = -inf
 
     def encode(self, events: Sequence[Event]) -> list[Record]:
         """Records of events; raises what is wrong with them."""
@@ -224,13 +241,16 @@ class Publisher:
             self._telemetry.published.labels(topic_of(event).name).inc()
             self._observe(event)
 
-    async def reject(self, delivery: Delivery, error: Exception, kind: str) -> None:
-        """Publish the dead letter of a record."""
-        letter, records = self._letter(delivery, error, kind)
+    async def reject(self, *rejections: Rejection) -> None:
+        """Publish the dead letters of records, together."""
+        if not rejections:
+            return
+        letters = [self._letter(*one) for one in rejections]
         # Acknowledged like any event, so the input is given up only after its dead letter is safe.
-        await self._writer.publish(records)
-        self.published([letter])
-        self.count_rejected(delivery, error, kind)
+        await self._writer.publish([record for _, records in letters for record in records])
+        self.published([letter for letter, _ in letters])
+        for one in rejections:
+            self.count_rejected(*one)
 
     def count_rejected(self, delivery: Delivery, error: Exception, kind: str) -> None:
         """Log and count a rejected record; its dead letter is on the bus."""
@@ -257,6 +277,19 @@ class Publisher:
                 rejected_at=rfc3339(self._clock.date()),
             )
             return letter, self.encode([letter])
+
+    def count_dropped(self, delivery: Delivery, parts: int) -> None:
+        """Count parts that were dropped after a record, and log that now and then."""
+        if not parts:
+            return
+        self._telemetry.events.labels(delivery.topic, "part-dropped").inc(parts)
+        now = self._clock.now()
+        if now - self._warned_at >= SPARSE_S:
+            self._warned_at = now
+            log.warning(
+                "dropped %d parts of incomplete events after %s: too many wait at once",
+                parts, delivery.position,
+            )  # fmt: skip
 
     def count(self, delivery: Delivery, outcome: str) -> None:
         """Count a consumed record by its outcome."""

@@ -12,7 +12,8 @@ from schemas.fields import Event
 from schemas.state_reset import StateReset
 from schemas.topics import topic_of
 from services._kit.errors import Refused
-from services._kit.records import BusWriter, StateRecord
+from services._kit.records import BusWriter
+from services._kit.state_records import StateRecord
 
 RESET: Final = "reset"
 """Error of a dead letter: a state that an operator dropped."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import ItemsView, Iterable, Sequence
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from typing import Final, Generic
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from services._kit.errors import Refused
 from services._kit.handler import Handler, S
 from services._kit.records import Delivery
+from services._kit.state_records import FoundStates, StateRecord, part_key, state_records
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,11 @@ class StateStore(Generic[S]):
         """Drop everything: the partitions may go elsewhere."""
         self._states: dict[str, S] = {}
         self._saved: dict[str, bytes] = {}
+        self._torn: dict[str, Refused] = {}
+        """Why the saved bytes of a key are of no use."""
+        self._found = FoundStates()
+        self._parts: dict[str, frozenset[int]] = {}
+        """Numbers of the parts that the state topic has, by key."""
         self._partitions: dict[str, int] = {}
         self._unsettled: defaultdict[str, list[Delivery]] = defaultdict(list)
 
@@ -54,23 +60,50 @@ class StateStore(Generic[S]):
         """Replace a state; `data` are its bytes if it was saved."""
         self._states[key] = state
         if data is not None:
-            self._saved[key] = data
+            self.set_saved(key, data)
 
     # Saved bytes.
 
-    def restore(self, key: str, data: bytes | None, partition: int | None) -> None:
-        """Take in a record of the state topic; the last one of a key wins."""
+    def restore(self, key: str, record: StateRecord | None, partition: int | None) -> None:
+        """Take in a record of the state topic; the last one of a key counts."""
+        state_key = self._found.add(key, record)
+        if state_key is not None and partition is not None:
+            self._partitions[state_key] = partition
+
+    def join(self) -> None:
+        """Make saved bytes of what was restored."""
+        self._parts = self._found.parts()
+        for key in self._found:
+            try:
+                self._saved[key] = self._found.join(key)
+            except Refused as error:
+                self._torn[key] = error
+        self._found = FoundStates()
+
+    def records(self, key: str, data: bytes | None) -> dict[str, StateRecord | None]:
+        """Records that make these bytes the saved ones, or leave none; raises TooLarge."""
+        written = {} if data is None else state_records(key, data)
+        numbers = sorted({1, *self._parts.get(key, ())})
+        obsolete = [name for number in numbers if (name := part_key(key, number)) not in written]
+        return {**written, **dict.fromkeys(obsolete)}
+
+    def committed(self, key: str, records: Mapping[str, StateRecord | None]) -> None:
+        """Note which parts the topic has now."""
+        count = sum(record is not None for record in records.values())
+        self._parts[key] = frozenset(range(1, count + 1))
+
+    def set_saved(self, key: str, data: bytes | None) -> None:
+        """Note what a restart would find; None: nothing."""
+        self._torn.pop(key, None)
         if data is None:
             self._saved.pop(key, None)
         else:
             self._saved[key] = data
-        if partition is not None:
-            self._partitions[key] = partition
 
     @property
     def saved_keys(self) -> Sequence[str]:
-        """Keys that have saved bytes."""
-        return tuple(self._saved)
+        """Keys of which something is saved."""
+        return (*self._saved, *self._torn)
 
     def last_saved(self, key: str) -> bytes | None:
         """What a restart would find."""
@@ -79,6 +112,8 @@ class StateStore(Generic[S]):
     def load(self, key: str) -> None:
         """Load the saved bytes; if they have a wrong form, the key starts anew when needed."""
         try:
+            if key in self._torn:
+                raise self._torn[key]
             self._states[key] = self._handler.load(key, self._saved[key])
         except _WRONG_FORM as error:
             unexpected = not isinstance(error, Refused)
@@ -93,7 +128,7 @@ class StateStore(Generic[S]):
     def resume(self, key: str) -> None:
         """Go back to the last saved state or, without one, to the start."""
         self._states.pop(key, None)
-        if key in self._saved:
+        if key in self.saved_keys:
             self.load(key)
         self.get_or_start(key)
 

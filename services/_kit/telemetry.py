@@ -106,8 +106,17 @@ class Telemetry:
             ["topic"],
             registry=self.registry,
         )
+        self.lost = Counter(
+            "hirl_lost_records_total",
+            "Offsets of inputs that were deleted before they were read; a marker takes one, too",
+            ["topic"],
+            registry=self.registry,
+        )
         self.state_bytes = Gauge(
-            "hirl_state_bytes", "Size of a saved state", ["key"], registry=self.registry
+            "hirl_state_bytes",
+            "Size of a saved state as sent to Kafka, all parts together",
+            ["key"],
+            registry=self.registry,
         )
         self.ready = Gauge("hirl_ready", "1 when the service is ready", registry=self.registry)
         self.ready.set_function(self.health.ready)

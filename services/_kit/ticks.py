@@ -59,9 +59,9 @@ def spell(moment: datetime) -> str:
 class TickBuffer(Generic[T]):
     """Holds the events of open ticks, by name, until a tick is complete.
 
-    Ticks close in order, when every expected event is there or when the grace period since the
-    first one is over. What arrives for a closed tick is ignored. Events are not saved: a restart
-    gets them delivered again.
+    Ticks close in order, when every expected event is there or when none has arrived for the grace
+    period. What arrives for a closed tick is ignored. Events are not saved: a restart gets them
+    delivered again.
     """
 
     closed: int = -1
@@ -69,7 +69,7 @@ class TickBuffer(Generic[T]):
     events: Transient[Mapping[int, Mapping[str, T]]] = field(default_factory=dict)
     """Events of open ticks, by tick and name."""
     since: Transient[Mapping[int, float]] = field(default_factory=dict)
-    """When the first event of each open tick arrived, by `Clock.now`."""
+    """When the last event of each open tick arrived, by `Clock.now`."""
 
     def with_event(self, tick: int, name: str, event: T, now: float) -> Self:
         """Add an event; self if its tick has closed or the event is a duplicate."""
@@ -79,8 +79,9 @@ class TickBuffer(Generic[T]):
         return replace(
             self,
             events={**self.events, tick: {**arrived, name: event}},
-            # The first event starts the grace period: an existing entry overwrites `now`.
-            since={tick: now, **self.since},
+            # Each event starts the grace period anew. In a large cluster events of a tick are
+            # seconds apart: with one period since the first, the last ones would always be late.
+            since={**self.since, tick: now},
         )
 
     @property

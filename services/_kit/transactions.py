@@ -39,7 +39,7 @@ class Outgoing(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
+    headers: Sequence[tuple[str, bytes | None]]
     partition: int | None = None
 
 

@@ -20,10 +20,17 @@ from services._kit.engine import Engine
 from services._kit.errors import Stopped
 from services._kit.failures import REFERENCE_PARTITION
 from services._kit.handler import S, Service
-from services._kit.kafka import KafkaWriter, Reader, default_partitioner, state_of
-from services._kit.records import Delivery, StateRecord
+from services._kit.kafka import (
+    KafkaWriter,
+    Reader,
+    committed_offsets,
+    default_partitioner,
+    state_record_of,
+)
+from services._kit.records import Delivery
 from services._kit.resets import reference_topics
 from services._kit.settings import KitSettings
+from services._kit.state_records import StateRecord
 from services._kit.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -150,13 +157,30 @@ class Worker(Generic[S]):
             # Before their states are read: what an earlier owner commits later would be lost.
             await self._kafka.own(partitions)
             async with Reader(self.settings) as reader:
+                await self._report_expired(reader, partitions)
                 async for found in reader.to_end([state_topic(self.name)], numbers):
-                    self._engine.restore(found.key.decode(), state_of(found), found.partition)
+                    self._engine.restore(_key(found), state_record_of(found), found.partition)
             await self._engine.begin()
             await self._engine.wake(early=True)
         self.telemetry.health.assigned = True
         self._open.set()
         log.info("%s has partitions %s", self.name, sorted(partitions))
+
+    async def _report_expired(self, reader: Reader, partitions: Collection[int]) -> None:
+        """Say which inputs were deleted before they were read: the group skips them in silence."""
+        try:
+            committed = await committed_offsets(self.settings, self.name)
+            lost = await reader.expired(committed, partitions)
+        except KafkaError as error:
+            log.warning("cannot tell whether inputs were deleted before they were read: %r", error)
+            return
+        for topic, count in sorted(lost.items()):
+            self.telemetry.lost.labels(topic).inc(count)
+            log.error(
+                "%d records of %s were deleted before %s read them: it was down or behind for "
+                "longer than the topic's retention, and continues with the oldest record there is",
+                count, topic, self.name,
+            )  # fmt: skip
 
     def fail(self, error: BaseException) -> None:
         """End `run` with this error."""
@@ -200,9 +224,10 @@ class Worker(Generic[S]):
     async def _learn_all(self, reader: Reader) -> None:
         counted = [REFERENCE_PARTITION] if self.by_domain else None
         async for found in reader.to_end([state_topic(self.name)], counted):
-            self._engine.restore_failures(found.key.decode(), state_of(found))
+            self._engine.restore_failures(_key(found), found.value)
         async for delivery in reader.to_end(self._reference):
             await self._engine.study(delivery)
+        await self._engine.studied()
 
     async def _follow(self, reader: Reader) -> None:
         """Learn what arrives, and wake the states after it."""
@@ -211,6 +236,7 @@ class Worker(Generic[S]):
             async for delivery in reader.next():
                 await self._engine.study(delivery)
                 learned = True
+            await self._engine.studied()
             if learned and self._open.is_set():
                 # In a task: waking waits for turns, and the next heartbeat must not.
                 self._spawn(self._wake(early=True))
@@ -292,3 +318,8 @@ class Worker(Generic[S]):
         counts = {name: BY_NAME[name].partitions for name in self.inputs}
         if self.by_domain and len(set(counts.values())) > 1:
             raise TypeError(f"inputs of {self.name} differ in partitions: {counts}")
+
+
+def _key(delivery: Delivery) -> str:
+    """Key of a record of the state topic; anything may have been written there."""
+    return delivery.key.decode(errors="replace")

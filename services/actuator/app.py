@@ -3,9 +3,10 @@
 from services._kit.handler import Service
 from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
-from services.actuator.decide import ActuatorHandler, ActuatorState
+from services.actuator.decide import ActuatorHandler
 from services.actuator.metrics import Metrics
 from services.actuator.settings import Settings
+from services.actuator.state import ActuatorState
 from services.actuator.target import SimulatedTarget
 
 

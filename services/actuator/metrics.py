@@ -1,19 +1,19 @@
-"""Metrics of the actuator: outcomes of changes, and holds by reason."""
+"""Metrics of the actuator: outcomes of changes, holds by reason, and orders that wait."""
 
 from typing import Final
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
 from services._kit.arrays import REASONS
 from services._kit.telemetry import Telemetry
 
-_LABELS: Final = frozenset(REASONS.values()) | {
+COUNTED: Final = frozenset(REASONS.values()) | {
     "breaker-open", "breaker-half-open", "breaker-stale", "off", "preview", "not-in-canary",
     "paused", "not-declared", "no-bounds", "no-frame", "pods-unknown", "override",
     "sample-contradicts-target", "target-unreadable", "target-changed", "target-unknown",
-    "target-refused", "target-silent",
+    "target-refused", "target-silent", "order-floor", "order-ceiling", "rollback", "newer-plan",
 }  # fmt: skip
 """Reasons that are counted by name. Others are a target's own words or those of a plan, and their
 number has no bound."""
@@ -36,13 +36,20 @@ class Metrics:
             ["domain"],
             registry=telemetry.registry,
         )
+        self._waiting = Gauge(
+            "hirl_orders_waiting",
+            "Operators' orders that may concern a domain and wait for the limit per minute",
+            ["domain"],
+            registry=telemetry.registry,
+        )
 
     def __call__(self, event: Event) -> None:
         """Count the changes of a tick."""
         if not isinstance(event, ScaleApplied):
             return
         self._contradictions.labels(event.domain).inc(event.contradictions)
+        self._waiting.labels(event.domain).set(event.orders_waiting)
         for outcome, reason in zip(event.outcomes, event.reasons, strict=True):
             self._changes.labels(event.domain, outcome).inc()
             if outcome == "held":
-                self._holds.labels(reason if reason in _LABELS else "other").inc()
+                self._holds.labels(reason if reason in COUNTED else "other").inc()

@@ -7,18 +7,21 @@ from typing import Final, NamedTuple
 
 from models.control.breaker.orders import Permission, holds, permitted
 from schemas.app_declared import AppDeclared
-from schemas.breaker_changed import Action, BreakerChanged, State
-from schemas.fields import Event, Mode
-from schemas.override_issued import OverrideIssued
+from schemas.breaker_changed import STATES_BY_RESTRICTION, Action, BreakerChanged, State
+from schemas.fields import Mode
 from services._kit.handler import CLUSTER
-from services._kit.orders import OrderBook
+from services._kit.newest import Newest
+from services._kit.orders import (
+    NO_EFFECT,
+    Effect,
+    OrderBook,
+    effect_of,
+    paused_directions,
+    strictest,
+)
 from services._kit.ticks import parse
 from services.actuator.settings import STALE_TICKS, Modes
 
-_BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
-"""The strictest mode first."""
-_STATES: Final[tuple[State, ...]] = ("open", "half-open", "closed")
-"""The strictest state first."""
 _ACTIONS: Final[dict[State, Action]] = {
     "closed": "none",
     "half-open": "increases-only",
@@ -26,8 +29,6 @@ _ACTIONS: Final[dict[State, Action]] = {
 }
 """What a breaker orders that only tells its state."""
 _NOTHING: Final = permitted(("freeze",), 0)
-_MOST_TIMES: Final = 4
-"""Places in time that are kept of one breaker: the real one, and a few that may be nonsense."""
 
 
 class Verdict(NamedTuple):
@@ -61,32 +62,23 @@ class Permissions:
     orders: OrderBook = field(default_factory=OrderBook)
     now: float = 0.0
     """Wall time of the decision, in seconds since 1970."""
-    breakers: dict[str, tuple[Heartbeat, ...]] = field(default_factory=dict)
-    """By scope: the newest event of each place in time, least recently heard first."""
+
+    def __post_init__(self) -> None:
+        self._breakers = Newest[Heartbeat](
+            lambda one: one.event.tick,
+            # Of two events of one tick the stricter one counts: a breaker that opens because
+            # frames stopped has no newer tick, and a repeated older event must not undo that.
+            lambda one: (one.event.tick, STATES_BY_RESTRICTION.index(one.event.state)),
+            self.stale_ticks,
+        )
 
     def learn(self, event: BreakerChanged, now: float) -> None:
-        """Take in a heartbeat: keep the newest event by tick; a late one changes nothing.
+        """Take in a heartbeat: keep the newest event by tick; a late one changes nothing."""
+        self._breakers.learn(event.scope, Heartbeat(event, now))
 
-        One record with a nonsensical tick must neither be obeyed for good nor hide all later
-        ones. At this point nobody knows which tick is right, so events that are far apart are kept
-        side by side, and the plan's tick decides (`_heartbeat`).
-        """
-        known = self.breakers.get(event.scope, ())
-        near = [one for one in known if abs(one.event.tick - event.tick) <= self.stale_ticks]
-        # Of two events of one tick the stricter one counts: a breaker that opens because frames
-        # stopped has no newer tick, and a repeated older event must not undo that.
-        newest = min(
-            (Heartbeat(event, now), *near),
-            key=lambda one: (-one.event.tick, _STATES.index(one.event.state)),
-        )
-        others = tuple(one for one in known if one not in near)
-        # Too many: drop the one that was heard longest ago, since the real one repeats itself.
-        self.breakers[event.scope] = (*others, newest)[-_MOST_TIMES:]
-
-    def forget(self, kind: type[Event], scope: str) -> None:
+    def forget(self, scope: str) -> None:
         """Remove the breaker of a scope after a tombstone."""
-        if kind is BreakerChanged:
-            self.breakers.pop(scope, None)
+        self._breakers.forget(scope)
 
     def advance(self, now: float) -> None:
         """Let orders take effect that the limit per minute held back."""
@@ -97,7 +89,7 @@ class Permissions:
 
     def has_heartbeat(self, domain: str) -> bool:
         """Whether a breaker of the domain or of the cluster has ever reported."""
-        return domain in self.breakers or CLUSTER in self.breakers
+        return domain in self._breakers or CLUSTER in self._breakers
 
     def verdict(self, domain: str, priority: int, now: float, tick: int) -> Verdict:
         """What a plan of a tick may change, by the orders of the breakers.
@@ -118,7 +110,7 @@ class Permissions:
 
     def _state(self, domain: str, now: float, tick: int) -> str:
         """closed, half-open, open or stale; the worse of domain and cluster."""
-        scopes = [scope for scope in (domain, CLUSTER) if scope in self.breakers]
+        scopes = [scope for scope in (domain, CLUSTER) if scope in self._breakers]
         # A breaker that never reported gives no permission: silence must not look like calm.
         if not scopes:
             return "stale"
@@ -132,10 +124,7 @@ class Permissions:
 
     def _heartbeat(self, scope: str, tick: int) -> Heartbeat | None:
         """The newest that is not implausibly far ahead of the plan."""
-        plausible = (
-            one for one in self.breakers.get(scope, ()) if one.event.tick <= tick + self.stale_ticks
-        )
-        return max(plausible, key=lambda one: one.event.tick, default=None)
+        return self._breakers.upto(scope, tick + self.stale_ticks)
 
     def _is_stale(self, heartbeat: Heartbeat, now: float, tick: int) -> bool:
         # After a restart an old heartbeat has just arrived: only its tick shows its age.
@@ -144,20 +133,40 @@ class Permissions:
 
     # Modes, pauses and overrides.
 
-    def overrides_of(self, app: AppDeclared, time: str) -> list[OverrideIssued]:
-        """Orders in force for an app at an event time, the widest scope first."""
-        return self.orders.orders_for(app, parse(time), self.now) if self.orders else []
+    def effect(self, app: AppDeclared, time: str) -> Effect:
+        """What the orders in force at an event time mean for an app."""
+        if not self.orders:
+            return NO_EFFECT
+        return effect_of(self.orders.orders_for(app, parse(time), self.now))
 
     def domain_mode(self, domain: str, time: str) -> Mode:
         """Mode of a whole domain."""
-        overrides = self.orders.orders_of_domain(domain, parse(time), self.now)
-        return _strictest(overrides) or self._configured(domain)
+        ordered = effect_of(self.orders.orders_of_domain(domain, parse(time), self.now))
+        return ordered.mode or self._configured(domain)
+
+    def objection(
+        self,
+        domain: str,
+        app: AppDeclared | None,
+        steps: Sequence[int],
+        ordered: Effect,
+        verdict: Verdict,
+        reason: str,
+    ) -> str:
+        """Why an app may not be changed by a domain's decision, whatever it is; else empty."""
+        # An app that moved is another domain's: its breaker and its mode are not asked here.
+        if app is None or app.domain != domain:
+            return "not-declared"
+        # A maximum is declared, and one that fits the minimum.
+        if app.max_replicas is None or app.max_replicas < app.min_replicas:
+            return "no-bounds"
+        return self.hold_reason(app, steps, ordered, verdict, reason)
 
     def hold_reason(
         self,
         app: AppDeclared,
         steps: Sequence[int],
-        overrides: Sequence[OverrideIssued],
+        ordered: Effect,
         verdict: Verdict,
         reason: str,
     ) -> str:
@@ -166,9 +175,9 @@ class Permissions:
         `steps` are the differences of replicas and sizes: a smaller pod is a decrease just as
         fewer pods are. `reason` is that of the change.
         """
-        # An override of the mode wins over the app's own, and that over the domain's.
-        mode = _strictest(overrides) or app.mode or self._configured(app.domain)
-        decreases, increases = min(steps) < 0, max(steps) > 0
+        # An app's owner may be stricter than the operator, never laxer: whoever writes the
+        # inventory could otherwise switch on what the operator switched off.
+        mode = ordered.mode or strictest(app.mode, self._configured(app.domain))
         # The breaker first: it wins over modes and pauses.
         if holds(verdict.permission, steps, reason):
             return f"breaker-{verdict.state}"
@@ -176,19 +185,13 @@ class Permissions:
             return mode
         if mode == "canary" and not in_canary(app.app, self.modes.canary_share):
             return "not-in-canary"
-        pauses = {app.pause, *(override.pause for override in overrides)}
-        if "all" in pauses or ("scale-in" in pauses and decreases):
+        paused = ordered.paused.union(paused_directions(app.pause))
+        if ("scale-in" in paused and min(steps) < 0) or ("scale-out" in paused and max(steps) > 0):
             return "paused"
-        return "paused" if "scale-out" in pauses and increases else ""
+        return ""
 
     def _configured(self, domain: str) -> Mode:
         return self.modes.domains.get(domain, self.modes.cluster)
-
-
-def _strictest(overrides: Sequence[OverrideIssued]) -> Mode | None:
-    # An override of the cluster stops everything, whatever is overridden for a domain or an app.
-    modes = [override.mode for override in overrides if override.mode is not None]
-    return min(modes, key=_BY_RESTRICTION.index, default=None)
 
 
 def in_canary(app: str, share: float) -> bool:

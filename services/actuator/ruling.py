@@ -10,6 +10,7 @@ to is not changed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,6 @@ from models.cluster.plan import Plan, empty_plan
 from models.control.change_history import ChangeHistory
 from models.control.contradiction import UNREAD, contradicted
 from models.control.safety import SafetyRules
-from schemas.app_declared import AppDeclared
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Mode
@@ -28,7 +28,7 @@ from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import REASONS, as_row, directive_of, status_rows
 from services._kit.inventory import DeclaredApps
-from services._kit.orders import NO_EFFECT, Effect, effect_of
+from services._kit.orders import NO_EFFECT, Effect
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.target import Present
 
@@ -58,22 +58,26 @@ class Case:
     """[3, A] what the target has; UNREAD for an app that it does not have."""
     status: I32
     """[1, STATUS, A] the frame's pods, corrected by the target."""
+    reported: Mask
+    """[A] apps whose pods the frame has."""
     contradicted: Mask
     """[A] apps whose pods in the frame the target contradicts."""
     budget: BudgetGranted | None
     verdict: Verdict
 
-    @property
+    # Cached: converting the columns of a large domain is slow, and some are read for each app.
+
+    @cached_property
     def observed(self) -> I32:
         """[3, A] as the plan assumed it."""
         return _table(self.frame.pods)
 
-    @property
+    @cached_property
     def wanted(self) -> I32:
         """[3, A] as planned."""
         return _table(self.plan)
 
-    @property
+    @cached_property
     def present(self) -> I32:
         """[3, A] as `now`, with zeros for an app that the target does not have."""
         present: I32 = np.maximum(self.now, 0)
@@ -125,9 +129,11 @@ def case_of(
         status[0, row] = [0 if one is None else getattr(one, name) for one in found]
     absent = [one is None for one in found]
     now: I32 = np.where(absent, UNREAD, status[0, [_STATUS[name] for name in COLUMNS]])
+    claimed = _table(frame.pods)
+    reported: Mask = np.all(claimed[:2] > 0, axis=0)
     # Pods that were never reported contradict nothing; no plan changes such an app.
-    claims = contradicted(_table(frame.pods), now, earlier) & _reported(frame)
-    return Case(plan, frame, now.astype(np.int32), status, claims, budget, verdict)
+    claims = contradicted(claimed, now, earlier) & reported
+    return Case(plan, frame, now.astype(np.int32), status, reported, claims, budget, verdict)
 
 
 def rule(
@@ -145,7 +151,8 @@ def rule(
     effects = _effects(case, apps, permissions)
     bounded = _raise(wishes, case) | _bound(wishes, effects, case, apps)
     planned[list(bounded)] = True
-    holds = _holds(case, wishes, planned, bounded, apps, permissions, rules)
+    object_to = _Objections(case, effects, apps, permissions)
+    holds = _holds(case, wishes, planned, bounded, object_to, rules)
     exact = _exact_replicas(case, effects, apps)
     held = ~planned
     held[[*holds, *exact]] = True
@@ -158,7 +165,7 @@ def rule(
     for index, replicas in exact.items():
         after[0, index], reasons[index] = replicas, _OVERRIDE
     wanted = after.copy()
-    _object(case, after, reasons, apps, permissions)
+    _object(case, after, reasons, object_to)
     subjects = sorted({*np.flatnonzero(planned).tolist(), *exact})
     steps = np.where(wanted != present, wanted, wishes) - present
     behind = {
@@ -220,8 +227,7 @@ def _holds(
     wishes: I32,
     planned: Mask,
     bounded: Mapping[int, str],
-    apps: DeclaredApps,
-    permissions: Permissions,
+    object_to: "_Objections",
     rules: SafetyRules,
 ) -> dict[int, str]:
     """Reasons of the planned changes that are not permitted, by index."""
@@ -241,7 +247,7 @@ def _holds(
         elif not reason and (against[index] or not any(step[:3])):
             reason = "target-changed"
         why = bounded.get(index, case.plan.reasons[index])
-        found[index] = reason or _objection(case, index, step, why, apps, permissions)
+        found[index] = reason or object_to(index, step, why)
     return {index: reason for index, reason in found.items() if reason}
 
 
@@ -252,42 +258,27 @@ def _data_problem(case: Case, index: int) -> str:
     if case.contradicted[index]:
         return _CONTRADICTION
     # Zeros stand for pods that were never reported; an app at 0 replicas is its owner's to start.
-    known = _reported(case.frame)[index] and case.now[:2, index].all()
+    known = case.reported[index] and case.now[:2, index].all()
     return "" if known else "pods-unknown"
 
 
-def _reported(frame: DomainObserved) -> Mask:
-    """[A] apps whose pods were reported."""
-    pods = frame.pods
-    reported: Mask = np.all([np.array(pods.cpu_request) > 0, np.array(pods.replicas) > 0], axis=0)
-    return reported
+@dataclass(frozen=True)
+class _Objections:
+    """Whom to ask before an app is changed."""
 
+    case: Case
+    effects: Mapping[int, Effect]
+    """Operators' orders, by index."""
+    apps: DeclaredApps
+    permissions: Permissions
 
-def _objection(
-    case: Case,
-    index: int,
-    steps: list[int],
-    why: str,
-    apps: DeclaredApps,
-    permissions: Permissions,
-) -> str:
-    """Why an app may not be changed by these steps, whoever asks for it; else empty."""
-    plan = case.plan
-    app = apps.find(plan.apps[index])
-    # An app that moved is another domain's: its breaker and its mode are not asked here.
-    if app is None or app.domain != plan.domain:
-        return "not-declared"
-    if case.now[0, index] == UNREAD:
-        return "target-unknown"
-    if not _has_bounds(app):
-        return "no-bounds"
-    overrides = permissions.overrides_of(app, plan.time)
-    return permissions.hold_reason(app, steps, overrides, case.verdict, why)
-
-
-def _has_bounds(app: AppDeclared) -> bool:
-    """Whether a maximum is declared, and one that fits the minimum."""
-    return app.max_replicas is not None and app.max_replicas >= app.min_replicas
+    def __call__(self, index: int, steps: list[int], why: str) -> str:
+        """Why an app may not be changed by these steps, whoever asks for it; else empty."""
+        plan = self.case.plan
+        if self.case.now[0, index] == UNREAD:
+            return "target-unknown"
+        app, ordered = self.apps.find(plan.apps[index]), self.effects.get(index, NO_EFFECT)
+        return self.permissions.objection(plan.domain, app, steps, ordered, self.case.verdict, why)
 
 
 def _effects(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[int, Effect]:
@@ -295,9 +286,7 @@ def _effects(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[i
     found = {}
     for index, name in enumerate(case.plan.apps if permissions.orders else ()):
         app = apps.find(name)
-        effect = (
-            NO_EFFECT if app is None else effect_of(permissions.overrides_of(app, case.plan.time))
-        )
+        effect = NO_EFFECT if app is None else permissions.effect(app, case.plan.time)
         if effect != NO_EFFECT:
             found[index] = effect
     return found
@@ -382,18 +371,11 @@ def _reasons(plan: ScalePlanned, numbers: Plan, bounded: Mapping[int, str]) -> l
     return [text if before == after else REASONS[after] for text, before, after in found]
 
 
-def _object(
-    case: Case,
-    after: I32,
-    reasons: list[str],
-    apps: DeclaredApps,
-    permissions: Permissions,
-) -> None:
+def _object(case: Case, after: I32, reasons: list[str], object_to: _Objections) -> None:
     """The last word: undo, in place, every change that is not permitted as it is now."""
     steps = after - case.present
     for index in np.flatnonzero(steps.any(axis=0)).tolist():
-        step = steps[:, index].tolist()
-        reason = _objection(case, index, step, reasons[index], apps, permissions)
+        reason = object_to(index, steps[:, index].tolist(), reasons[index])
         if reason:
             after[:, index], reasons[index] = case.present[:, index], reason
 

@@ -16,7 +16,7 @@ STALE_TICKS: Final = 6
 
 @dataclass(frozen=True)
 class Modes:
-    """Configured modes. Overrides and an app's own declaration take precedence."""
+    """Configured modes. Orders win over them; an app's own declaration can only be stricter."""
 
     cluster: Mode = "auto"
     domains: Mapping[str, Mode] = field(default_factory=dict)
@@ -40,9 +40,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
     """Timeout of one HTTP request to the target."""
     give_up_seconds: Annotated[float, Meta(gt=0)] = 5.0
-    """Time for reading and writing a tick, with all retries, after which its changes are held.
-    Reading gets at most half of it. Keep it below the kit's session timeout, so that a slow target
-    is not mistaken for a dead process."""
+    """Time for reading and writing a tick, with all retries. Reading gets at most half of it; then
+    the changes are held. A write that was not answered by then is requested again, unless something
+    objects to it. Keep it below the kit's session timeout, so that a slow target is not mistaken
+    for a dead process."""
     breaker_stale_ticks: Annotated[int, Meta(ge=1)] = STALE_TICKS
     """Event time without a heartbeat of the breaker after which no plan is applied."""
     breaker_stale_seconds: Annotated[float, Meta(gt=0)] = 60.0

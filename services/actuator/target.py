@@ -7,7 +7,10 @@ the target has others by then, it refuses the change.
 
 import asyncio
 import logging
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Annotated, Final, Literal, TypeVar
 
 import aiohttp
 import msgspec
@@ -15,14 +18,24 @@ from msgspec import Meta
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _RETRY_S: Final = 0.2
 """Pause between attempts at an unreachable target."""
+_ASK_AGAIN: Final = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+}
+"""Rejections that pass with time."""
+_MOST_WORDS: Final = 200
+"""Bytes that are kept of a refusal's text."""
 
-Answer = Literal["applied", "repeat", "superseded", "conflict", "unknown", "refused"]
+Answer = Literal["applied", "repeat", "superseded", "conflict", "unknown", "refused", "withdrawn"]
 """applied: changed now. repeat: the same decision had changed it before. superseded: a newer
 decision had changed it before. conflict: its numbers are not those that the change was decided
 against. unknown: the app does not exist; the simulated cluster refuses such an app instead.
-refused: the target rejected the change or could not be reached."""
+refused: the target rejected the change. withdrawn: not changed, because it was withdrawn."""
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -33,15 +46,19 @@ class Numbers(msgspec.Struct, frozen=True):
     memory_request: Annotated[int, Meta(ge=0, description="MiB per pod")]
 
 
+_Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""The rules keep numbers in 32-bit arrays."""
+
+
 class Present(msgspec.Struct, frozen=True, kw_only=True):
     """What the target has of one app now."""
 
-    replicas: int
-    cpu_request: int
-    memory_request: int
-    ready: int
-    starting: int
-    pending: int
+    replicas: _Number
+    cpu_request: _Number
+    memory_request: _Number
+    ready: _Number
+    starting: _Number
+    pending: _Number
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,15 +97,52 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[Change]
 
 
+class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes nothing more of a write that may have been made: closes its tick without changes.
+
+    The answer says which of its changes were made before.
+    """
+
+    write: Write
+    reason: str
+
+    @property
+    def domain(self) -> str:
+        """Domain of the write."""
+        return self.write.domain
+
+    @property
+    def tick(self) -> int:
+        """Tick of the write."""
+        return self.write.tick
+
+
+Effect = Read | Write | Withdrawal
+
+
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a write."""
+    """Result of a write or a withdrawal."""
 
     domain: str
     tick: int
     answers: dict[str, Answer]
     """Answers by app."""
     detail: str = ""
-    """Why changes were refused."""
+    """Why changes were refused or withdrawn. It goes into the audit, which many may read: no
+    addresses."""
+    answered: bool = True
+    """False: nobody knows whether the changes were made, and they still may be."""
+
+
+def withdrawn(withdrawal: Withdrawal, decisions: Mapping[str, str]) -> Written:
+    """The answer to a withdrawal, from the last decision ids by app after the tick was closed."""
+    answers: dict[str, Answer] = {
+        change.app: "repeat" if decisions.get(change.app) == change.decision_id else "withdrawn"
+        for change in withdrawal.write.changes
+    }
+    return Written(
+        domain=withdrawal.domain, tick=withdrawal.tick, answers=answers, detail=withdrawal.reason
+    )
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -109,35 +163,34 @@ class _Rejected(Exception):  # noqa: N818  the write was
     """An answer that a retry would not change."""
 
 
+class _WrongTick(_Rejected):
+    """The target takes no write of this tick."""
+
+
 class SimulatedTarget:
     """Writes to the simulated cluster over HTTP, with retries.
 
-    The first write of a process reads back the stored decisions: what an earlier process wrote
-    before it died is not written again.
+    A write whose answer was lost, here or in an earlier process, may have been made. So the stored
+    decisions are read before it is sent again: what was made is not written again.
     """
 
     def __init__(self, url: str, timeout_s: float, give_up_s: float) -> None:
         self._url, self._give_up = url.rstrip("/"), give_up_s
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
-        self._read_back: set[str] = set()
-        """Domains whose stored decisions this process has read."""
+        self._all_answered: set[str] = set()
+        """Domains of which this process knows the answers to all writes."""
         self._began: dict[str, tuple[int, float]] = {}
         """By domain: the tick at work, and when its first effect began."""
 
-    async def carry_out(self, effect: Read | Write) -> Reading | Written:
-        """The target's answer.
-
-        When it rejects or never answers, nothing was read, or all changes count as refused.
-        """
-        reason = f"{self._url} does not answer"
+    async def carry_out(self, effect: Effect) -> Reading | Written:
+        """The target's answer; when it never answers, nothing was read, or nothing is known."""
+        reason = "the target does not answer"
         try:
             async with asyncio.timeout_at(self._deadline(effect)):
                 while True:
                     try:
-                        if isinstance(effect, Read):
-                            return await self._read(effect)
-                        return await self._write(effect)
+                        return await self._attempt(effect)
                     except _Unreachable as error:
                         reason = str(error)
                     await asyncio.sleep(_RETRY_S)
@@ -146,17 +199,23 @@ class SimulatedTarget:
         except TimeoutError:
             pass  # `reason` is that of the last attempt
         # A result, not an exception: an unreachable target must not stop the service.
-        log.warning("tick %d of %s is held: %s", effect.tick, effect.domain, reason)
+        self._warn(effect, reason)
+        self._began.pop(effect.domain, None)
         if isinstance(effect, Read):
             return Reading(domain=effect.domain, tick=effect.tick, apps=None)
-        return _refused(effect, reason)
+        return Written(
+            domain=effect.domain, tick=effect.tick, answers={}, detail=reason, answered=False
+        )
 
     async def close(self) -> None:
         """Disconnect."""
         if self._session is not None:
             await self._session.close()
 
-    def _deadline(self, effect: Read | Write) -> float:
+    def _warn(self, effect: Effect, words: str) -> None:
+        log.warning("tick %d of %s: %s (%s)", effect.tick, effect.domain, words, self._url)
+
+    def _deadline(self, effect: Effect) -> float:
         """One limit for reading and writing a tick, of which reading gets half."""
         now = asyncio.get_running_loop().time()
         tick, began = self._began.get(effect.domain, (-1, now))
@@ -164,6 +223,15 @@ class SimulatedTarget:
             began = now
         self._began[effect.domain] = effect.tick, began
         return began + self._give_up / (2 if isinstance(effect, Read) else 1)
+
+    async def _attempt(self, effect: Effect) -> Reading | Written:
+        match effect:
+            case Read():
+                return await self._read(effect)
+            case Write():
+                return await self._write(effect)
+            case Withdrawal():
+                return await self._withdraw(effect)
 
     async def _read(self, read: Read) -> Reading:
         found = await self._domain(read.domain)
@@ -173,24 +241,60 @@ class SimulatedTarget:
     async def _write(self, write: Write) -> Written:
         repeats = await self._repeats(write)
         left = [change for change in write.changes if change.app not in repeats]
-        # An empty write is sent too: it closes the tick.
+        try:
+            # An empty write is sent too: it closes the tick.
+            answer = await self._put(write, left)
+        except _Rejected as error:
+            self._warn(write, f"held: {error}")
+            answer = _refused(write, str(error))
+            # An earlier request that was not answered may have been late, and made meanwhile.
+            repeats = await self._repeats(write)
+        return msgspec.structs.replace(answer, answers={**answer.answers, **repeats})
+
+    async def _withdraw(self, withdrawal: Withdrawal) -> Written:
+        # Closed first: what an earlier process still sends is superseded then, so that what is
+        # stored afterwards is the last word. A tick that the target does not take has no changes.
+        try:
+            with suppress(_WrongTick):
+                await self._put(withdrawal.write, [])
+        except _Rejected as error:
+            # The tick is still open: a write under way could be made after we said it was not.
+            raise _Unreachable(str(error)) from error
+        return withdrawn(withdrawal, await self._decisions(withdrawal.domain))
+
+    async def _put(self, write: Write, changes: Sequence[Change]) -> Written:
+        # Until the answer is here, the write may have been made unnoticed.
+        self._all_answered.discard(write.domain)
         path = f"/v1/domains/{write.domain}/ticks/{write.tick}"
-        body = msgspec.json.encode({"changes": left})
-        answer = msgspec.json.decode(await self._request("PUT", path, body), type=Written)
-        # Not before the first answer: until then an earlier process may have written unnoticed.
-        self._read_back.add(write.domain)
-        return msgspec.structs.replace(answer, answers={**repeats, **answer.answers})
+        body = msgspec.json.encode({"changes": changes})
+        answer = _decoded(await self._request("PUT", path, body), Written)
+        self._all_answered.add(write.domain)
+        # What it answers is known here; its body could pass for the answer to another write.
+        return msgspec.structs.replace(answer, domain=write.domain, tick=write.tick, answered=True)
 
     async def _repeats(self, write: Write) -> dict[str, Answer]:
-        """Changes that an earlier process has made already."""
-        if write.domain in self._read_back or not write.changes:
+        """Changes of the write that were made already."""
+        if write.domain in self._all_answered or not write.changes:
             return {}
-        stored = (await self._domain(write.domain)).apps
-        return {change.app: "repeat" for change in write.changes if _is_stored(change, stored)}
+        stored = await self._decisions(write.domain)
+        return {
+            change.app: "repeat"
+            for change in write.changes
+            if stored.get(change.app) == change.decision_id
+        }
+
+    async def _decisions(self, domain: str) -> dict[str, str]:
+        """Ids of the last decisions by app."""
+        try:
+            stored = (await self._domain(domain)).apps
+        except _Rejected as error:
+            # Ask again: without them nobody knows what was made.
+            raise _Unreachable(str(error)) from error
+        return {app: one.decision_id for app, one in stored.items()}
 
     async def _domain(self, domain: str) -> _Domain:
         body = await self._request("GET", f"/v1/domains/{domain}", b"")
-        return msgspec.json.decode(body, type=_Domain)
+        return _decoded(body, _Domain)
 
     async def _request(self, method: str, path: str, body: bytes) -> bytes:
         if self._session is None:
@@ -199,19 +303,27 @@ class SimulatedTarget:
             async with self._session.request(method, self._url + path, data=body) as response:
                 text = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _Unreachable(f"{self._url} does not answer ({error})") from error
-        # The server failed, so a retry may help; a request that it rejects stays rejected.
-        if response.status >= 500:
-            raise _Unreachable(f"{self._url} answers {response.status}")
+            # Its text names addresses; the kind is enough in the audit.
+            raise _Unreachable(f"the target does not answer ({type(error).__name__})") from error
+        # A retry may help if the server failed or asks for one; other rejections stay.
+        if response.status >= 500 or response.status in _ASK_AGAIN:
+            raise _Unreachable(f"the target answers {response.status}")
         if response.status >= 400:
-            raise _Rejected(f"{method} {path}: {response.status} {text.decode(errors='replace')}")
+            words = text[:_MOST_WORDS].decode(errors="replace")
+            rejected = _WrongTick if response.status == HTTPStatus.CONFLICT else _Rejected
+            raise rejected(f"the target answers {response.status} to {method} {path}: {words}")
         return text
 
 
-def _is_stored(change: Change, stored: dict[str, _Stored]) -> bool:
-    return change.app in stored and stored[change.app].decision_id == change.decision_id
+def _decoded(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Like no answer: whatever the target says, it must not stop the service.
+        words = f"the target's answer is malformed ({error!s:.{_MOST_WORDS}})"
+        raise _Unreachable(words) from error
 
 
 def _refused(write: Write, detail: str) -> Written:
-    answers: dict[str, Any] = {change.app: "refused" for change in write.changes}
+    answers: dict[str, Answer] = {change.app: "refused" for change in write.changes}
     return Written(domain=write.domain, tick=write.tick, answers=answers, detail=detail)

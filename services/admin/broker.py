@@ -25,6 +25,7 @@ from services.admin.desired import DesiredTopic, Pattern, Permission, Resource
 PREFIX: Final = "hirl."
 """All our topics begin with it."""
 _WAIT_MS: Final = 30_000
+"""Until every partition of the new topics has a leader; a client that is earlier sees errors."""
 _RESOURCES: Final[dict[ResourceType, Resource]] = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",
@@ -121,7 +122,7 @@ def read_permissions(admin: KafkaAdminClient) -> list[Permission]:
     # A broker without an authorizer answers with an error code; nothing is raised.
     if error is not NoError:
         raise InputError(f"ACLs cannot be read: {error.__name__}")
-    # ACLs on other kinds of resources (transactional ids, tokens) can't touch our records.
+    # ACLs on other kinds of resources (delegation tokens, users) can't touch our records.
     return [_permission(acl) for acl in acls if acl.resource_pattern.resource_type in _RESOURCES]
 
 

@@ -42,10 +42,11 @@ class Decisions(NamedTuple):
     dead_letters: list[Rejected]
 
 
-def read_decisions(options: dict[str, Any]) -> Decisions:
-    """All decisions of a run that the topics still hold."""
+def read_decisions(options: dict[str, Any], *, dead_letters: bool = True) -> Decisions:
+    """All decisions of a run that the topics still hold; of dead letters there may be many."""
+    kinds = [kind for kind in _KINDS if dead_letters or kind is not Rejected]
     with TopicReader(options) as reader:
-        return _by_kind([event for kind in _KINDS for event in reader.read_all(kind)])
+        return _by_kind([event for kind in kinds for event in reader.read_all(kind)])
 
 
 def record_decisions(options: dict[str, Any], has_ended: Callable[[], bool]) -> Decisions:

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from schemas.topics import ANY, DOMAIN_PARTITIONS, HOUR_MS, TOPICS, Topic, state_topic
+from schemas.topics import ANY, DOMAIN_PARTITIONS, HOUR_MS, TOPICS, Topic, app_id, state_topic
 
 MIB: Final = 1024 * 1024
 
@@ -81,11 +81,6 @@ def desired_topics(replication: int) -> tuple[DesiredTopic, ...]:
     return flow + state
 
 
-def app_id(service: str) -> str:
-    """A service's consumer group, which is also its Faust app id."""
-    return f"hirl-{service}"
-
-
 def services() -> tuple[str, ...]:
     """All services that read or write a topic."""
     named = {name for topic in TOPICS for name in (*topic.producers, *topic.consumers)}
@@ -153,7 +148,7 @@ def _service_permissions(service: str) -> Iterator[Permission]:
         # For `hirl state show`.
         for stateful in STATEFUL:
             yield Permission(service, "READ", "topic", state_topic(stateful))
-    # For idempotent producers; brokers from 3.0 on need only WRITE.
+    # For idempotent producers; brokers from 2.8 on need only WRITE.
     yield Permission(service, "IDEMPOTENT_WRITE", "cluster", CLUSTER_NAME)
     if any(service in topic.consumers for topic in TOPICS):
         yield Permission(service, "READ", "group", app_id(service), "prefixed")

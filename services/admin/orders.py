@@ -8,17 +8,18 @@ from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.codec import encode
+from schemas.fields import LONGEST_TEXT
 from schemas.override_issued import OrderKind, OverrideIssued, ScopeKind
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
 from services._kit.errors import Refused
 from services._kit.handler import CLUSTER
+from services._kit.kafka_python import KafkaProducer
 from services._kit.orders import LONGEST_S, OrderBook
 from services._kit.ticks import parse, spell
 from services.admin.reader import ReadRecord, TopicReader
@@ -77,6 +78,8 @@ def new_order(
     """An order with a new id; without an end it only lifts."""
     if not reason.strip():
         raise InputError("--reason: expected why, in plain words; it is kept with the order")
+    if len(reason) > LONGEST_TEXT:
+        raise InputError(f"--reason: expected at most {LONGEST_TEXT:,} characters")
     return OverrideIssued(
         scope=scope.name,
         kind=scope.kind,

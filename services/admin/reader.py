@@ -4,15 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
+from kafka.consumer import fetcher
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.partitioner.default import murmur2
+from kafka.record import memory_records
 
 from models.inputs.errors import InputError
 from schemas.codec import Malformed
 from schemas.fields import Event
 from schemas.topics import key_of, topic_of
+from services._kit.kafka_python import KafkaConsumer
 from services._kit.records import Delivery, EventReader
+from services._kit.wire import tolerate
 
 E = TypeVar("E", bound=Event)
 
@@ -20,7 +24,11 @@ _POLL_S: Final = 0.2
 _FIRST_WINDOW: Final = 8
 """Records from the end that a search reads first; usually the wanted one is among them."""
 _WIDER: Final = 4
+"""Factor from one window of a search to the next. Windows grow geometrically: all of them together
+read less than two and a half times the topic, even if the record is at its beginning."""
 _CONNECT_MS: Final = 10_000
+
+tolerate(fetcher, memory_records.MemoryRecords)
 
 
 class ReadRecord(NamedTuple):
@@ -100,17 +108,35 @@ class TopicReader:
 
     def read_to_end(self, topics: Sequence[str]) -> list[ReadRecord]:
         """All records up to the current ends of the topics."""
+        return list(self.stream_to_end(topics))
+
+    def stream_to_end(self, topics: Sequence[str]) -> Iterator[ReadRecord]:
+        """The same one by one, for topics that do not fit into memory."""
         partitions = [partition for topic in topics for partition in self._partitions(topic, None)]
         ends = self._consumer.end_offsets(partitions)
-        return self._between(self._consumer.beginning_offsets(partitions), ends)
+        yield from self._between(self._consumer.beginning_offsets(partitions), ends)
 
-    def newest_records(self, kind: type[E]) -> list[ReadRecord]:
+    def ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """The offset after the last record, by topic and partition."""
+        partitions = [partition for topic in topics for partition in self._partitions(topic, None)]
+        ends = self._consumer.end_offsets(partitions)
+        return {(at.topic, at.partition): end for at, end in ends.items()}
+
+    def newest_records(self, kind: type[Event], each: int = _FIRST_WINDOW) -> list[ReadRecord]:
         """The last few records of each partition of an event's topic."""
         partitions = self._partitions(topic_of(kind).name, None)
         ends = self._consumer.end_offsets(partitions)
         begins = self._consumer.beginning_offsets(partitions)
-        starts = {at: max(begins[at], ends[at] - _FIRST_WINDOW) for at in partitions}
-        return self._between(starts, ends)
+        starts = {at: max(begins[at], ends[at] - each) for at in partitions}
+        return list(self._between(starts, ends))
+
+    def oldest_records(self, kind: type[Event], each: int) -> list[ReadRecord]:
+        """The first few records of each partition of an event's topic."""
+        partitions = self._partitions(topic_of(kind).name, None)
+        ends = self._consumer.end_offsets(partitions)
+        begins = self._consumer.beginning_offsets(partitions)
+        ends = {at: min(ends[at], begins[at] + each) for at in partitions}
+        return list(self._between(begins, ends))
 
     def find_newest(self, kind: type[E], key: str, wanted: Callable[[E], bool]) -> E | None:
         """The newest event of a key that `wanted` accepts, searched from the end backwards."""
@@ -122,7 +148,7 @@ class TopicReader:
         # which then had only their last parts.
         while True:
             starts = {at: max(begins[at], ends[at] - window) for at in partitions}
-            for one in reversed(self._between(starts, ends)):
+            for one in reversed(list(self._between(starts, ends))):
                 event = one.event
                 if isinstance(event, kind) and key_of(event) == key and wanted(event):
                     return event
@@ -132,7 +158,7 @@ class TopicReader:
 
     def _between(
         self, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-    ) -> list[ReadRecord]:
+    ) -> Iterator[ReadRecord]:
         """All records between offsets; compacted topics have gaps, so positions count."""
         partitions = [partition for partition, end in ends.items() if starts[partition] < end]
         # A new one: parts left over from an earlier range must not complete an event of this one.
@@ -140,16 +166,12 @@ class TopicReader:
         self._consumer.assign(partitions)
         for partition in partitions:
             self._consumer.seek(partition, starts[partition])
-        found: list[ReadRecord] = []
-        while any(self._consumer.position(partition) < ends[partition] for partition in partitions):
-            found += self.poll()
         # A poll may return records beyond the end that was current when the read began.
         last = {(partition.topic, partition.partition): end for partition, end in ends.items()}
-        return [
-            one
-            for one in found
-            if one.delivery.offset < last[one.delivery.topic, one.delivery.partition]
-        ]
+        while any(self._consumer.position(partition) < ends[partition] for partition in partitions):
+            for one in self.poll():
+                if one.delivery.offset < last[one.delivery.topic, one.delivery.partition]:
+                    yield one
 
     def _partitions(self, topic: str, key: str | None) -> list[TopicPartition]:
         """The partitions of a topic, or the one into which default partitioners put a key."""

@@ -9,12 +9,12 @@ import msgspec
 from kafka import KafkaAdminClient
 
 from models.inputs.errors import InputError
+from schemas.topics import app_id
 from services.admin import broker, client
 from services.admin.broker import PREFIX, ActualTopic
 from services.admin.desired import (
     DesiredTopic,
     Permission,
-    app_id,
     desired_permissions,
     desired_topics,
 )
@@ -25,6 +25,7 @@ MISSING: Final = "missing"
 """Text of a difference that is fixed by creating its subject."""
 _IN_SYNC: Final = "min.insync.replicas"
 _SETTLE_S: Final = 10.0
+"""A difference that is left after this long is reported: it is not a broker that lags behind."""
 _POLL_S: Final = 0.1
 _HARMLESS: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
 """Other systems may subscribe. Only permissions that let them write or change are reported."""

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from models.inputs.errors import InputError
@@ -15,8 +14,11 @@ from schemas.codec import encode
 from schemas.state_reset import StateReset
 from schemas.topics import state_topic, topic_of
 from services._kit.clock import rfc3339
-from services._kit.records import state_bytes
+from services._kit.errors import Refused
+from services._kit.kafka import state_record_of
+from services._kit.kafka_python import KafkaProducer
 from services._kit.state_codec import parts_of
+from services._kit.state_records import FoundStates
 from services.admin.desired import STATEFUL
 from services.admin.reader import TopicReader
 
@@ -31,19 +33,18 @@ def read_state(options: dict[str, Any], service: str, key: str) -> bytes:
     """The newest saved bytes of a key; raises InputError with what to do if there are none."""
     if service not in STATEFUL:
         raise InputError(f"{service}: expected one of {', '.join(STATEFUL)}")
-    newest: dict[str, bytes | None] = {}
+    found = FoundStates()
     with TopicReader(options) as reader:
         for one in reader.read_to_end([state_topic(service)]):
-            value, headers = one.delivery.value, one.delivery.headers
-            name = one.delivery.key.decode(errors="replace")
-            newest[name] = None if value is None else state_bytes(value, headers)
-    # Keys that begin with `!` are not states: they count failures, for example.
-    known = sorted(name for name, data in newest.items() if data and not name.startswith("!"))
-    data = newest.get(key)
-    if data is None or key not in known:
+            found.add(one.delivery.key.decode(errors="replace"), state_record_of(one.delivery))
+    if key not in found:
+        known = sorted(found)
         saved = f"it has {', '.join(known)}" if known else "it has none"
         raise InputError(f"{service} has no saved state of {key}: {saved}")
-    return data
+    try:
+        return found.join(key)
+    except Refused as error:
+        raise InputError(f"{error.detail}: the service starts {key} anew") from None
 
 
 def decoded(data: bytes) -> Any:

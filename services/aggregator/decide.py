@@ -7,12 +7,12 @@ apps whose pods the API server has not reported recently.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, I8, I32
+from models.cluster.arrays import F32, I8, I32, Records
 from models.cluster.description import Cluster
 from models.control.demand import AppSignals, DemandEstimator, EstimatorState
 from models.control.parameters import Parameters, Parts
@@ -41,8 +41,8 @@ from services.aggregator.samples import TickSamples, no_samples, with_batch
 _MISSING: Final = APP.at("missing")
 _PODS_LAST_TICKS: Final = 3
 """How long a report of an app's pods is valid. Without a newer one the app is missing, however
-fresh its metrics are: decisions need to know the pods they are about."""
-_SOURCE: Final = "samples"
+fresh its metrics are: decisions need to know the pods they are about. Chosen by hand."""
+SOURCE: Final = "samples"
 """Name of a domain's only source of ticks."""
 
 
@@ -65,12 +65,18 @@ class AggregatorState:
     """Samples of ticks that are not closed; delivered again after a restart."""
     timeline: Timeline = field(default_factory=Timeline)
 
+    @property
+    def next_tick(self) -> int | None:
+        """The earliest open tick that the collector has reported."""
+        sourced = (tick for tick, samples in self.open_ticks.items() if samples.is_sourced)
+        return min(sourced, default=None)
+
 
 class AggregatorHandler(Handler[AggregatorState]):
     """Closes the ticks of its domains."""
 
     name = "aggregator"
-    inputs = (MetricsSampled,)
+    inputs: ClassVar[tuple[type[Event], ...]] = (MetricsSampled,)
     reference = (AppDeclared, PoolObserved)
 
     def __init__(
@@ -86,6 +92,7 @@ class AggregatorHandler(Handler[AggregatorState]):
             for domain in cluster.domain_names
         }
         self._grace = grace_s
+        # Without a grace period the system runs in lock-step, where wall time means nothing.
         self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._estimators = InventoryCache(
             self._apps, lambda apps: DemandEstimator(apps, parameters, Parts())
@@ -108,8 +115,14 @@ class AggregatorHandler(Handler[AggregatorState]):
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
         estimator = self._estimators.without_apps()
-        nothing = blank_observation(0)._replace(pool=self._pools.records())
+        nothing = blank_observation(0)._replace(pool=self._pools.records(0))
         estimator.step_with_features(nothing, estimator.start(nothing))
+
+    def key(self, event: Event) -> str:
+        """Domain of the event; one that the cluster file lacks gets no state."""
+        domain = super().key(event)
+        self._apps.check_domain(domain)
+        return domain
 
     def start(self, key: str) -> AggregatorState:
         """No apps, no samples yet."""
@@ -119,53 +132,64 @@ class AggregatorHandler(Handler[AggregatorState]):
         """Add a batch of samples, then close the ticks that are complete."""
         if not isinstance(event, MetricsSampled):
             return Step(state)
-        self._apps.check_domain(event.domain)
         if state.timeline.is_over(event.tick, state.closed):  # late, or a duplicate
             return Step(state)
-        judged = state.timeline.judge(_SOURCE, event, clock.date(), self._pace)
+        judged = state.timeline.judge(SOURCE, event, clock.date(), self._pace)
         if judged.anew:
             # The first ticks of the domain were wrong, and so is all that was learned from them.
             state = self.start(event.domain)
+        # Kept even if the batch is refused: several such batches may show that the time has moved.
         state = replace(state, timeline=judged.timeline)
         if judged.refused is not None or event.tick <= state.closed:
             return Step(state, refused=judged.refused)
         state = self._with_declared_apps(state)
-        samples = state.open_ticks.get(event.tick) or no_samples(state.names, clock.now())
-        open_ticks = {**state.open_ticks, event.tick: with_batch(samples, event)}
+        samples = state.open_ticks.get(event.tick) or no_samples(state.names)
+        samples = replace(with_batch(samples, event), since=min(samples.since, clock.now()))
+        open_ticks = {**state.open_ticks, event.tick: samples}
         return self.wake(replace(state, open_ticks=open_ticks), clock)
 
     def due(self, state: AggregatorState) -> float | None:
         """When the grace period of the earliest open tick ends."""
-        if not state.open_ticks or self._grace is None:
-            return None
-        return state.open_ticks[min(state.open_ticks)].since + self._grace
+        tick = state.next_tick
+        return None if tick is None or self._grace is None else self._late_at(state, tick)
 
     def wake(self, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
         """Close, in order, the ticks that are complete or late."""
         events: list[Event] = []
-        while state.open_ticks:
-            # In order: the estimator's memory depends on it.
-            tick = min(state.open_ticks)
-            closed_by = self._closed_by(state.open_ticks[tick], state, clock.now())
+        # In order: the estimator's memory depends on it.
+        while (tick := state.next_tick) is not None:
+            closed_by = self._closed_by(tick, state, clock.now())
             if closed_by is None:
                 break
-            state, frame = self._close(tick, closed_by, state)
+            pools = self._pools.records(self._due_tick(tick, state, clock))
+            state, frame = self._close(tick, closed_by, state, pools)
             events.append(frame)
-        return Step(state, events, settled=not state.open_ticks)
+        return Step(state, events, settled=state.next_tick is None)
 
-    def _closed_by(self, samples: TickSamples, state: AggregatorState, now: float) -> str | None:
+    def _due_tick(self, tick: int, state: AggregatorState, clock: Clock) -> int:
+        """The tick that pools may have reached; they go on while a domain catches up."""
+        line = state.timeline.line
+        if self._pace.speed is None or line is None:
+            return tick
+        return max(tick, int(line.due(clock.date(), self._pace)))
+
+    def _closed_by(self, tick: int, state: AggregatorState, now: float) -> str | None:
         """Why a tick closes now; None if it stays open."""
+        samples = state.open_ticks[tick]
         if samples.final:
             return "final"
         if samples.complete(state.pods):
             return "complete"
-        late = self._grace is not None and now >= samples.since + self._grace
+        late = self._grace is not None and now >= self._late_at(state, tick)
         return "grace" if late else None
+
+    def _late_at(self, state: AggregatorState, tick: int) -> float:
+        return state.open_ticks[tick].since + (self._grace or 0.0)
 
     def _with_declared_apps(self, state: AggregatorState) -> AggregatorState:
         """Follow the inventory between ticks: an open tick keeps its apps."""
         names = self._apps.names(state.domain)
-        if names == state.names or state.open_ticks:
+        if names == state.names or state.next_tick is not None:
             return state
         # New apps have no pods until the API server reports some, so they are missing until then.
         fresh_pods = np.zeros((1, rows.STATUS, len(names)), np.int32)
@@ -173,35 +197,39 @@ class AggregatorHandler(Handler[AggregatorState]):
         fresh_pods[0, rows.DOMAIN] = self._apps.domain_index(state.domain)
         never = np.full(len(names), -1, np.int32)
         fresh = self._estimators.of(state.domain, names).start(blank_observation(len(names)))
+        # A state without apps shows `refit` which axes of the arrays are those of the apps.
         form = self.start(state.domain).estimator
         return replace(
             state,
             names=names,
+            # Those that only agents reported: their columns are of the earlier apps.
+            open_ticks={},
             pods=fit_apps(state.pods, fresh_pods, state.names, names),
             pods_tick=fit_apps(state.pods_tick, never, state.names, names),
             estimator=refit(state.estimator, fresh, form, state.names, names),
         )
 
     def _close(
-        self, tick: int, closed_by: str, state: AggregatorState
+        self, tick: int, closed_by: str, state: AggregatorState, pools: Records
     ) -> tuple[AggregatorState, DomainObserved]:
         samples = state.open_ticks[tick]
         table, pods = samples.measured(), samples.pods_after(state.pods)
         pods_tick = np.where(samples.all_pods_reported(), np.int32(tick), state.pods_tick)
         missing = without_samples(table) | _pods_outdated(pods_tick, tick)
-        seen = observation_of(tick, pods, table, missing, self._pools.records())
+        observation = observation_of(tick, pods, table, missing, pools)
         estimator = self._estimators.of(state.domain, state.names)
         # The first tick starts from the sizes that it reports, not from those of no pods.
         # Later ones get a copy, because kernels update the memory in place.
-        before = estimator.start(seen) if state.closed < 0 else copied(state.estimator)
-        signals, features, after = estimator.step_with_features(seen, before)
+        before = estimator.start(observation) if state.closed < 0 else copied(state.estimator)
+        signals, features, after = estimator.step_with_features(observation, before)
         state = replace(
             state,
             estimator=after,
             closed=tick,
             pods=pods,
             pods_tick=pods_tick,
-            open_ticks={other: s for other, s in state.open_ticks.items() if other != tick},
+            # Earlier ones, which only agents reported, are too late by now.
+            open_ticks={other: s for other, s in state.open_ticks.items() if other > tick},
             timeline=state.timeline.settled(),
         )
         return state, self._frame(closed_by, samples.time, state, table, missing, signals, features)

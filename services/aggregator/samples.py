@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ class TickSamples:
     index: Mapping[str, int]
     """Column of each declared app."""
     since: float
-    """When the first sample arrived, by `Clock.now`."""
+    """When the collector's first samples arrived, by `Clock.now`; infinite before that."""
     rows: F32
     """[SAMPLES, A] samples of whole apps; NaN where none arrived."""
     received: Mask
@@ -50,6 +51,11 @@ class TickSamples:
     time: str = ""
     final: bool = False
     """Whether the source announced that nothing more comes."""
+
+    @property
+    def is_sourced(self) -> bool:
+        """Whether the collector has reported; a tick that only agents reported stays open."""
+        return self.since < inf
 
     def complete(self, pods: I32) -> bool:
         """Whether every app has reported, by itself or through all of its ready `pods`."""
@@ -74,12 +80,12 @@ class TickSamples:
         return table[None]
 
 
-def no_samples(names: tuple[str, ...], since: float) -> TickSamples:
+def no_samples(names: tuple[str, ...]) -> TickSamples:
     """An open tick before its first batch."""
     count = len(names)
     return TickSamples(
         index={name: index for index, name in enumerate(names)},
-        since=since,
+        since=inf,
         rows=np.full((rows.SAMPLES, count), np.nan, np.float32),
         received=np.zeros(count, np.bool_),
         pod_sums=np.zeros((rows.SAMPLES + 1, count)),

@@ -12,3 +12,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
+    agent_keys: str = ""
+    """Folder with the keys of agents, a file per domain; nothing of agents is read when empty."""

@@ -3,9 +3,10 @@
 from services._kit.handler import Service
 from services._kit.inventory import cluster_of
 from services._kit.settings import KitSettings
-from services.breaker.decide import BreakerHandler, BreakerState
+from services.breaker.decide import BreakerHandler
 from services.breaker.metrics import Metrics
 from services.breaker.settings import Settings
+from services.breaker.state import BreakerState
 
 
 def build(kit: KitSettings, own: Settings) -> Service[BreakerState]:

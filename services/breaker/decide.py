@@ -1,124 +1,70 @@
-"""The breaker: frames and applied changes in, whether changes may pass out.
+"""The breaker: frames, forecasts and applied changes in, whether changes may pass out.
 
 Every frame is answered, by a change of state or a heartbeat, so heartbeats follow event time.
 When frames stop, the wall clock opens the breaker.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
-from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from models.cluster.arrays import F64, I32
 from models.cluster.description import PRIORITIES, Cluster
-from models.control.breaker.changes import (
-    ChangeMemory,
-    follow,
-    rollback_targets,
-    start_changes,
-)
+from models.control.breaker.changes import follow, rollback_targets
 from models.control.breaker.cluster import ClusterThresholds
-from models.control.breaker.limits import GRADES, Table, Thresholds, graded, table_of
+from models.control.breaker.fallback import advance_levels, start_fallback
+from models.control.breaker.forecasts import forecast_readings, observe_tick
+from models.control.breaker.limits import Thresholds
 from models.control.breaker.orders import Cause, Phase
-from models.control.breaker.phases import (
-    BreakerMemory,
-    BurnWindows,
-    advance,
-    burn,
-    closed,
-    lost,
-    opened,
-    start,
-    windows_of,
-)
+from models.control.breaker.phases import advance, burn, closed, lost, opened, start
 from models.control.breaker.readings import AppSamples, Readings, members, read, unknown
+from models.control.fallback import Level
+from models.forecaster.port import ticks_per_minute
 from schemas.breaker_changed import BreakerChanged, Rollback
 from schemas.budget_granted import BudgetGranted
+from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.pool_observed import PoolObserved
 from schemas.scale_applied import ScaleApplied
+from services._kit.arrays import blank_observation
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.handler import Handler, Step
-from services._kit.orders import OrderBook
-from services._kit.plausible import Pace, Timeline
-from services._kit.state_codec import Transient, check_form, refit
+from services._kit.handler import CLUSTER, Step
+from services._kit.levels import LEVELS
+from services._kit.orders import BreakerCommand, OrderBook, OrderedHandler
+from services._kit.plausible import FUTURE, Pace
 from services._kit.ticks import parse
-from services.breaker.applied import (
-    Applied,
-    accepted_replicas,
-    held_changes,
-    with_applied,
-    without_expired,
+from services.breaker.applied import with_applied, without_expired
+from services.breaker.cluster import AHEAD_TICKS, ClusterWatch
+from services.breaker.events import (
+    MOST_WORDS,
+    changed_event,
+    level_of,
+    named_readings,
+    order_of,
+    reason_of,
+    reset_reason,
+    rollback_of,
 )
-from services.breaker.cluster import ClusterBreaker, ClusterWatch
-from services.breaker.events import changed_event, named_readings, order_of, reason_of, rollback_of
+from services.breaker.frames import app_samples, fresh_record, with_forecast, with_frame
+from services.breaker.rules import DomainRules, rules_of
+from services.breaker.state import BreakerState, fitted_to, with_apps, with_outcomes
 
 _FRAMES: Final = "frames"
-_FRESH_CHANGES: Final = start_changes(1, 1, 0)
+_OUTCOMES: Final = "outcomes"
+_MOST_AHEAD_TICKS: Final = 360
+"""Outcomes and other domains may be this far ahead of a breaker that catches up, in lock-step, and
+it may lose as many frames in a row."""
 
 
-@dataclass(frozen=True)
-class BreakerState:
-    """What the breaker remembers of one domain."""
-
-    domain: str
-    memory: BreakerMemory
-    tick: int = -1
-    """Tick of the last frame; -1 before the first."""
-    time: str = ""
-    """Event time of the last frame."""
-    reason: str = ""
-    """Why it is not closed."""
-    applied: Applied = field(default_factory=dict)
-    """Recent changes, which the next frames have to show."""
-    frames_stopped: bool = False
-    """Whether it opened because frames stopped."""
-    names: tuple[str, ...] = ()
-    """Apps of the last frame, in the order of `changes`."""
-    changes: ChangeMemory = field(default_factory=lambda: _FRESH_CHANGES)
-    outcomes: tuple[int, int] = (0, 0)
-    """Changes planned since the last frame, and those of them that could not be made."""
-    counted_tick: int = -1
-    """Tick of the last changes among them."""
-    cluster: ClusterBreaker | None = None
-    """The cluster's breaker, where this domain led last."""
-    timeline: Timeline = field(default_factory=Timeline)
-    received_at: Transient[float | None] = None
-    """When the last frame arrived, by `Clock.now`; None after a restart, which waits anew."""
-
-
-class Rules(NamedTuple):
-    """The rules of one domain."""
-
-    table: Table
-    windows: BurnWindows
-    mismatch_apps: I32
-    stale_part: float
-    """On the wall time without frames."""
-
-
-@cache
-def _rules_of(limits: Thresholds, priority: int) -> Rules:
-    own = graded(limits, priority)
-    return Rules(
-        table=table_of([own]),
-        windows=windows_of((own,)),
-        mismatch_apps=np.array([own.mismatch_apps], np.int32),
-        stale_part=GRADES[priority].stale,
-    )
-
-
-class BreakerHandler(Handler[BreakerState]):
+class BreakerHandler(OrderedHandler[BreakerState]):
     """Watches its domains, and with the other processes the cluster."""
 
     name = "breaker"
-    inputs = (DomainObserved, ScaleApplied)
+    inputs = (DomainObserved, ScaleApplied, DemandForecast)
     reference = (BreakerChanged, BudgetGranted, PoolObserved, OverrideIssued)
 
     def __init__(
@@ -132,48 +78,56 @@ class BreakerHandler(Handler[BreakerState]):
         """Open after `stale_s` seconds without a frame in P2; None: never, in lock-step."""
         self._watch = ClusterWatch(cluster, cluster_limits or ClusterThresholds(), limits)
         self._limits, self._stale = limits, stale_s
-        self._orders, self._tick_s = OrderBook(), cluster.tick_seconds
-        self._pace = Pace(cluster.tick_seconds, None if stale_s is None else speed)
+        self.orders, self._tick_s = OrderBook(), cluster.tick_seconds
+        # In lock-step the cluster waits for outcomes, not for breakers.
+        pace = None if stale_s is None else speed
+        self._pace = Pace(cluster.tick_seconds, pace, most_lost=_MOST_AHEAD_TICKS)
+        self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._priorities = {d.name: PRIORITIES.index(d.priority) for d in cluster.domains}
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
         """Take in the breakers, budgets and pools of the cluster."""
         self._watch.learn(event)
 
-    def learn_recorded(self, event: Event, recorded_at: float, clock: Clock) -> None:
-        """Take in orders by the time of their records, everything else as it is."""
-        if isinstance(event, OverrideIssued):
-            self._orders.learn(event, recorded_at)
-        else:
-            self.learn(event, clock)
-
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
         """Remove what a tombstone names."""
-        if kind is OverrideIssued:
-            self._orders.forget(key, clock.date())
-        else:
-            self._watch.forget(kind, key)
+        super().forget(kind, key, clock)
+        self._watch.forget(kind, key)
+
+    def prepare(self) -> None:
+        """Compile the kernels: no apps are needed for that."""
+        observe_tick(blank_observation(0), fresh_record(0), self._per_minute)
 
     def start(self, key: str) -> BreakerState:
         """Closed, no frame yet."""
-        rules = self._rules(key)
-        return BreakerState(key, start(0, 1, rules.table, rules.windows.longest))
+        # An event is published together with its state. So a domain that has one is not new: its
+        # state is gone, for example because the topic's partitions or its records were changed.
+        return self.lost(key) if key in self._watch.breakers else self._fresh(key)
 
     def lost(self, key: str) -> BreakerState:
-        """Open: nobody knows whether it was."""
-        fresh = self.start(key)
-        return replace(fresh, memory=lost(fresh.memory), reason=Cause.STATE_LOST.label)
+        """Open: nobody knows whether it was. The level is the last that was published."""
+        fresh, last = self._fresh(key), self._watch.breakers.heard_last(key)
+        level = LEVELS["policy" if last is None else last.level]
+        return replace(
+            fresh,
+            memory=lost(fresh.memory),
+            reason=Cause.STATE_LOST.label,
+            fallback=start_fallback(1, self._rules(key).fallback, level),
+        )
 
     def handle(self, event: Event, state: BreakerState, clock: Clock) -> Step[BreakerState]:
-        """Judge a frame, or remember applied changes."""
+        """Judge a frame, or remember applied changes and forecasts."""
         match event:
             case DomainObserved() if not state.timeline.is_over(event.tick, state.tick):
                 return self._take_frame(event, state, clock)
             case ScaleApplied():
-                applied = with_applied(state.applied, event, state.tick)
-                if applied is not state.applied:
-                    state = replace(state, applied=applied)
-                return Step(_with_outcomes(state, event))
+                return self._take_outcomes(event, state, clock)
+            case DemandForecast() if state.tick >= 0:
+                per_minute = self._per_minute
+                record = with_forecast(state.forecasts, event, state.tick, per_minute)
+                if record is state.forecasts:
+                    return Step(state)
+                return Step(replace(state, forecasts=record))
             case _:
                 return Step(state)
 
@@ -201,35 +155,21 @@ class BreakerHandler(Handler[BreakerState]):
 
     def accept(self, key: str, state: BreakerState) -> BreakerState:
         """Fit what other rules saved: refusing it would lose whether the breaker was open."""
-        memory, form = state.memory, self.start(key).memory
-        phases, causes = ({*map(int, kind)} for kind in (Phase, Cause))
-        if not ({*memory.phase.flat} <= phases and {*memory.cause.flat} <= causes):
-            raise Refused("form", "expected a known phase and cause")
-        memory = memory._replace(risk=_fit_window(memory.risk, form.risk.shape[-1]))
-        if memory.held.shape != form.held.shape:
-            # Other conditions: each has to hold for its whole time again.
-            memory = memory._replace(held=form.held)
-        fitted = replace(state, memory=memory)
-        if state.cluster is not None and not self._watch.fits(state.cluster.memory):
-            fitted = replace(fitted, cluster=None)
-        if state.changes.replicas.shape[-1] != len(state.names):
-            raise Refused("form", "expected a column of `changes` per name")
-        check_form(fitted.memory, form)
-        check_form(fitted.changes, _FRESH_CHANGES)
+        fitted = fitted_to(self._fresh(key), state)
+        if fitted.cluster is not None and not self._watch.fits(fitted.cluster):
+            return replace(fitted, cluster=None)
         return fitted
 
     def _take_frame(
         self, frame: DomainObserved, state: BreakerState, clock: Clock
     ) -> Step[BreakerState]:
-        # In lock-step ticks pass as fast as they can, and a gap of them opens the breaker.
-        if self._stale is not None:
-            judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
-            if judged.anew:
-                # The first frames were wrong; nobody knows whether it would have been open.
-                state = self.lost(state.domain)
-            state = replace(state, timeline=judged.timeline)
-            if judged.refused is not None:
-                return Step(state, refused=judged.refused)
+        judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
+        if judged.anew:
+            # The first frames were wrong; nobody knows whether it would have been open.
+            state = self.lost(state.domain)
+        state = replace(state, timeline=judged.timeline)
+        if judged.refused is not None:
+            return Step(state, refused=judged.refused)
         if frame.tick <= state.tick:
             return Step(state)
         received = replace(
@@ -240,13 +180,34 @@ class BreakerHandler(Handler[BreakerState]):
         )
         return self._judge(frame, received, clock)
 
+    def _take_outcomes(
+        self, event: ScaleApplied, state: BreakerState, clock: Clock
+    ) -> Step[BreakerState]:
+        """Remember applied changes, if frames can have reached their tick."""
+        if self._pace.speed is None:
+            # Frames may lag by any number of ticks, and no clock tells by how many.
+            most = state.tick + _MOST_AHEAD_TICKS
+            if state.tick >= 0 and event.tick > most:
+                raise Refused(FUTURE, f"expected a tick up to {most}, got {event.tick}")
+        elif state.timeline.line is None:
+            return Step(state)
+        else:
+            voters, date = frozenset({_FRAMES}), clock.date()
+            judged = state.timeline.judge(_OUTCOMES, event, date, self._pace, voters)
+            if judged.refused is not None:
+                return Step(state, refused=judged.refused)
+        applied = with_applied(state.applied, event, state.tick)
+        if applied is not state.applied:
+            state = replace(state, applied=applied)
+        return Step(with_outcomes(state, event))
+
     def _judge(
         self, frame: DomainObserved, state: BreakerState, clock: Clock
     ) -> Step[BreakerState]:
         first = state.tick < 0
         # Ticks that were skipped: frames can be lost or late.
         age = 0 if first else frame.tick - state.tick - 1
-        state, samples = _with_apps(state, frame), app_samples(frame, state.applied)
+        state, samples = with_apps(state, frame), app_samples(frame, state.applied)
         rules, tick = self._rules(state.domain), np.array([frame.tick], np.int32)
         readings = read(samples, np.full((1, 1), age, np.float64), rules.mismatch_apps)
         outcomes = np.array([[state.outcomes]], np.float64)
@@ -263,42 +224,68 @@ class BreakerHandler(Handler[BreakerState]):
             changes=changes,
             outcomes=(0, 0),
             memory=memory,
+            forecasts=with_frame(state.forecasts, frame, self._per_minute),
         )
         state, named, changed = self._advance(readings, before)
-        state, ordered = self._obey(frame, state, clock.date())
+        state, doubts, moved = self._advance_level(state)
+        named, changed = named | doubts, changed or moved
+        now = clock.date()
+        state, ordered, reset = self._obey(frame, state, now)
         changed |= ordered
         events: list[Event] = [
             _event(
                 state, named, heartbeat=not (first or changed), trace_id=frame.trace_id,
-                rollback=_rollback(frame, samples, state),
+                rollback=_rollback(frame, samples, state), reason=reset,
             )
         ]  # fmt: skip
-        if self._watch.leads(state.domain, frame.tick):
-            cluster, event = self._watch.judge(frame, state.memory, state.cluster)
+        reach = self._reach(state, clock)
+        if self._watch.leads(state.domain, frame.tick, reach):
+            cluster, event = self._watch.judge(
+                frame, state.memory, state.cluster, reach,
+                lambda since: self._command(CLUSTER, since, frame, now),
+            )  # fmt: skip
             state = replace(state, cluster=cluster)
             events.append(event)
         return Step(state, events)
 
+    def _reach(self, state: BreakerState, clock: Clock) -> int:
+        """The last tick to believe of other domains: they may be ahead of one that catches up."""
+        line = state.timeline.line
+        if self._pace.speed is None or line is None:
+            return state.tick + _MOST_AHEAD_TICKS
+        due = int(line.due(clock.date(), self._pace))
+        return max(state.tick, due) + AHEAD_TICKS
+
+    def _command(
+        self, scope: str, since_tick: int, frame: DomainObserved, now: float
+    ) -> BreakerCommand | None:
+        """What an operator orders a breaker whose phase began at a tick."""
+        self.orders.advance(now)
+        if not self.orders:
+            return None
+        time = parse(frame.time)
+        since = time - timedelta(seconds=(frame.tick - since_tick) * self._tick_s)
+        return self.orders.breaker_command(scope, since, time, now)
+
     def _obey(
         self, frame: DomainObserved, state: BreakerState, now: float
-    ) -> tuple[BreakerState, bool]:
-        """Open or close by an operator's order, and whether that changed anything."""
-        self._orders.advance(now)
-        if not self._orders:
-            return state, False
-        time, memory = parse(frame.time), state.memory
-        since = time - timedelta(seconds=(frame.tick - int(memory.since[0, 0])) * self._tick_s)
-        command = self._orders.breaker_command(state.domain, since, time, now)
+    ) -> tuple[BreakerState, bool, str]:
+        """Obey an operator's order; whether that changed anything, and the reason of a reset."""
+        memory = state.memory
+        command = self._command(state.domain, int(memory.since[0, 0]), frame, now)
         if command is None:
-            return state, False
+            return state, False, ""
         phase, order = memory.phase[0, 0], command.order
         if command.action == "open":
-            reason = state.reason if phase == Phase.OPEN else f"order: {order.reason}"
+            reason = state.reason if phase == Phase.OPEN else f"order: {order.reason:.{MOST_WORDS}}"
             ordered = replace(state, memory=opened(frame.tick, memory), reason=reason)
-            return ordered, bool(phase != Phase.OPEN)
-        if phase == Phase.CLOSED:
-            return state, False
-        return replace(state, memory=closed(frame.tick, memory), reason=""), True
+            return ordered, bool(phase != Phase.OPEN), ""
+        if phase == Phase.CLOSED and level_of(state.fallback) == Level.POLICY:
+            return state, False, ""
+        trusted = start_fallback(1, self._rules(state.domain).fallback)
+        closed_again = closed(frame.tick, memory)
+        state = replace(state, memory=closed_again, reason="", fallback=trusted)
+        return state, True, reset_reason(order)
 
     def _advance(
         self, readings: Readings, state: BreakerState, stale_reason: str = ""
@@ -319,67 +306,29 @@ class BreakerHandler(Handler[BreakerState]):
             reason = stale_reason or reason_of(after, named)
         return replace(state, memory=after, reason=reason), named, changed
 
-    def _rules(self, domain: str) -> Rules:
+    def _advance_level(self, state: BreakerState) -> tuple[BreakerState, dict[str, float], bool]:
+        """The state after a tick, the readings of its forecasts, and whether the level changed."""
+        table, values = self._rules(state.domain).fallback, forecast_readings(state.forecasts)
+        after = advance_levels(values, state.fallback, table)
+        moved = level_of(after) != level_of(state.fallback)
+        return replace(state, fallback=after), named_readings(values[0, 0].tolist(), table), moved
+
+    def _fresh(self, domain: str) -> BreakerState:
+        rules = self._rules(domain)
+        return BreakerState(domain, start(0, 1, rules.table, rules.windows.longest))
+
+    def _rules(self, domain: str) -> DomainRules:
         # A domain that the cluster file does not have: nobody said that it matters little.
-        return _rules_of(self._limits, self._priorities.get(domain, 0))
-
-
-def app_samples(frame: DomainObserved, applied: Applied) -> AppSamples:
-    """A frame as input of the rules: one environment, one domain."""
-    count = len(frame.apps)
-    missing = set(frame.missing)
-    return AppSamples(
-        domain=np.zeros((1, count), np.int32),
-        missing=np.array([[app in missing for app in frame.apps]], np.bool_).reshape(1, count),
-        rps=_column(frame.measured.get("rps"), count),
-        errors=_column(frame.measured.get("errors"), count),
-        headroom=_column(frame.features.get("headroom"), count),
-        replicas=np.array([frame.pods.replicas], np.int32),
-        cpu=np.array([frame.pods.cpu_request], np.int32),
-        pending=np.array([frame.pods.pending], np.int32),
-        accepted=accepted_replicas(applied, frame.apps, frame.tick),
-    )
-
-
-def _column(values: Sequence[float | None] | None, count: int) -> F64:
-    """[1, A]; NaN where nothing arrived, and everywhere without the column."""
-    if not values:
-        return np.full((1, count), np.nan)
-    return np.array([values], np.float64)
-
-
-def _with_apps(state: BreakerState, frame: DomainObserved) -> BreakerState:
-    """Follow a changed inventory."""
-    names = tuple(frame.apps)
-    if names == state.names:
-        return state
-    fresh = start_changes(1, 1, len(names))
-    changes = refit(state.changes, fresh, _FRESH_CHANGES, state.names, names)
-    return replace(state, names=names, changes=changes)
-
-
-def _with_outcomes(state: BreakerState, event: ScaleApplied) -> BreakerState:
-    """Add the changes of a tick to those since the last frame."""
-    if event.tick <= state.counted_tick or not event.apps:  # delivered again, or nothing to count
-        return state
-    planned, held = (a + b for a, b in zip(state.outcomes, held_changes(event), strict=True))
-    return replace(state, outcomes=(planned, held), counted_tick=event.tick)
+        return rules_of(self._limits, self._priorities.get(domain, 0))
 
 
 def _rollback(frame: DomainObserved, samples: AppSamples, state: BreakerState) -> Rollback | None:
-    if order_of(state.memory) != "rollback":
+    if order_of(state.memory, state.fallback) != "rollback":
         return None
     # The actuator keeps the budget; only the rate is limited here.
     room = np.full((1, 1), np.inf)
     targets = rollback_targets(samples, state.changes, room, members(samples.domain, 1))
     return rollback_of(frame, targets)
-
-
-def _fit_window(window: F64, length: int) -> F64:
-    """The newest values; zeros before them where the window was shorter."""
-    kept = window[..., -length:]
-    fill = np.zeros((*window.shape[:-1], length - kept.shape[-1]))
-    return np.concatenate([fill, kept], axis=-1)
 
 
 def _event(
@@ -389,13 +338,15 @@ def _event(
     heartbeat: bool,
     trace_id: str = "",
     rollback: Rollback | None = None,
+    reason: str = "",
 ) -> BreakerChanged:
     return changed_event(
         state.domain,
         state.memory,
+        state.fallback,
         tick=state.tick,
         time=state.time,
-        reason=state.reason,
+        reason=reason or state.reason,
         heartbeat=heartbeat,
         readings=readings,
         trace_id=trace_id,

@@ -6,19 +6,31 @@ from typing import Final
 import numpy as np
 
 from models.cluster.arrays import I32
+from models.control.breaker.fallback import FallbackMemory
 from models.control.breaker.limits import Table
 from models.control.breaker.orders import Cause, Phase, action_of
 from models.control.breaker.phases import BreakerMemory
+from models.control.fallback import Level
 from schemas.breaker_changed import Action, BreakerChanged, Rollback, State
+from schemas.breaker_changed import Level as LevelName
 from schemas.domain_observed import DomainObserved
+from schemas.override_issued import OverrideIssued
 
 _STATES: Final[dict[int, State]] = {
     Phase.CLOSED: "closed",
     Phase.OPEN: "open",
     Phase.HALF_OPEN: "half-open",
 }
+_LEVELS: Final[dict[Level, LevelName]] = {
+    Level.POLICY: "policy",
+    Level.HEURISTIC: "heuristic",
+    Level.REACTIVE: "reactive",
+    Level.HOLD: "hold",
+}
 PHASES: Final = {state: Phase(code) for code, state in _STATES.items()}
 CAUSES: Final = {cause.label: cause for cause in Cause}
+MOST_WORDS: Final = 500
+"""Characters of an operator's reason that events repeat, some with every heartbeat."""
 _MOST_APPS: Final = 2000
 """Apps of one step of a rollback: the event has to stay far below the largest record."""
 
@@ -47,6 +59,12 @@ def reason_of(memory: BreakerMemory, readings: Mapping[str, float]) -> str:
     return f"{name}: {value}, threshold {readings[f'{name}_threshold']:g}"
 
 
+def reset_reason(order: OverrideIssued) -> str:
+    """What the event of an ordered reset says; later ones say nothing, as of any closed breaker."""
+    name = f" {order.order_id}" if order.order_id else ""
+    return f"reset by order{name}: {order.reason:.{MOST_WORDS}}"
+
+
 def rollback_of(frame: DomainObserved, targets: I32) -> Rollback | None:
     """The next step back to the last good replicas, [1, A]; None where no app needs one."""
     chosen = np.flatnonzero(targets[0] >= 0)
@@ -62,14 +80,26 @@ def rollback_of(frame: DomainObserved, targets: I32) -> Rollback | None:
     )
 
 
-def order_of(memory: BreakerMemory) -> Action:
+def order_of(memory: BreakerMemory, fallback: FallbackMemory) -> Action:
     """What a breaker orders in its present state."""
-    return action_of(Phase(memory.phase[0, 0]), Cause(memory.cause[0, 0]))
+    return action_of(Phase(memory.phase[0, 0]), Cause(memory.cause[0, 0]), level_of(fallback))
+
+
+def level_of(fallback: FallbackMemory) -> Level:
+    """What may decide at most."""
+    return Level(fallback.level[0, 0])
+
+
+def state_of(memory: BreakerMemory, fallback: FallbackMemory) -> State:
+    """The published state."""
+    # Readers of an earlier release go by the state alone.
+    return "open" if level_of(fallback) == Level.HOLD else _STATES[int(memory.phase[0, 0])]
 
 
 def changed_event(
     scope: str,
     memory: BreakerMemory,
+    fallback: FallbackMemory,
     *,
     tick: int,
     time: str,
@@ -79,19 +109,25 @@ def changed_event(
     trace_id: str = "",
     rollback: Rollback | None = None,
 ) -> BreakerChanged:
-    """The event about a breaker."""
-    cause = Cause(memory.cause[0, 0])
+    """The event about a breaker; cause and reason are those of its phase, or of its level."""
+    level, fell = level_of(fallback), Cause(fallback.cause[0, 0])
+    cause = Cause(memory.cause[0, 0]) or fell
+    if not reason and level != Level.POLICY:
+        reason = f"fell back to {level.label}"
+        # Not known where the state was lost in between.
+        reason += f": {fell.label}" if fell else ""
     return BreakerChanged(
         tick=tick,
         time=time,
         trace_id=trace_id,
         scope=scope,
-        state=_STATES[int(memory.phase[0, 0])],
+        state=state_of(memory, fallback),
         since_tick=int(memory.since[0, 0]),
         reason=reason,
         heartbeat=heartbeat,
         readings=readings,
         cause="" if cause == Cause.NONE else cause.label,
-        action=order_of(memory),
+        action=order_of(memory, fallback),
         rollback=rollback,
+        level=_LEVELS[level],
     )

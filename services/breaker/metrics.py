@@ -1,10 +1,10 @@
-"""Metrics of the breaker: the state of each domain and of the cluster, and why they trip."""
+"""Metrics of the breaker: state and level of each domain and of the cluster, and why they trip."""
 
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import Counter, Gauge
 
-from schemas.breaker_changed import BreakerChanged
+from schemas.breaker_changed import BreakerChanged, Level
 from schemas.fields import Event
 from services._kit.telemetry import Telemetry
 
@@ -22,17 +22,26 @@ class Metrics:
             registry=telemetry.registry,
         )
 
+        self._level = Gauge(
+            "hirl_breaker_level",
+            "1 for what a breaker lets decide at most, 0 for the other levels",
+            ["scope", "level"],
+            registry=telemetry.registry,
+        )
         self._trips = Counter(
             "hirl_breaker_trips",
-            "Changes of a breaker to a state that is not closed, by cause",
+            "Changes of a breaker to a state that is not closed or a level below policy, by cause",
             ["scope", "cause"],
             registry=telemetry.registry,
         )
 
     def __call__(self, event: Event) -> None:
-        """Set the state of the event's scope, and count its trips."""
+        """Set state and level of the event's scope, and count its trips."""
         if isinstance(event, BreakerChanged):
             for state in _STATES:
                 self._state.labels(event.scope, state).set(state == event.state)
-            if event.state != "closed" and not event.heartbeat:
+            for level in get_args(Level):
+                self._level.labels(event.scope, level).set(level == event.level)
+            limited = event.state != "closed" or event.level != "policy"
+            if limited and not event.heartbeat:
                 self._trips.labels(event.scope, event.cause).inc()

@@ -50,6 +50,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     oscillation_ticks: Lasting = _DEFAULT.oscillation_ticks
     decrease_share: Share = _DEFAULT.decrease_share
     decrease_ticks: Lasting = _DEFAULT.decrease_ticks
+    skill_share: Share = _DEFAULT.skill_share
+    skill_ticks: Lasting = _DEFAULT.skill_ticks
+    output_share: Share = _DEFAULT.output_share
+    output_ticks: Lasting = _DEFAULT.output_ticks
     calm_part: Share = _DEFAULT.calm_part
     quiet_ticks: Ticks = _DEFAULT.quiet_ticks
     quiet_most_ticks: Ticks = _DEFAULT.quiet_most_ticks
@@ -62,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cost_ticks: Lasting = _CLUSTER.cost_ticks
     silence_ticks: Ticks = _CLUSTER.silence_ticks
     budgets_ticks: Lasting = _CLUSTER.budgets_ticks
+    budgets_fallback_ticks: Lasting = _CLUSTER.budgets_fallback_ticks
 
     def __post_init__(self) -> None:
         if self.burn_short_ticks > self.burn_long_ticks:

@@ -102,7 +102,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "breaker show": Command(
         "services.cli.bus.breaker:show",
-        "Show the state of each breaker, since when, and why.",
+        "Show state and level of each breaker, since when, and why.",
     ),
     "breaker open": Command(
         "services.cli.bus.breaker:open_breaker",
@@ -136,6 +136,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.simulation.world:show",
         "Check a cluster description and print it as it was understood.",
     ),
+    "world generate": Command(
+        "services.cli.simulation.generate:generate",
+        "Write a random cluster with its physics: domains, priorities, own and shared pools.",
+    ),
     "world failures": Command(
         "services.cli.simulation.failures:failures",
         "Measure stampede, cascade and priority inversion under a controller.",
@@ -156,6 +160,14 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.comparison.control:control",
         "Compare controllers: the same scenarios and seeds for each, on all cores.",
     ),
+    "bench year": Command(
+        "services.cli.comparison.year:year",
+        "Compare controllers over a year: whole days, each weighted by how often it occurs.",
+    ),
+    "bench frontier": Command(
+        "services.cli.comparison.frontier:frontier",
+        "Compare families where they cost as much, and where they violate as much.",
+    ),
     "bench breaker": Command(
         "services.cli.benchmarks.breaker:breaker",
         "Time to trip by priority, trips in scenarios, and J with and without breakers.",
@@ -167,6 +179,14 @@ COMMANDS: Final[dict[str, Command]] = {
     "bench path": Command(
         "services.cli.benchmarks.path:path",
         "Time from a tick's last sample to its last change, in real time, a process per service.",
+    ),
+    "bench override": Command(
+        "services.cli.benchmarks.override:override",
+        "Time from an operator's pause to the first plan that it holds, a process per service.",
+    ),
+    "bench size": Command(
+        "services.cli.benchmarks.size:size",
+        "Time, CPU, memory and saved states of a tick in lock-step, and how long restarts take.",
     ),
     "bench sim": Command(
         "services.cli.benchmarks.speed:sim",

@@ -66,6 +66,11 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     return " ".join([command, *given])
 
 
+def printable(text: str) -> str:
+    """Text from the bus in one line: its control characters must not reach a terminal."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
     """A table with text left-aligned and numbers right-aligned."""
     result = Table(
@@ -82,7 +87,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         numeric = all(not isinstance(row[index], str) for row in rows)
         result.add_column(column, justify="right" if numeric else "left")
     for row in rows:
-        result.add_row(*map(shown, row))
+        texts = [shown(cell).split("\n") for cell in row]
+        result.add_row(*("\n".join(map(printable, lines)) for lines in texts))
     return result
 
 

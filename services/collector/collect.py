@@ -32,7 +32,7 @@ class SourceDown(Exception):  # noqa: N818  the source is down, the collector is
 
 
 class SourceRestarted(Exception):  # noqa: N818  it names what happened
-    """Start again with the source's first tick: it has not reached the last published one."""
+    """Start again with the source's present tick: it has not reached the last published one."""
 
 
 class Observed(NamedTuple):
@@ -108,9 +108,9 @@ class Collector:
         await self._publish_reference()
         while True:
             try:
-                observed = await self._retry("observation", partial(self._source.observe, after))
+                observed = await self._retry("observation", partial(self._observe, after))
             except SourceRestarted as error:
-                log.warning("starting again with the first tick: %s", error)
+                log.warning("starting again with the present tick: %s", error)
                 after = NO_TICK
                 # Another run of the source may have other apps and other announced events.
                 await self._publish_reference()
@@ -123,6 +123,13 @@ class Collector:
             await self._note_gap(after, observed.tick)
             await self._publish(observed)
             after = observed.tick
+
+    async def _observe(self, after: int) -> Observed | None:
+        observed = await self._source.observe(after)
+        # A cache in between may repeat an answer. It is no news, and no progress to save.
+        if observed is not None and not observed.finished and observed.tick <= after:
+            raise SourceDown(f"expected a tick after {after}, got {observed.tick}")
+        return observed
 
     async def _publish_reference(self) -> None:
         """Publish reference data; again at each start, as readers keep the newest."""

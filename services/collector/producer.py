@@ -7,10 +7,10 @@ outlives its brokers: what was not acknowledged is sent again when they are back
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from kafka import KafkaProducer
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaConfigurationError,
@@ -23,12 +23,14 @@ from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.topics import state_topic
 from services._kit.kafka import connection
+from services._kit.kafka_python import KafkaProducer
 from services._kit.settings import KitSettings
 from services.collector.settings import SERVICE
 
 log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 1.0
+_CLOSE_S: Final = 5.0
 _HOPELESS: Final = (
     ClusterAuthorizationFailedError,
     KafkaConfigurationError,
@@ -86,8 +88,16 @@ class TickProducer:
 
     def _close(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is not None:
+        if producer is None:
+            return
+        try:
             producer.close(0)
+        except KafkaError:
+            # kafka-python 3.0.12 gives up here while records are under way, and its sender would
+            # go on to send them. A forced sender ends by itself, even if it takes longer than this.
+            producer._sender.force_close()  # noqa: SLF001
+            with suppress(KafkaError):
+                producer.close(_CLOSE_S)
 
     def _connect(self) -> Any:
         timeout_ms = int(self._settings.acknowledgement_seconds * 1000)

@@ -19,7 +19,7 @@ from schemas.fields import Event
 from services._kit.clock import Clock
 from services._kit.ticks import spell
 from services.collector.batches import Values, batches, numbers_of, pools_of, stamp_of
-from services.collector.collect import Observed, SourceDown
+from services.collector.collect import Observed, SourceDown, SourceRestarted
 from services.collector.prometheus_api import Prometheus, Series, number
 from services.collector.queries import Declared, Queries
 
@@ -97,6 +97,14 @@ class PrometheusSource:
         wait_s = time + self._timing.settle_s - self._clock.date()
         # Never longer than a tick: the clock may be corrected in the meantime.
         longest_s = self._timing.settle_s + self._timing.tick_s
+        if wait_s > longest_s + self._timing.catch_up_ticks * self._timing.tick_s:
+            self._on_error("clock")
+            # It was ahead, and readers refused those ticks; or it is behind now, and they drop
+            # ticks that they have. Either way the present can be published.
+            raise SourceRestarted(
+                f"the clock is {wait_s:.0f} s behind tick {after}, the last published one: it was "
+                "ahead before, or is wrong now"
+            )
         await self._sleep(min(max(0.0, wait_s), longest_s))
         if wait_s > longest_s:
             self._report_clock(after, wait_s)
@@ -117,14 +125,14 @@ class PrometheusSource:
         return Observed(tick, events)
 
     def _report_clock(self, after: int, wait_s: float) -> None:
-        """Say, now and then, why nothing is published: ticks never go back."""
+        """Say, now and then, why nothing is published: a small correction is waited for."""
         now = self._clock.date()
         if abs(now - self._reported_at) >= _REMIND_S:
             self._reported_at = now
             self._on_error("clock")
             log.warning(
                 "the clock is behind tick %d, the last published one: nothing is published for "
-                "%.0f s, until the clock has passed it; it was ahead before, or is wrong now",
+                "%.0f s, until the clock has passed it",
                 after, wait_s,
             )  # fmt: skip
 

@@ -4,8 +4,8 @@ It sees aggregates of domains only. A minute is decided when all of its events a
 grace period is over; then the last reported events count, and a missing forecast predicts nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,26 +13,30 @@ import numpy as np
 from models.cluster.description import Cluster
 from models.control.budget import CommanderDecision
 from models.control.commander import VALID_MIN, Commander
+from models.control.fallback import Level, usable_forecast
 from models.control.parameters import Parameters
-from models.control.plausible import CORES, forecast_problem, highest_seen, sums_problem
 from models.control.report import Report
 from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
+from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.demand_forecast import DemandForecast
 from schemas.fields import Event, TickEvent
 from schemas.pool_observed import PoolObserved
-from schemas.scale_planned import ScalePlanned, Sums
-from schemas.topics import key_of
+from schemas.scale_planned import ScalePlanned
+from services._kit.arrays import check_forecast
 from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, pool_records
-from services._kit.plausible import OUT_OF_RANGE, Pace, Timeline, bounded, following
-from services._kit.ticks import POLICY, TickBuffer, decision_id
+from services._kit.levels import Levels, versions_at
+from services._kit.plausible import OUT_OF_RANGE, Pace, bounded, following
+from services._kit.ticks import POLICY, decision_id
 from services.commander.metrics import IMPLAUSIBLE
-from services.commander.transition import CommanderSnapshot, snapshot_of, transition
+from services.commander.reasons import reasons_of
+from services.commander.state import CommanderState, known_tick, name_of, with_newest
+from services.commander.transition import snapshot_of, transition
 
 _PER_DOMAIN: Final = {
     "share": "share",
@@ -47,31 +51,6 @@ _PER_DOMAIN: Final = {
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
 _FORECAST_VALID_MIN: Final = 60
 """A forecast looks half an hour ahead: one that claims to be valid for longer is wrong."""
-_NOTABLE: Final = 0.005
-"""Shares below this are not worth a reason."""
-
-
-@dataclass(frozen=True)
-class CommanderState:
-    """What the Commander remembers of the whole cluster."""
-
-    minutes: TickBuffer[TickEvent] = field(default_factory=TickBuffer)
-    """Events of minutes that are not decided yet, by their first tick."""
-    timeline: Timeline = field(default_factory=Timeline)
-    epoch: int = -1
-    """Epoch of the last budget; it only rises."""
-    sums: Mapping[str, Sums] = field(default_factory=dict)
-    """The last reported sums of each domain."""
-    reported_tick: Mapping[str, int] = field(default_factory=dict)
-    """Tick of these sums."""
-    pools: Mapping[str, PoolObserved] = field(default_factory=dict)
-    forecasts: Mapping[str, DemandForecast] = field(default_factory=dict)
-    highest_rps: Mapping[str, float] = field(default_factory=dict)
-    """The highest traffic that each domain has reported."""
-    doubts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What was not believed in the last minute, by domain; its last values stay in force."""
-    snapshot: CommanderSnapshot | None = None
-    """State and action of the last minute, for the next transition."""
 
 
 class CommanderHandler(Handler[CommanderState]):
@@ -80,6 +59,7 @@ class CommanderHandler(Handler[CommanderState]):
     name = "commander"
     scope = "cluster"
     inputs = (ScalePlanned, DemandForecast, PoolObserved)
+    reference = (BreakerChanged,)
 
     def __init__(
         self,
@@ -90,6 +70,7 @@ class CommanderHandler(Handler[CommanderState]):
         speed: float = 1.0,
     ) -> None:
         self._domains, self._pools = cluster.domain_names, cluster.pool_names
+        self._levels = Levels()
         # Without apps: the Commander works on sums of domains and needs only the cluster's part.
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
@@ -106,30 +87,57 @@ class CommanderHandler(Handler[CommanderState]):
             + [f"pool/{pool}" for pool in self._pools]
         )
 
+    def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
+        """Take in what the breakers let decide."""
+        if isinstance(event, BreakerChanged):
+            self._levels.learn(event)
+
+    def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
+        """Remove a breaker."""
+        self._levels.forget(key)
+
     def start(self, key: str) -> CommanderState:  # noqa: ARG002  there is only one
         """Nothing reported yet."""
         return CommanderState()
 
     def handle(self, event: Event, state: CommanderState, clock: Clock) -> Step[CommanderState]:
         """Add an event of a minute's first tick, then decide the minutes that are complete."""
-        # Budgets are made once a minute, so plans of other ticks are not needed.
+        # Budgets are made once a minute, so plans of other ticks are not needed. They only give an
+        # occasion to decide a minute that is late by now.
         if not isinstance(event, TickEvent) or event.tick % self._per_minute:
             return self.wake(state, clock)
-        name = _name_of(event)
+        name = name_of(event)
         self._check(event)
         if state.timeline.is_over(event.tick, state.minutes.closed):
-            return Step(state)
+            return Step(self._with_late(event, state))
         judged = state.timeline.judge(name, event, clock.date(), self._pace, self._voters)
+        # Kept even if the event is refused: several such events may show that the time has moved.
         minutes = following(state.minutes, judged, clock.date(), self._pace)
         state = replace(state, timeline=judged.timeline, minutes=minutes)
         if judged.refused is not None:
             return Step(state, refused=judged.refused)
+        if event.tick <= state.minutes.closed:
+            return self.wake(self._with_late(event, state), clock)
         minutes = state.minutes.with_event(event.tick, name, event, clock.now())
         minutes = bounded(minutes, state.timeline)
         return self.wake(replace(state, minutes=minutes), clock)
 
+    def _with_late(self, event: TickEvent, state: CommanderState) -> CommanderState:
+        """Let an event of a decided minute count for the next one, unless a newer one is known.
+
+        Otherwise a domain that is late each time would never report, and nobody get a budget.
+        """
+        if event.tick <= known_tick(event, state):
+            return state
+        doubts = state.doubts
+        state = with_newest(state, [event], self._largest)
+        return replace(state, doubts={**doubts, **state.doubts})
+
     def _check(self, event: TickEvent) -> None:
-        """Refuse what the cluster file does not have, and a forecast that would never expire."""
+        """Refuse what the cluster file does not have, and a forecast that would never expire.
+
+        A forecast of other horizons, too: nobody knows what it is about.
+        """
         match event:
             case ScalePlanned() | DemandForecast() if event.domain not in self._domains:
                 domains = ", ".join(self._domains)
@@ -138,6 +146,7 @@ class CommanderHandler(Handler[CommanderState]):
                 pools = ", ".join(self._pools)
                 raise Refused("unknown-pool", f"expected one of {pools}, got {event.pool}")
             case DemandForecast():
+                check_forecast(event)
                 last = event.tick + _FORECAST_VALID_MIN * self._per_minute
                 if not event.tick <= event.valid_until_tick <= last:
                     got = f"expected validity from {event.tick} to {last}"
@@ -160,7 +169,7 @@ class CommanderHandler(Handler[CommanderState]):
                 return Step(state, events, settled=settled)
             arrived, minutes = state.minutes.close(tick)
             state = replace(state, minutes=minutes, timeline=state.timeline.settled())
-            state = _with_newest(state, arrived.values(), self._largest)
+            state = with_newest(state, arrived.values(), self._largest)
             if self._can_decide(state):
                 # Any event of the tick will do as the cause: all have the same time.
                 state, decided = self._decide(tick, next(iter(arrived.values())), state)
@@ -179,18 +188,27 @@ class CommanderHandler(Handler[CommanderState]):
         # Never the same epoch twice, even if the cluster's clock was set back.
         epoch = max(tick // self._per_minute, state.epoch + 1)
         report = self._report(state)
+        levels = [self._levels.before(tick, domain) for domain in self._domains]
         decision = self._commander.decide(
             np.array([tick], np.int32),
             PoolReadings(pool_records(self._pools, state.pools), self._inventory),
             report,
-            self._forecast(tick, state),
+            usable_forecast(self._forecast(tick, state), np.array([levels], np.int8)),
             np.array([epoch], np.int32),
         )
         # Every domain takes part in the decision, so that shares sum to 1. Only those that report
         # get a budget; all pools get a request.
         events: list[Event] = [
             *(
-                self._granted(index, tick, cause, decision, report, state.doubts.get(domain, ()))
+                self._granted(
+                    index,
+                    tick,
+                    cause,
+                    decision,
+                    report,
+                    state.doubts.get(domain, ()),
+                    levels[index],
+                )
                 for index, domain in enumerate(self._domains)
                 if self._has_reported(domain, tick, state)
             ),
@@ -241,6 +259,7 @@ class CommanderHandler(Handler[CommanderState]):
         decision: CommanderDecision,
         report: Report,
         doubts: Sequence[str],
+        level: Level,
     ) -> BudgetGranted:
         budget, domain = decision.directive.budget, self._domains[index]
         epoch = int(budget.epoch[0])
@@ -262,8 +281,11 @@ class CommanderHandler(Handler[CommanderState]):
             growth=float(decision.directive.growth[0, index]),
             release_cores=float(decision.directive.release[0, index]),
             held_cores=float(report.held[0, index]),
-            reasons=[*(IMPLAUSIBLE + one for one in doubts), *_reasons(index, decision, report)],
-            versions={"policy": POLICY},
+            reasons=[
+                *(IMPLAUSIBLE + one for one in doubts),
+                *reasons_of(index, decision, report, level),
+            ],
+            versions=versions_at(level),
             decision_id=decision_id(domain, tick, epoch),
             **columns,
         )
@@ -285,90 +307,3 @@ class CommanderHandler(Handler[CommanderState]):
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )
-
-
-def _name_of(event: TickEvent) -> str:
-    """Name of an event within its minute."""
-    match event:
-        case ScalePlanned():
-            return f"plan/{event.domain}"
-        case DemandForecast():
-            return f"forecast/{event.domain}"
-        case PoolObserved():
-            return f"pool/{event.pool}"
-        case _:
-            raise TypeError(f"expected a plan, a forecast or a pool, got {type(event).__name__}")
-
-
-def _with_newest(
-    state: CommanderState, events: Iterable[TickEvent], largest: float
-) -> CommanderState:
-    """Remember the newest believable event of each domain, and the newest of each pool."""
-    sums, reported_tick = dict(state.sums), dict(state.reported_tick)
-    forecasts, pools = dict(state.forecasts), dict(state.pools)
-    highest, doubts = dict(state.highest_rps), dict[str, tuple[str, ...]]()
-    # Plans first: the traffic they report is what a forecast of the same minute is held against.
-    for event in sorted(events, key=lambda one: not isinstance(one, ScalePlanned)):
-        if problem := _problem(event, sums, highest, largest):
-            domain = key_of(event)
-            doubts[domain] = (*doubts.get(domain, ()), problem)
-            continue
-        match event:
-            # Plans without sums, which the schema allows, leave the last ones in force.
-            case ScalePlanned() if event.sums is not None:
-                sums[event.domain], reported_tick[event.domain] = event.sums, event.tick
-                seen = highest.get(event.domain, 0.0)
-                highest[event.domain] = highest_seen(seen, event.sums.rps, largest)
-            case DemandForecast():
-                forecasts[event.domain] = event
-            case PoolObserved():
-                pools[event.pool] = event
-            case _:
-                pass
-    return replace(
-        state,
-        sums=sums,
-        reported_tick=reported_tick,
-        forecasts=forecasts,
-        pools=pools,
-        highest_rps=highest,
-        doubts=doubts,
-    )
-
-
-def _problem(
-    event: TickEvent, sums: Mapping[str, Sums], highest: Mapping[str, float], largest: float
-) -> str:
-    """Why an event is not believed; empty if it is."""
-    match event:
-        case ScalePlanned() if event.sums is not None:
-            last, new = sums.get(event.domain), event.sums
-            cores = [getattr(new, name) for name in CORES]
-            return sums_problem(cores, new.held, None if last is None else last.held, largest)
-        case DemandForecast():
-            return forecast_problem(event.rps, highest.get(event.domain, 0.0), largest)
-        case _:
-            return ""
-
-
-def _reasons(index: int, decision: CommanderDecision, report: Report) -> list[str]:
-    """Why a domain's budget is what it is, most important first."""
-    directive, budget = decision.directive, decision.directive.budget
-    cores, held = float(budget.cores[0, index]), float(report.held[0, index])
-    wanted, distress = float(report.wanted[0, index]), float(report.distress[0, index])
-    growth, release = float(directive.growth[0, index]), float(directive.release[0, index])
-    headroom = float(budget.headroom[0, index])
-    reasons = []
-    if release > 0:
-        reasons.append(f"releasing {release:.0f} cores to higher-need domains")
-    if distress > _NOTABLE * max(cores, 1.0):
-        reasons.append(f"some apps lack {distress:.0f} cores for their present load")
-    if growth > 1.0 + _NOTABLE:
-        reasons.append(f"traffic is forecast to grow to {growth:.2f} times the present")
-    if wanted > cores:
-        reasons.append(f"wants {wanted:.0f} cores, budget is {cores:.0f}")
-    if headroom > _NOTABLE:
-        reasons.append(f"{headroom:.0%} headroom for forecast uncertainty")
-    if not reasons:
-        reasons.append(f"holds {held:.0f} of {cores:.0f} cores, needs no more")
-    return reasons

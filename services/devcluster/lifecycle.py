@@ -28,6 +28,7 @@ def wait(root: Path = ROOT, ticks: int | None = None, patience_s: float = 600.0)
         if run.failed:
             raise InputError(run.failed[0])
         progress, ended = read_progress(run), has_ended(run)
+        # Ticks count from 0: with tick n closed, n + 1 of them are.
         if progress is not None and (ended or (ticks is not None and progress.closed + 1 >= ticks)):
             return progress
         if time.monotonic() > deadline:

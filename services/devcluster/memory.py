@@ -5,6 +5,7 @@ closed its tick. It needs no broker, and tests compare it with the system on Kaf
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,7 +21,16 @@ from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
-from services.actuator.target import Answer, Present, Read, Reading, Write, Written
+from services.actuator.target import (
+    Answer,
+    Effect,
+    Present,
+    Read,
+    Reading,
+    Withdrawal,
+    Written,
+    withdrawn,
+)
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.commander.decide import CommanderHandler
@@ -42,8 +52,14 @@ class DirectTarget:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
-    async def carry_out(self, effect: Read | Write) -> Reading | Written:
+    async def carry_out(self, effect: Effect) -> Reading | Written:
         """Read what the domain has, or apply the changes; the answer has an outcome per app."""
+        if isinstance(effect, Withdrawal):
+            # As over HTTP: a tick that the cluster does not take has no changes.
+            with suppress(RequestRefused):
+                self._cluster.apply(effect.domain, effect.tick, [])
+            stored = self._cluster.read_back(effect.domain)
+            return withdrawn(effect, {app: last.decision_id for app, last in stored.items()})
         if isinstance(effect, Read):
             stored = self._cluster.read_back(effect.domain)
             present = {app: last.present for app, last in stored.items()}

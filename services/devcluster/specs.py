@@ -67,6 +67,9 @@ def _common_environment(request: Request, kafka: Description) -> dict[str, str]:
         "HIRL_LOCK_STEP": str(request.lock_step).lower(),
         "HIRL_SPEED": f"{request.speed:g}",
         "HIRL_GRACE_SECONDS": f"{request.grace_s:g}",
+        # A service computes in one thread. Threads of OpenBLAS would only wait for each other: a
+        # sum over 16,000 apps took 8 ms of CPU time instead of 8 us.
+        "OPENBLAS_NUM_THREADS": "1",
     }
 
 

@@ -18,6 +18,7 @@ from models.forecaster.past import Past, past_from
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecaster
 from models.forecaster.seasonal import persistence, seasonal
 from models.inputs.errors import InputError
+from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from services._kit.ticks import Axis, parse
 
@@ -31,6 +32,8 @@ MODELS: Final[dict[str, Build]] = {
     LEARNED: Calendar,
 }
 """Rule by model name; the trained network runs on top of the rule that is its fallback."""
+_MOST_AHEAD_MIN: Final = 1440
+"""A history may be ahead of frames that waited: their topic keeps them for a day."""
 _FAR_TICKS: Final = 2**30
 """340 years of ticks of 10 s."""
 
@@ -104,6 +107,26 @@ def span_of(event: EventScheduled) -> Span:
 def _bounded(tick: int) -> int:
     """Models count ticks in 32 bits; an event centuries away never comes."""
     return max(-_FAR_TICKS, min(_FAR_TICKS, tick))
+
+
+class Recorded(NamedTuple):
+    """A domain's recorded history as it is believed."""
+
+    rps: Sequence[float | None]
+    until: int
+    """Number of its last minute; what was observed after it counts."""
+    problem: str = ""
+
+
+def recorded(history: DemandBackfilled, axis: Axis, per_minute: int) -> Recorded:
+    """Without a history that ends at a tick that cannot be its end: then observed minutes count."""
+    until, expected = history.until_tick, axis.tick_at(history.until)
+    if abs(until - expected) > 1:
+        problem = f"the recorded history ends at {history.until}, tick {expected}, not {until}"
+        return Recorded((), 0, problem)
+    if until > axis.tick + _MOST_AHEAD_MIN * per_minute:
+        return Recorded((), 0, f"the recorded history ends in the future, at {history.until}")
+    return Recorded(history.rps, until // per_minute)
 
 
 def filled_history(rows: Sequence[Sequence[float | None]]) -> F32:

@@ -27,7 +27,7 @@ from services._kit.arrays import blank_observation
 from services._kit.state_codec import check_form, copied, fit_apps
 
 ModelState = CalendarState | RuleState | LearnedState
-_PER_APP: Final = ("total", "samples", "app")
+_PER_APP: Final = ("total", "samples", "app", "cpu")
 """Fields of `MinuteMeans` with an axis of apps."""
 
 

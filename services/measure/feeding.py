@@ -5,13 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafka import KafkaProducer
-
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 from schemas.codec import Record, encode
 from schemas.fields import Event
 from schemas.metrics_sampled import PODS, MetricsSampled
+from services._kit.kafka_python import KafkaProducer
 from services._kit.ticks import axis_of
 from services.devcluster.request import Request
 from services.simcluster.cluster import SimulatedCluster

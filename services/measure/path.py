@@ -23,6 +23,7 @@ from services.measure.stamps import (
     by_hop,
     quantiles,
     read_stamps,
+    stream_stamps,
     tick_times,
 )
 from services.measure.testbed import (
@@ -167,7 +168,7 @@ def _lock_step_figures(system: MeasuredSystem) -> dict[str, Any]:
         watcher.wait(last, 3 * _TICKS_PER_SIZE * LIMIT_S)
         usage = usage_since(before, pids)
     system.stop()
-    times = tick_times(read_stamps(system.options, PATH), len(domains))
+    times = tick_times(stream_stamps(system.options, PATH), len(domains))
     ticks = range(WARM_UP_TICKS, last + 1)
     # The first measured tick begins when the one before it closes, so that one is needed, too.
     if not times.keys() >= {*ticks, WARM_UP_TICKS - 1}:

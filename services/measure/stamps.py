@@ -1,7 +1,7 @@
 """Broker timestamps of a run's events, and from them how long each tick took."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -55,14 +55,16 @@ class TickTimes(NamedTuple):
 
 def read_stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> list[Stamp]:
     """All events of these types in the topics; call it when nothing is written any more."""
+    return list(stream_stamps(options, kinds))
+
+
+def stream_stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> Iterator[Stamp]:
+    """The same one by one: events of many apps do not fit into memory."""
     # The broker stamps records when it appends them, so all times are of one clock.
     with TopicReader(options) as reader:
-        records = reader.read_to_end([topic_of(kind).name for kind in kinds])
-    return [
-        Stamp(record.event, record.delivery.timestamp)
-        for record in records
-        if isinstance(record.event, TickEvent)
-    ]
+        for record in reader.stream_to_end([topic_of(kind).name for kind in kinds]):
+            if isinstance(record.event, TickEvent):
+                yield Stamp(record.event, record.delivery.timestamp)
 
 
 def tick_times(stamps: Iterable[Stamp], domains: int) -> dict[int, TickTimes]:
@@ -106,15 +108,20 @@ class TickWatcher:
         self._closed = dict.fromkeys(domains, -1)
         reader.seek([topic_of(ScaleApplied).name], from_beginning=True)
 
+    @property
+    def closed(self) -> int:
+        """The last tick that all domains are known to have closed; -1 before the first."""
+        return min(self._closed.values())
+
     def wait(self, tick: int, patience_s: float) -> None:
         """Wait until all domains have closed the tick; `check` raises to stop the wait."""
         deadline = time.monotonic() + patience_s
-        while min(self._closed.values()) < tick:
+        while self.closed < tick:
             self._check()
             if time.monotonic() > deadline:
-                newest = min(self._closed.values())
                 raise InputError(
-                    f"tick {tick} did not close within {patience_s:.0f} s; the last was {newest}"
+                    f"tick {tick} did not close within {patience_s:.0f} s; the last was "
+                    f"{self.closed}"
                 )
             for record in self._reader.poll(_POLL_S):
                 if isinstance(record.event, ScaleApplied):

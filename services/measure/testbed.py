@@ -1,6 +1,7 @@
 """Services under measurement: on their own Kafka, supervised by this process."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ class MeasuredSystem:
     def __init__(self, run: Run, kafka: Description) -> None:
         self.run, self._kafka = run, kafka
         self._supervisor = Supervisor(run, start_service, is_ready, SystemClock(), self._update)
+        self._killed: set[str] = set()
         self._over = threading.Event()
         # A daemon, so that an error in the measurement can end the process.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
@@ -63,9 +65,16 @@ class MeasuredSystem:
     def check(self) -> None:
         """Raise InputError if a service died: a restart would falsify the figures."""
         for name, status in self.run.statuses.items():
+            if name in self._killed:
+                continue
             if status.state in ("failed", "resting") or status.restarts:
                 error = _last_error(self.spec(name))
                 raise InputError(f"{name} died during the measurement: {status.detail}; {error}")
+
+    def kill(self, name: str) -> None:
+        """End a service as a crash does; the supervisor starts it again."""
+        self._killed.add(name)
+        os.kill(self.pids[name], signal.SIGKILL)
 
     def start(self) -> None:
         """Start supervising in a thread, which starts the services."""

@@ -13,7 +13,6 @@ from models.cluster import rows
 from models.cluster.arrays import I32
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
-from models.sim.apps import declare
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
 from schemas.capacity_requested import CapacityRequested
@@ -74,7 +73,7 @@ class SimulatedCluster:
         self.world = world
         self.names = events.app_names(world)
         self.axis = events.axis_of_world(world)
-        self._inventory = declare(world.population, world.cluster)
+        self._inventory = world.inventory
         self._index = {name: index for index, name in enumerate(self.names)}
         # A copy: steps change the state in place, and the history is computed on its first request.
         self._at_start = world.state.status.copy()

@@ -92,7 +92,7 @@ def declarations(
             max_replicas=int(inventory.max_replicas[app]),
             # Best-effort apps have an infinite target, which JSON cannot express.
             latency_target_s=_finite(float(inventory.latency_target[app])),
-            saturation=float(inventory.saturation[app]),
+            saturation=float(inventory.saturation[0, app]),
             request_mix=_mix(inventory.request_mix[app]),
             removed=bool(status[rows.ACTIVE, app] == 0),
         )

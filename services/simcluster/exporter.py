@@ -6,14 +6,17 @@ so rates are right when a simulated second takes one second.
 """
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F64, I32
-from models.sim.state import SAMPLE_RING
+from models.cluster.arrays import F64, I8, I32
+from models.sim.config.script import EXPORTER, KUBELET, OUTAGE_MISSING, OUTAGE_STALE, OUTAGE_ZERO
+from models.sim.observe import outages_now
+from models.sim.state import EXPORTED, SAMPLE_RING
 from services.simcluster.cluster import SimulatedCluster
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,6 +26,15 @@ MIB: Final = 1024.0**2
 Mask = NDArray[np.bool_]
 
 
+class _Source(IntEnum):
+    """Who exports a metric; each fails by itself."""
+
+    APP = EXPORTER
+    CADVISOR = KUBELET
+    API_SERVER = -1
+    """Never fails: samples are lost, what the API server reports is always there."""
+
+
 class _Series(NamedTuple):
     """One metric with one set of extra labels; one value per app."""
 
@@ -30,8 +42,7 @@ class _Series(NamedTuple):
     kind: str
     about: str
     values: F64
-    measured: bool = True
-    """Exported by pods: absent in an outage. What the API server exports is always there."""
+    source: _Source
     labels: str = ""
     app_label: str = "app"
 
@@ -55,14 +66,13 @@ class Exporter:
     def count_tick(self) -> None:
         """Add what happened in the tick that has just ended."""
         seconds = float(self._cluster.world.cluster.tick_seconds)
-        sample, zeroed = self._last_sample(), self._zeroed()
         # Where zeros are reported, counters stop: falling ones would look like a restart to rate().
-        counted = np.where(zeroed, 0.0, seconds)
+        sample = self._exported()
         # Clipped, because no counter may fall.
         failed = sample[rows.RPS] * np.clip(sample[rows.ERRORS], 0, 1)
-        self._failed += failed * counted
-        self._succeeded += (sample[rows.RPS] - failed) * counted
-        self._cpu_seconds += sample[rows.CPU] * counted
+        self._failed += failed * seconds
+        self._succeeded += (sample[rows.RPS] - failed) * seconds
+        self._cpu_seconds += sample[rows.CPU] * seconds
 
     def text(self) -> str:
         """The page that Prometheus scrapes."""
@@ -71,7 +81,7 @@ class Exporter:
     def _lines(self) -> Iterator[str]:
         status = self._cluster.world.state.status[0]
         active = status[rows.ACTIVE] == 1
-        reporting = active & (self._cluster.observed_arrays().missing[0] == 0)
+        reporting = {source: active & self._reporting(source) for source in _Source}
         namespaces = self._namespaces(status)
         described = ""
         for series in self._series(status):
@@ -81,7 +91,7 @@ class Exporter:
                 yield f"# HELP {series.name} {series.about}\n# TYPE {series.name} {series.kind}\n"
             values = series.values.tolist()
             # Prometheus has no null: in an outage the series is absent.
-            for app in np.flatnonzero(reporting if series.measured else active).tolist():
+            for app in np.flatnonzero(reporting[series.source]).tolist():
                 names = f'{series.app_label}="{self._cluster.names[app]}",{namespaces[app]}'
                 yield f"{series.name}{{{names}{series.labels}}} {values[app]!r}\n"
         yield from self._pool_lines()
@@ -97,32 +107,45 @@ class Exporter:
 
     def _traffic(self) -> Iterator[_Series]:
         name, about = "http_requests_total", "Requests that arrived, by status"
-        yield _Series(name, "counter", about, self._succeeded, labels=',code="200"')
-        yield _Series(name, "counter", about, self._failed, labels=',code="500"')
+        app, sample = _Source.APP, self._exported()
+        yield _Series(name, "counter", about, self._succeeded, app, ',code="200"')
+        yield _Series(name, "counter", about, self._failed, app, ',code="500"')
         name, about = "http_request_duration_seconds", "Time to an answer in the last tick"
-        sample = self._last_sample() * ~self._zeroed()
-        yield _Series(name, "gauge", about, sample[rows.P50], labels=',quantile="0.5"')
-        yield _Series(name, "gauge", about, sample[rows.P99], labels=',quantile="0.99"')
+        yield _Series(name, "gauge", about, sample[rows.P50], app, ',quantile="0.5"')
+        yield _Series(name, "gauge", about, sample[rows.P99], app, ',quantile="0.99"')
 
     def _use(self) -> Iterator[_Series]:
-        sample, zeroed = self._last_sample(), self._zeroed()
         name, about = "container_cpu_usage_seconds_total", "CPU time used"
-        yield _Series(name, "counter", about, self._cpu_seconds)
+        yield _Series(name, "counter", about, self._cpu_seconds, _Source.CADVISOR)
         name, about = "container_memory_working_set_bytes", "Memory in use"
-        yield _Series(name, "gauge", about, np.where(zeroed, 0.0, sample[rows.MEMORY] * GIB))
+        memory = self._exported()[rows.MEMORY] * GIB
+        yield _Series(name, "gauge", about, memory, _Source.CADVISOR)
 
-    def _last_sample(self) -> F64:
+    def _exported(self) -> F64:
         """[SAMPLES, A] of the tick that has just ended: scraping adds its own delay."""
         world = self._cluster.world
         sample: F64 = world.state.samples[0, (world.tick - 1) % SAMPLE_RING].astype(np.float64)
+        mode = outages_now(world.given.script, world.state.env["tick"] - 1, EXPORTER)[0]
+        sample[:EXPORTED, mode == OUTAGE_ZERO] = 0.0
+        stale = mode == OUTAGE_STALE
+        sample[:EXPORTED, stale] = world.state.stale[0][:, stale]
         return sample
 
-    def _zeroed(self) -> Mask:
-        """[A] apps whose exporter reports zeros instead of failing: an outage of the scenario."""
-        observed = self._cluster.observed_arrays()
-        all_zero = (observed.measured[0, : rows.PODS] == 0).all(axis=0)
-        zeroed: Mask = (observed.missing[0] == 0) & all_zero
-        return zeroed
+    def _reporting(self, source: _Source) -> Mask:
+        """[A] apps with a sample: neither an outage of the source nor a lost scrape hides it."""
+        missing: Mask = self._cluster.observed_arrays().missing[0] == 1
+        if source == _Source.API_SERVER:
+            return np.ones_like(missing)
+        failing = [self._outages(kind) == OUTAGE_MISSING for kind in (EXPORTER, KUBELET)]
+        # What an outage explains is no lost scrape: the other source still answers.
+        lost = missing & ~failing[0] & ~failing[1]
+        reporting: Mask = ~lost & (self._outages(source) != OUTAGE_MISSING)
+        return reporting
+
+    def _outages(self, pipeline: int) -> I8:
+        world = self._cluster.world
+        mode: I8 = outages_now(world.given.script, world.state.env["tick"], pipeline)[0]
+        return mode
 
     def _pool_lines(self) -> Iterator[str]:
         pools = self._cluster.observation().pools
@@ -136,6 +159,7 @@ class Exporter:
 
 def _pods(status: F64) -> Iterator[_Series]:
     """Pods as the API server reports them."""
+    api = _Source.API_SERVER
     gauges = (
         ("kube_deployment_spec_replicas", "Pods wanted", status[rows.REPLICAS]),
         ("kube_deployment_status_replicas_ready", "Ready pods", status[rows.READY]),
@@ -147,12 +171,12 @@ def _pods(status: F64) -> Iterator[_Series]:
         ),
     )
     for name, about, values in gauges:
-        yield _Series(name, "gauge", about, values, measured=False, app_label="deployment")
+        yield _Series(name, "gauge", about, values, api, app_label="deployment")
     name, about = "kube_pod_status_unschedulable", "Pods without a node"
-    yield _Series(name, "gauge", about, status[rows.PENDING], measured=False)
+    yield _Series(name, "gauge", about, status[rows.PENDING], api)
     name, about = "kube_pod_container_resource_requests", "Requested by one pod"
     cpu, memory = status[rows.CPU_REQUEST] / 1000.0, status[rows.MEMORY_REQUEST] * MIB
-    yield _Series(name, "gauge", about, cpu, False, ',resource="cpu",unit="core"')
-    yield _Series(name, "gauge", about, memory, False, ',resource="memory",unit="byte"')
+    yield _Series(name, "gauge", about, cpu, api, ',resource="cpu",unit="core"')
+    yield _Series(name, "gauge", about, memory, api, ',resource="memory",unit="byte"')
     name, about = "kube_pod_container_status_restarts_total", "Container restarts"
-    yield _Series(name, "counter", about, status[rows.RESTARTS], False)
+    yield _Series(name, "counter", about, status[rows.RESTARTS], api)

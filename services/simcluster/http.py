@@ -21,6 +21,7 @@ DEFAULT_WAIT_S: Final = 30.0
 _LARGEST_BODY: Final = 16 * 1024 * 1024
 """Bytes. aiohttp's default of 1 MiB would refuse a tick that changes several thousand apps."""
 _JOURNAL_CHUNK: Final = 1_000
+"""Entries that are encoded before other requests get a turn."""
 _JSON: Final = "application/json"
 _PROBLEM: Final = "application/problem+json"
 
@@ -80,6 +81,7 @@ class Api:
 
     def __init__(self, live: LiveCluster, ready: Callable[[], bool]) -> None:
         self._live, self._cluster, self._ready = live, live.cluster, ready
+        self._making_history = asyncio.Lock()
 
     def application(self) -> web.Application:
         """The aiohttp application, for the server and for tests."""
@@ -109,8 +111,10 @@ class Api:
         return _json(self._cluster.calendar())
 
     async def _history(self, _: web.Request) -> web.Response:
-        # Takes seconds in a large cluster; it reads constant data, so a thread is safe.
-        return _json(await asyncio.to_thread(self._cluster.history))
+        # Takes seconds in a large cluster; it reads constant data, so a thread is safe. One at a
+        # time: a client that gave up asks again while the first one is still being made.
+        async with self._making_history:
+            return _json(await asyncio.to_thread(self._cluster.history))
 
     async def _observation(self, request: web.Request) -> web.Response:
         """Long-poll for a tick after `after`; 204 if there is none in time."""

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from models.cluster.arrays import F64
-from models.cluster.observation import Observation
+from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.run import missing_data_decreases, without_sample
 from models.sim.accounting import RESERVED
@@ -44,7 +44,7 @@ class Score:
         """Count decreases of apps without a sample; the warm-up does not count."""
         if self._world.tick >= self._world.timeline.warmup_ticks:
             # Missing data may hold or raise an app, never lower it: every run counts violations.
-            blind = without_sample(self._world, observed)
+            blind = without_sample(self._world, observed, Pipeline.OURS)
             self._decreases += missing_data_decreases(observed, plan, blind)
 
     def after_step(self) -> None:

@@ -16,12 +16,15 @@ from models.cluster.arrays import I32
 from models.cluster.description import Cluster
 from models.cluster.plan import Plan, empty_plan
 from models.control.demand import AppSignals
+from models.control.fallback import Level, usable_directive
 from models.control.parameters import Parameters, Parts
 from models.control.report import Report
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
+from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.forecaster.port import ticks_per_minute
 from schemas.app_declared import AppDeclared
+from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
@@ -41,6 +44,7 @@ from services._kit.arrays import (
 from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
+from services._kit.levels import Levels, versions_at
 from services._kit.plausible import Pace, Timeline
 from services._kit.state_codec import Transient, copied, refit
 from services._kit.ticks import POLICY, decision_id
@@ -94,7 +98,7 @@ class SoldierHandler(Handler[SoldierState]):
 
     name = "soldier"
     inputs = (DomainObserved, BudgetGranted)
-    reference = (AppDeclared,)
+    reference = (AppDeclared, BreakerChanged)
 
     def __init__(
         self,
@@ -104,6 +108,8 @@ class SoldierHandler(Handler[SoldierState]):
         speed: float = 1.0,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
+        self._levels = Levels()
+        # Without a grace period the system runs in lock-step, where wall time means nothing.
         self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._soldiers = InventoryCache(
@@ -111,14 +117,18 @@ class SoldierHandler(Handler[SoldierState]):
         )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Take in apps."""
+        """Take in apps, and what the breakers let decide."""
         if isinstance(event, AppDeclared):
             self._apps.learn(event)
+        elif isinstance(event, BreakerChanged):
+            self._levels.learn(event)
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
-        """Remove apps."""
+        """Remove apps and breakers."""
         if kind is AppDeclared:
             self._apps.forget(key)
+        else:
+            self._levels.forget(key)
 
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
@@ -128,6 +138,12 @@ class SoldierHandler(Handler[SoldierState]):
         plan = empty_plan(1, 0, len(self._apps.pools))
         directive = directive_of(None, self._apps)
         soldiers.step(tick, status, signals, directive, soldiers.start(status), plan)
+
+    def key(self, event: Event) -> str:
+        """Domain of the event; one that the cluster file lacks gets no state."""
+        domain = super().key(event)
+        self._apps.check_domain(domain)
+        return domain
 
     def start(self, key: str) -> SoldierState:
         """No apps, no budget yet."""
@@ -139,6 +155,7 @@ class SoldierHandler(Handler[SoldierState]):
         match event:
             case BudgetGranted():
                 budgets = with_budget(state.budgets, event, state.newest_tick, self._per_minute)
+                # The same object: the budget is not newer, and nothing has to be saved.
                 if budgets is state.budgets:
                     return Step(state)
                 return self._proceed(replace(state, budgets=budgets), clock)
@@ -173,11 +190,11 @@ class SoldierHandler(Handler[SoldierState]):
     def _judge_frame(
         self, frame: DomainObserved, state: SoldierState, clock: Clock
     ) -> Step[SoldierState]:
-        self._apps.check_domain(frame.domain)
         judged = state.timeline.judge(_SOURCE, frame, clock.date(), self._pace)
         if judged.anew:
             # The first frames of the domain were wrong, and so is all that was learned from them.
             state = replace(self.start(state.domain), budgets=state.budgets)
+        # Kept even if the frame is refused: several such frames may show that the time has moved.
         state = replace(state, timeline=judged.timeline)
         if judged.refused is not None or frame.tick <= state.closed:
             return Step(state, refused=judged.refused)
@@ -240,15 +257,15 @@ class SoldierHandler(Handler[SoldierState]):
         )
         # A budget made from this very tick does not bind it, even in a replay.
         budget = binding_budget(frame.tick, state.budgets)
-        report = self._soldiers.of(frame.domain, names).step(
-            np.array([frame.tick], np.int32),
-            status,
-            signals,
-            directive_of(budget, self._apps),
-            memory,
-            plan,
+        level = self._levels.before(frame.tick, frame.domain)
+        directive = usable_directive(
+            directive_of(budget, self._apps), np.full((1, len(self._apps.domains)), level, np.int8)
         )
-        planned = _planned(frame, status, plan, report, memory, domain, budget)
+        report = self._soldiers.of(frame.domain, names).step(
+            np.array([frame.tick], np.int32), status, signals, directive, memory, plan
+        )
+        planned = _planned(frame, status, plan, report, memory, domain, budget, level)
+        # The kernels have updated `memory` in place; it is the copy that the next tick starts from.
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
         if frame.tick % self._per_minute:
             return state, [planned]
@@ -276,9 +293,10 @@ def _planned(
     status: I32,
     plan: Plan,
     report: Report,
-    memory: SoldiersState,
+    after_tick: SoldiersState,
     domain: int,
     budget: BudgetGranted | None,
+    level: Level,
 ) -> ScalePlanned:
     before = {name: status[0, row] for name, row in _PLANNED.items()}
     after = dict(zip(_PLANNED, (plan.replicas[0], plan.cpu[0], plan.memory[0]), strict=True))
@@ -297,11 +315,11 @@ def _planned(
         policy=POLICY,
         apps=frame.apps,
         reasons=[REASONS[code] for code in plan.reason[0].tolist()],
-        need=memory.memory.need[0].tolist(),
+        need=after_tick.memory.need[0].tolist(),
         changes=int(changed.sum()),
         sums=Sums(**sums | counts),
-        overruns=int(memory.overruns[0]),
-        versions={"policy": POLICY},
+        overruns=int(after_tick.overruns[0]),
+        versions=versions_at(level),
         **{name: values.tolist() for name, values in after.items()},
         **{f"{name}_before": values.tolist() for name, values in before.items()},
     )
@@ -317,7 +335,13 @@ def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> SoldierSnapshot:
     change = [now - was for now, was in zip(planned.replicas, planned.replicas_before, strict=True)]
     return SoldierSnapshot(
         tick=frame.tick,
-        state=state | {f"domain.{name}": value for name, value in frame.aggregates.items()},
+        # Known ones only: a transition has them twice, and must fit into a record.
+        state=state
+        | {
+            f"domain.{name}": value
+            for name, value in frame.aggregates.items()
+            if name in DOMAIN_LEVEL.names
+        },
         action={
             "pods_more": float(sum(step for step in change if step > 0)),
             "pods_less": float(-sum(step for step in change if step < 0)),

@@ -1,20 +1,33 @@
-"""Random records on every topic stop no service of the whole system, and the loop goes on."""
+"""Random records on every topic stop no service of the whole system.
 
+A record that cannot be decoded is one dead letter of its kind for each service that reads its
+topic, and nothing else: every state stays as it was, and the next tick is decided as without it.
+"""
+
+from collections.abc import Iterator
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from models.sim.world import World
-from schemas.topics import BY_NAME
+from schemas.codec import Malformed, decode
+from schemas.errors import Kind
+from schemas.override_issued import OverrideIssued
+from schemas.rejected import Rejected
+from schemas.scale_applied import ScaleApplied
+from schemas.scale_planned import ScalePlanned
+from schemas.topics import BY_NAME, topic_of
+from services._kit.records import Delivery, EventReader
 from services.devcluster.memory import MemorySystem
 from services.simcluster.app import world_of
 from services.simcluster.settings import Settings
 
 APPS = 10
+DOMAIN = "payments"
 SCALARS = (
     st.none()
     | st.booleans()
@@ -72,14 +85,123 @@ def _mutate(draw: st.DrawFn, document: dict[str, Any]) -> None:
         document[name] = draw(DOCUMENTS)
 
 
-@given(st.lists(hostile(), min_size=1, max_size=12))
-@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
-def test_no_record_stops_a_service(records: list[Any]) -> None:
+def problem(topic: str, key: bytes, value: bytes | None, headers: Any) -> str:
+    """What is wrong with a record by itself; empty if it is an event."""
+    try:
+        EventReader().read(Delivery(topic, 0, 0, key, value, headers, 0.0))
+    except Malformed as error:
+        return error.kind
+    return ""
+
+
+def readers(system: MemorySystem, topic: str) -> list[str]:
+    return [
+        name
+        for name, process in system.bus._processes.items()
+        if topic in process.committed or topic in process._reference
+    ]
+
+
+def put(system: MemorySystem, records: list[Any]) -> list[tuple[str, str, int, str]]:
+    """Write records; the dead letters to expect: service, topic, offset and error."""
+    expected = []
+    for topic, key, value, headers in records:
+        offset, error = system.bus._topics[topic].end, problem(topic, key, value, headers)
+        if error:
+            expected += [(name, topic, offset, error) for name in readers(system, topic)]
+        system.bus.put(topic, key, value, tuple(headers))
+    system.bus.run()
+    return expected
+
+
+def letters(system: MemorySystem) -> list[tuple[str, str, int, str]]:
+    """What services rejected; the topic itself may hold hostile records, too."""
+    topic = topic_of(Rejected).name
+    found = [
+        event
+        for one in system.bus._topics[topic]
+        if (dict(one.headers).get("ce_source") or b"").startswith(b"/hirl/")
+        and isinstance(event := decode(topic, one.value, one.headers), Rejected)
+    ]
+    return [(one.service, one.topic, one.offset, one.error) for one in found]
+
+
+def started() -> tuple[MemorySystem, Iterator[int]]:
+    """A system after its first tick."""
     built, before, _ = world()
     built.restore(before)
     system = MemorySystem(built)
     ticks = system.ticks()
     next(ticks)
-    for topic, key, value, headers in records:
-        system.bus.put(topic, key, value, tuple(headers))
+    return system, ticks
+
+
+def saved(system: MemorySystem) -> dict[str, Any]:
+    """States by service; not what it notes about rejected records."""
+    return {
+        name: {key: data for key, data in process.saved.items() if not key.startswith("!")}
+        for name, process in system.bus._processes.items()
+    }
+
+
+HOSTILE = settings(
+    deadline=None,
+    max_examples=20,
+    suppress_health_check=list(HealthCheck),
+    # Shrinking runs the whole system each time.
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+
+
+@given(st.lists(hostile(), min_size=1, max_size=12))
+@HOSTILE
+def test_what_cannot_be_decoded_is_one_dead_letter_of_its_kind_for_each_reader(
+    records: list[Any],
+) -> None:
+    system, _ = started()
+    expected = put(system, records)
+    found = [one for one in letters(system) if one in set(expected)]
+    assert sorted(found) == sorted(expected)
+    # Everything else that was rejected could be decoded and made no sense. Only the readers of
+    # orders know what the key of a tombstone has to name.
+    kinds, orders = set(get_args(Kind)), (topic_of(OverrideIssued).name, "wrong-key")
+    others = [one for one in letters(system) if one not in set(expected)]
+    assert [one for one in others if one[3] in kinds and (one[1], one[3]) != orders] == []
+    assert all(process.engine is not None for process in system.bus._processes.values())
+
+
+@cache
+def undisturbed() -> tuple[list[ScalePlanned], list[ScaleApplied]]:
+    """Plans and outcomes of the second tick without any hostile record."""
+    system, ticks = started()
+    next(ticks)
+    return system.bus.events(ScalePlanned), system.bus.events(ScaleApplied)
+
+
+@given(st.lists(hostile().filter(lambda record: problem(*record) != ""), min_size=1, max_size=12))
+@HOSTILE
+def test_after_it_states_are_as_before_and_the_next_tick_is_decided_as_without(
+    records: list[Any],
+) -> None:
+    system, ticks = started()
+    before = saved(system)
+    put(system, records)
+    assert saved(system) == before
+    next(ticks)
+    decided = (system.bus.events(ScalePlanned), system.bus.events(ScaleApplied))
+    assert decided == undisturbed()
+
+
+def test_texts_that_no_audit_could_repeat_are_a_dead_letter_and_cost_no_state() -> None:
+    # An actuator that loses its state forgets what it took away in this minute.
+    system, ticks = started()
+    next(ticks)
+    (plan,) = [one for one in system.bus.events(ScalePlanned) if one.domain == DOMAIN][-1:]
+    long = "x" * 300_000
+    forged = msgspec.structs.replace(plan, tick=2, decision_id=long, trace_id=long)
+    before = saved(system)
+    system.bus.put(topic_of(plan).name, DOMAIN.encode(), msgspec.json.encode(forged))
     system.bus.run()
+    assert [one[3] for one in letters(system)] == ["schema"] * 2  # of Commander and actuator
+    assert saved(system) == before
+    next(ticks)

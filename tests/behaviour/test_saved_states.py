@@ -6,7 +6,7 @@ import pytest
 
 from services._kit.clock import ManualClock
 from services._kit.memory import _Process
-from services._kit.records import StateRecord
+from services._kit.state_records import StateRecord
 from services.devcluster import memory
 from services.devcluster.memory import MemorySystem
 from tests.decision_helpers import contest

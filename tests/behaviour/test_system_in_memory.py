@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.control.breaker import forecasts as breaker_forecasts
 from models.control.tuned import tuned_parameters
+from models.forecaster import calendar, seasonal
 from models.forecaster.learned.artefact import CARD, SHIPPED
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
@@ -87,6 +89,32 @@ def test_a_coefficient_that_differs_in_its_last_bit_is_caught(
     bit = float(np.nextafter(np.float32(usual.smoothing), np.float32(1)))
     monkeypatch.setattr(memory, "tuned_parameters", lambda: usual._replace(smoothing=bit))
     assert compare(system()) is not None
+
+
+def test_domains_with_wrong_forecasts_fall_back_bit_for_bit_as_in_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = seasonal.values_and_peaks
+
+    def three_times(*given: Any) -> Any:
+        values, peaks = sound(*given)
+        return 3 * values, 3 * peaks
+
+    monkeypatch.setattr(calendar, "values_and_peaks", three_times)
+    # The first outcome counts, five minutes after its forecast.
+    monkeypatch.setattr(breaker_forecasts, "_LEAST_OUTCOMES", 1)
+    running, ticks = system(), 55
+    assert compare(running, ticks) is None
+    levels = {plan.versions.get("level", "policy") for plan in running.bus.events(ScalePlanned)}
+    assert levels == {"policy", "reactive"}
+    growth = {
+        (budget.versions.get("level", "policy"), budget.growth)
+        for budget in running.bus.events(BudgetGranted)
+        if budget.domain == "payments"
+    }
+    assert ("reactive", 1.0) in growth
+    assert max(growth) == ("reactive", 1.0)
+    assert max(factor for level, factor in growth if level == "policy") > 2
 
 
 def test_a_service_that_dies_between_two_ticks_changes_nothing() -> None:

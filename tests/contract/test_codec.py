@@ -122,6 +122,39 @@ def test_a_date_that_does_not_exist_is_refused_in_every_time_field(field: str) -
         decode("hirl.event-scheduled.v1", msgspec.json.encode(event))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"trace_id": "x" * 2001},
+        {"decision_id": "x" * 2001},
+        {"reasons": ["short", "x" * 2001]},
+        {"versions": {"x" * 20_001: "y" * 20_000}},
+        {"time": f"2026-11-27T08:00:00.{'0' * 2000}Z"},
+    ],
+    ids=",".join,
+)
+def test_a_text_that_no_event_could_repeat_is_refused(changes: dict[str, object]) -> None:
+    (name,) = changes
+    event = msgspec.structs.replace(BUDGET, **changes)
+    with pytest.raises(Malformed, match=f"`{name}`") as refused:
+        decode(TOPIC, msgspec.json.encode(event))
+    assert refused.value.kind == "schema"
+    assert "x" * 100 not in refused.value.detail
+    with pytest.raises(Malformed, match=f"`{name}`"):
+        encode(event, "commander")
+
+
+def test_texts_up_to_their_limit_fit_into_a_record_whatever_they_hold() -> None:
+    # The worst case: each character takes six bytes in JSON.
+    text = "\x01" * 2000
+    versions = {str(index): "\x01" * 1999 for index in range(10, 30)}
+    versions = {name: text[: 2000 - len(name)] for name, text in versions.items()}
+    event = msgspec.structs.replace(BUDGET, trace_id=text, decision_id=text, versions=versions)
+    (record,) = encode(event, "commander")
+    assert len(record.value) < LIMIT_BYTES
+    assert decode(TOPIC, record.value) == event
+
+
 def test_an_override_may_lack_an_end_but_not_have_an_impossible_one() -> None:
     order = OverrideIssued(scope="cluster", kind="cluster", pause="all")
     assert encode(order, "operator")
@@ -187,7 +220,12 @@ def test_a_missing_sample_may_be_written_as_nan() -> None:
 
 def test_a_large_event_without_columns_is_refused() -> None:
     event = BreakerChanged(
-        tick=1, time=TIME, scope="fraud", state="open", since_tick=1, reason="x" * LIMIT_BYTES
+        tick=1,
+        time=TIME,
+        scope="fraud",
+        state="open",
+        since_tick=1,
+        readings={"x" * LIMIT_BYTES: 1.0},
     )
     with pytest.raises(Oversized, match=r"breaker-changed.v1: the event of `fraud` has 524,\d+ b"):
         encode(event, "breaker")

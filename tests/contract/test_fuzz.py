@@ -1,20 +1,28 @@
 """Fuzzed records: broken in structure or raw bytes, they are malformed or usable events.
 
+A malformed one says of which kind it is, the same each time, and its dead letter is complete. After
+either, the next good record of the topic is read whole.
+
 Structured inputs are valid events, built from the types of the schemas, of which parts are removed,
 replaced, doubled or nested. `make fuzz` (FUZZ_EXAMPLES) runs longer than the default.
 """
 
 import json
 import os
-from typing import Any
+from contextlib import suppress
+from typing import Any, get_args
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.codec import Malformed, decode, encode
+from schemas.errors import Kind
 from schemas.fields import Event
 from schemas.topics import BY_NAME, TOPICS
-from tests.contract.contract_data import events
+from services._kit.clock import ManualClock
+from services._kit.records import Delivery, EventReader, dead_letter, kind_of
+from tests.contract.contract_data import EXAMPLES, events, topic_of_example
 
 FUZZ = settings(
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
@@ -46,22 +54,48 @@ HEADERS = st.lists(
 )
 
 
+GOOD = {topic_of_example(file): file for file in EXAMPLES}
+
+
 def check(topic: str, value: bytes | None, headers: Any = ()) -> Event | None:
-    """Decode; an event that is accepted has to survive being sent again."""
+    """Read a record as a service does, and a good one after it."""
+    reader, delivery = EventReader(), Delivery(topic, 0, 7, b"key", value, headers, 0.0)
     try:
         found = decode(topic, value, headers)
     except Malformed as error:
-        problem = str(error)
-    else:
-        problem = ""
-    # An error is a line in a log, whatever the record holds.
-    assert len(problem) < 2000
-    if problem:
-        return None
+        _check_rejected(delivery, error)
+        found = None
     if found is not None:
+        # An event that is accepted has to survive being sent again.
         (record, *_) = encode(found, "fuzz")
         assert decode(record.topic, record.value, record.headers) == found
+        delivery = delivery._replace(key=record.key)
+    with suppress(Malformed):
+        reader.read(delivery)
+    if topic in GOOD:
+        good = decode(topic, GOOD[topic].read_bytes())
+        assert good is not None
+        (record,) = encode(good, "fuzz")
+        received = reader.read(Delivery(topic, 0, 8, record.key, record.value, record.headers, 0.0))
+        assert received is not None
+        assert received.event == good
+        assert received.last.offset == 8
     return found
+
+
+def _check_rejected(delivery: Delivery, error: Malformed) -> None:
+    """It is malformed for one reason, each time, and its dead letter arrives as it was sent."""
+    assert error.kind in get_args(Kind)
+    assert error.detail
+    # An error is a line in a log, whatever the record holds.
+    assert len(str(error)) < 2000
+    with pytest.raises(Malformed) as again:
+        decode(delivery.topic, delivery.value, delivery.headers)
+    assert str(again.value) == str(error)
+    letter = dead_letter("fuzz", delivery, error, kind_of(error), ManualClock())
+    assert (letter.error, letter.offset) == (error.kind, 7)
+    (record,) = encode(letter, "fuzz")
+    assert decode(record.topic, record.value, record.headers) == letter
 
 
 @st.composite

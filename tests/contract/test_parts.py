@@ -65,12 +65,15 @@ def test_fields_about_the_whole_domain_are_in_the_first_part_only() -> None:
 
 
 def test_a_single_entry_that_is_too_large_is_refused() -> None:
+    # Texts are bounded, names of columns are not.
+    mix: dict[str, list[float | None]] = {"x" * LIMIT_BYTES: [1.0, 0.0]}
+    batch = MetricsSampled(tick=7, time=TIME, domain="data", apps=["a", "b"], request_mix=mix)
     with pytest.raises(Oversized):
-        encode(plan(reason="x" * LIMIT_BYTES, apps=3), "soldier")
+        encode(batch, "collector")
 
 
 def test_a_part_is_not_split_again() -> None:
-    part = msgspec.structs.replace(plan(reason="x" * LIMIT_BYTES), part=Part(number=1, of=2))
+    part = msgspec.structs.replace(plan(reason="x" * 300, apps=3100), part=Part(number=1, of=2))
     with pytest.raises(Oversized):
         encode(part, "soldier")
 
@@ -93,11 +96,28 @@ def test_parts_may_arrive_out_of_order_and_twice() -> None:
     assert added == [None, None, None, None, plan()]
 
 
-def test_a_newer_tick_drops_an_incomplete_older_one() -> None:
+def test_a_complete_event_drops_incomplete_older_ones() -> None:
     old, new = split(plan(tick=1), 2), split(plan(tick=2), 2)
     assembler = Assembler()
-    added = [assembler.add(part) for part in (old[0], new[0], old[1], new[1])]
-    assert added == [None, None, None, plan(tick=2)]
+    added = [assembler.add(part) for part in (old[0], *new, old[1])]
+    assert added == [None, None, plan(tick=2), None]
+
+
+def test_single_parts_of_any_tick_keep_no_other_event_from_being_completed() -> None:
+    wrong = [split(plan(tick=tick), 3)[0] for tick in (2**31 - 1, 10**6, 8)]
+    assembler = Assembler()
+    for tick in range(7, 12):
+        first, second = split(plan(tick=tick), 2)
+        added = [assembler.add(part) for part in (first, *wrong, second)]
+        assert added == [None] * 4 + [plan(tick=tick)]
+
+
+def test_parts_that_are_never_completed_do_not_add_up() -> None:
+    assembler = Assembler()
+    for tick in range(1000):
+        assert assembler.add(split(plan(tick=tick), 2)[0]) is None
+    (waiting,) = assembler._incomplete.values()
+    assert len(waiting) <= 4
 
 
 def test_a_whole_event_passes_and_drops_an_incomplete_older_one() -> None:
@@ -153,3 +173,51 @@ def test_every_list_of_an_event_with_apps_is_a_column_or_appears_once(event: typ
     }
     assert lists <= named
     assert named <= set(event.__struct_fields__)
+
+
+def part(number: int, of: int, tick: int = 7, domain: str = "data") -> ScalePlanned:
+    return msgspec.structs.replace(plan(tick), domain=domain, part=Part(number=number, of=of))
+
+
+@pytest.mark.parametrize("same_key", [True, False])
+def test_a_flood_of_parts_is_kept_within_the_limit(*, same_key: bool) -> None:
+    assembler = Assembler(most_bytes=40_000_000, most_key_bytes=10_000_000)
+    for number in range(1, 1001):
+        domain = "data" if same_key else f"forged-{number}"
+        assert assembler.add(part(number, 2000, domain=domain), 1_000_000) is None
+    most = 9 if same_key else 39
+    assert 1000 - assembler.dropped <= most
+
+
+def test_a_flood_of_other_keys_does_not_drop_what_is_being_completed() -> None:
+    assembler = Assembler(most_bytes=40_000_000)
+    done = None
+    for number in range(1, 11):
+        for forged in range(20):
+            assembler.add(part(1, 2, domain=f"forged-{number}-{forged}"), 1_000_000)
+        done = assembler.add(part(number, 10), 1_000_000)
+    assert assembler.dropped > 0
+    assert done is not None
+
+
+def test_a_flood_of_one_key_leaves_the_parts_of_others() -> None:
+    assembler = Assembler(most_bytes=40_000_000, most_key_bytes=10_000_000)
+    assembler.add(part(1, 2, domain="payments"), 1_000_000)
+    for number in range(1, 1001):
+        assembler.add(part(number, 2000), 1_000_000)
+    assert assembler.add(part(2, 2, domain="payments"), 1_000_000) is not None
+
+
+def test_small_parts_count_as_well() -> None:
+    assembler = Assembler(most_bytes=1_000_000)
+    for number in range(1, 1001):
+        assembler.add(part(1, 2, domain=f"forged-{number}"))
+    assert assembler.dropped > 700
+
+
+def test_completed_events_leave_nothing_behind() -> None:
+    assembler = Assembler(most_bytes=3_000_000)
+    for tick in range(100):
+        assembler.add(part(1, 2, tick), 1_000_000)
+        assert assembler.add(part(2, 2, tick), 1_000_000) is not None
+    assert assembler.dropped == 0

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Literal
 
 import aiohttp
 import msgspec
@@ -41,20 +42,27 @@ def one_second_ticks() -> World:
     cluster = with_apps(load_sim_cluster(), 20)
     physics = msgspec.structs.replace(
         cluster.physics,
-        metrics=msgspec.structs.replace(cluster.physics.metrics, lag_s=1, hpa_lag_s=3),
+        metrics=msgspec.structs.replace(
+            cluster.physics.metrics, lag_s=1, window_s=WINDOW_S, hpa_lag_s=3
+        ),
         churn=msgspec.structs.replace(cluster.physics.churn, restart_s=3),
+        pod_stop=msgspec.structs.replace(cluster.physics.pod_stop, grace_s=2),
     )
     cluster = msgspec.structs.replace(cluster, tick_seconds=1, physics=physics)
-    outage = MetricsOutage(
-        name="blind",
-        target=Target(domains=(BLIND,)),
-        at_minute=BLIND_FROM_S / 60,
-        mode="missing",
-        length_minutes=3,
+    pipelines: tuple[Literal["exporter", "kubelet"], ...] = ("exporter", "kubelet")
+    outages = tuple(
+        MetricsOutage(
+            name=f"blind-{pipeline}",
+            target=Target(domains=(BLIND,)),
+            pipeline=pipeline,
+            at_minute=BLIND_FROM_S / 60,
+            length_minutes=3,
+        )
+        for pipeline in pipelines
     )
     scenario = Scenario(
         name="scraped", shows="An outage.", start="Tue 10:00", length_minutes=3,
-        warmup_minutes=0, events=(outage,),
+        warmup_minutes=0, events=outages,
     )  # fmt: skip
     return World(cluster, scenario, [5])
 

@@ -4,8 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kafka import TopicPartition
 
+from schemas.fields import Event
+from schemas.metrics_sampled import MetricsSampled
+from schemas.topics import topic_of
+from services.admin import client
 from services.admin.credentials import read_credentials
+from services.admin.reader import TopicReader
 from services.devcluster.connect import Running
 from services.devcluster.kafka.security import ADMIN, credentials_file
 from tests.kit_conformance_helpers import Conformance
@@ -39,6 +45,35 @@ def bus(kafka: Running, example: Start) -> OnKafka:
 
 class TestKafka(Conformance):
     """On a real broker, with the service in a process of its own."""
+
+
+def test_inputs_that_expire_before_they_are_read_are_counted_in_the_log_and_skipped(
+    kafka: Running, bus: OnKafka
+) -> None:
+    domain = f"{bus.prefix}a"
+    bus.start()
+    bus.publish(granted(domain, 1), sampled(domain, 1))
+    bus.answers(1)
+    # A good end commits what was read.
+    assert bus.terminate() == 0
+    bus.publish(*(sampled(domain, tick) for tick in range(2, 7)))
+    expire(kafka, MetricsSampled)
+    bus.revive()
+    bus.publish(granted(domain, 7), sampled(domain, 7))
+    assert [answer.tick for answer in bus.answers(2)] == [1, 7]
+    lost = [line for line in bus.messages("0") if "were deleted before" in line]
+    assert len(lost) == 1
+    assert "hirl.metrics-sampled.v1" in lost[0]
+    assert int(lost[0].split(" ")[0]) >= 5
+
+
+def expire(kafka: Running, kind: type[Event]) -> None:
+    """Delete every record of a topic, as its retention does."""
+    with TopicReader(kafka.options()) as reader:
+        ends = reader.ends([topic_of(kind).name])
+    admin = client.admin(kafka.options())
+    admin.delete_records({TopicPartition(*at): end for at, end in ends.items() if end})
+    admin.close()
 
 
 def test_a_second_process_takes_over_within_seconds_of_a_kill(bus: OnKafka) -> None:

@@ -9,13 +9,14 @@ from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailed
 
 from models.inputs.errors import InputError
 from schemas.codec import Record
+from schemas.topics import app_id
 from services._kit.kafka import KafkaWriter
-from services._kit.records import StateRecord
 from services._kit.settings import NoSettings, load
+from services._kit.state_records import StateRecord
 from services._kit.transactions import NoTransactions
 from services.admin import broker, client, credentials, reconcile
 from services.admin.credentials import read_credentials
-from services.admin.desired import Permission, app_id
+from services.admin.desired import Permission
 from services.devcluster.connect import Running
 from services.devcluster.kafka import security
 from services.devcluster.kafka.security import credentials_file

@@ -11,7 +11,12 @@ import numpy as np
 
 from models.baselines.hpa.behaviour import BehaviourMemory, behave, empty_memory, store_change
 from models.baselines.hpa.recommend import Failure, Pod, Readiness, Target, recommend
-from models.baselines.hpa.settings import DOWNSCALE_WINDOW_S, Behaviour, BehaviourRules, rules_of
+from models.baselines.hpa.settings import (
+    DOWNSCALE_WINDOW_S,
+    Behaviour,
+    BehaviourRules,
+    compile_rules,
+)
 from models.baselines.hpa.window import (
     NO_METRIC,
     Window,
@@ -256,7 +261,7 @@ def replay(spec: Spec, moments: Moments, replicas: int) -> Replayed:
     steps = moments.millis.size
     result = Replayed(np.zeros(steps, np.int32), np.zeros(steps, np.int32))
     hpa = _Hpa(
-        rules_of([spec.behaviour], spec.downscale_window_s),
+        compile_rules([spec.behaviour], spec.downscale_window_s),
         np.array([spec.least], np.int32),
         np.array([spec.most], np.int32),
         1000 * spec.downscale_window_s,

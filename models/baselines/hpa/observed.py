@@ -20,7 +20,7 @@ from models.baselines.hpa.replica_calculator import (
 )
 from models.baselines.hpa.settings import Bounds
 from models.baselines.hpa.window import ABSENT, FRESH, NO_METRIC, NOT_DUE, gate
-from models.cluster.arrays import F32, I8, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.jit import kernel
 from models.sim.state import NONE
 
@@ -54,19 +54,25 @@ def _usage(cpu: np.float32, pods: np.float32) -> np.float32:
 
 @kernel
 def recommend_all(
-    inputs: HpaInputs, bounds: Bounds, due: I32, highest: I32, wanted: I32, follow_up: I32
+    inputs: HpaInputs,
+    bounds: Bounds,
+    target: F64,
+    due: I32,
+    highest: I32,
+    wanted: I32,
+    follow_up: I32,
 ) -> None:
     """Recommend for every app as if every pod were measured; `follow_up` marks the exceptions.
 
     Computes all outcomes without branches, so that LLVM vectorises it. Two loops, because the one
     without doubles processes twice as many apps per instruction.
     """
-    _calculate(inputs, bounds, wanted, follow_up)
+    _calculate(inputs, bounds, target, wanted, follow_up)
     _gate(inputs, bounds, due, highest, wanted, follow_up)
 
 
 @kernel
-def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, follow_up: I32) -> None:
+def _calculate(inputs: HpaInputs, bounds: Bounds, target: F64, wanted: I32, follow_up: I32) -> None:
     for app in range(wanted.size):
         request, cpu = np.float64(inputs.request[app]), inputs.cpu[app]
         ready = np.float32(inputs.ready[app])
@@ -76,7 +82,7 @@ def _calculate(inputs: HpaInputs, bounds: Bounds, wanted: I32, follow_up: I32) -
         # Without pods this divides by zero, which gives NaN in a kernel; `usable` discards it.
         # A branch would keep the loop from being vectorised.
         usage = pods * np.float64(_usage(cpu, inputs.pods[app]))
-        ratio = percent_used(usage, pods * request) / bounds.target[app]
+        ratio = percent_used(usage, pods * request) / target[app]
         replicas = plain_replicas(
             ratio, pods, inputs.current[app], bounds.low[app], bounds.high[app]
         )
@@ -108,9 +114,9 @@ def _gate(
 
 
 @kernel
-def recommend_with_missing_pods(inputs: HpaInputs, bounds: Bounds, app: int) -> int:
+def recommend_with_missing_pods(inputs: HpaInputs, bounds: Bounds, targets: F64, app: int) -> int:
     """Recommend for an app with missing or unready pods."""
-    request, target = np.float64(inputs.request[app]), bounds.target[app]
+    request, target = np.float64(inputs.request[app]), targets[app]
     ready = np.float64(min(inputs.pods[app], np.float32(inputs.ready[app])))
     missing = inputs.ready[app] - ready
     unready = np.float64(inputs.starting[app] + inputs.pending[app])

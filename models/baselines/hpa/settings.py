@@ -12,9 +12,11 @@ UP, DOWN = range(2)
 """Directions, the first axis of every array of rules."""
 KIND, VALUE, PERIOD = range(3)
 """Columns of `BehaviourRules.policies`; the period in milliseconds."""
+# Numbers instead of the API's words, because kernels take no text.
 PODS, PERCENT = range(2)
 MAX, MIN, DISABLED = range(3)
 _NO_POLICY: Final = -1
+"""Kind of an unused place: HPAs have different numbers of policies, arrays have one width."""
 _KINDS: Final = {"Pods": PODS, "Percent": PERCENT}
 _SELECTS: Final = {"Max": MAX, "Min": MIN, "Disabled": DISABLED}
 
@@ -71,7 +73,7 @@ class Bounds(NamedTuple):
     """Per app: target utilisation, tolerance and replicas."""
 
     target: F64
-    """[A] percent of the request; whole."""
+    """[E, A] percent of the request; whole. One row where all environments have the same."""
     low: F64
     """[A] lower end of the tolerated ratio of use and target: 1 - tolerance."""
     high: F64
@@ -82,7 +84,7 @@ class Bounds(NamedTuple):
     """[A]."""
 
 
-def rules_of(
+def compile_rules(
     behaviours: Sequence[Behaviour | None], downscale_window_s: int = DOWNSCALE_WINDOW_S
 ) -> BehaviourRules:
     """Fill in defaults, field by field, and convert the behaviours to arrays."""

@@ -30,7 +30,7 @@ from models.baselines.hpa.settings import (
     Behaviour,
     BehaviourRules,
     Bounds,
-    rules_of,
+    compile_rules,
 )
 from models.baselines.hpa.window import (
     ABSENT,
@@ -50,7 +50,6 @@ from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, empty_plan
 from models.forecaster.port import Forecast
 from models.jit import copy_row, kernel
-from models.sim.apps import declare
 from models.sim.draws import Purpose, uniform
 from models.sim.state import NONE
 from models.sim.world import World
@@ -59,7 +58,7 @@ SYNC_S: Final = 15
 """The controller's flag --horizontal-pod-autoscaler-sync-period."""
 TOLERANCE: Final = 0.1
 """The controller's flag --horizontal-pod-autoscaler-tolerance."""
-_SYNC_MILLIS: Final = 1000 * SYNC_S
+SYNC_MILLIS: Final = 1000 * SYNC_S
 
 _IN_TOLERANCE = int(Reason.HOLD_IN_TOLERANCE)
 _OUT = int(Reason.SCALE_OUT)
@@ -135,13 +134,15 @@ class Hpa:
         self._pools = pools
         self._bounds = Bounds(
             # The API takes whole percents of the request, from 1 on.
-            target=np.maximum(1.0, np.round(100.0 * target * inventory.saturation)).astype(float),
+            target=np.atleast_2d(
+                np.maximum(1.0, np.round(100.0 * target * inventory.saturation)).astype(float)
+            ),
             low=np.broadcast_to(1.0 - np.asarray(down, float), apps).copy(),
             high=np.broadcast_to(1.0 + np.asarray(up, float), apps).copy(),
             least=inventory.min_replicas,
             most=inventory.max_replicas,
         )
-        self._rules = rules_of(behaviours, downscale_window_s)
+        self._rules = compile_rules(behaviours, downscale_window_s)
         self._clock = Clock(
             schedule=sync_schedule(apps, tick_s),
             syncs_per_cycle=math.lcm(tick_s, SYNC_S) // SYNC_S,
@@ -158,7 +159,7 @@ class Hpa:
         behaving = apps if self._rules.set.any() else 0
         # The first sync stores two recommendations, and an expired period is still listed.
         longest = (int(self._rules.window.max()), int(self._rules.longest.max()))
-        recommendations, events = (length // _SYNC_MILLIS + 3 for length in longest)
+        recommendations, events = (length // SYNC_MILLIS + 3 for length in longest)
         memory = empty_memory(recommendations, events, behaving)
         parts: tuple[Integers, ...] = (*empty_window(steps, apps), *memory)
         return HpaState(*(np.repeat(part[None], environments, axis=0) for part in parts))
@@ -224,8 +225,9 @@ def _sync(
         # HPA changes replicas only: the plan repeats the present requests.
         copy_row(status[rows.CPU_REQUEST], plan.cpu[e])
         copy_row(status[rows.MEMORY_REQUEST], plan.memory[e])
-        recommend_all(inputs, bounds, due, window.highest, wanted, replicas)
-        _finish(inputs, bounds, window, replicas, wanted)
+        target = bounds.target[e % bounds.target.shape[0]]
+        recommend_all(inputs, bounds, target, due, window.highest, wanted, replicas)
+        _finish(inputs, bounds, target, window, replicas, wanted)
         open_step(window, tick * clock.tick_millis, clock.window_millis)
         stabilise(window, wanted, current, replicas)
         limit(wanted, current, bounds.least, bounds.most, replicas)
@@ -236,20 +238,22 @@ def _sync(
                 state.recommended[e], state.recommendations[e], state.changed[e], state.changes[e]
             )
             first = cycle * clock.syncs_per_cycle
-            _behave(rules, memory, bounds, wanted, current, due, first, replicas)
-        _explain(wanted, current, bounds.most, replicas)
+            behave_all(rules, memory, bounds, wanted, current, due, first, replicas)
+        explain(wanted, current, bounds.most, replicas)
 
 
 @kernel
-def _finish(inputs: HpaInputs, bounds: Bounds, window: Window, follow_up: I32, wanted: I32) -> None:
+def _finish(
+    inputs: HpaInputs, bounds: Bounds, target: F64, window: Window, follow_up: I32, wanted: I32
+) -> None:
     """Do the follow-ups of `recommend_all`. They are rare: search for them eight apps at a time."""
     whole = follow_up.size - follow_up.size % 8
     for start in range(0, whole, 8):
         if _any_of_eight(follow_up, start):
             for app in range(start, start + 8):
-                _finish_app(inputs, bounds, window, follow_up, wanted, app)
+                _finish_app(inputs, bounds, target, window, follow_up, wanted, app)
     for app in range(whole, follow_up.size):
-        _finish_app(inputs, bounds, window, follow_up, wanted, app)
+        _finish_app(inputs, bounds, target, window, follow_up, wanted, app)
 
 
 @kernel
@@ -262,16 +266,22 @@ def _any_of_eight(follow_up: I32, i: int) -> bool:
 
 @kernel
 def _finish_app(
-    inputs: HpaInputs, bounds: Bounds, window: Window, follow_up: I32, wanted: I32, app: int
+    inputs: HpaInputs,
+    bounds: Bounds,
+    target: F64,
+    window: Window,
+    follow_up: I32,
+    wanted: I32,
+    app: int,
 ) -> None:
     if follow_up[app] == REFILL:
-        wanted[app] = recommend_with_missing_pods(inputs, bounds, app)
+        wanted[app] = recommend_with_missing_pods(inputs, bounds, target, app)
     elif follow_up[app] == FORGET:
         forget(window, app)
 
 
 @kernel
-def _behave(
+def behave_all(
     rules: BehaviourRules, memory: BehaviourMemory, bounds: Bounds, wanted: I32, current: I32,
     due: I32, first: int, replicas: I32,
 ) -> None:  # fmt: skip
@@ -281,7 +291,7 @@ def _behave(
             continue
         # Time by syncs, not by ticks: apart by exactly 15 s, so that a change of the sync before is
         # outside a period of 15 s, as it normally is in the real controller.
-        now, before = (first + due[app]) * _SYNC_MILLIS, current[app]
+        now, before = (first + due[app]) * SYNC_MILLIS, current[app]
         replicas[app] = behave(
             rules, memory, app, wanted[app], before, bounds.least[app], bounds.most[app], now
         )
@@ -290,7 +300,7 @@ def _behave(
 
 
 @kernel
-def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
+def explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
     """Replace the recommendations in `wanted` by the reasons of the decisions."""
     for app in range(wanted.size):
         now, recommended = current[app], wanted[app]
@@ -306,5 +316,5 @@ def _explain(wanted: I32, current: I32, most: I32, replicas: I32) -> None:
 def hpa_of(world: World, parameters: Parameters | None = None) -> Hpa:
     """A new HPA per app of the world."""
     chosen = parameters or Parameters()
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     return Hpa(inventory, world.layout.pools, inventory.tick_s, target=chosen.target)

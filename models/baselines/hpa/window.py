@@ -24,6 +24,7 @@ NO_METRIC: Final = np.int32(-1)
 OUTSIDE: Final = np.int32(-2)
 """Replicas outside the bounds: the controller corrects them without reading a metric."""
 NOT_DUE: Final = np.int32(-3)
+"""No sync in this tick: HPA syncs every 15 s, a tick has 10."""
 ABSENT: Final = np.int32(-4)
 """The HPA does not exist now; forget its recommendations."""
 
@@ -34,6 +35,7 @@ STEP, SPLIT, OLDEST = range(3)
 FRESH: Final = np.int32(-5)
 """Instead of the highest recommendation, until the first sync."""
 _STEP_LEAST: Final = np.int32(4)
+"""The controller's `scaleUpLimitMinimum`."""
 
 
 class Window(NamedTuple):

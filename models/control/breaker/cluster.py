@@ -15,6 +15,8 @@ from models.control.breaker.phases import BreakerMemory, judge
 
 CAUSES: Final = (Cause.DOMAINS, Cause.COST, Cause.SILENCE, Cause.BUDGETS)
 """In the order of `ClusterReadings`."""
+_IMPLAUSIBLE: Final = 0.5
+"""Threshold on a reading that is 0 or 1."""
 _ROUNDING: Final = 1e-6
 """What sums of shares may exceed 1 by."""
 
@@ -34,6 +36,9 @@ class ClusterThresholds(NamedTuple):
     """Ticks without a new budget; more than this holds decreases. Budgets are valid for 18."""
     budgets_ticks: int = 2
     """Ticks for which budgets must be implausible before decreases are held."""
+    budgets_fallback_ticks: int = 12
+    """Ticks for which budgets must be implausible before the next level decides, and again before
+    the one after that: two rounds of budgets."""
 
 
 class ClusterReadings(NamedTuple):
@@ -60,10 +65,16 @@ class Grant(NamedTuple):
 
 def cluster_table(limits: ClusterThresholds, recovery: Thresholds) -> Table:
     """The table of the cluster's breaker, with the recovery times of the domains."""
-    thresholds = [limits.domains_share, limits.cost_ratio, limits.silence_ticks, 0.5]
+    thresholds = [limits.domains_share, limits.cost_ratio, limits.silence_ticks, _IMPLAUSIBLE]
     # Silence is a number of ticks already.
     patience = [limits.domains_ticks, limits.cost_ticks, 1, limits.budgets_ticks]
     return compile_table(CAUSES, [thresholds], [patience], recovery)
+
+
+def cluster_fallback_table(limits: ClusterThresholds, recovery: Thresholds) -> Table:
+    """The condition on which the whole cluster falls back."""
+    patience = limits.budgets_fallback_ticks
+    return compile_table((Cause.BUDGETS,), [[_IMPLAUSIBLE]], [[patience]], recovery)
 
 
 def advance_cluster(

@@ -1,8 +1,9 @@
 """The breakers of a simulated cluster: what the services' breaker and actuator do to plans.
 
 Every measured run of our controllers goes through it, so that results include what the breaker
-costs and saves. In a simulated run frames are never late and writes never lost, so nothing is
-stale or mismatched here. E environments, D domains, A apps.
+costs and saves. It also says at which level the controller decides the next tick. In a simulated
+run frames are never late and writes never lost, so nothing is stale or mismatched here. E
+environments, D domains, A apps.
 """
 
 from typing import Final, NamedTuple, get_args
@@ -27,12 +28,21 @@ from models.control.breaker.cluster import (
     advance_cluster,
     cluster_table,
 )
-from models.control.breaker.limits import Mask, Thresholds, graded, table_of
+from models.control.breaker.fallback import FallbackMemory, advance_levels, start_fallback
+from models.control.breaker.forecasts import (
+    ForecastRecord,
+    add_forecast,
+    forecast_readings,
+    observe_tick,
+    start_record,
+)
+from models.control.breaker.limits import Mask, Thresholds, fallback_table, graded, table_of
 from models.control.breaker.orders import Cause, Phase, action_of, permitted
 from models.control.breaker.phases import BreakerMemory, advance, start, windows_of
 from models.control.breaker.readings import AppSamples, members, read, sums
 from models.control.budget import Budget, allowed
 from models.control.projection import MILLICORES
+from models.forecaster.port import Forecast, ticks_per_minute
 from schemas.breaker_changed import Action
 
 _COLUMNS: Final = (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
@@ -56,6 +66,8 @@ class GuardState(NamedTuple):
     breakers: BreakerMemory
     cluster: BreakerMemory
     changes: ChangeMemory
+    forecasts: ForecastRecord
+    fallback: FallbackMemory
 
 
 class Guard:
@@ -71,6 +83,8 @@ class Guard:
         self._inventory = inventory
         self._limits = tuple(graded(plain, priority) for priority in inventory.priority.tolist())
         self._table, self._windows = table_of(self._limits), windows_of(self._limits)
+        self._fallback = fallback_table(self._limits)
+        self._per_minute = ticks_per_minute(inventory.tick_s)
         self._cluster = cluster_table(cluster or ClusterThresholds(), plain)
         self._mismatch_apps = np.array([x.mismatch_apps for x in self._limits], np.int32)
 
@@ -82,12 +96,19 @@ class Guard:
             start(tick, environments, self._table, self._windows.longest),
             start(tick, environments, self._cluster, 0),
             start_changes(environments, len(self._limits), apps),
+            start_record(observation, len(self._limits)),
+            start_fallback(environments, self._fallback),
         )
 
     def step(
-        self, observation: Observation, budget: Budget, plan: Plan, state: GuardState
+        self,
+        observation: Observation,
+        forecast: Forecast | None,
+        budget: Budget,
+        plan: Plan,
+        state: GuardState,
     ) -> GuardState:
-        """Judge the tick, then cut the plan to what the breakers let pass."""
+        """Judge the tick and its forecast, then cut the plan to what the breakers let pass."""
         samples = self._samples(observation)
         environments, domains = samples.domain.shape[0], len(self._limits)
         age = np.zeros((environments, domains))
@@ -100,10 +121,24 @@ class Guard:
             observation.tick, self._cluster_readings(observation, breakers), state.cluster,
             self._cluster,
         )  # fmt: skip
-        after = GuardState(breakers, cluster, changes)
+        forecasts = self._judge_forecasts(observation, forecast, state.forecasts)
+        fallback = advance_levels(forecast_readings(forecasts), state.fallback, self._fallback)
+        after = GuardState(breakers, cluster, changes, forecasts, fallback)
         if (breakers.phase != Phase.CLOSED).any() or (cluster.phase != Phase.CLOSED).any():
             self._cut(observation, samples, budget, plan, after)
         return after
+
+    def _judge_forecasts(
+        self, observation: Observation, forecast: Forecast | None, record: ForecastRecord
+    ) -> ForecastRecord:
+        if forecast is None:
+            return record
+        record = observe_tick(observation, record, self._per_minute)
+        # A forecast is repeated until the next one is made.
+        tick = int(observation.tick[0])
+        if tick % self._per_minute or int(forecast.made_tick[0]) != tick:
+            return record
+        return add_forecast(tick // self._per_minute, forecast.domain, record)
 
     def _samples(self, observation: Observation) -> AppSamples:
         status, measured = observation.status, observation.measured.astype(np.float64)

@@ -58,6 +58,16 @@ class Thresholds(NamedTuple):
     blast radius allows."""
     decrease_ticks: int = 2
     """Ticks for which `decrease_share` must be exceeded before decreases are held."""
+    skill_share: float = 0.7
+    """Share of the recent forecasts that were clearly worse than the naive one, which lets the
+    present continue."""
+    skill_ticks: int = 12
+    """Ticks for which `skill_share` must be exceeded before the domain does without forecasts."""
+    output_share: float = 0.1
+    """Share of the usual traffic that traffic moved by while the forecast stayed the same, bit for
+    bit. Forecasts without usable numbers exceed any share."""
+    output_ticks: int = 12
+    """Ticks for which `output_share` must be exceeded before the domain does without forecasts."""
     calm_part: float = 0.5
     """A reading is calm at or below this part of its threshold; the gap prevents flapping."""
     quiet_ticks: int = 30
@@ -94,7 +104,7 @@ _SHARES: Final = tuple(name for name in Thresholds._fields if name.endswith("_sh
 _TIMES: Final = (
     "missing_ticks", "mismatch_ticks", "held_ticks", "error_ticks", "burn_ticks",
     "burn_short_ticks", "burn_long_ticks", "regression_ticks", "oscillation_ticks",
-    "decrease_ticks",
+    "decrease_ticks", "skill_ticks", "output_ticks",
 )  # fmt: skip
 _FEWEST_TICKS: Final = 2
 """One bad tick never trips a breaker, whatever the priority."""
@@ -148,6 +158,16 @@ def table_of(limits: Sequence[Thresholds]) -> Table:
         Cause.REGRESSION, Cause.OSCILLATION, Cause.DECREASES,
     )  # fmt: skip
     return compile_table(causes, thresholds, patience, limits[0])
+
+
+def fallback_table(limits: Sequence[Thresholds]) -> Table:
+    """The conditions on which some domains fall back."""
+    return compile_table(
+        (Cause.SKILL, Cause.OUTPUT),
+        [[x.skill_share, x.output_share] for x in limits],
+        [[x.skill_ticks, x.output_ticks] for x in limits],
+        limits[0],
+    )
 
 
 def compile_table(

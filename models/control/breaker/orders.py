@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from models.control.fallback import Level
 from schemas.breaker_changed import Action
 
 GIVING: Final = frozenset({"yield", "resize"})
@@ -39,6 +40,9 @@ class Cause(IntEnum):
     BUDGETS = 14
     # An operator's.
     ORDER = 15
+    # Of what decisions are based on: these change no phase, but the level.
+    SKILL = 16
+    OUTPUT = 17
 
     @property
     def opens(self) -> bool:
@@ -67,6 +71,10 @@ _SHORTAGES: Final = frozenset({Cause.ERRORS, Cause.BURN, Cause.OSCILLATION, Caus
 """Signs that capacity is short: then making room for the apps that lack most is a cure, too."""
 
 
+_PASSING: Final = frozenset[Action]({"none", "fallback", "decreases-only"})
+"""Orders under which every decrease passes."""
+
+
 class Permission(NamedTuple):
     """Which changes of a domain may be applied."""
 
@@ -77,10 +85,12 @@ class Permission(NamedTuple):
     """All other decreases."""
 
 
-def action_of(phase: Phase, cause: Cause) -> Action:
-    """What a breaker orders."""
+def action_of(phase: Phase, cause: Cause, level: Level = Level.POLICY) -> Action:
+    """What a breaker orders; the stricter of what its phase and its level ask for."""
+    if level == Level.HOLD:
+        return "freeze"
     if phase == Phase.CLOSED:
-        return "none"
+        return "none" if level == Level.POLICY else "fallback"
     if phase == Phase.OPEN:
         return "decreases-only" if cause == Cause.COST else "freeze"
     if cause == Cause.REGRESSION:
@@ -95,8 +105,8 @@ def permitted(actions: Iterable[Action], priority: int) -> Permission:
     thrifty = "decreases-only" in ordered and priority > 0
     return Permission(
         increases="freeze" not in ordered and not thrifty,
-        giving=ordered <= {"none", "decreases-only", "no-scale-in"},
-        savings=ordered <= {"none", "decreases-only"},
+        giving=ordered <= {*_PASSING, "no-scale-in"},
+        savings=ordered <= _PASSING,
     )
 
 

@@ -125,7 +125,7 @@ def advance(
 def judge(tick: I32, values: F64, memory: BreakerMemory, table: Table) -> BreakerMemory:
     """The state after a tick in which the conditions had these values, [E, D, C]."""
     calm = values <= table.threshold * table.calm_part
-    held = _count_bad_ticks(values, values > table.threshold, calm, memory.held)
+    held = count_bad_ticks(values, values > table.threshold, calm, memory.held)
     return _change_phase(tick, held, calm, memory, table)
 
 
@@ -182,7 +182,7 @@ def _change_phase(
     )
 
 
-def _count_bad_ticks(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
+def count_bad_ticks(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
     """Count bad ticks; a calm tick resets, one in between subtracts, an unknown one is ignored."""
     decayed = np.where(np.isnan(values), held, np.maximum(held - 1, 0))
     return np.where(bad, held + 1, np.where(calm, 0, decayed)).astype(np.int32)

@@ -11,6 +11,7 @@ from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MAX_STEP_MIN: Final = 60
+"""Hourly files can be read to train on their daily pattern (`training/corpus.py`)."""
 _MAX_MINUTES: Final = 20 * 366 * 24 * 60
 """Twenty years; a longer axis means that a timestamp is wrong."""
 

@@ -14,6 +14,9 @@ from models.cluster.arrays import F64, I64
 from models.forecaster.learned.window_means import WindowMeans
 from models.forecaster.series import Announced, Mask
 
+# The numbers below are part of a trained network: with others its inputs mean something else, and
+# its card, which lists names only, does not notice. Change one, and train again. They were chosen
+# by hand; no record compares other values.
 HOLIDAY: Final = "holiday"
 """Entries of this kind are days off, not events."""
 _NEAR_MIN: Final = 60
@@ -21,12 +24,15 @@ _NEAR_MIN: Final = 60
 _AFTER_MIN: Final = 180
 """Minutes after its end during which an event can still have an effect."""
 _FAR_MIN: Final = 240.0
+"""Minutes from a start at which its nearness has fallen to 0."""
 _PRECEDENTS: Final = 16
+"""Earlier events that are read. The oldest weighs a tenth of the newest (see `_FADES`)."""
 _FADES: Final = 0.85
 """Weight of a precedent over that of the next, more recent one."""
 _OTHER_KIND: Final = 0.03
 """Weight of a precedent of another kind."""
 _SMOOTH_MIN: Final = 2
+"""Minutes on either side of a moment that are averaged, because a single minute is mostly noise."""
 _LEAST_FACTOR: Final = 0.01
 """Smallest announced factor that is used, because 0 has no logarithm."""
 

@@ -32,12 +32,16 @@ from models.forecaster.learned.window_means import (
 )
 from models.forecaster.series import Series
 
+# As in `announcements.py`: these numbers are part of a trained network, and its card does not
+# notice when they change.
 HISTORY_MIN: Final = 8 * DAY_MINUTES
 """Minutes before an origin that its inputs can depend on, apart from announcements."""
 _RECENT_MIN: Final = 15
+"""Minutes whose mean is the recent level, to which all inputs are relative."""
 _QUIET_MIN: Final = (30, 60)
 """Ages of the minutes that an announced change is compared with; events may be 30 minutes early."""
 _NEWEST_MIN: Final = 3
+"""Minutes whose mean shows how much of an announced change traffic has made already."""
 _HALF_HOUR_MIN: Final = 30
 _HOUR_MIN: Final = 60
 _HOURS_BACK: Final = _HOUR_MIN * np.arange(1, 13)
@@ -56,6 +60,7 @@ _DAYS_BACK_MIN: Final = DAY_MINUTES * np.arange(1, DAYS_BACK + 1)
 _THURSDAY: Final = 3
 """The weekday of 1970-01-01, Monday being 0."""
 _DAYS_OFF: Final = 5
+"""Weekdays from this one on are off: Saturday and Sunday, Monday being 0."""
 _CHUNK: Final = 8192
 """Origins per batch; bounds memory."""
 _ROWS: Final = 32
@@ -259,6 +264,7 @@ class _Reader:
         columns: dict[str, F64] = {
             "day_level": level.log(self._rps.before(at, DAY_MINUTES)),
             "hour_level": level.log(self._rps.before(at, 60)),
+            # 0.01, because traffic that does not change at all has no logarithm.
             "roughness": bounded(
                 np.log(self._jumps.before(at, 180) / (level.scale + level.offset) + 0.01)
             ),

@@ -53,6 +53,7 @@ Each costs a forecast of every row; half of them would yield hardly enough score
 """
 
 _ROUGHLY: Final = np.array([0.5, 1.0, 2.0])
+"""Quantiles of a guess, over the traffic itself, for rows that the network cannot answer."""
 
 
 class Given(NamedTuple):

@@ -6,6 +6,7 @@ import numpy as np
 
 from models.cluster.arrays import F64, I64
 from models.forecaster.learned import choice, conformal, corrector, scores
+from models.forecaster.outcomes import add_to_means, forecasts_about
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW
 
 RAW, LEARNED, SIMPLE, LOWER, UPPER = range(5)
@@ -13,6 +14,7 @@ RAW, LEARNED, SIMPLE, LOWER, UPPER = range(5)
 median, and the served interval."""
 _COLUMNS: Final = 5
 _NEVER: Final = -(2**40)
+"""As in `scores.py`: no forecast was made in this minute."""
 _HORIZONS: Final = np.array(HORIZONS_MIN)
 
 
@@ -118,17 +120,11 @@ def coverage(memory: ForecastMemory) -> F64:
 
 def _about(memory: ForecastMemory, minute: int) -> F64:
     """[R, H, 5] forecasts about a minute, at each horizon; NaN where there is none."""
-    made = minute - _HORIZONS
-    slots = made % scores.SLOTS
-    pending = memory.pending[:, slots, np.arange(_HORIZONS.size)]
-    # After skipped minutes a slot still holds an older forecast.
-    return np.where((memory.made[slots] == made)[:, None], pending, np.nan)
+    return forecasts_about(memory.made, memory.pending, minute, _HORIZONS)
 
 
 def _coverage(memory: ForecastMemory, about: F64, actual: F64, window: float) -> tuple[F64, I64]:
     valid = np.isfinite(about[..., LOWER] + about[..., UPPER] + actual)
     inside = valid & (actual >= about[..., LOWER]) & (actual <= about[..., UPPER])
-    outcomes = memory.outcomes + valid
-    # The same running mean as for the choice between models.
-    weight = valid / np.clip(outcomes, 1.0, window)
-    return memory.covered + weight * (inside - memory.covered), outcomes
+    # The same window as for the choice between models.
+    return add_to_means(memory.covered, memory.outcomes, inside, valid, window)

@@ -121,6 +121,7 @@ def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForec
         log.warning("the network failed, the simple model serves: %r", error)
         return _failed(inputs.scale.size)
     finite = np.isfinite(output.values).all(axis=(1, 2)) & np.isfinite(output.peak).all(axis=1)
+    # The first reason that applies is reported: without any traffic the others follow from it.
     unusable = [np.isnan(inputs.scale), history_min < LEAST_HISTORY_MIN, ~finite]
     reason = np.select(unusable, [UNSEEN, SHORT, NO_NUMBER], default="")
     usable = (reason == "")[:, None]

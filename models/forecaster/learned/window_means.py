@@ -15,6 +15,7 @@ from models.forecaster.series import Series
 from models.jit import kernel
 
 LEAST: Final = 1e-9
+"""Added to divisors and arguments of logarithms, in requests per second."""
 _LARGEST: Final = 5.0
 """Bound of any logarithm; a larger ratio carries no more information."""
 SKILL_MIN: Final = 360
@@ -22,6 +23,7 @@ SKILL_MIN: Final = 360
 _AHEAD_MIN: Final = 15
 """The middle horizon; one is enough to tell the rules apart."""
 _MEAN_MIN: Final = 15
+"""Length of the mean that the rules are compared with."""
 _LEAST_ERROR: Final = 0.02
 """Share of the offset that is added to errors before they are compared, because a rule that is
 never wrong is not infinitely better."""

@@ -57,7 +57,7 @@ class Significance(msgspec.Struct, frozen=True):
 class Contest(NamedTuple):
     """A series after all models ran."""
 
-    outcome: Evaluation
+    evaluation: Evaluation
     served: Served
     rows: tuple[Row, ...]
     cells: tuple[Cell, ...]
@@ -69,7 +69,7 @@ class Contest(NamedTuple):
     @property
     def is_served(self) -> bool:
         """Whether the model that would serve has a forecast."""
-        return self.served.model in self.outcome.forecasts
+        return self.served.model in self.evaluation.forecasts
 
 
 def contest(
@@ -81,7 +81,7 @@ def contest(
     evaluation = run(series, windows, _watched(peers, advance))
     scores, compared_to = evaluation.scores(), cells(evaluation)
     return Contest(
-        outcome=evaluation,
+        evaluation=evaluation,
         served=_choose(series, windows.test_from, peers, advance),
         rows=scores.rows,
         cells=compared_to.cells,

@@ -18,6 +18,7 @@ from models.inputs.errors import InputError
 
 _AHEAD: Final = max(HORIZONS_MIN)
 _PEAK_DAYS: Final = 7
+"""Days over which peaks are compared with the rule: each weekday once."""
 
 
 class SeriesForecast(NamedTuple):

@@ -28,6 +28,7 @@ LEAD_MIN: Final = 10
 """Minutes before a doubling by which it must be forecast, because new capacity takes that long."""
 SLACK_MIN: Final = 10
 """Minutes that a forecast spike may come later than its horizon."""
+# The definitions of the module docstring as numbers. Figures with others cannot be compared.
 RISE_MIN: Final = 10
 MERGE_MIN: Final = 60
 ANNOUNCED_WITHIN_MIN: Final = 15

@@ -15,6 +15,8 @@ from models.forecaster.series import ALWAYS, Announced
 from models.forecaster.simulated.event_kinds import KINDS, Kind, Part, Range
 from models.sim.config.events import Event, Regime, Target, Traffic
 
+# No statistics of real calendars are behind these numbers: how often events come early, late or not
+# at all, and how wrong announcements are, was chosen by hand.
 QUIET_DAYS: Final = 0.64
 """Share of days without a planned event."""
 MOST_A_DAY: Final = 3
@@ -26,6 +28,7 @@ SHIFT_MIN: Final = (5.0, 30.0)
 MISJUDGED: Final = 0.3
 """Share of announcements with a wrong factor."""
 MISJUDGED_BY: Final = (0.6, 1.6)
+"""Smallest and largest factor on the announced change of those, drawn on a logarithmic scale."""
 SHORT_NOTICE: Final = 0.3
 """Share of announcements that are made only hours before the event."""
 NOTICE_HOURS: Final = (1.0, 12.0)
@@ -33,6 +36,7 @@ NOTICE_HOURS: Final = (1.0, 12.0)
 _CLOCK_MIN: Final = 15
 """Planned starts are on the quarter of an hour."""
 _LENGTH_MIN: Final = 5
+"""Announced lengths are multiples of this: people announce round numbers."""
 _JITTER_MIN: Final = 1.0
 _FACTOR_JITTER: Final = 0.15
 _LEAST_FACTOR: Final = 0.1

@@ -15,11 +15,16 @@ from models.forecaster.series import Announced, Series
 from models.forecaster.simulated.months import FIRST_MONDAY
 
 DAYS: Final = 32
+"""Long enough for the eight days that inputs look back on, and for weeks of events after them."""
 _BEFORE_MIN, _AFTER_MIN = 180, 360
 """Minutes around a start in which an event has an effect."""
 _BUMPS: Final = (3, 7)
 """Bounds of the number of bumps in an event's effect; the upper one is exclusive."""
 _CLOCK_MIN: Final = 30
+
+
+# The ranges below are invented, not fitted to any traffic. They are wide, so that no two series are
+# alike: a network could memorise a few (decision 0012).
 
 
 def fixtures(seeds: range) -> list[Series]:
@@ -95,10 +100,11 @@ def _course(rng: np.random.Generator, length: int) -> F64:
     """[minutes around a start] effect of a kind of event: rises, bumps and falls."""
     minute = np.arange(-_BEFORE_MIN, _AFTER_MIN, dtype=np.float64)
     course = np.zeros(minute.size)
-    turns = np.array([0.0, 0.0, length / 2, length, *rng.uniform(-60, length + 60, 4)])
+    centres = np.array([0.0, 0.0, length / 2, length, *rng.uniform(-60, length + 60, 4)])
     for _ in range(int(rng.integers(*_BUMPS))):
-        at = rng.choice(turns) + rng.normal(0.0, 4.0)
+        at = rng.choice(centres) + rng.normal(0.0, 4.0)
         rise, fall = np.exp(rng.uniform(np.log(1.0), np.log(60.0), 2))
+        # Two exponentials that meet at the centre, so that rise and fall differ.
         side = np.where(minute < at, (minute - at) / rise, (at - minute) / fall)
         course += rng.normal(0.4, 0.6) * np.exp(side)
     return course / max(1e-9, float(np.abs(course).max()))

@@ -1,4 +1,4 @@
-"""The future traffic of a simulated world, for the oracles and the clairvoyant baseline.
+"""The future traffic of a simulated world, for the oracles.
 
 Traffic is a pure function of (seed, app, time), so it is computed without running the world: with
 the same functions as in a tick, but as if nothing were overloaded, so that no call fails and there

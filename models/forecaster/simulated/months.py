@@ -27,6 +27,7 @@ FIRST_SEED: Final = 5_000_000
 """Smaller seeds are reserved for tests and benchmarks of controllers: no model trains on them."""
 FIRST_MINUTE: Final = -HISTORY_MINUTES
 """First minute of a month on the world's axis: where the history of a world begins."""
+# Gaps are not fitted to real records; the network has to meet some to work with any.
 GAPS_PER_MONTH: Final = 4.0
 """Mean number of gaps of a series in 30 days."""
 GAP_MIN: Final = (2, 30)

@@ -27,6 +27,8 @@ event happens, early, late or not at all, and whether it is over."""
 _NEAR_SHARE: Final = 0.5
 """Share of windows near events in a sampled series; otherwise they would be too rare to learn."""
 _BLOCK_MIN: Final = 360
+"""Minutes per block. Blocks, because neighbouring windows share most of their minutes: validated
+beside its neighbours, a network would seem to know what it memorised."""
 _VALIDATION: Final = 10
 """Every n-th block of six hours is for validation, with a margin that is not trained on."""
 _MARGIN_MIN: Final = 60
@@ -111,11 +113,11 @@ def _is_near(series: Series, at: I64) -> Mask:
     for entry in series.calendar:
         if entry.kind == HOLIDAY:
             continue
-        for turn, (before, after) in (
+        for edge, (before, after) in (
             (entry.start_min, _NEAR_START_MIN),
             (entry.end_min, _NEAR_END_MIN),
         ):
-            near |= (at >= turn - before) & (at < turn + after)
+            near |= (at >= edge - before) & (at < edge + after)
     return near
 
 

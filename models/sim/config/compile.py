@@ -15,9 +15,11 @@ from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import REQUEST_TYPES, RequestType
 from models.sim.config import script
 from models.sim.config.events import (
+    Crash,
     Deploy,
     Event,
     Inventory,
+    Leak,
     MetricsOutage,
     Mix,
     Payload,
@@ -35,7 +37,16 @@ from models.sim.config.timeline import Timeline
 from models.sim.config.traces import replay_minutes, replay_series
 from models.sim.draws import Purpose, uniform
 
-_MODES: Final = {"zero": script.OUTAGE_ZERO, "missing": script.OUTAGE_MISSING}
+_PIPELINES: Final = {
+    "metrics-server": script.METRICS_SERVER,
+    "kubelet": script.KUBELET,
+    "exporter": script.EXPORTER,
+}
+_MODES: Final = {
+    "missing": script.OUTAGE_MISSING,
+    "zero": script.OUTAGE_ZERO,
+    "stale": script.OUTAGE_STALE,
+}
 _CHANGES: Final = {"appear": script.APPEAR, "vanish": script.VANISH, "move": script.MOVE}
 
 Columns = dict[str, NDArray[Any]]
@@ -105,6 +116,7 @@ def compile_scenario(
         **_zones(job),
         **_reclaims(job),
         **_outages(job),
+        **_faults(job),
         **_inventory(job),
         **_replays(job),
     )
@@ -201,11 +213,29 @@ def _outages(job: _Job) -> Columns:
     events = job.of(MetricsOutage)
     start, end = _spans(job, events)
     hit = [job.mask(event.target, event.name) for event in events]
+    pipelines = [_PIPELINES[event.pipeline] for event in events]
     return {
+        "outage_pipeline": np.array(pipelines, dtype=np.int8),
         "outage_mode": np.array([_MODES[event.mode] for event in events], dtype=np.int8),
         "outage_start": start,
         "outage_end": end,
         "outage_app": _by_app(job, hit).astype(np.int8),
+    }
+
+
+def _faults(job: _Job) -> Columns:
+    # In file order, as `results.spans` counts them.
+    events = [event for event in job.scenario.events if isinstance(event, Leak | Crash)]
+    start, end = _spans(job, events)
+    sizes = [e.requests_per_hour if isinstance(e, Leak) else e.share_per_minute for e in events]
+    kinds = [script.LEAK if isinstance(event, Leak) else script.CRASH for event in events]
+    hit = [job.mask(event.target, event.name) for event in events]
+    return {
+        "fault_kind": np.array(kinds, dtype=np.int8),
+        "fault_start": start,
+        "fault_end": end,
+        "fault_size": np.array(sizes, dtype=np.float32),
+        "fault_app": _by_app(job, hit).astype(np.int8),
     }
 
 
@@ -241,7 +271,7 @@ def _replays(job: _Job) -> Columns:
     return {"replay_of": of, "replay": series}
 
 
-def _spans(job: _Job, events: Sequence[ZoneLoss | MetricsOutage]) -> tuple[I32, I32]:
+def _spans(job: _Job, events: Sequence[ZoneLoss | MetricsOutage | Leak | Crash]) -> tuple[I32, I32]:
     """[environments, events] first tick, and the tick after the last."""
     start = _by_environment(job, [job.begin(event) for event in events])
     length = np.array([job.times.ticks(event.length_minutes) for event in events])

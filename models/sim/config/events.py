@@ -127,11 +127,43 @@ class SpotReclaim(_Event, frozen=True, kw_only=True, tag="spot-reclaim"):
 
 
 class MetricsOutage(_Event, frozen=True, kw_only=True, tag="metrics-outage"):
-    """Samples of the target apps read zero or are missing."""
+    """One metrics pipeline fails for the target apps, in the way that it fails in real clusters.
+
+    Neither metrics-server nor the kubelet ever answers zero. metrics-server discards a container
+    whose CPU reads zero (kubernetes-sigs/metrics-server#207 and #428), so HPA has no sample and
+    holds.
+    """
 
     target: Target
-    mode: Literal["zero", "missing"]
+    pipeline: Literal["metrics-server", "kubelet", "exporter"]
+    """What fails: metrics-server, which HPA reads; the kubelet, the source of CPU and memory for
+    metrics-server and Prometheus; or the app's own exporter of requests, errors and latency."""
+    mode: Literal["missing", "zero", "stale"] = "missing"
+    """What an exporter returns meanwhile: nothing, zeros, or the values of its last good tick."""
     length_minutes: Lasting
+
+    def __post_init__(self) -> None:
+        if self.mode != "missing" and self.pipeline != "exporter":
+            raise ValueError(f"mode: expected missing, the only way that {self.pipeline} fails")
+
+
+class Leak(_Event, frozen=True, kw_only=True, tag="leak"):
+    """Pods of the target apps leak memory, on top of what they leak anyway, until they restart."""
+
+    target: Target
+    requests_per_hour: Positive
+    """Leaked memory per pod and hour, as a share of its app's first memory request."""
+    length_minutes: Lasting
+
+
+class Crash(_Event, frozen=True, kw_only=True, tag="crash"):
+    """Containers of the target apps crash, as those of a bad release; each death backs off."""
+
+    target: Target
+    share_per_minute: SomeShare
+    """Share of an app's ready pods that crash in a minute."""
+    length_minutes: Lasting
+    """Until the release is rolled back."""
 
 
 class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
@@ -147,7 +179,17 @@ class Inventory(_Event, frozen=True, kw_only=True, tag="inventory"):
 
 
 Event: TypeAlias = (
-    Traffic | Payload | Mix | Regime | Deploy | ZoneLoss | SpotReclaim | MetricsOutage | Inventory
+    Traffic
+    | Payload
+    | Mix
+    | Regime
+    | Deploy
+    | ZoneLoss
+    | SpotReclaim
+    | MetricsOutage
+    | Leak
+    | Crash
+    | Inventory
 )
 # The tags of `Event`, to list them in error messages. A test keeps both equal.
 KINDS = (
@@ -159,6 +201,8 @@ KINDS = (
     "zone-loss",
     "spot-reclaim",
     "metrics-outage",
+    "leak",
+    "crash",
     "inventory",
 )
 

@@ -35,7 +35,9 @@ LimitRatio = Annotated[float, Meta(ge=1, le=10)]
 
 # These bound the rings in `state.py`, which every app of every environment has.
 LONGEST_LAG_TICKS: Final = 6
-"""Older samples are not stored."""
+LONGEST_WINDOW_TICKS: Final = 14
+"""With the lag; older samples are not stored."""
+LONGEST_GRACE_TICKS: Final = 6
 LONGEST_RESTART_TICKS: Final = 15
 LONGEST_BACK_OFF_TICKS: Final = 30
 """Longest back-off of a crash loop: the kubelet's 300 s in ticks of 10 s."""
@@ -131,6 +133,60 @@ class PodStart(Section, frozen=True, kw_only=True):
     """Log standard deviation of each part."""
     readiness_period_s: NotNegative
     """Time between readiness probes; a started pod is ready at the next one."""
+    # Assumed. A Spring Boot service takes tens of seconds on one core; Go or Node.js a few.
+    slow_runtime_share: Share = 0.4
+    """Share of the apps on a runtime that boots slowly, such as a JVM."""
+    slow_runtime_factor: Annotated[float, Meta(ge=1)] = 3.0
+    """Their boot and warm-up time over that of others."""
+    # Lion et al., "Don't Get Caught in the Cold, Warm-up Your JVM" (OSDI 2016): class loading and
+    # interpretation take a third of the time of short JVM jobs.
+    cold_speed: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    """Work per CPU second of a pod that has just become ready, over that of a warm one. Balancers
+    with slow start (Envoy, NGINX, ALB) send it as much less."""
+    cold_s: NotNegative = 30.0
+    """Time constant with which a cold pod gets warm."""
+
+
+class PodStop(Section, frozen=True, kw_only=True):
+    """What happens between the order to stop a pod and its end."""
+
+    # Pods get SIGTERM and up to terminationGracePeriodSeconds, 30 s by default, to end; most have a
+    # preStop hook of several seconds, so that balancers stop sending first.
+    grace_s: NotNegative = 15.0
+    """Time for which a pod that serves no more keeps its room on the node."""
+
+
+class Serving(Section, frozen=True, kw_only=True):
+    """How the pods of an app share requests and CPU time."""
+
+    # kube-proxy picks a pod at random per connection: with n connections per pod the load of pods
+    # spreads by 1 / sqrt(n), a tenth at 100. Balancing by request is better, long-lived
+    # connections are worse.
+    imbalance: NotNegative = 0.1
+    """Standard deviation of the load between pods of an app, over its mean. Latency is that of
+    pods one deviation above the mean."""
+    # The default of cpu.cfs_period_us (kernel documentation, sched-bwc).
+    quota_period_s: NotNegative = 0.1
+    """Period of the CPU limit. Bursts within a period are throttled until the next one, also at a
+    use far below the limit. 0 turns it off."""
+
+
+class Retries(Section, frozen=True, kw_only=True):
+    """How clients repeat failed requests, and when they stop calling."""
+
+    # "Timeouts, retries and backoff with jitter" (Amazon Builders' Library).
+    back_off_s: NotNegative = 5.0
+    """Mean wait before a retry."""
+    # Envoy's retry_budget: 20 % of the active requests; Finagle's RetryBudget: 20 %.
+    budget: NotNegative = 0.2
+    """Most retries, as a share of first attempts, where clients have a retry budget."""
+    budget_share: Share = 0.5
+    """Share of the apps whose clients have one. Envoy and most libraries have none unless told."""
+    # Hystrix and Resilience4j: 50 % failures open a breaker.
+    breaker_threshold: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    """Failing share of an app at which its callers' circuit breakers open."""
+    breaker_share: Share = 0.5
+    """Share of the calls between apps that have a breaker; an open one fails them unsent."""
 
 
 class Churn(Section, frozen=True, kw_only=True):
@@ -154,7 +210,10 @@ class Metrics(Section, frozen=True, kw_only=True):
     """Lag, noise and loss between the true measurements and a controller."""
 
     lag_s: NotNegative = 10.0
-    """Age of the samples that our controllers get."""
+    """Age of the end of the window of the samples that our controllers get."""
+    # As in services/collector/queries.yaml: four scrapes of 15 s, the usual range for rate().
+    window_s: NotNegative = 60.0
+    """Window over which Prometheus averages requests, errors, CPU and pods."""
     # Mean age at a scrape interval of 30 s (kubernetes/kubernetes#110317).
     hpa_lag_s: NotNegative = 27.5
     """Mean age of the samples that HPA gets from metrics-server."""
@@ -162,6 +221,16 @@ class Metrics(Section, frozen=True, kw_only=True):
     """Relative standard deviation of a sample."""
     missing_share: Share = 0.004
     """Share of the samples that do not arrive."""
+
+
+class Declarations(Section, frozen=True, kw_only=True):
+    """What owners declare about their apps, and how wrong it is."""
+
+    saturation: Literal["load-test", "none"] = "load-test"
+    """Where the declared saturation comes from; `none`: nobody declares one."""
+    # Assumed. Load tests miss capacity by tens of percent: other request mixes, data and machines.
+    saturation_sigma: NotNegative = 0.2
+    """Log standard deviation of the declared saturation around the true one, by app and seed."""
 
 
 class RequestWork(Section, frozen=True, kw_only=True):
@@ -201,8 +270,12 @@ class Physics(Section, frozen=True, kw_only=True):
     scheduler: Scheduler
     provisioner: Provisioner
     pod_start: PodStart
+    pod_stop: PodStop = PodStop()
+    serving: Serving = Serving()
+    retries: Retries = Retries()
     churn: Churn
     metrics: Metrics
+    declarations: Declarations = Declarations()
     population: Population
 
 
@@ -363,10 +436,13 @@ def _check_entries(section: str, expected: tuple[str, ...], found: dict[str, Any
 def _check_times(cluster: SimCluster) -> None:
     """The simulator stores a limited number of ticks; anything later would be lost."""
     tick, physics = cluster.tick_seconds, cluster.physics
+    oldest_s = physics.metrics.lag_s + physics.metrics.window_s
     for path, seconds, ticks in (
         ("metrics.lag_s", physics.metrics.lag_s, LONGEST_LAG_TICKS),
+        ("metrics.window_s with lag_s", oldest_s, LONGEST_WINDOW_TICKS),
         # HPA's samples get up to two ticks older before the next scrape.
         ("metrics.hpa_lag_s", physics.metrics.hpa_lag_s, LONGEST_LAG_TICKS - 2),
+        ("pod_stop.grace_s", physics.pod_stop.grace_s, LONGEST_GRACE_TICKS),
         ("churn.restart_s", physics.churn.restart_s, LONGEST_RESTART_TICKS),
     ):
         if seconds > ticks * tick:

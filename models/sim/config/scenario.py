@@ -13,7 +13,8 @@ from msgspec import Meta
 
 from models.cluster.description import Count, Name
 from models.inputs import yamlfile
-from models.inputs.errors import InputError, did_you_mean, input_error
+from models.inputs.errors import did_you_mean, input_error
+from models.sim.config.adapted import adapted
 from models.sim.config.events import (
     KINDS,
     Event,
@@ -28,6 +29,8 @@ from models.sim.config.timeline import CalendarEntry, Timeline, minute_of_week, 
 from models.sim.config.traces import replay_series
 
 SHIPPED = Path(__file__).parents[1] / "scenarios"
+DAYS = SHIPPED / "days"
+"""Whole days, apart from the others because they take twenty times as long."""
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,17 +78,33 @@ def scenario_names() -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
 
 
+def day_names() -> tuple[str, ...]:
+    """The names of the shipped whole days."""
+    return tuple(sorted(file.stem for file in DAYS.glob("*.yaml")))
+
+
 def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
     """Read a shipped scenario by name, or a user's by path, and check it against `cluster`."""
     file = _file_of(name_or_path)
     value = yamlfile.read(file)
     _check_kinds(file, value)
     scenario = yamlfile.decode(value, Scenario, file)
-    for path, allowed, got in _references(scenario, cluster):
-        if got not in allowed:
-            if file.parent == SHIPPED:
-                raise _unfit(file.stem, got, cluster)
-            raise input_error(file, path, f"expected one of {_listed(allowed)}, got {got}")
+    unknown = [
+        (path, allowed, got)
+        for path, allowed, got in _references(scenario, cluster)
+        if got not in allowed
+    ]
+    # Nobody can change a shipped file for a cluster of their own, so it is adapted.
+    if unknown and file.parent in (SHIPPED, DAYS):
+        calendar, events, replays = adapted(
+            scenario.calendar, scenario.events, scenario.replay, cluster
+        )
+        scenario = msgspec.structs.replace(
+            scenario, calendar=calendar, events=events, replay=replays
+        )
+    elif unknown:
+        path, allowed, got = unknown[0]
+        raise input_error(file, path, f"expected one of {_listed(allowed)}, got {got}")
     _check_app_indices(file, scenario, cluster)
     # Trace files are relative to the scenario file, not to the working directory.
     replay = tuple(
@@ -98,37 +117,15 @@ def load_scenario(name_or_path: str | Path, cluster: SimCluster) -> Scenario:
     return msgspec.structs.replace(scenario, replay=replay)
 
 
-def _unfit(name: str, got: str, cluster: SimCluster) -> InputError:
-    """A shipped scenario names what only the example cluster has; the user can't change it."""
-    fitting = _listed([other for other in scenario_names() if _fits(other, cluster)])
-    return input_error(
-        "scenario",
-        name,
-        f"is for the example cluster, which has {got}; those that fit this one: {fitting}; "
-        "or write your own",
-    )
-
-
-def _fits(name: str, cluster: SimCluster) -> bool:
-    file = SHIPPED / f"{name}.yaml"
-    scenario = yamlfile.decode(yamlfile.read(file), Scenario, file)
-    if any(got not in allowed for _, allowed, got in _references(scenario, cluster)):
-        return False
-    try:
-        _check_app_indices(file, scenario, cluster)
-    except InputError:
-        return False
-    return True
-
-
 def _file_of(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     # Anything that looks like a path is one; a plain word is the name of a shipped scenario.
     if isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml")):
         return Path(name_or_path)
-    names = scenario_names()
-    if text in names:
-        return SHIPPED / f"{text}.yaml"
+    for folder, names in ((SHIPPED, scenario_names()), (DAYS, day_names())):
+        if text in names:
+            return folder / f"{text}.yaml"
+    names = (*scenario_names(), *day_names())
     hint = did_you_mean(text, names)
     raise input_error(
         "scenario", text, f"{hint}expected a path to a YAML file or one of {_listed(names)}"

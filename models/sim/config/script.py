@@ -11,10 +11,23 @@ TRAFFIC: Final = 0
 PAYLOAD: Final = 1
 """The wave multiplies the work per request."""
 
-OUTAGE_ZERO: Final = 0
-"""Samples read zero, as from exporters that report zero on errors."""
-OUTAGE_MISSING: Final = 1
+# Metrics pipelines that can fail, see `config.events.MetricsOutage`.
+METRICS_SERVER: Final = 0
+KUBELET: Final = 1
+EXPORTER: Final = 2
+
+# How they fail.
+OUTAGE_MISSING: Final = 0
 """Samples do not arrive."""
+OUTAGE_ZERO: Final = 1
+"""Samples read zero, as from exporters that report zero on errors."""
+OUTAGE_STALE: Final = 2
+"""Samples repeat the last ones before the outage."""
+
+LEAK: Final = 0
+"""The app's pods leak memory."""
+CRASH: Final = 1
+"""The app's containers crash."""
 
 APPEAR: Final = 0
 VANISH: Final = 1
@@ -58,14 +71,27 @@ class Overlays(NamedTuple):
     reclaim_share: F32
     """[R] share of the spot nodes."""
 
+    outage_pipeline: I8
+    """[M] METRICS_SERVER, KUBELET or EXPORTER."""
     outage_mode: I8
-    """[M] OUTAGE_ZERO or OUTAGE_MISSING."""
+    """[M] OUTAGE_MISSING, OUTAGE_ZERO or OUTAGE_STALE."""
     outage_start: I32
     """[E, M] ticks."""
     outage_end: I32
     """[E, M] ticks."""
     outage_app: I8
     """[M, A] 1 where the app's samples are affected."""
+
+    fault_kind: I8
+    """[F] LEAK or CRASH."""
+    fault_start: I32
+    """[E, F] ticks."""
+    fault_end: I32
+    """[E, F] ticks."""
+    fault_size: F32
+    """[F] of a leak: the memory request's share per hour; of crashes: of ready pods a minute."""
+    fault_app: I8
+    """[F, A] 1 where the app is affected."""
 
     inventory_kind: I8
     """[I] APPEAR, VANISH or MOVE."""
@@ -96,9 +122,13 @@ class Script(NamedTuple):
     reclaims: Records
     """[E, R] tick, share."""
     outages: Records
-    """[E, M] mode, start, end."""
+    """[E, M] pipeline, mode, start, end."""
     outage_app: I8
     """[M, A]."""
+    faults: Records
+    """[E, F] kind, start, end, size."""
+    fault_app: I8
+    """[F, A]."""
     inventory: Records
     """[E, I] kind, tick, app, domain."""
     replay_of: I32
@@ -116,10 +146,13 @@ def script_of(overlays: Overlays) -> Script:
     inventory: dict[str, ArrayLike] = {"kind": o.inventory_kind, "tick": o.inventory_tick}
     inventory |= {"app": o.inventory_app, "domain": o.inventory_domain}
     outages: dict[str, ArrayLike] = {
+        "pipeline": o.outage_pipeline,
         "mode": o.outage_mode,
         "start": o.outage_start,
         "end": o.outage_end,
     }
+    faults: dict[str, ArrayLike] = {"kind": o.fault_kind, "start": o.fault_start}
+    faults |= {"end": o.fault_end, "size": o.fault_size}
     zones: dict[str, ArrayLike] = {"zone": o.zone, "start": o.zone_start, "end": o.zone_end}
     reclaims: dict[str, ArrayLike] = {"tick": o.reclaim_tick, "share": o.reclaim_share}
     return Script(
@@ -130,6 +163,8 @@ def script_of(overlays: Overlays) -> Script:
         reclaims=records(reclaims, o.reclaim_tick.shape),
         outages=records(outages, o.outage_start.shape),
         outage_app=o.outage_app,
+        faults=records(faults, o.fault_start.shape),
+        fault_app=o.fault_app,
         inventory=records(inventory, o.inventory_tick.shape),
         replay_of=o.replay_of,
         replay=o.replay,

@@ -23,6 +23,7 @@ from models.sim.population.traits import (
     pod_classes,
     relative_starts,
     request_mix,
+    retry_budgets,
     retry_shares,
 )
 from models.sim.population.work import MemoryUse, Work, draw_memory, draw_work
@@ -101,6 +102,7 @@ def _assemble(cluster: SimCluster, drawn: _Drawn, calls: Calls) -> Apps:
         latency_target=work.latency_target.astype(np.float32),
         timeout=work.timeout.astype(np.float32),
         retry_share=retry_shares(cluster, structure).astype(np.float32),
+        retry_budget=retry_budgets(cluster, len(structure.domain)).astype(np.float32),
         mean_rps=drawn.mean_rps.astype(np.float32),
         own_rps=(drawn.mean_rps - inflow(calls, drawn.mean_rps)).astype(np.float32),
         day_profile=rhythm.profile,

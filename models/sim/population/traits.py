@@ -134,8 +134,16 @@ def retry_shares(cluster: SimCluster, structure: Structure) -> F64:
     return np.where(retryable, rng.uniform(0.4, 0.8, len(structure.domain)), 0.0)
 
 
+def retry_budgets(cluster: SimCluster, apps: int) -> F64:
+    """Most retries over first attempts; infinite where clients have no such budget."""
+    rng, retries = generator(cluster.physics.population.seed, "budget"), cluster.physics.retries
+    return np.where(rng.random(apps) < retries.budget_share, retries.budget, np.inf)
+
+
 def relative_starts(cluster: SimCluster, apps: int) -> tuple[F64, F64]:
-    """Image size and boot time over the cluster's median."""
-    rng = generator(cluster.physics.population.seed, "start")
+    """Image size and boot time over the median of apps on quick runtimes."""
+    rng, start = generator(cluster.physics.population.seed, "start"), cluster.physics.pod_start
     image, boot = rng.lognormal(0, 0.5, apps), rng.lognormal(0, 0.35, apps)
-    return np.clip(image, 0.25, 4), np.clip(boot, 0.4, 3)
+    slow = rng.random(apps) < start.slow_runtime_share
+    factor = np.where(slow, start.slow_runtime_factor, 1.0)
+    return np.clip(image, 0.25, 4), np.clip(boot, 0.4, 3) * factor

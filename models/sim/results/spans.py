@@ -6,9 +6,11 @@ import numpy as np
 
 from models.cluster.arrays import I64
 from models.sim.config.events import (
+    Crash,
     Deploy,
     Event,
     Inventory,
+    Leak,
     MetricsOutage,
     Mix,
     Payload,
@@ -30,17 +32,28 @@ class Span(NamedTuple):
 
 
 def event_spans(world: World, environment: int = 0) -> list[Span]:
-    """The events with the jitter of this environment's seed, in file order."""
+    """The events with the jitter of this environment's seed, in file order.
+
+    Without those that affect no app: a tier may be empty in a small cluster.
+    """
     rows: dict[type, int] = {}
     spans = []
     for event in world.scenario.events:
-        # All kinds of waves share the rows of one table, in file order.
-        kind = Traffic if isinstance(event, Traffic | Payload | Mix | Regime) else type(event)
+        kind = _table_of(event)
+        if isinstance(event, Deploy | Inventory) and _affected(world, event).size == 0:
+            continue
         row = rows.get(kind, 0)
         start, end, used = _span(world, environment, event, row)
         rows[kind] = row + used
         spans.append(Span(event.name, start, end))
     return spans
+
+
+def _table_of(event: Event) -> type:
+    """The kind by which rows are counted: all waves share one table, and so do all faults."""
+    if isinstance(event, Traffic | Payload | Mix | Regime):
+        return Traffic
+    return Leak if isinstance(event, Leak | Crash) else type(event)
 
 
 def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, int]:
@@ -53,10 +66,10 @@ def _span(world: World, e: int, event: Event, row: int) -> tuple[float, float, i
             waves = script.waves[e, row : row + count]
             end = waves["start"] + waves["ramp"] + waves["hold"] + waves["decay"]
             return float(waves["start"].min()), float(end.max()), count
-        case ZoneLoss():
-            return float(script.zones["start"][e, row]), float(script.zones["end"][e, row]), 1
-        case MetricsOutage():
-            return float(script.outages["start"][e, row]), float(script.outages["end"][e, row]), 1
+        case ZoneLoss() | MetricsOutage() | Leak() | Crash():
+            tables = {ZoneLoss: script.zones, MetricsOutage: script.outages}
+            lasting = tables.get(type(event), script.faults)[e, row]
+            return float(lasting["start"]), float(lasting["end"]), 1
         case SpotReclaim():
             tick = float(script.reclaims["tick"][e, row])
             return tick, tick, 1

@@ -1,4 +1,4 @@
-"""`hirl bench sim`, `bench decisions` and `bench path`: options and tables of speed measurements.
+"""`hirl bench sim`, `decisions`, `path` and `size`: options and tables of speed measurements.
 
 The measurements are in `models.compare.speed` and `services.measure`.
 """

@@ -7,15 +7,23 @@ import typer
 from rich.console import Console
 
 from models.cluster.description import PRIORITIES
-from models.compare.breaker_cost import CONTROLLER, FAULTY, BreakerRow, measure_breakers
+from models.compare.breaker_cost import (
+    BAD_FORECASTS,
+    CONTROLLER,
+    FAULTY,
+    BreakerRow,
+    measure_breakers,
+)
 from models.compare.request import Options, request_of
 from models.control.breaker.limits import Thresholds
 from models.control.breaker.trip_times import trip_times
 from services.cli.commands import examples
-from services.cli.options import JsonOption
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 
 _FAULT_SCENARIO = "calm"
+_FORECAST_SCENARIOS = ("calm", "flash-sale-on-time", "cascade")
+"""A quiet day, one where the forecast is right, and one where nothing announces what happens."""
 
 ScenariosOption = Annotated[
     str | None,
@@ -34,18 +42,29 @@ def breaker(
     scenarios: ScenariosOption = None,
     seeds: SeedsOption = "20-24",
     apps: AppsOption = 155,
+    cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Time to trip by priority, trips in scenarios, and J with and without breakers.
 
-    The last row is the calm scenario under a controller with a fault: for 15 minutes it takes
-    replicas from P0, whatever they need.
+    Rows after those of the scenarios have a fault. A faulty controller takes replicas from P0 for
+    15 minutes, whatever they need. Forecasts become constant (three times the traffic, or frozen),
+    lose their numbers or turn upside down; there "without" means breakers that do not fall back.
     """
     console = Console()
     times = trip_times(Thresholds())
-    request = request_of(Options(scenarios=scenarios, seeds=seeds, apps=apps))
+    request = request_of(
+        Options(scenarios=scenarios, seeds=seeds, apps=apps, cluster=cluster, physics=physics)
+    )
     runs = [(CONTROLLER, scenario) for scenario in request.scenarios]
     runs += [(FAULTY, one) for one in request.scenarios if one.name == _FAULT_SCENARIO]
+    runs += [
+        (wrong, one)
+        for one in request.scenarios
+        if one.name in _FORECAST_SCENARIOS
+        for wrong in BAD_FORECASTS
+    ]
     rows = []
     for controller, scenario in runs:
         ticks = scenario.timeline(request.cluster.tick_seconds).total_ticks
@@ -93,6 +112,11 @@ def _print(console: Console, seconds: dict[str, list[int]], rows: list[BreakerRo
                 f"{row.controller}: first trip {row.first_trip_s:.0f} s after the fault, "
                 f"replicas back {back}",
                 highlight=False,
+            )
+        if row.fallback_s:
+            times = ", ".join(f"{name} {one:.0f} s" for name, one in row.fallback_s.items())
+            console.print(
+                f"{row.scenario}, {row.controller}: fell back after {times}", highlight=False
             )
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from services.cli.commands import examples
-from services.cli.options import JsonOption, writable_folder
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_folder
 from services.cli.output import Cell, progress, table, write_json
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def path(
     apps: AppsOption = 1550,
     minutes: MinutesOption = 3,
     max_apps: MaxAppsOption = False,
+    cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Time from a tick's last sample to its last change, in real time, a process per service.
@@ -53,7 +55,7 @@ def path(
     console = Console(emoji=False, highlight=False)
     writable_folder(_FOLDER)
     provision.runtime(console.print)
-    request = Request(scenario=_SCENARIO, apps=apps)
+    request = Request(scenario=_SCENARIO, apps=apps, cluster=cluster, physics=physics)
     request.check()
     _FOLDER.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="path-", dir=_FOLDER))

@@ -14,9 +14,10 @@ from models.compare.speed import (
     measure_rates,
     measure_simulator,
 )
+from models.sim.config.physics import load_sim_cluster
 from models.sim.world import World
 from services.cli.commands import examples
-from services.cli.options import JsonOption
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 
 EnvsOption = Annotated[
@@ -39,6 +40,8 @@ def sim(
     envs: EnvsOption = 64,
     apps: AppsOption = 1550,
     ticks: TicksOption = 300,
+    cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Environment-ticks per second on one core, every mechanism on, an HPA per app included.
@@ -56,7 +59,7 @@ def sim(
         with progress(label, ticks + WARM_UP, console) as advance:
             return measure_rates(world, ticks, advance)
 
-    payload = measure_simulator(envs, apps, ticks, measure)
+    payload = measure_simulator(load_sim_cluster(cluster, physics), envs, apps, ticks, measure)
     _print_simulator(console, payload)
     if json is not None:
         write_json(json, payload)
@@ -66,6 +69,8 @@ def sim(
 def decisions(
     controllers: ControllersOption = "hpa,heuristic:calendar",
     minutes: MinutesOption = 10,
+    cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Time per decision of one environment: of a minute's first tick and of the others.
@@ -74,10 +79,11 @@ def decisions(
     the other ticks are the Soldiers'. Observing and simulating are not counted.
     """
     console, rows = Console(), []
+    described = load_sim_cluster(cluster, physics)
     for size in SIZES:
         for name in controllers.split(","):
             with progress(f"{name}, {size:,} apps", minutes, console) as advance:
-                rows.append(measure_decisions(name, size, minutes))
+                rows.append(measure_decisions(described, name, size, minutes))
                 advance(minutes)
     _print_decisions(console, rows)
     if json is not None:

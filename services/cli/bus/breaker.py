@@ -7,16 +7,7 @@ import typer
 from rich.console import Console
 
 from schemas.breaker_changed import BreakerChanged
-from services.cli.bus.override import (
-    ClusterOption,
-    Desk,
-    DomainOption,
-    ForOption,
-    PreviewOption,
-    ReasonOption,
-    UntilOption,
-    scope_of,
-)
+from services.cli.bus.desk import Desk, ordering
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.options import JsonOption
@@ -41,7 +32,7 @@ def show(
     credentials: CredentialsOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Show the state of each breaker, since when, and why."""
+    """Show state and level of each breaker, since when, and why."""
     # Kafka's clients are slow to import, and help texts need none.
     from services.admin.reader import TopicReader  # noqa: PLC0415
     from services.devcluster.connect import options_of  # noqa: PLC0415
@@ -50,7 +41,7 @@ def show(
         newest = {one.scope: one for one in reader.read_all(BreakerChanged)}
     kept = [one for one in newest.values() if domain in (None, one.scope)]
     found = Breakers(breakers=sorted(kept, key=lambda one: one.scope))
-    print_breakers(Console(highlight=False), found)
+    print_breakers(Console(highlight=False, markup=False, emoji=False), found)
     if json is not None:
         write_json(json, found)
 
@@ -58,36 +49,20 @@ def show(
 @examples(
     "hirl breaker open --domain payments --for 30m --reason 'rollout of the database'",
 )
-def open_breaker(
-    reason: ReasonOption,
-    domain: DomainOption = None,
-    cluster: ClusterOption = False,
-    duration: ForOption = "4h",
-    until: UntilOption = None,
-    preview: PreviewOption = False,
-    bootstrap: BootstrapOption = None,
-    credentials: CredentialsOption = None,
-) -> None:
+@ordering(("domain", "cluster"))
+def open_breaker(desk: Desk) -> None:
     """Open a breaker: nothing is changed until the order ends or is reset."""
-    desk = Desk(scope_of(None, None, domain, cluster=cluster), bootstrap, credentials)
-    desk.issue("breaker", reason, duration, until, preview=preview, breaker="open")
+    desk.issue("breaker", breaker="open")
 
 
 @examples(
     "hirl breaker reset --domain payments --reason 'collector is back'",
 )
-def reset(
-    reason: ReasonOption,
-    domain: DomainOption = None,
-    cluster: ClusterOption = False,
-    preview: PreviewOption = False,
-    bootstrap: BootstrapOption = None,
-    credentials: CredentialsOption = None,
-) -> None:
+@ordering(("domain", "cluster"), ends=False)
+def reset(desk: Desk) -> None:
     """Close an open breaker once; it opens again if its cause is still there."""
-    desk = Desk(scope_of(None, None, domain, cluster=cluster), bootstrap, credentials)
     # Short: a breaker that is down for longer should judge for itself when it is back.
-    desk.issue("breaker", reason, "10m", None, preview=preview, breaker="reset")
+    desk.issue("breaker", duration="10m", breaker="reset")
 
 
 def print_breakers(console: Console, found: Breakers) -> None:
@@ -96,8 +71,8 @@ def print_breakers(console: Console, found: Breakers) -> None:
         console.print("no breaker has reported yet: does a system run?")
         return
     rows = [
-        (one.scope, one.state, one.since_tick, one.tick, one.reason or "-")
+        (one.scope, one.state, one.level, one.since_tick, one.tick, one.reason or "-")
         for one in found.breakers
     ]
-    columns = ("scope", "state", "since tick", "last tick", "reason")
+    columns = ("scope", "state", "level", "since tick", "last tick", "reason")
     console.print(table("breakers", columns, rows))

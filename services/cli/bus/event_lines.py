@@ -18,6 +18,7 @@ from schemas.model_promoted import ModelPromoted
 from schemas.override_issued import OverrideIssued
 from schemas.pool_observed import PoolObserved
 from schemas.rejected import Rejected
+from schemas.samples_signed import SamplesSigned
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
@@ -66,6 +67,10 @@ def _sampled(e: MetricsSampled) -> str:
     rps = sum(value or 0.0 for value in e.rps)
     end = ", final" if e.final else ""
     return f"{len(e.apps)} rows from {e.source}, {rps:,.0f} rps, {missing} without a sample{end}"
+
+
+def _signed(e: SamplesSigned) -> str:
+    return f"{len(e.batch):,} characters from agent {e.agent or '?'}"
 
 
 def _pool(e: PoolObserved) -> str:
@@ -147,7 +152,8 @@ def _applied(e: ScaleApplied) -> str:
 def _breaker(e: BreakerChanged) -> str:
     beat = " (heartbeat, unchanged)" if e.heartbeat else ""
     why = f": {e.reason}" if e.reason else ""
-    return f"{e.state} since tick {e.since_tick}{why}{beat}"
+    level = "" if e.level == "policy" else f", decided at most by {e.level}"
+    return f"{e.state} since tick {e.since_tick}{level}{why}{beat}"
 
 
 def _override(e: OverrideIssued) -> str:
@@ -186,6 +192,7 @@ _SUMMARIES: Final[dict[type[Event], Callable[[Any], str]]] = {
     EventScheduled: _scheduled,
     DemandBackfilled: _backfilled,
     MetricsSampled: _sampled,
+    SamplesSigned: _signed,
     PoolObserved: _pool,
     DomainObserved: _observed,
     DemandForecast: _forecast,

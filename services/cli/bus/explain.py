@@ -16,12 +16,14 @@ from services.cli.bus.options import broker_options
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.options import JsonOption
-from services.cli.output import write_json
+from services.cli.output import printable, write_json
 
 if TYPE_CHECKING:
     from services.admin.evidence import Evidence
 
 _LABEL: Final = 10
+_WRONG: Final = 0.1
+"""Relative error from which a declared saturation is mentioned."""
 _GONE: Final = "the record is no longer kept"
 _MEANINGS: Final = {
     # Reasons of a plan.
@@ -51,6 +53,9 @@ _MEANINGS: Final = {
     "no-frame": "the frame of this tick did not arrive in time",
     "newer-plan": "the next plan arrived before this one was applied",
     "override": "an operator's override",
+    "order-floor": "an operator's floor raises it",
+    "order-ceiling": "an operator's ceiling lowers it",
+    "rollback": "the breaker takes it back to its last good replicas",
     "target-unknown": "the cluster does not have this app in the domain",
     "target-unreadable": "the cluster did not say what it has",
     "target-changed": "the cluster has changed since the plan was made",
@@ -64,6 +69,13 @@ _BREAKERS: Final = {
     "half-open": "increases pass, nothing is decreased",
     "open": "nothing is changed",
 }
+
+_LEVELS: Final = {
+    "heuristic": "no learned policy is used",
+    "reactive": "forecasts are not used, only what is needed now",
+    "hold": "nothing decides",
+}
+"""By level of a breaker that fell back."""
 
 
 @examples(
@@ -89,11 +101,11 @@ def explain(
     title = (
         f"{explanation.app} of {explanation.domain} at tick {explanation.tick} ({explanation.time})"
     )
-    console.print(f"{title}: {explanation.outcome}", style="bold")
+    console.print(printable(f"{title}: {explanation.outcome}"), style="bold")
     for section in explanation.sections:
         for number, line in enumerate(section.lines):
             label = "" if number else section.name
-            console.print(f"{label:<{_LABEL}}{line}")
+            console.print(f"{label:<{_LABEL}}{printable(line)}")
     if json is not None:
         write_json(json, explanation)
 
@@ -162,6 +174,16 @@ def _observed(found: "Evidence") -> Iterator[str]:
     else:
         yield _sample(frame, index)
     yield _features(frame, index)
+    yield from _full_at(found, frame, index)
+
+
+def _full_at(found: "Evidence", frame: DomainObserved, index: int) -> Iterator[str]:
+    """At which CPU use its pods are full, where that is not what was declared."""
+    declared = found.app.saturation
+    learned = _feature(frame, "full_at", index, declared)
+    if abs(learned - declared) > _WRONG * declared:
+        doubt = _feature(frame, "doubt", index, 0.0)
+        yield f"pods are full at {learned:.2f} of their CPU, declared {declared:.2f}; +-{doubt:.0%}"
 
 
 def _sample(frame: DomainObserved, index: int) -> str:
@@ -239,7 +261,8 @@ def _risk(found: "Evidence") -> str:
     headroom = _feature(frame, "headroom", index, 1.0)
     errors = _feature(frame, "errors", index, 0.0)
     saturation = _feature(frame, "saturation", index, 0.0)
-    # The same limits as `at_risk` in models/features/table.py.
+    # The same limits as `is_at_risk` in models/features/sums.py. Written out, because importing
+    # that module loads the compiler of the kernels: several times the start of this command.
     signs = {
         f"headroom {headroom:.2f}": headroom < 0.2,
         f"{errors:.1%} errors": errors > 0.01,
@@ -264,6 +287,8 @@ def _planned(found: "Evidence") -> Iterator[str]:
     yield f"{_numbers(plan, index)} by {plan.policy} under epoch {plan.epoch}"
     yield f"{plan.reasons[index]}: {meaning_of(plan.reasons[index])}"
     yield f"{plan.changes} of {len(plan.apps)} apps of the domain change in this tick"
+    if level := plan.versions.get("level"):
+        yield f"decided at most by {level}: {_LEVELS.get(level, level)}"
 
 
 def _numbers(event: ScalePlanned | ScaleApplied, index: int) -> str:
@@ -296,7 +321,9 @@ def _breaker(found: "Evidence") -> str:
     if found.breaker is not None:
         state, why = found.breaker.state, found.breaker.reason
         reason = f" ({why})" if why else ""
-        return f"{state} since tick {found.breaker.since_tick}{reason}: {_BREAKERS[state]}"
+        level = found.breaker.level
+        limit = "" if level == "policy" else f"; {_LEVELS[level]}"
+        return f"{state} since tick {found.breaker.since_tick}{reason}: {_BREAKERS[state]}{limit}"
     # Its topic is compacted, but the actuator records the state that it used.
     return f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
 

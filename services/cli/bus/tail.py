@@ -11,6 +11,7 @@ from models.inputs.errors import InputError, did_you_mean
 from schemas.topics import BY_NAME
 from services.cli.bus.options import bootstrap_option, broker_options, credentials_option
 from services.cli.commands import examples
+from services.cli.output import printable
 
 if TYPE_CHECKING:
     from services.admin.reader import ReadRecord
@@ -21,6 +22,7 @@ _NICKNAMES: Final = {
     "calendar": "event-scheduled",
     "backfill": "demand-backfilled",
     "samples": "metrics-sampled",
+    "agents": "samples-signed",
     "pools": "pool-observed",
     "frames": "domain-observed",
     "forecasts": "demand-forecast",
@@ -115,7 +117,7 @@ def topic_named(text: str) -> str:
 
 
 def line(found: "ReadRecord") -> str:
-    """A record as a line for people."""
+    """A record as a line for people, whatever its texts hold."""
     from services._kit.clock import rfc3339  # noqa: PLC0415
     from services.cli.bus.event_lines import event_time, summary  # noqa: PLC0415
 
@@ -123,9 +125,9 @@ def line(found: "ReadRecord") -> str:
     key = delivery.key.decode(errors="replace")
     if event is None:
         what = f"unreadable: {found.problem}" if found.problem else "removed"
-        return f"{rfc3339(delivery.timestamp)[11:19]}  {key}  {what}"
+        return f"{rfc3339(delivery.timestamp)[11:19]}  {printable(key)}  {printable(what)}"
     when = event_time(event) or rfc3339(delivery.timestamp)[11:19]
-    return "  ".join(word for word in (when, key, summary(event)) if word)
+    return "  ".join(printable(word) for word in (when, key, summary(event)) if word)
 
 
 def raw(found: "ReadRecord") -> str:

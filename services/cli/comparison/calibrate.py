@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from models.compare.calibrate import Setting, calibrate, in_processes, tuning_scenarios
+from models.compare.calibrate import Setting, calibrate, in_processes
 from models.compare.families import FAMILIES, Family, family_of
-from models.compare.journal import Journal
+from models.compare.provenance import outdated, tuning_scenarios
+from models.compare.request import parse_seeds
 from models.compare.workers import cores
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
 from models.inputs.errors import InputError
@@ -17,8 +18,11 @@ from services.cli.commands import examples
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_file
 from services.cli.output import Cell, progress, table, write_json, writing
 
-_FIRST_SEED = 1000
-"""Tuning uses other seeds than comparisons, whose seeds begin at 0."""
+_SEEDS = "0-7"
+"""Eight: with two, single bad days decided. Comparisons use others, from 10 on."""
+_APPS = 155
+"""A tenth of the example cluster, so that tuning everything takes about an hour of one core."""
+_PER_DIMENSION = 10
 _ALL = ",".join(FAMILIES)
 _CORES = cores()
 _CALM = "tune-calm"
@@ -29,23 +33,34 @@ ControllersOption = Annotated[
     str,
     typer.Option("--controllers", metavar="A,B", help=f"Some of {_ALL}; all when not given."),
 ]
-BudgetOption = Annotated[
-    int, typer.Option("--budget", min=1, metavar="N", help="Parameter sets tried per controller.")
+PerDimensionOption = Annotated[
+    int,
+    typer.Option(
+        "--per-dimension",
+        min=1,
+        metavar="N",
+        help="Parameter sets tried for each parameter that a controller has.",
+    ),
 ]
 AppsOption = Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Apps of the cluster.")]
-SeedsOption = Annotated[
-    int, typer.Option("--seeds", min=1, metavar="N", help="Seeds of each scenario.")
-]
+SeedsOption = Annotated[str, typer.Option("--seeds", metavar="0-7", help="Seeds of each scenario.")]
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=1, metavar="N", help="Processes; one per core by default.")
 ]
-JournalOption = Annotated[
-    Path | None,
+StorageOption = Annotated[
+    Path,
     typer.Option(
-        "--journal",
+        "--storage",
         metavar="FILE",
         callback=writable_file,
-        help="Store evaluations in this file, and resume from it.",
+        help="File of all evaluations; a search that was stopped continues from it.",
+    ),
+]
+CheckOption = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Tune nothing; fail if parameters were tuned for other code or other worlds.",
     ),
 ]
 WithinOption = Annotated[
@@ -66,39 +81,49 @@ OutOption = Annotated[
 
 
 @examples(
-    "hirl calibrate --controllers pid,rules --budget 60",
-    "hirl calibrate --apps 155 --budget 3 --out tuned.json",
+    "hirl calibrate --controllers pid,practitioner",
+    "hirl calibrate --per-dimension 1 --seeds 0 --out tuned.json",
+    "hirl calibrate --check",
 )
 def calibrate_command(
     controllers: ControllersOption = _ALL,
-    budget: BudgetOption = 16,
-    apps: AppsOption = 1550,
-    seeds: SeedsOption = 2,
+    # The defaults are those that the shipped parameters were found with (`tuned.json`).
+    per_dimension: PerDimensionOption = _PER_DIMENSION,
+    apps: AppsOption = _APPS,
+    seeds: SeedsOption = _SEEDS,
     workers: WorkersOption = _CORES,
     cluster: ClusterOption = None,
     physics: PhysicsOption = None,
-    journal: JournalOption = None,
+    storage: StorageOption = Path(".hirl/calibrate.journal"),
     out: OutOption = FILE,
     calm_within: WithinOption = None,
+    check: CheckOption = False,
     json: JsonOption = None,
 ) -> None:
     """Tune controllers on scenarios of their own, all by the same search and objective.
 
-    The objective is the mean of J over the tuning scenarios. An interrupted run resumes from its
-    journal.
+    The objective is the mean of J over the tuning scenarios. Each controller gets as many
+    evaluations per parameter as the others. An interrupted run continues from its storage.
     """
+    if check:
+        _check(out)
+        return
     families = [family_of(name.strip()) for name in controllers.split(",")]
     sim_cluster = with_apps(load_sim_cluster(cluster, physics), apps)
-    seed_numbers = tuple(range(_FIRST_SEED, _FIRST_SEED + seeds))
     bounds = {} if calm_within is None else _bounds(calm_within, out)
-    setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), seed_numbers, bounds=bounds)
-    found = _search(families, setting, budget, workers, Journal(journal))
-    # Families that were not tuned now keep their entries in the file.
-    with writing(out):
-        store_tuned(found, out)
+    setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), parse_seeds(seeds), bounds=bounds)
+    found = _search(families, setting, per_dimension, workers, storage, out)
     _show(Console(), found, out)
     if json is not None:
         write_json(json, found)
+
+
+def _check(out: Path) -> None:
+    changed = outdated(out)
+    if changed:
+        listed = ", ".join(f"{name} (other {what})" for name, what in changed.items())
+        raise InputError(f"{out}: not tuned for what is here: {listed}; run hirl calibrate")
+    Console().print(f"{out}: tuned for this code and these worlds", soft_wrap=True)
 
 
 def _bounds(name: str, out: Path) -> dict[str, float]:
@@ -109,16 +134,25 @@ def _bounds(name: str, out: Path) -> dict[str, float]:
 
 
 def _search(
-    families: list[Family], setting: Setting, budget: int, workers: int, journal: Journal
+    families: list[Family],
+    setting: Setting,
+    per_dimension: int,
+    workers: int,
+    storage: Path,
+    out: Path,
 ) -> dict[str, Tuned]:
-    found, runs = {}, budget * len(setting.scenarios)
+    found = {}
     # One pool for all families: a process compiles or loads its kernels once.
     with in_processes(workers) as runner:
         for family in families:
-            with progress(f"tuning {family.name}", runs) as advance:
+            budget = per_dimension * len(family.ranges)
+            with progress(f"tuning {family.name}", budget) as advance:
                 found[family.name] = calibrate(
-                    family, setting, budget, runner, journal, on_done=lambda: advance(1)
+                    family, setting, budget, runner, storage, on_done=lambda: advance(1)
                 )
+            # At once: a run takes an hour. Families that are not tuned keep their entries.
+            with writing(out):
+                store_tuned({family.name: found[family.name]}, out)
     return found
 
 

@@ -13,20 +13,25 @@ import typer
 from rich.console import Console
 
 from models.cluster.description import PRIORITIES
-from models.compare import workers
 from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, combined, world_hashes
-from models.compare.jobs import FOLDER, Finished, Job, jobs_of, load_finished
+from models.compare.jobs import jobs_of
 from models.compare.outcome import BenchmarkOutcome, payload
+from models.compare.provenance import outdated
 from models.compare.request import FULL_SEEDS, Options, Request, request_of
-from models.jit import is_compiled
 from models.sim.results.summary import Result
-from models.sim.tick import advance as tick_kernel
 from services.cli.commands import examples
 from services.cli.comparison.report import write_report
-from services.cli.comparison.tables import FEW_SEEDS, READING, compact
-from services.cli.options import JsonOption, ReportOption, writable_file
-from services.cli.output import progress, table, write_file, write_json
+from services.cli.comparison.running import duration, run_jobs
+from services.cli.comparison.tables import FEW_SEEDS, READING, compact, pooled_tables
+from services.cli.options import (
+    ClusterOption,
+    JsonOption,
+    PhysicsOption,
+    ReportOption,
+    writable_file,
+)
+from services.cli.output import print_line, table, write_file, write_json
 
 ControllersOption = Annotated[
     str | None,
@@ -94,6 +99,8 @@ def control(
     against: AgainstOption = None,
     frontier: FrontierOption = None,
     quick: QuickOption = False,
+    cluster: ClusterOption = None,
+    physics: PhysicsOption = None,
     fresh: FreshOption = False,
     json: JsonOption = None,
     csv: CsvOption = None,
@@ -106,81 +113,59 @@ def control(
     world or a controller has changed.
     """
     console, began = Console(), time.monotonic()
-    options = Options(controllers, scenarios, seeds, apps, against, frontier, quick)
-    request = request_of(options)
+    options = Options(
+        controllers, scenarios, seeds, apps, against, frontier, quick, cluster, physics
+    )
+    outcome = benchmark(request_of(options), _command(options), fresh, console, began)
+    _show(console, outcome)
+    _write(console, outcome, json, csv, report)
+
+
+def benchmark(
+    request: Request, command: str, fresh: bool, console: Console, began: float
+) -> BenchmarkOutcome:
+    """Run the jobs whose results are not stored, with progress on the console."""
     worlds, code = world_hashes(request), code_hashes(request.entrants)
     jobs = jobs_of(request, worlds, code)
-    stored = [] if fresh else _stored(jobs)
-    # By label: a stored result is no job, but both name controller, scenario, size and seeds.
-    remaining = [job for job in jobs if job.label not in {job.label for job in stored}]
-    _announce(console, request, len(jobs), len(stored))
-    finished = [*stored, *_run(remaining, console)]
-    outcome = BenchmarkOutcome(
+    _announce(console, request)
+    finished, reused = run_jobs(jobs, fresh, console)
+    return BenchmarkOutcome(
         request=request,
         # With the names of the scenarios, because `combined` drops repeated hashes.
         world_hash=combined(f"{name} {h}" for name, by in worlds.items() for h in by.values()),
         world_hashes=worlds,
         code_hash=combined(code.values()),
         jobs=finished,
-        reused=len(stored),
+        reused=reused,
         seconds=time.monotonic() - began,
-        command=_command(options),
+        outdated=outdated(entrants=request.entrants),
+        command=command,
     )
-    _show(console, outcome)
-    _write(console, outcome, json, csv, report)
 
 
-def _stored(jobs: list[Job]) -> list[Finished]:
-    results = (load_finished(FOLDER, job) for job in jobs)
-    return [result for result in results if result is not None]
-
-
-def _announce(console: Console, request: Request, jobs: int, stored: int) -> None:
+def _announce(console: Console, request: Request) -> None:
     extra = f" and HPA at {len(request.frontier)} targets" if request.frontier else ""
-    _print(
+    print_line(
         console,
         f"{len(request.controllers)} controllers{extra} x {len(request.scenarios)} scenarios x "
         f"{len(request.seeds)} seeds, {request.cluster.apps:,} apps, against {request.reference}",
     )
     if request.reduced:
-        _print(console, f"quick: {', '.join(request.reduced)}")
-    if stored:
-        _print(console, f"{stored} of {jobs} jobs are stored in {FOLDER}")
-
-
-def _run(jobs: list[Job], console: Console) -> list[Finished]:
-    if not jobs:
-        return []
-    try:
-        return _run_all(jobs, console)
-    # Also before the first job has finished: the user should know that nothing is lost.
-    except KeyboardInterrupt:
-        _print(console, f"stopped; finished jobs are stored in {FOLDER}, run again to resume")
-        raise
-
-
-def _run_all(jobs: list[Job], console: Console) -> list[Finished]:
-    entrants = len({job.controller for job in jobs})
-    # Only the kernel of the world is checked: controllers may still have to compile theirs.
-    compiling = "" if is_compiled(tick_kernel) else ", compiling kernels (once, takes minutes)"
-    with progress(f"trying out {entrants} entrants{compiling}", entrants, console) as advance:
-        # In this process first: several workers would compile the same kernels at once.
-        paces = workers.try_out(jobs, advance)
-    processes = workers.processes_for(jobs)
-    estimate = workers.expected_s(jobs, paces, processes)
-    _print(console, f"{len(jobs)} jobs on {processes} cores, about {_duration(estimate)}")
-    with progress("running", len(jobs), console) as advance:
-        return workers.run(jobs, processes, FOLDER, advance)
+        print_line(console, f"quick: {', '.join(request.reduced)}")
 
 
 def _show(console: Console, outcome: BenchmarkOutcome) -> None:
     for listing in compact(outcome.standings, outcome.request.reference):
         console.print(table(*listing))
+    for listing in pooled_tables(outcome.pooled, outcome.request.reference):
+        console.print(table(*listing))
     few = len(outcome.request.seeds) < FEW_SEEDS
     note = f"; with fewer than {FEW_SEEDS} seeds intervals are too narrow" if few else ""
-    _print(console, f"{READING}{note}")
+    print_line(console, f"{READING}{note}")
+    for name, changed in outcome.outdated.items():
+        print_line(console, f"{name} was tuned for other {changed}; hirl calibrate tunes it again")
     reused = f", {outcome.reused} jobs reused" if outcome.reused else ""
-    _print(console, f"world {outcome.world_hash}; took {_duration(outcome.seconds)}{reused}")
+    print_line(console, f"world {outcome.world_hash}; took {duration(outcome.seconds)}{reused}")
 
 
 def _write(
@@ -192,12 +177,12 @@ def _write(
 ) -> None:
     if json is not None:
         write_json(json, payload(outcome))
-        _print(console, f"JSON: {json}")
+        print_line(console, f"JSON: {json}")
     if csv is not None:
         _write_csv(csv, outcome.rows)
-        _print(console, f"CSV: {csv}")
+        print_line(console, f"CSV: {csv}")
     if report is not None:
-        _print(console, f"report: {write_report(report, outcome)}")
+        print_line(console, f"report: {write_report(report, outcome)}")
 
 
 def _command(options: Options) -> str:
@@ -208,6 +193,8 @@ def _command(options: Options) -> str:
         "--seeds": options.seeds,
         "--apps": options.apps,
         "--against": options.against,
+        "--cluster": options.cluster,
+        "--physics": options.physics,
     }
     parts = [f"{name} {shlex.quote(str(value))}" for name, value in values.items() if value]
     if options.frontier is not None:
@@ -215,14 +202,6 @@ def _command(options: Options) -> str:
     if options.quick:
         parts.append("--quick")
     return " ".join(["hirl bench control", *parts])
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _write_csv(path: Path, rows: Sequence[Result]) -> None:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from models.cluster.description import PRIORITIES
+from models.compare.frontier import Families, KnobPoint
 from models.compare.jobs import Timeline
 from models.compare.standings import F64, FrontierPoint, Standing
 from services.cli.comparison.tables import grouped
@@ -120,6 +121,43 @@ def frontier_svg(standings: Sequence[Standing], points: Sequence[FrontierPoint])
     return _svg("frontier", height, 0.75, draw)
 
 
+def families_svg(families: Families) -> str:
+    """Lines of the families over their knobs: P0 minutes, PW and J against node-hours."""
+    panels = {
+        "P0 minutes": lambda point: point.violation_minutes["P0"],
+        "PW": lambda point: point.pw,
+        "J": lambda point: point.objective,
+    }
+
+    def draw(figure: Figure) -> None:
+        figure.subplots_adjust(top=1 - 0.75 / 4.0, wspace=0.3)
+        axes = figure.subplots(1, len(panels))
+        for axis, (label, of) in zip(axes, panels.items(), strict=True):
+            for index, (name, points) in enumerate(families.items()):
+                hours, levels = _sums_by_knob(points, of)
+                axis.plot(hours, levels, f"{_MARKERS[index]}-", color=f"C{index}", label=name)
+            axis.set_yscale("function", functions=(_squeezed, np.expm1))
+            axis.set_xlabel("node-hours")
+            axis.set_ylabel(label)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper center", ncols=5)
+
+    return _svg("families", 4.0, 0.75, draw)
+
+
+def _sums_by_knob(
+    points: Sequence[KnobPoint], of: Callable[[KnobPoint], float]
+) -> tuple[list[float], list[float]]:
+    """Node-hours and a figure, by knob: sums over the scenarios, means over the seeds."""
+    seeds = len({point.seed for point in points})
+    chosen = [
+        [point for point in points if point.knob == knob]
+        for knob in sorted({point.knob for point in points})
+    ]
+    hours = [sum(point.node_hours for point in group) / seeds for group in chosen]
+    return hours, [sum(of(point) for point in group) / seeds for group in chosen]
+
+
 def _squeezed(violations: F64) -> F64:
     """log(1 + violations); matplotlib also tries negative ticks, which don't exist."""
     return np.log1p(np.maximum(violations, -0.99))
@@ -174,6 +212,7 @@ def _svg(title: str, height: float, left: float, draw: Callable[[Figure], None])
     Margins are explicit, in inches: an automatic layout of dozens of panels takes longer than
     drawing them.
     """
+    # A fixed salt: with random ids in the SVG, two reports of the same run would differ.
     with mpl.rc_context({"svg.hashsalt": title}, str(PLOT_STYLE)):
         figure = Figure(figsize=(_WIDTH, height))
         figure.subplots_adjust(

@@ -39,7 +39,7 @@ from services.cli.simulation.live import Pace, pause_of
 from services.cli.simulation.report import failure_line
 
 SCENARIO: Final = "flash-sale-20-min-early"
-CONTROLLERS: Final = "hpa-calibrated,rules,heuristic:calendar"
+CONTROLLERS: Final = "hpa-calibrated,practitioner,heuristic:calendar"
 
 ControllersOption = Annotated[
     str,

@@ -7,17 +7,17 @@ from typing import Final, NamedTuple
 
 from models.compare.outcome import BenchmarkOutcome
 from models.compare.request import Request
-from models.compare.standings import BEST, Standing
+from models.compare.standings import Standing
 from services.cli.comparison.tables import (
     FEW_SEEDS,
     READING,
     Listing,
     by_scenario,
     frontier_table,
-    gap_table,
     grouped,
     held_table,
     objective_table,
+    pooled_tables,
 )
 from services.cli.page import page, write_page
 
@@ -85,6 +85,13 @@ def _sections(outcome: BenchmarkOutcome) -> Iterator[Section]:
     standings, reference = outcome.standings, outcome.request.reference
     tables = by_scenario(standings, reference)
     yield Section("The figures", f"{_capital(READING)}.", _table(tables[-1]))
+    if outcome.pooled:
+        yield Section(
+            "How much depends on the scenarios",
+            "Intervals over draws of scenarios as well as seeds, for all scenarios and without "
+            f"the one in which {reference} violates most.",
+            "".join(_table(listing) for listing in pooled_tables(outcome.pooled, reference)),
+        )
     yield from _plots(outcome)
     yield Section(
         "Is J no worse?",
@@ -93,14 +100,6 @@ def _sections(outcome: BenchmarkOutcome) -> Iterator[Section]:
         "it is better when the upper end lies below zero.",
         _table(objective_table(standings, reference)),
     )
-    if any(row.controller == BEST for row in standings):
-        yield Section(
-            "How much of the gap is closed",
-            f"Share of the gap between {reference} and {BEST}, which knows the future: first on P0 "
-            f"minutes, then on J. 100 % equals {BEST}; there is no interval where the gap itself "
-            "is uncertain.",
-            _table(gap_table(standings, reference)),
-        )
     yield Section(
         "Scenario by scenario",
         "The same figures as above, for each scenario.",

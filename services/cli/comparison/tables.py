@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from models.compare.standings import BEST, Standing
+from models.compare.pooled import Pooled
+from models.compare.standings import Standing
 from models.statistics import Interval
 
 UNKNOWN: Final = "-"
@@ -26,13 +27,12 @@ class Listing(NamedTuple):
 
 def compact(standings: Sequence[Standing], reference: str) -> list[Listing]:
     """One table per scenario, narrow enough for a terminal."""
-    gap = any(row.controller == BEST for row in standings)
     columns = ("controller", "P0 minutes", f"/ {reference} [95 %]", "nodes", "actions", "J")
     return [
         Listing(
             f"{name}, nodes and actions over {reference}'s",
-            (*columns, *(("gap closed, P0", "J") if gap else ())),
-            [(*_brief(row), *(_gaps(row) if gap else ())) for row in rows],
+            columns,
+            [_brief(row) for row in rows],
         )
         for name, rows in grouped(standings).items()
     ]
@@ -56,12 +56,27 @@ def objective_table(standings: Sequence[Standing], reference: str) -> Listing:
     )
 
 
-def gap_table(standings: Sequence[Standing], reference: str) -> Listing:
-    """Share of the gap to the clairvoyant that was closed, on P0 minutes and on J."""
-    return _matrix(
-        [row for row in standings if row.controller not in {BEST, reference}],
-        lambda row: f"{percent(row.p0_gap_closed)}; J {percent(row.objective_gap_closed)}",
-    )
+def pooled_tables(pooled: Sequence[Pooled], reference: str) -> list[Listing]:
+    """Ratios whose intervals are over scenarios and seeds: all, and all but the largest."""
+    columns = ("controller", "P0", "J", "node-hours")
+    return [
+        Listing(
+            f"{'all scenarios' if without is None else f'without {without}'}, over {reference} "
+            "[95 % over scenarios and seeds]",
+            columns,
+            [
+                (
+                    row.controller,
+                    times(row.p0_ratio),
+                    times(row.objective_ratio),
+                    times(row.node_hours_ratio, 3),
+                )
+                for row in pooled
+                if row.without == without
+            ],
+        )
+        for without in dict.fromkeys(row.without for row in pooled)
+    ]
 
 
 def frontier_table(standings: Sequence[Standing]) -> Listing:
@@ -97,11 +112,6 @@ def signed(found: Interval) -> str:
     return _with_bounds(_hundredfold(found), "+.1f", " %")
 
 
-def percent(found: Interval | None) -> str:
-    """A share with its interval, in percent."""
-    return UNKNOWN if found is None else _with_bounds(_hundredfold(found), ".0f", " %")
-
-
 def _brief(row: Standing) -> tuple[str, ...]:
     return (
         row.controller,
@@ -110,15 +120,6 @@ def _brief(row: Standing) -> tuple[str, ...]:
         f"{row.node_hours_ratio.value:.3f}",
         f"{row.actions_ratio.value:.2f}",
         count(row.objective),
-    )
-
-
-def _gaps(row: Standing) -> tuple[str, ...]:
-    gaps = (row.p0_gap_closed, row.objective_gap_closed)
-    return tuple(
-        # No gap to close where reference and clairvoyant are equal.
-        UNKNOWN if gap is None or math.isnan(gap.value) else f"{gap.value:.0%}"
-        for gap in gaps
     )
 
 

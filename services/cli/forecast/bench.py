@@ -118,8 +118,8 @@ def _contests(
 
 def _unserved(contest: Contest) -> Skipped:
     """No model can forecast it: the rule that would serve has no past to be measured on."""
-    reason = contest.outcome.absent[contest.served.model]
-    return Skipped(contest.outcome.series.name, f"no model can forecast it: {reason}")
+    reason = contest.evaluation.absent[contest.served.model]
+    return Skipped(contest.evaluation.series.name, f"no model can forecast it: {reason}")
 
 
 def _entrants(model: str | None, artefact: Path, series: int) -> Entrants:
@@ -184,7 +184,7 @@ def render(result: Result) -> str:
     # Only reports need matplotlib; a serving installation doesn't have it.
     from services.cli.forecast import plots  # noqa: PLC0415
 
-    windows = sum(each.outcome.windows.at.size for each in result.contests)
+    windows = sum(each.evaluation.windows.at.size for each in result.contests)
     return page(
         "Forecasts compared",
         _BODY,

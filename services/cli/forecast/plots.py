@@ -51,7 +51,9 @@ def calibration_svg(result: Result) -> str:
         for index, (axis, horizon) in enumerate(zip(panels, HORIZONS_MIN, strict=True)):
             axis.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
             for model in result.models:
-                forecasts = [(each, each.outcome.forecasts.get(model)) for each in result.contests]
+                forecasts = [
+                    (each, each.evaluation.forecasts.get(model)) for each in result.contests
+                ]
                 _reliability(
                     axis, [pair for pair in forecasts if pair[1] is not None], index, model
                 )
@@ -74,7 +76,7 @@ def days_svg(result: Result) -> str:
         for row, contest in zip(grid, chosen, strict=True):
             for index, axis in enumerate(row):
                 _day(axis, contest, index)
-            row[0].set_ylabel(contest.outcome.series.name[:28])
+            row[0].set_ylabel(contest.evaluation.series.name[:28])
 
     return _svg("days", 0.5 + 2.6 * len(chosen), draw)
 
@@ -83,12 +85,13 @@ def _reliability(
     axis: Axes, forecasts: list[tuple[Contest, F64 | None]], index: int, label: str
 ) -> None:
     below = [
-        contest.outcome.windows.target[:, index, None] <= forecast[:, index]
+        contest.evaluation.windows.target[:, index, None] <= forecast[:, index]
         for contest, forecast in forecasts
         if forecast is not None
     ]
     valid = [
-        ~np.isnan(contest.outcome.windows.target[:, index]) & ~np.isnan(forecast[:, index, MEDIAN])
+        ~np.isnan(contest.evaluation.windows.target[:, index])
+        & ~np.isnan(forecast[:, index, MEDIAN])
         for contest, forecast in forecasts
         if forecast is not None
     ]
@@ -100,7 +103,11 @@ def _reliability(
 
 
 def _day(axis: Axes, contest: Contest, index: int) -> None:
-    series, windows, horizon = contest.outcome.series, contest.outcome.windows, HORIZONS_MIN[index]
+    series, windows, horizon = (
+        contest.evaluation.series,
+        contest.evaluation.windows,
+        HORIZONS_MIN[index],
+    )
     middle = _largest_rise(contest)[0]
     first, end = middle - DAY_MINUTES // 2, middle + DAY_MINUTES // 2
     minutes = np.arange(max(0, first), min(end, series.rps.size))
@@ -124,12 +131,12 @@ def _day(axis: Axes, contest: Contest, index: int) -> None:
 
 
 def _served(contest: Contest) -> F64:
-    return contest.outcome.forecasts[contest.served.model]
+    return contest.evaluation.forecasts[contest.served.model]
 
 
 def _largest_rise(contest: Contest) -> tuple[int, float]:
     """The minute of the test after which the five-minute mean rises most, and by how much."""
-    at, rps = contest.outcome.windows.at, contest.outcome.series.rps
+    at, rps = contest.evaluation.windows.at, contest.evaluation.series.rps
     later = np.minimum(at + _RISE_MIN, rps.size - 1)
     # Gaps count as no rise.
     rise = np.nan_to_num(mean_of_last(rps, later, 5) - mean_of_last(rps, at, 5))
@@ -138,6 +145,7 @@ def _largest_rise(contest: Contest) -> tuple[int, float]:
 
 
 def _svg(name: str, height: float, draw: Draw) -> str:
+    # A fixed salt: with random ids in the SVG, two reports of the same run would differ.
     with mpl.rc_context({"svg.hashsalt": name}, str(PLOT_STYLE)):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         draw(figure)

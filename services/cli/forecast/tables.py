@@ -67,13 +67,13 @@ def payload(result: Result) -> dict[str, Any]:
     """The result as JSON."""
     contests = result.contests
     return {
-        "served": {each.outcome.series.name: each.served.model for each in contests},
+        "served": {each.evaluation.series.name: each.served.model for each in contests},
         "rows": [row for each in contests for row in each.rows],
         "headline": result.headline,
         "ratios": [cell for each in contests for cell in each.cells],
         "significance": [found for each in contests for found in each.significance],
         "spikes": [_spike(score) for score in result.spikes],
-        "why": {each.outcome.series.name: each.served.why for each in contests},
+        "why": {each.evaluation.series.name: each.served.why for each in contests},
         "skipped": {each.series: each.reason for each in result.skipped},
         "notes": result.all_notes(),
         "command": result.command,
@@ -130,10 +130,10 @@ def listings(result: Result) -> list[Listing]:
 
 def of_series(contest: Contest) -> Listing:
     """Every model on one series, horizon beside horizon."""
-    name, served = contest.outcome.series.name, contest.served
+    name, served = contest.evaluation.series.name, contest.served
     columns = [f"{horizon} min" for horizon in HORIZONS_MIN]
     rows = []
-    for model in contest.outcome.forecasts:
+    for model in contest.evaluation.forecasts:
         cells = [Text(model)]
         for horizon in HORIZONS_MIN:
             cells += _figures(contest, model, horizon)

@@ -22,6 +22,7 @@ _FIRST_MINUTES: Final = 5
 
 def timeline_svg(world: World, recording: Recording, findings: Sequence[Finding]) -> str:
     """All figures over one time axis, one panel below the other."""
+    # A fixed salt: with random ids in the SVG, two reports of the same run would differ.
     with mpl.rc_context({"svg.hashsalt": "timeline"}, str(PLOT_STYLE)):
         figure = Figure(figsize=(10.5, 15.5))
         figure.subplots_adjust(left=0.08, right=0.99, top=0.985, bottom=0.035, hspace=0.26)

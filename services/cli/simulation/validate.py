@@ -13,7 +13,7 @@ from rich.console import Console
 from models.sim.config.physics import load_sim_cluster
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
-from models.validate import conservation, latency, marginals, readiness, utilisation
+from models.validate import conservation, latency, marginals, readiness, realism, utilisation
 from models.validate import repeatability as sameness
 from models.validate.section import FULL, QUICK, Effort, Listing, Plot, Section
 from services.cli.commands import examples
@@ -79,6 +79,7 @@ def _parts(effort: Effort, traces: Path | None) -> dict[str, Callable[[], Sectio
         "generated apps against real tables": lambda: marginals.examine(effort, traces),
         "need to ready": lambda: readiness.examine(effort),
         "utilisation and cascades": lambda: utilisation.examine(effort),
+        "pods and metrics": lambda: realism.examine(effort),
         "same seed, same world": lambda: sameness.examine(effort),
     }
 

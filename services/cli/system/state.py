@@ -64,7 +64,7 @@ class SystemState:
     changes: deque[str] = field(default_factory=lambda: deque(maxlen=_CHANGES_KEPT))
     """A line for each of the last ticks with changes."""
     cluster_breaker: str = ""
-    """State and reason of the cluster's breaker; empty when it is closed."""
+    """State and reason of the cluster's breaker; empty when it is closed and nothing fell back."""
     dead_letters: int = 0
     last_dead_letter: str = ""
 
@@ -123,8 +123,8 @@ class SystemState:
         if domain is not None:
             domain.breaker, domain.breaker_reason = event.state, event.reason
         else:
-            is_closed = event.state == "closed"
-            self.cluster_breaker = "" if is_closed else f"{event.state} {event.reason}"
+            is_calm = event.state == "closed" and not event.reason
+            self.cluster_breaker = "" if is_calm else f"{event.state} {event.reason}"
 
     def _update_outcomes(self, applied: ScaleApplied) -> None:
         domain = self._domain(applied.domain)

@@ -1,6 +1,5 @@
 """`hirl up`: run the whole system on this machine."""
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -25,6 +24,7 @@ from services.cli.options import (
     writable_folder,
 )
 from services.cli.output import print_line, progress, table, write_json
+from services.cli.signals import EXIT_SIGNAL, interrupt_on_signals
 from services.cli.simulation.report import figures
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 SCENARIO: Final = "flash-sale-20-min-early"
 _OURS: Final = "hirl"
 """Column of the run on the bus in the comparison table."""
-_EXIT_SIGNAL: Final = 128
-"""Plus the signal, as shells expect."""
 
 PaceOption = Annotated[
     float | None,
@@ -90,7 +88,7 @@ CompareOption = Annotated[
 @examples(
     "hirl up --apps 155 --lock-step",
     "hirl up --scenario cascade --speed 30 --mode preview --detach",
-    "hirl up --bus memory --apps 155 --speed 120 --compare hpa-calibrated,rules",
+    "hirl up --bus memory --apps 155 --speed 120 --compare hpa-calibrated,practitioner",
 )
 def up(
     scenario: ScenarioOption = SCENARIO,
@@ -146,7 +144,7 @@ def up(
     except KeyboardInterrupt as error:
         # typer exits with 130, which is that of Ctrl-C.
         if error.args:
-            raise typer.Exit(_EXIT_SIGNAL + error.args[0]) from None
+            raise typer.Exit(EXIT_SIGNAL + error.args[0]) from None
         raise
     if results is not None:
         _finish(console, request, results, others, json)
@@ -160,7 +158,7 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
     from services.devcluster.record import ROOT  # noqa: PLC0415
 
     writable_folder(ROOT)
-    _interrupt_on_signals()
+    interrupt_on_signals()
     try:
         run = launch.start(request, ROOT, console.print)
     except KeyboardInterrupt:
@@ -177,17 +175,6 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
         console.print("stopping ...")
         lifecycle.stop(ROOT)
         console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
-
-
-def _interrupt_on_signals() -> None:
-    """Make a closed terminal or a SIGTERM end a run as Ctrl-C does: nothing is left running."""
-
-    def interrupt(number: int, _: object) -> None:
-        # With the signal, which decides the exit status in `up`.
-        raise KeyboardInterrupt(number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
 
 
 def _in_memory(console: Console, request: "Request", follow: bool) -> "Results | None":

@@ -174,12 +174,12 @@ def _domain_row(name: str, domain: DomainState) -> tuple[str, ...]:
 
 
 def trouble_lines(state: SystemState) -> list[Text]:
-    """Breakers that are not closed, and apps without metrics."""
+    """Breakers that are not closed or fell back, and apps without metrics."""
     lines = [
         Text(f"breaker of {name}: {domain.breaker}, {domain.breaker_reason}", style="red")
         for name, domain in state.domains.items()
         # `?` until the first heartbeat.
-        if domain.breaker not in ("closed", "?")
+        if domain.breaker not in ("closed", "?") or domain.breaker_reason
     ]
     missing = [f"{name} {one.missing:,}" for name, one in state.domains.items() if one.missing]
     if missing:

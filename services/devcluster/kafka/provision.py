@@ -18,6 +18,7 @@ INFRA: Final = Path(__file__).parents[3] / "infra" / "kafka"
 LIBS: Final = HOME / "libs"
 """Shared by all clusters of a checkout: jars don't change."""
 JAVA_NEEDED: Final = 17
+"""Brokers of Kafka 4 need it."""
 MEMORY_INSTEAD: Final = "or run without Kafka: --bus memory"
 _STAMP: Final = ".pom-sha256"
 _FETCH_TIMEOUT_S: Final = 600.0

@@ -19,7 +19,9 @@ COMMON_NAME: Final = "hirl-broker"
 """Brokers recognise each other by this name in a certificate of our own authority."""
 MECHANISM: Final = "SCRAM-SHA-512"
 _DAYS: Final = "825"
+"""Validity of certificates. macOS refuses a server's certificate that is valid for longer."""
 _PRIVATE: Final = 0o600
+"""Readable and writable by the owner only."""
 
 
 def users() -> tuple[str, ...]:

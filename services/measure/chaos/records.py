@@ -3,15 +3,19 @@
 import json
 import random
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import schemas
 from schemas.topics import TOPICS
 
+Fuzz = Literal["random", "tombstones", "headers", "mutated"]
+FUZZES: Final[tuple[Fuzz, ...]] = ("random", "tombstones", "headers", "mutated")
 _EXAMPLES: Final = Path(schemas.__file__).parent / "examples"
 _OVERSIZED: Final = 900_000
 """Bytes: just below what a broker accepts by default."""
+LAST_EPOCH: Final = 2**31 - 1
 _FAR_TICKS: Final = (200, 345, 10**6, 2**31 - 1)
 """Beyond the window of a fault: a forged plan that is refused must not count as a lost one."""
 _ODD_VALUES: Final[tuple[Any, ...]] = (
@@ -43,26 +47,32 @@ class HostileRecord(NamedTuple):
 
 def example_of(topic: str) -> dict[str, Any]:
     """A valid event of a topic."""
-    found: dict[str, Any] = json.loads((_EXAMPLES / f"{topic}.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(_example(topic))
     return found
 
 
-def fuzzed(rng: random.Random, count: int) -> list[HostileRecord]:
-    """Random bytes, mutated events, odd keys and odd headers, on every topic."""
-    return [_fuzzed(rng, rng.choice(TOPICS).name) for _ in range(count)]
+@cache
+def _example(topic: str) -> str:
+    return (_EXAMPLES / f"{topic}.json").read_text(encoding="utf-8")
 
 
-def _fuzzed(rng: random.Random, topic: str) -> HostileRecord:
+def fuzzed(rng: random.Random, kind: Fuzz, count: int) -> list[HostileRecord]:
+    """Nonsense of one kind, on every topic."""
+    return [_fuzzed(rng, kind, rng.choice(TOPICS).name) for _ in range(count)]
+
+
+def _fuzzed(rng: random.Random, kind: Fuzz, topic: str) -> HostileRecord:
     key = rng.choice((*_ODD_KEYS, rng.randbytes(8), b"payments"))
-    kind = rng.randrange(6)
-    if kind == 0:
-        return HostileRecord(topic, key, rng.randbytes(rng.randrange(200)))
-    if kind == 1:  # a tombstone of whatever key
-        return HostileRecord(topic, key, None)
-    if kind == 2:  # a null header, which clients in other languages send
-        value = json.dumps(example_of(topic)).encode()
-        return HostileRecord(topic, key, value, (("ce_type", None), ("x", rng.randbytes(9))))
-    return HostileRecord(topic, key, json.dumps(_mutated(rng, example_of(topic))).encode())
+    match kind:
+        case "random":
+            return HostileRecord(topic, key, rng.randbytes(rng.randrange(200)))
+        case "tombstones":  # of whatever key
+            return HostileRecord(topic, key, None)
+        case "headers":  # a null header, which clients in other languages send
+            value = json.dumps(example_of(topic)).encode()
+            return HostileRecord(topic, key, value, (("ce_type", None), ("x", rng.randbytes(9))))
+        case "mutated":
+            return HostileRecord(topic, key, json.dumps(_mutated(rng, example_of(topic))).encode())
 
 
 def _mutated(rng: random.Random, event: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +157,7 @@ def forged_budgets(domains: Iterable[str], tick: int) -> list[HostileRecord]:
         event = example_of("hirl.budget-granted.v1") | {
             "domain": domain,
             "tick": tick,
-            "epoch": 2**31 - 1,
+            "epoch": LAST_EPOCH,
             "valid_until_tick": 2**31 - 1,
             "share": 0.0,
             "cores": 0.0,

@@ -1,151 +1,289 @@
 """Rounds of faults: start a system, inject, wait for the next closed tick, audit at the end."""
 
 import random
+import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from kafka.errors import KafkaError
 
 from models.inputs.errors import InputError
-from services.admin.decisions import Decisions, read_decisions
+from schemas.rejected import Rejected
+from schemas.topics import topic_of
+from services.admin.decisions import read_decisions
+from services.admin.reader import TopicReader
 from services.devcluster import record
 from services.devcluster.launch import system
-from services.devcluster.lifecycle import wait
+from services.devcluster.lifecycle import has_ended, wait
 from services.devcluster.probe import is_ready, read_journal, read_progress
 from services.devcluster.request import Request
-from services.measure.chaos.audit import Harm, Window, harm_of
-from services.measure.chaos.faults import Fault, Place
-from services.measure.chaos.flaky_target import FlakyTarget, flaky_target
-from services.simcluster.target import Entry
+from services.measure.chaos.audit import Evidence, Window, merged
+from services.measure.chaos.flaky_source import FlakySource
+from services.measure.chaos.flaky_target import FlakyTarget
+from services.measure.chaos.place import Claims, Fault, Place, Skipped, environment_for
+from services.measure.chaos.proxy import serving
+from services.measure.chaos.report import (
+    Audited,
+    Injected,
+    NotInjected,
+    Report,
+    Round,
+    audited,
+    report_of,
+)
 
-QUIET_TICKS: Final = 18
-"""Between two faults, so that each meets a working system and its effects show: three minutes."""
+FIRST_TICKS: Final = 18
+"""Before the first fault: three minutes, with two budgets."""
+QUIET_TICKS: Final = 14
+"""After a fault, so that its effects show: more than two minutes."""
+_CALMING_TICKS: Final = 40
+"""After which the next fault is injected although a breaker is not closed yet."""
+_CALMING_STEP: Final = 3
 _PATIENCE_S: Final = 240.0
-_LAST_TICKS: Final = 40
-"""A fault that begins so close to the end of a scenario could not be observed to its end."""
+_LAST_TICKS: Final = 90
+"""A fault that begins so close to the end of a scenario might not be observed to its end."""
+_MOST_FUTILE: Final = 3
+"""Rounds in a row without any injection, after which another one would be futile, too."""
 _POLL_S: Final = 0.1
+_ATTEMPTS: Final = 5
+_PAUSE_S: Final = 2.0
 
 Notify = Callable[[str], None]
 
 
-class Injected(NamedTuple):
-    """One fault as it happened."""
+class Tell(NamedTuple):
+    """Who hears of the progress."""
 
-    window: Window
-    recovery_s: float
-    """From the end of the fault to a tick that began after it and is closed in every domain."""
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """All injections of one kind of fault."""
-
-    fault: str
-    times: int
-    lost: int
-    doubled: int
-    wrong_decreases: int
-    holds: int
-    """Changes held because of the fault."""
-    silenced: int
-    """Domains without a budget at the end of the window."""
-    next_tick_s: float
-    """Median time to the next closed tick."""
-    next_tick_most_s: float
+    line: Notify
+    report: Callable[[Report], None]
+    """Called after each round: what comes next may be killed."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The table, and what is said below it."""
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to torment."""
 
-    rows: list[Row]
     minutes: float
-    ticks: int
-    changes: int
-    """Changes that the target journalled as applied."""
-    dead: list[str]
-    """Services that were not ready at the end of a round."""
-    dead_letters: int
+    """At least; each kind of fault comes once or more."""
+    seed: int
+    hostile_records: int
+    """In each pass through all kinds of faults."""
+    release: str = ""
+    """Git revision of the earlier release; empty: the last one of the changelog."""
 
 
-class Round(NamedTuple):
-    """What is left of one system."""
+@dataclass
+class Schedule:
+    """Which fault comes next: all kinds in random order, again and again until the time is up.
 
-    injected: list[Injected]
-    decisions: Decisions
-    journal: list[Entry]
-    ticks: int
-    dead: list[str]
-    domains: tuple[str, ...]
+    Those that need clean topics come first.
+    """
+
+    faults: Sequence[Fault]
+    minutes: float
+    rng: random.Random
+    clock: Callable[[], float] = time.monotonic
+    queue: list[Fault] = field(default_factory=list)
+    handled: int = 0
+
+    def __post_init__(self) -> None:
+        self._begun = self.clock()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the begin."""
+        return self.clock() - self._begun
+
+    def next(self) -> Fault | None:
+        """The next fault, to be passed to `done`; None when the time is up."""
+        if self.handled >= len(self.faults) and self.elapsed_s >= self.minutes * 60:
+            return None
+        if not self.queue:
+            self.queue = self.rng.sample(list(self.faults), len(self.faults))
+            # First, while nothing hostile was sent yet.
+            self.queue.sort(key=lambda fault: not fault.clean_topics)
+        return self.queue[0]
+
+    def done(self) -> None:
+        """The next fault was injected or skipped."""
+        self.queue.pop(0)
+        self.handled += 1
+
+    @property
+    def left_s(self) -> float:
+        """Estimate of the time that is left."""
+        kinds = max(0, len(self.faults) - self.handled)
+        each = self.elapsed_s / self.handled if self.handled else 0.0
+        return max(self.minutes * 60 - self.elapsed_s, kinds * each)
 
 
 def torment(
     request: Request,
     faults: Sequence[Fault],
-    minutes: float,
-    seed: int,
+    options: Options,
     folder: Path,
-    notify: Notify,
+    tell: Tell,
 ) -> Report:
-    """Inject faults in random order, each kind at least once, for about so many minutes."""
-    rng, rounds, begun = random.Random(seed), list[Round](), time.monotonic()
-    left = list(faults)
-    rng.shuffle(left)
-    while left or time.monotonic() - begun < minutes * 60:
-        queue = left or rng.sample(list(faults), len(faults))
+    """Inject faults in random order, each kind at least once, for about so many minutes.
+
+    Ctrl-C ends it early: what happened until then is audited and reported.
+    """
+    rng, rounds = random.Random(options.seed), list[Audited]()
+    schedule = Schedule(faults, options.minutes, rng)
+    futile = 0
+    while schedule.next() is not None and futile < _MOST_FUTILE:
         scenario = msgspec.structs.replace(request, seed=request.seed + len(rounds))
-        with flaky_target() as target:
-            played = _round(scenario, queue, rng, folder / f"round-{len(rounds)}", target, notify)
+        root = folder / f"round-{len(rounds)}"
+        handled = schedule.handled
+        played = audited(_round(scenario, schedule, options, root, tell.line))
         rounds.append(played)
-        if not played.injected:
-            raise InputError("not one fault could be injected: see the logs of the round")
-        left = queue[len(played.injected) :] if left else []
-    return _report(rounds, (time.monotonic() - begun) / 60)
+        futile = futile + 1 if schedule.handled == handled else 0
+        if played.died:
+            tell.line(f"round {len(rounds)} ended early: {played.died}")
+        tell.report(report_of(rounds, schedule.elapsed_s / 60))
+        if not report_of([played], 0.0).harmed:
+            # Logs are for what went wrong, and topics of an hour would fill a disk.
+            shutil.rmtree(root, ignore_errors=True)
+        if played.interrupted:
+            break
+    return report_of(rounds, schedule.elapsed_s / 60)
 
 
 def _round(
-    request: Request,
-    queue: Sequence[Fault],
-    rng: random.Random,
-    root: Path,
-    target: FlakyTarget,
-    notify: Notify,
+    request: Request, schedule: Schedule, options: Options, root: Path, notify: Notify
 ) -> Round:
     """One system from its start to the last fault that fits into its scenario."""
-    environment = {"HIRL_ACTUATOR_TARGET": target.url}
-    with system(request, root, environment=environment) as run:
-        target.upstream = run.cluster_url
-        wait(root, ticks=QUIET_TICKS, patience_s=_PATIENCE_S)
-        place, injected = Place(root, target, rng), list[Injected]()
-        for fault in queue:
-            if place.tick() > run.simulation.total_ticks - _LAST_TICKS:
+    played = Round()
+    with serving(FlakyTarget()) as target, serving(FlakySource()) as source:
+        environment = environment_for(root) | {
+            "HIRL_ACTUATOR_TARGET": target.url,
+            "HIRL_COLLECTOR_URL": source.url,
+        }
+        place = Place(root, target, source, schedule.rng, options.hostile_records, options.release)
+        try:
+            with system(request, root, environment=environment) as run:
+                target.upstream = source.upstream = run.cluster_url
+                wait(root, ticks=FIRST_TICKS, patience_s=_PATIENCE_S)
+                played = _torment(place, schedule, notify)
+        except KeyboardInterrupt:
+            played = played._replace(interrupted=True)
+        except Exception as error:  # noqa: BLE001  an hour's table must not be lost by one round
+            (root / "traceback.txt").write_text(traceback.format_exc())
+            played = played._replace(died=played.died or f"{type(error).__name__}: {error}")
+    return played
+
+
+def _torment(place: Place, schedule: Schedule, notify: Notify) -> Round:
+    """Inject until the scenario or the time is over; then audit, whatever happened."""
+    injected, skipped = list[Injected](), list[NotInjected]()
+    died, interrupted, dead = "", False, list[str]()
+    last = place.run.simulation.total_ticks - _LAST_TICKS
+    try:
+        while (fault := schedule.next()) is not None and place.tick() <= last:
+            if fault.clean_topics and place.sent:
                 break
-            notify(fault.name)
-            injected.append(_inject(fault, place))
-        dead = _not_ready(root)
-        progress = read_progress(record.running(root))
-        # Outcomes of the last ticks may still be under way.
-        _pass_ticks(root, 2)
-        decisions = read_decisions(place.options)
-        journal = read_journal(run)
-        closed, domains = progress.closed if progress else 0, run.simulation.domains
-        return Round(injected, decisions, journal, closed, dead, domains)
+            notify(_progress(schedule, fault))
+            first = place.tick()
+            claims, reason = _inject(fault, place)
+            recovery_s, died = _recover(place, fault)
+            schedule.done()
+            if claims is None:
+                skipped.append(NotInjected(fault.name, reason))
+                notify(f"  skipped: {reason}")
+            else:
+                window = Window(fault.name, first, place.tick(), claims)
+                injected.append(Injected(window, recovery_s))
+            if died or has_ended(place.run):
+                break
+        if not died:
+            dead = _not_ready(place.root)
+    except KeyboardInterrupt:
+        interrupted = True
+        notify("interrupted: reading what happened until now")
+    return Round(
+        injected, skipped, _evidence(place), place.tick(), dead, died, place.sent, interrupted
+    )
 
 
-def _inject(fault: Fault, place: Place) -> Injected:
-    first = place.tick()
-    idle = fault.inject(place)
+def _inject(fault: Fault, place: Place) -> tuple[Claims | None, str]:
+    """What it claims; None and a reason if it cannot be injected."""
+    try:
+        return fault.inject(place), ""
+    except Skipped as error:
+        return None, str(error)
+    # A system under faults does not always answer, and in which ways is not foreseeable.
+    except Exception as error:  # noqa: BLE001  reported as skipped
+        return None, f"{error!r:.200}"
+
+
+def _recover(place: Place, fault: Fault) -> tuple[float, str]:
+    """Seconds until the next closed tick; why there is none, or why it does not go on."""
     began = time.monotonic()
-    _pass_ticks(place.root, 1)
-    recovery = time.monotonic() - began
-    _pass_ticks(place.root, QUIET_TICKS)
-    return Injected(Window(fault.name, first, place.tick(), idle), recovery)
+    try:
+        _pass_ticks(place.root, 1)
+        recovery = time.monotonic() - began
+        _pass_ticks(place.root, QUIET_TICKS)
+        # Under an open breaker the next fault could change nothing.
+        last = place.tick() + _CALMING_TICKS - QUIET_TICKS
+        while place.tick() < last and not has_ended(place.run) and not _is_calm(place):
+            _pass_ticks(place.root, _CALMING_STEP)
+    except (InputError, OSError) as error:
+        return time.monotonic() - began, f"{fault.name}: {error}"
+    # With the scenario is fine: the round is over. Before that, no tick would close any more.
+    early = has_ended(place.run) and place.tick() < place.run.simulation.total_ticks
+    return recovery, f"{fault.name}: the collector ended" if early else ""
+
+
+def _is_calm(place: Place) -> bool:
+    try:
+        return place.is_calm()
+    except (InputError, KafkaError, OSError):
+        # A broker that does not answer is not calm, and has a few ticks to recover.
+        return False
+
+
+def _evidence(place: Place) -> Evidence | None:
+    """Journal, topics, and what was really used; None if they cannot be read."""
+    # Outcomes of the last ticks may still be under way.
+    with suppress(InputError):
+        _pass_ticks(place.root, 2)
+    for _ in range(_ATTEMPTS):
+        with suppress(InputError, KafkaError, OSError):
+            newest = read_decisions(place.options, dead_letters=False)
+            return Evidence(
+                merged([*place.kept, newest]),
+                read_journal(place.run),
+                place.domains,
+                place.source.used,
+                place.source.full_at,
+                _count_dead_letters(place),
+            )
+        time.sleep(_PAUSE_S)
+    return None
+
+
+def _count_dead_letters(place: Place) -> int:
+    with TopicReader(place.options) as reader:
+        found = reader.stream_to_end([topic_of(Rejected).name])
+        return sum(isinstance(one.event, Rejected) for one in found)
+
+
+def _progress(schedule: Schedule, fault: Fault) -> str:
+    minutes, left = schedule.elapsed_s / 60, schedule.left_s / 60
+    return f"{minutes:5.1f} min, about {left:.0f} left: {fault.name}"
 
 
 def _pass_ticks(root: Path, count: int) -> None:
     """Wait until `count` ticks that begin after now are closed everywhere."""
-    progress = None
+    deadline, progress = time.monotonic() + _PATIENCE_S, None
     while progress is None:
+        if time.monotonic() > deadline:
+            raise InputError("the simulated cluster does not answer")
         progress = read_progress(record.running(root))
     wait(root, ticks=progress.tick + count + 1, patience_s=_PATIENCE_S)
 
@@ -154,38 +292,12 @@ def _not_ready(root: Path) -> list[str]:
     """Services that do not become ready again."""
     deadline, missing = time.monotonic() + _PATIENCE_S, ["?"]
     while missing and time.monotonic() < deadline:
-        missing = [spec.name for spec in record.running(root).specs if not is_ready(spec.url)]
+        run = record.running(root)
+        # A collector is done with its scenario, and does not come back.
+        missing = [
+            spec.name
+            for spec in run.specs
+            if run.status(spec.name).state != "done" and not is_ready(spec.url)
+        ]
         time.sleep(_POLL_S)
     return missing
-
-
-def _report(rounds: Sequence[Round], minutes: float) -> Report:
-    by_fault: dict[str, list[tuple[Harm, float]]] = {}
-    for one in rounds:
-        for injected in one.injected:
-            harm = harm_of(injected.window, one.decisions, one.journal, one.domains)
-            by_fault.setdefault(injected.window.fault, []).append((harm, injected.recovery_s))
-    return Report(
-        rows=[_row(fault, found) for fault, found in sorted(by_fault.items())],
-        minutes=minutes,
-        ticks=sum(one.ticks for one in rounds),
-        changes=sum(e.outcome == "applied" for one in rounds for e in one.journal),
-        dead=[name for one in rounds for name in one.dead],
-        dead_letters=sum(len(one.decisions.dead_letters) for one in rounds),
-    )
-
-
-def _row(fault: str, found: Iterable[tuple[Harm, float]]) -> Row:
-    harms, recoveries = zip(*found, strict=True)
-    seconds = sorted(recoveries)
-    return Row(
-        fault=fault,
-        times=len(harms),
-        lost=sum(harm.lost for harm in harms),
-        doubled=sum(harm.doubled for harm in harms),
-        wrong_decreases=sum(harm.wrong_decreases for harm in harms),
-        holds=sum(harm.holds for harm in harms),
-        silenced=sum(harm.silenced for harm in harms),
-        next_tick_s=seconds[len(seconds) // 2],
-        next_tick_most_s=seconds[-1],
-    )

@@ -16,12 +16,12 @@ SCENARIO = """
 name: growing
 shows: Traffic of payments grows.
 start: Mon 10:00
-length_minutes: 10
-warmup_minutes: 2
+length_minutes: 30
+warmup_minutes: 15
 events:
   - kind: traffic
     name: rise
-    at_minute: 1
+    at_minute: 16
     target: {domains: [payments]}
     factor: 1.2
     ramp_minutes: 4

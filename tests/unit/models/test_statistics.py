@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from models.compare.frontier import at_equal_cost
-from models.statistics import gap_closed, mean, ratio, relative_difference
+from models.compare.frontier import at_equal_cost, at_equal_violations
+from models.statistics import mean, ratio, ratio_over_scenarios, relative_difference
 
 WILD = np.array([1.0, 4000.0, 30.0, 900.0, 7.0, 12000.0, 250.0, 3.0, 610.0, 88.0])
 """Seeds that differ by orders of magnitude."""
@@ -57,23 +57,6 @@ def test_a_reference_that_is_zero_in_most_seeds_leaves_the_ratio_open_above() ->
     assert math.isinf(found.high)
 
 
-def test_the_gap_closed_is_the_share_of_the_way_to_the_best() -> None:
-    found = gap_closed(0.7 * WILD, WILD, 0.4 * WILD)
-    assert [found.value, found.low, found.high] == pytest.approx([0.5, 0.5, 0.5])
-    assert gap_closed(WILD, WILD, 0.4 * WILD).value == 0
-    assert gap_closed(0.4 * WILD, WILD, 0.4 * WILD).value == pytest.approx(1)
-
-
-def test_without_a_gap_nothing_is_closed() -> None:
-    assert math.isnan(gap_closed(WILD, WILD, WILD).value)
-
-
-def test_a_gap_that_may_not_exist_gets_no_interval() -> None:
-    found = gap_closed([1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [5.0, 1.0, -1.0])
-    assert found.value == pytest.approx(3.0)
-    assert math.isnan(found.low)
-
-
 def test_the_frontier_is_linear_in_the_logarithm_of_violations() -> None:
     halfway = at_equal_cost([200, 100], [0, 99], 150)
     assert halfway == pytest.approx(9.0)
@@ -92,3 +75,33 @@ def test_a_dearer_target_that_violates_more_does_not_raise_the_frontier() -> Non
 def test_nothing_is_said_beyond_the_ends_of_the_frontier(cost: float) -> None:
     assert at_equal_cost([100, 200], [99, 0], cost) is None
     assert at_equal_cost([], [], cost) is None
+
+
+def test_drawing_scenarios_shows_what_one_scenario_decides() -> None:
+    theirs = np.ones((6, 8))
+    ours = np.full((6, 8), 0.5)
+    ours[0] = 6.0
+    found = ratio_over_scenarios(ours, theirs)
+    assert found.value == pytest.approx((6 + 5 * 0.5) / 6)
+    assert found.low == pytest.approx(0.5)
+    assert found.high > 2
+    seeds = ratio(ours.sum(axis=0), theirs.sum(axis=0))
+    assert seeds.low == pytest.approx(seeds.high)
+
+
+@pytest.mark.parametrize(
+    ("level", "hours"),
+    [
+        (100.0, 10.0),
+        (10.0, 20.0),
+        # Half-way on a logarithmic scale.
+        (math.sqrt(101 * 11) - 1, 15.0),
+        # The dearest point violates more than the one before it, and does not count.
+        (9.0, None),
+        # Cheaper than every point.
+        (200.0, None),
+    ],
+)
+def test_node_hours_at_equal_violations(level: float, hours: float | None) -> None:
+    found = at_equal_violations([30.0, 10.0, 20.0], [40.0, 100.0, 10.0], level)
+    assert found == (None if hours is None else pytest.approx(hours))

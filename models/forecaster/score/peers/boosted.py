@@ -18,8 +18,10 @@ from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MOST_ROWS: Final = 60_000
+"""Bounds the time to fit nine models per series."""
 LEAST_ROWS: Final = 400
 """Enough for four leaves; with fewer, a tree is just a mean."""
+# Usual values; they were not tuned for these traces, so the peer may have more to give.
 _ROUNDS: Final = 200
 _THREADS: Final = 1
 """On a busy machine more threads wait for each other a hundred times longer than they work."""

@@ -17,6 +17,7 @@ from models.forecaster.score.windows import origins, targets
 from models.forecaster.series import Series
 
 RESIDUAL_DAYS: Final = 21
+"""Days before the test whose errors become the outer quantiles."""
 _LEAST_RESIDUALS: Final = 10
 
 Rule = Callable[[Series, I64, int], F64]

@@ -17,6 +17,7 @@ from models.forecaster.score.windows import origins, sample, targets
 from models.forecaster.series import Series
 
 LOOKBACK_MIN: Final = 180
+"""As far back as the past windows of the learned model reach."""
 TRAINING_DAYS: Final = 21
 """Older days have another level, and the noise depends on the level."""
 _TREND_MIN: Final = 25
@@ -24,6 +25,7 @@ _TREND_MIN: Final = 25
 _MOST_ROWS: Final = 20_000
 _LEAST_ROWS: Final = 60
 _RIDGE: Final = 1.0
+"""Not tuned."""
 _UNIT: Final = 0.1
 """Share of the median traffic above which the scale is logarithmic; below it is nearly linear."""
 _HOLDBACK: Final = 0.2

@@ -20,10 +20,13 @@ from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 MOST_ORIGINS: Final = 200
+"""Origins per series, because each takes a model of its own that is updated with a week."""
 _BLOCK_MIN: Final = 5
+"""As long as the shortest horizon."""
 _CONTEXT_DAYS: Final = 7
 _LEAST_BLOCKS: Final = 30
 _LEVEL: Final = 80
+"""Percent between the outer QUANTILES, in the words of the library."""
 
 
 class FittedEts(NamedTuple):

@@ -18,7 +18,7 @@ from models.baselines.hpa.settings import (
     Behaviour,
     Policy,
     ScalingRules,
-    rules_of,
+    compile_rules,
 )
 
 Wanted = Sequence[int | None]
@@ -186,7 +186,7 @@ def test_of_several_expired_changes_the_last_is_replaced() -> None:
 
 def test_omitted_fields_get_the_defaults_of_the_api() -> None:
     given_window = Behaviour(scale_up=ScalingRules(stabilization_window_s=60))
-    rules = rules_of([None, DEFAULT, given_window, down(("Pods", 3, 90), window=None)], 120)
+    rules = compile_rules([None, DEFAULT, given_window, down(("Pods", 3, 90), window=None)], 120)
     assert rules.set.tolist() == [0, 1, 1, 1]
     assert rules.window[UP].tolist() == [0, 0, 60_000, 0]
     assert rules.window[DOWN].tolist() == [120_000] * 4

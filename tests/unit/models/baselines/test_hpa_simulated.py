@@ -14,8 +14,8 @@ from models.cluster import rows
 from models.cluster.inventory import Inventory
 from models.cluster.observation import POOL_STATUS, Observation
 from models.cluster.plan import Plan, Reason
-from models.sim.apps import declare
 from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.declarations import declare
 from models.sim.population.generate import generate
 from models.sim.state import NONE
 
@@ -32,7 +32,7 @@ NO_WAITING = Behaviour(scale_down=ScalingRules(stabilization_window_s=0))
 @pytest.fixture(scope="module", name="inventory")
 def declared() -> Inventory:
     cluster = with_apps(load_sim_cluster(), APPS)
-    found = declare(generate(cluster), cluster)
+    found = declare(generate(cluster), cluster, [0])
     return found._replace(
         min_replicas=np.full(APPS, 2, np.int32),
         max_replicas=np.full(APPS, 50, np.int32),

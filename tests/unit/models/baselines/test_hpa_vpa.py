@@ -12,7 +12,6 @@ from models.baselines.vpa import Vpa
 from models.cluster import rows
 from models.cluster.observation import Pipeline
 from models.compare.run import run
-from models.sim.apps import declare
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
 from models.sim.world import World
@@ -40,7 +39,7 @@ class Pods(NamedTuple):
 @cache
 def after(minutes: int, together: bool) -> Pods:
     world = make_world(minutes)
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     first = world.state.status[0, rows.CPU_REQUEST].copy()
     both = hpa_vpa_of(world, Parameters(target=TARGET, half_life_h=QUICK_H))
     alone = Hpa(inventory, world.layout.pools, inventory.tick_s, target=TARGET)
@@ -48,7 +47,7 @@ def after(minutes: int, together: bool) -> Pods:
         run(world, both)
     else:
         run(world, alone)
-    sized = inventory.saturation >= VpaParameters().least_saturation
+    sized = inventory.saturation[0] >= VpaParameters().least_saturation
     status = world.state.status[0][:, sized]
     return Pods(
         int(status[rows.REPLICAS].sum()), float(np.median(status[rows.CPU_REQUEST] / first[sized]))
@@ -57,7 +56,7 @@ def after(minutes: int, together: bool) -> Pods:
 
 def test_hpa_decides_replicas_and_vpa_decides_cpu_requests() -> None:
     world = make_world(5)
-    inventory, pools = declare(world.population, world.cluster), world.layout.pools
+    inventory, pools = world.inventory, world.layout.pools
     both = HpaVpa(inventory, pools)
     hpa, vpa = Hpa(inventory, pools, inventory.tick_s), Vpa(inventory, pools, None, Pipeline.HPA)
     observation = world.observe(both.pipeline)

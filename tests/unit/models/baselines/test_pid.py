@@ -10,7 +10,6 @@ from models.cluster import rows
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation
 from models.cluster.plan import Reason
-from models.sim.apps import declare
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.observe import empty_observation
@@ -41,7 +40,7 @@ class Plant(NamedTuple):
 def plant() -> Plant:
     cluster = with_apps(load_sim_cluster(), APPS)
     world = World(cluster, load_scenario("calm", cluster), [0])
-    inventory = declare(world.population, cluster)._replace(
+    inventory = world.inventory._replace(
         min_replicas=np.full(APPS, 2, np.int32), max_replicas=np.full(APPS, 1000, np.int32)
     )
     blank = empty_observation(world.state)

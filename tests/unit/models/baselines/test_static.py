@@ -6,7 +6,6 @@ import pytest
 from models.baselines.static import Parameters, Static, daily_peak_replicas, static_of
 from models.cluster import rows
 from models.compare.run import run
-from models.sim.apps import declare
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
 from models.sim.results.summary import summarise
@@ -34,7 +33,7 @@ def test_static_never_acts_after_its_first_plan() -> None:
 
 def test_static_replicas_are_the_peak_times_the_factor() -> None:
     world = make_world()
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     peak = np.full((2, 40), 10.0, np.float32)
     controller = Static(inventory, world.layout.pools, peak, Parameters(peak_factor=1.25))
     observation = world.observe()
@@ -46,7 +45,7 @@ def test_static_replicas_are_the_peak_times_the_factor() -> None:
 @pytest.mark.parametrize("factor", [0.0, 1e6])
 def test_static_stays_within_the_declared_bounds(factor: float) -> None:
     world = make_world()
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     controller = static_of(world, Parameters(peak_factor=factor))
     observation = world.observe()
     plan, _ = controller.step(observation, None, controller.start(observation))

@@ -16,7 +16,6 @@ from models.cluster import rows
 from models.cluster.observation import Observation
 from models.cluster.plan import Reason
 from models.compare.run import run
-from models.sim.apps import declare
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.observe import empty_observation
@@ -33,7 +32,7 @@ def world() -> World:
 
 
 def vpa_on(world: World, past: Past | None = None, **values: float) -> Vpa:
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     all_busy = inventory._replace(saturation=np.ones(APPS, np.float32))
     at_once = {"updated_share": 1.0, **values}
     return Vpa(all_busy, world.layout.pools, Parameters(**at_once), past=past)
@@ -161,7 +160,7 @@ def test_single_pods_and_apps_without_samples_are_not_resized(world: World) -> N
 
 
 def test_apps_that_saturate_early_keep_their_cpu_request(world: World) -> None:
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     early = inventory._replace(saturation=np.full(APPS, 0.5, np.float32))
     vpa = Vpa(early, world.layout.pools, Parameters(updated_share=1.0))
     observation = observation_of(world, cores=0.3)

@@ -5,7 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from models.compare.breaker_cost import CONTROLLER, FAULTY, measure_breakers
+from models.cluster.description import PRIORITIES
+from models.compare.breaker_cost import (
+    BAD_FORECASTS,
+    CONTROLLER,
+    FAULTY,
+    BreakerRow,
+    measure_breakers,
+)
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario, load_scenario
 
@@ -37,7 +44,7 @@ def test_a_healthy_run_costs_nothing() -> None:
     short = msgspec.structs.replace(calm, length_minutes=5, warmup_minutes=5)
     row = measure_breakers(CONTROLLER, CLUSTER, short, [1], count)
     assert (row.trips, row.share_not_closed, row.change) == ({}, 0.0, 0.0)
-    assert (row.first_trip_s, row.rollback_s) == (None, None)
+    assert (row.first_trip_s, row.rollback_s, row.fallback_s) == (None, None, {})
     assert ticks == 2 * short.timeline(CLUSTER.tick_seconds).total_ticks
 
 
@@ -47,3 +54,30 @@ def test_decreases_that_do_harm_are_stopped_and_rolled_back(quiet: Scenario) -> 
     assert row.p0_minutes < 0.5 * row.p0_minutes_without
     assert row.first_trip_s is not None
     assert row.rollback_s is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cause"), [("constant forecast", "skill"), ("nan forecast", "output")]
+)
+def test_domains_do_without_wrong_forecasts_p0_first(
+    quiet: Scenario, wrong: str, cause: str
+) -> None:
+    assert wrong in BAD_FORECASTS
+    row = measure_breakers(wrong, CLUSTER, quiet, [1], lambda: None)
+    assert _doubts(row) == {cause}
+    times = list(row.fallback_s.values())
+    assert list(row.fallback_s) == list(PRIORITIES)[: len(times)]
+    assert times == sorted(times)
+    assert len(times) > 1
+    # Forecasts without numbers change nothing anyway; three times the traffic costs nodes.
+    assert row.objective <= row.objective_without
+
+
+def test_a_frozen_forecast_of_traffic_that_stays_does_no_harm(quiet: Scenario) -> None:
+    row = measure_breakers("frozen forecast", CLUSTER, quiet, [1], lambda: None)
+    assert (_doubts(row), row.fallback_s, row.change) == (set(), {}, 0.0)
+
+
+def _doubts(row: BreakerRow) -> set[str]:
+    """Causes that concern forecasts."""
+    return {name.split()[1] for name in row.trips} & {"skill", "output"}

@@ -13,11 +13,9 @@ from models.compare.calibrate import (
     calibrate,
     in_process,
     in_processes,
-    tuning_scenarios,
 )
 from models.compare.families import FAMILIES, calibrated, family_of
-from models.compare.journal import Journal, controller_digest
-from models.compare.search import Tried, batches, from_unit, latin_hypercube, to_unit
+from models.compare.provenance import controller_digest, outdated, tuning_scenarios
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
@@ -53,7 +51,7 @@ class Bowl:
 
 def test_a_search_improves_on_the_defaults_and_stays_in_its_ranges(setting: Setting) -> None:
     bowl = Bowl()
-    found = calibrate(PID, setting, 40, bowl, Journal())
+    found = calibrate(PID, setting, 40, bowl)
     assert found.objective < 0.6 * found.default_objective
     assert len(bowl.jobs) == 80
     # The first two jobs are the defaults, which are not drawn from the ranges.
@@ -63,41 +61,64 @@ def test_a_search_improves_on_the_defaults_and_stays_in_its_ranges(setting: Sett
 
 
 def test_equal_search_seeds_give_equal_results(setting: Setting) -> None:
-    first, second = (calibrate(PID, setting, 12, Bowl(), Journal()) for _ in range(2))
-    other = calibrate(PID, setting, 12, Bowl(), Journal(), search_seed=1)
+    first, second = (calibrate(PID, setting, 12, Bowl()) for _ in range(2))
+    other = calibrate(PID, setting, 12, Bowl(), search_seed=1)
     assert first == second
     assert first.parameters != other.parameters
 
 
 def test_the_result_is_never_worse_than_the_defaults(setting: Setting) -> None:
-    found = calibrate(PID, setting, 1, Bowl(), Journal())
+    found = calibrate(PID, setting, 1, Bowl())
     assert found.parameters == PID.defaults()
     assert found.objective == found.default_objective
 
 
-def test_a_resumed_search_skips_evaluations_in_the_journal(
+class Interrupted(Bowl):
+    """Stopped while it evaluates its sixth point."""
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
+        if len(self.jobs) == 10:
+            raise KeyboardInterrupt
+        yield from super().__call__(jobs)
+
+
+def test_a_search_that_was_stopped_continues_as_if_it_had_not_been(
     setting: Setting, tmp_path: Path
 ) -> None:
-    file, first, second, done = tmp_path / "journal.jsonl", Bowl(), Bowl(), []
-    before = calibrate(PID, setting, 12, first, Journal(file))
-    text = file.read_bytes()
-    file.write_bytes(text[: len(text) // 2])  # stopped half-way, in the middle of a line
-    after = calibrate(PID, setting, 12, second, Journal(file), on_done=lambda: done.append(1))
-    assert after == before
-    assert 0 < len(second.jobs) < len(first.jobs)
-    assert len(done) == 24
+    whole = calibrate(PID, setting, 12, Bowl(), tmp_path / "whole.journal")
+    file, second, done = tmp_path / "study.journal", Bowl(), []
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(PID, setting, 12, Interrupted(), file)
+    resumed = calibrate(PID, setting, 12, second, file, on_done=lambda: done.append(1))
+    assert resumed == whole
+    assert len(second.jobs) == 2 * (12 - 5)
+    assert len(done) == 12
 
 
-def test_the_journal_does_not_mix_up_seeds(setting: Setting, tmp_path: Path) -> None:
-    file, second = tmp_path / "journal.jsonl", Bowl()
-    calibrate(PID, setting, 3, Bowl(), Journal(file))
-    calibrate(PID, setting._replace(seeds=(8,)), 3, second, Journal(file))
+def test_a_search_with_other_seeds_is_another_search(setting: Setting, tmp_path: Path) -> None:
+    file, second = tmp_path / "study.journal", Bowl()
+    calibrate(PID, setting, 3, Bowl(), file)
+    calibrate(PID, setting._replace(seeds=(8,)), 3, second, file)
     assert len(second.jobs) == 6
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"), [({"code": "other"}, "code"), ({"worlds": {}}, "worlds")]
+)
+def test_parameters_tuned_for_something_else_are_named(
+    cluster: SimCluster, tmp_path: Path, changed: dict[str, object], named: str
+) -> None:
+    everything = Setting(cluster, tuning_scenarios(cluster), (7,))
+    found, file = calibrate(PID, everything, 1, Bowl()), tmp_path / "tuned.json"
+    store_tuned({"pid": found}, file)
+    assert outdated(file) == {}
+    store_tuned({"pid": msgspec.structs.replace(found, **changed)}, file)
+    assert outdated(file) == {"pid": named}
 
 
 def test_the_aggregate_is_configurable_and_stored(setting: Setting) -> None:
     worst = Aggregate("worst scenario", max)
-    found = calibrate(PID, setting._replace(aggregate=worst), 3, Bowl(), Journal())
+    found = calibrate(PID, setting._replace(aggregate=worst), 3, Bowl())
     assert found.aggregate == "worst scenario"
     assert found.objective == max(found.by_scenario.values())
 
@@ -105,7 +126,7 @@ def test_the_aggregate_is_configurable_and_stored(setting: Setting) -> None:
 def test_results_store_their_worlds_and_survive_a_round_trip(
     setting: Setting, tmp_path: Path
 ) -> None:
-    found = calibrate(PID, setting, 3, Bowl(), Journal())
+    found = calibrate(PID, setting, 3, Bowl())
     assert set(found.worlds) == set(found.by_scenario) == {one.name for one in setting.scenarios}
     file = tmp_path / "tuned.json"
     store_tuned({"pid": found}, file)
@@ -172,24 +193,6 @@ def test_tuning_and_comparison_scenarios_are_disjoint(cluster: SimCluster) -> No
 def _events(scenario: Scenario) -> set[bytes]:
     encode: Callable[[object], bytes] = msgspec.json.encode
     return {encode(msgspec.structs.replace(event, name="")) for event in scenario.events}
-
-
-def test_points_survive_conversion_to_the_unit_cube() -> None:
-    point = PID.defaults()
-    assert from_unit(to_unit(point, PID.ranges), PID.ranges) == pytest.approx(point, rel=1e-3)
-
-
-def test_a_hypercube_has_one_point_in_every_slice() -> None:
-    points = latin_hypercube({"x": (0.0, 8.0)}, 8, seed=3)
-    assert sorted(int(point["x"]) for point in points) == list(range(8))
-
-
-@pytest.mark.parametrize("budget", [1, 2, 5, 20])
-def test_a_search_uses_exactly_its_budget(budget: int) -> None:
-    tried: list[Tried] = []
-    for points in batches(PID.defaults(), PID.ranges, budget, 0, tried):
-        tried.extend(Tried(point, 1.0) for point in points)
-    assert len(tried) == budget
 
 
 def test_a_controllers_digest_follows_its_code_and_not_its_comments(

@@ -1,15 +1,18 @@
 """A run ends with its scenario, records without side effects and counts unfounded decreases."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from models.baselines.hpa.simulated import hpa_of
 from models.cluster import rows
+from models.cluster.observation import Pipeline
 from models.compare.run import missing_data_decreases, run, without_sample
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
-from models.sim.config.events import Deploy, MetricsOutage, Target, Traffic
+from models.sim.config.events import Deploy, Inventory, MetricsOutage, Target, Traffic
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
+from models.sim.population.generate import generate
 from models.sim.results.recording import Recorder
 from models.sim.results.spans import event_spans
 from models.sim.world import World
@@ -19,8 +22,9 @@ SPIKE = Traffic(
 )
 DEPLOY = Deploy(name="release", target=Target(domains=("fraud",)), at_minute=1, over_minutes=2)
 OUTAGE = MetricsOutage(
-    name="blind", target=Target(domains=("data",)), at_minute=3, mode="zero", length_minutes=4
-)
+    name="blind", target=Target(domains=("data",)), pipeline="exporter", mode="zero", at_minute=3,
+    length_minutes=4,
+)  # fmt: skip
 
 
 def make_world(seeds: tuple[int, ...] = (0,)) -> World:
@@ -70,16 +74,28 @@ def test_event_spans_match_the_times_of_the_events(recorded: tuple[World, Record
     assert (blind.start, blind.end) == (30, 54)
 
 
+def test_event_spans_leave_out_events_that_affect_no_app() -> None:
+    cluster, scenario = with_apps(load_sim_cluster(), 5), make_world().scenario
+    tiers, only = cluster.domains[0].tiers, int(generate(cluster).apps.tier[0])
+    nowhere = Target(domains=("payments",), tiers=(tiers[only - 1],))
+    gone = Inventory(name="gone", target=nowhere, change="vanish", at_minute=1)
+    release = Deploy(name="nothing", target=nowhere, at_minute=1)
+    events = (gone, release, *scenario.events)
+    world = World(cluster, msgspec.structs.replace(scenario, events=events), [0])
+    assert [span.name for span in event_spans(world)] == ["spike", "release", "blind"]
+
+
 def test_a_zero_sent_on_error_counts_as_missing() -> None:
     world = make_world((0, 1))
     data = world.population.apps.domain == 3
     observation = world.observe()
     observation.missing[:] = 0
-    # The last tick before the outage, and its first.
-    observation.tick[:] = 29, 30
-    blind = without_sample(world, observation)
+    # The last tick whose window has a scrape from before the outage, and the next.
+    observation.tick[:] = 36, 37
+    blind = without_sample(world, observation, Pipeline.OURS)
     assert not blind[0].any()
     assert (blind[1] == data).all()
+    assert not without_sample(world, observation, Pipeline.HPA).any(), "HPA reads no exporter"
 
 
 def test_decreases_without_a_sample_are_counted_per_app_and_dimension() -> None:

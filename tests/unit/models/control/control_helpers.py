@@ -11,16 +11,16 @@ from models.cluster.plan import Plan
 from models.control.hierarchy import Heuristic, HeuristicState
 from models.control.parameters import Parameters, Parts
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
-from models.sim.apps import declare
 from models.sim.config.events import Event, Target, Traffic
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
+from models.sim.declarations import declare
 from models.sim.population.generate import generate
 from models.sim.world import World
 
 CLUSTER = with_apps(load_sim_cluster(), 40)
 POPULATION = generate(CLUSTER)
-INVENTORY = declare(POPULATION, CLUSTER)._replace(
+INVENTORY = declare(POPULATION, CLUSTER, [0])._replace(
     min_replicas=np.full(40, 2, np.int32), max_replicas=np.full(40, 400, np.int32)
 )
 APPS, DOMAINS, POOLS = 40, INVENTORY.priority.size, INVENTORY.pool_cpu.size

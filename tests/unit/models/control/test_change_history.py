@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.control.change_history import NO_APP, assign_turns, workspace
+from models.control.change_history import NO_APP, rotate_order, workspace
 
 
 @pytest.mark.parametrize("apps", [1, 2, 40, 130, 131, 262, 400])
@@ -12,7 +12,7 @@ def test_each_app_comes_first_once_in_as_many_ticks_as_there_are_apps(apps: int)
     active, domain = np.ones(apps, np.int32), np.zeros(apps, np.int32)
     first = []
     for tick in range(1000, 1000 + apps):
-        assign_turns(active, domain, tick, work)
+        rotate_order(active, domain, tick, work)
         assert sorted(work.order) == list(range(apps))
         first.append(int(work.order[0]))
     assert sorted(first) == list(range(apps))
@@ -21,6 +21,6 @@ def test_each_app_comes_first_once_in_as_many_ticks_as_there_are_apps(apps: int)
 def test_an_app_that_is_not_declared_has_no_turn() -> None:
     work = workspace(2, 6)
     active = np.array([1, 0, 1, 1, 0, 1], np.int32)
-    assign_turns(active, np.array([0, 0, 0, 1, 1, 1], np.int32), 7, work)
+    rotate_order(active, np.array([0, 0, 0, 1, 1, 1], np.int32), 7, work)
     assert sorted(work.order[:4]) == [0, 2, 3, 5]
     assert (work.order[4:] == NO_APP).all()

@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.cluster.arrays import F64
-from models.control.commander import Outlook, affordable, look_ahead
+from models.control.commander import Commander, Outlook, affordable, look_ahead
+from models.control.parameters import Parameters
+from models.control.report import Report
+from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast
+from tests.unit.models.control.control_helpers import DOMAINS, INVENTORY, Plant
 
 NOW: F64 = np.array([[100.0]])
 TICK = np.zeros(1, np.int32)
@@ -60,3 +64,30 @@ def test_headroom_is_cut_to_the_spare_cores() -> None:
 @pytest.mark.parametrize("spare", [0.0, -50.0])
 def test_there_is_no_headroom_without_spare_cores(spare: float) -> None:
     assert headroom([0.1, 0.05], spare) == [0.0, 0.0]
+
+
+def released(by: int, lacking: int) -> float:
+    """Cores that a domain releases while another lacks many, and all hold twice their work."""
+
+    def each(cores: float) -> F64:
+        return np.full((1, DOMAINS), cores)
+
+    distress = each(0.0)
+    distress[0, lacking] = 500.0
+    report = Report(
+        work=each(100.0), essential=each(118.0), kept=each(150.0), wanted=each(200.0),
+        held=each(200.0), held_memory_gib=each(200.0), pending=each(0.0), distress=distress,
+        rps=each(1.0), at_risk=each(0.0), apps=each(8.0),
+    )  # fmt: skip
+    plant = Plant(nodes=1)
+    pools = PoolReadings(plant.pool, INVENTORY)
+    decision = Commander(INVENTORY, Parameters()).decide(TICK, pools, report, None, TICK)
+    return float(decision.directive.release[0, by])
+
+
+def test_the_highest_priority_gives_way_to_its_equals_but_not_to_its_callers() -> None:
+    caller, callee = np.flatnonzero(INVENTORY.priority == 0)[:2]
+    assert INVENTORY.calls[caller, callee] > 0.0
+    assert released(by=caller, lacking=callee) > 0.0
+    # The surge of a caller reaches those that it calls next.
+    assert released(by=callee, lacking=caller) == 0.0

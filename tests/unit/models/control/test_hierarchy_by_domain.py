@@ -21,7 +21,6 @@ from models.control.soldiers import Soldiers
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast
 from models.forecaster.simulated.catalogue import calendar_of
-from models.sim.apps import declare
 from models.sim.config.events import Event
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario, load_scenario
@@ -163,7 +162,7 @@ def bits(value: object) -> list[bytes]:
 
 def decided_twice(world: World, parameters: Parameters) -> Iterator[Tick]:
     """The world under the whole heuristic, and processes per domain with equal observations."""
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     whole = Heuristic(inventory, world.layout.pools, Parameters(), Parts())
     whole._soldiers = soldiers = RecordingSoldiers(inventory, Parameters(), Parts())
     separate, forecaster = SeparateProcesses(inventory, parameters), calendar_of(world)

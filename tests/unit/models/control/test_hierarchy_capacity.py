@@ -105,9 +105,10 @@ def test_an_overdraft_is_drawn_on_free_cores_only() -> None:
     assert some.directive.budget.overdraft.sum() <= 10.0 + 1e-6
 
 
-def test_the_highest_priorities_give_way_only_to_each_other() -> None:
+def test_the_highest_priority_yields_its_room_for_surges_to_work_of_others_not_more() -> None:
     plant, controller, state = settled(nodes=2)
     first, other = np.flatnonzero(INVENTORY.priority == 0)[:2]
+    mine = INVENTORY.domain == first
 
     def release_of(domain: int) -> F64:
         surged, memory = copy.deepcopy((plant, state))
@@ -116,8 +117,21 @@ def test_the_highest_priorities_give_way_only_to_each_other() -> None:
         release: F64 = memory.decision.directive.release[0]
         return release
 
+    for_another = release_of(int(np.flatnonzero(INVENTORY.priority == 1)[0]))[first]
     assert release_of(other)[first] > 0.0
-    assert release_of(int(np.flatnonzero(INVENTORY.priority == 1)[0]))[first] == 0.0
+    assert for_another > 0.0
+    held = plant.status[0, rows.REPLICAS, mine].sum()
+    assert held - for_another >= plant.work[mine].sum() / Parameters().surge_target
+
+
+def test_apps_with_pods_to_spare_release_them_however_much_others_of_their_domain_lack() -> None:
+    plant, controller, state = settled(nodes=2)
+    domain = int(np.flatnonzero(INVENTORY.priority == 1)[0])
+    plant.work[np.flatnonzero(INVENTORY.domain == domain)[0]] *= 60
+    _, state = plant.run(controller, state, PER_MINUTE + 1)
+    held = plant.status[0, rows.REPLICAS, INVENTORY.domain == domain].sum()
+    assert held < plant.work[INVENTORY.domain == domain].sum()
+    assert state.decision.directive.release[0, domain] > 0.0
 
 
 # --- The directive

@@ -52,13 +52,14 @@ def test_a_plan_does_not_depend_on_hidden_state() -> None:
 
 
 @pytest.mark.parametrize("mode", ["zero", "missing"])
-def test_a_metrics_outage_causes_no_decrease_and_no_overrun(
+def test_an_outage_of_exporters_causes_no_decrease_and_no_overrun(
     mode: Literal["zero", "missing"],
 ) -> None:
     """Traffic fell before, so that there would be something to decrease."""
     outage = MetricsOutage(
-        name="blind", target=Target(domains=ALL), at_minute=3, mode=mode, length_minutes=17
-    )
+        name="blind", target=Target(domains=ALL), pipeline="exporter", mode=mode, at_minute=3,
+        length_minutes=17,
+    )  # fmt: skip
     world = world_of(HALF_TRAFFIC, outage, minutes=20, seeds=(0, 1))
     decisions = run(world, heuristic_of(world))
     assert decisions.missing_data_decreases.tolist() == [0, 0]

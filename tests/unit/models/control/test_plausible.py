@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from models.control.plausible import (
     CORES,
+    Held,
     Span,
     factor_problem,
     forecast_problem,
@@ -59,12 +60,22 @@ def test_accepted_events_never_multiply_beyond_the_bound(
 
 
 def test_a_forecast_is_bounded_by_the_highest_traffic_seen() -> None:
-    assert forecast_problem([[1.0, 2000.0]], 100.0, LARGEST) == ""
-    assert "more than 20 times" in forecast_problem([[1.0, 2001.0]], 100.0, LARGEST)
+    assert forecast_problem([[1.0, 2000.0]], [2000.0], 100.0, LARGEST) == ""
+    assert "more than 20 times" in forecast_problem([[1.0, 2001.0]], [2001.0], 100.0, LARGEST)
+
+
+@pytest.mark.parametrize("broken", [nan, inf, -1.0])
+def test_a_forecast_without_usable_numbers_is_not_believed_whatever_was_seen(
+    broken: float,
+) -> None:
+    for rps, peaks in (([[1.0, broken]], [1.0]), ([[1.0, 2.0]], [broken])):
+        for highest in (0.0, 100.0):
+            problem = forecast_problem(rps, peaks, highest, LARGEST)
+            assert problem == "a forecast without usable numbers"
 
 
 def test_without_any_traffic_seen_a_forecast_has_no_bound() -> None:
-    assert forecast_problem([[1e9]], 0.0, LARGEST) == ""
+    assert forecast_problem([[1e9]], [1e9], 0.0, LARGEST) == ""
 
 
 @PROPERTY
@@ -79,11 +90,23 @@ def test_one_report_raises_the_highest_traffic_by_the_factor_at_most(
 
 def test_sums_are_bounded_by_what_a_domain_holds_and_held_before() -> None:
     ordinary = [100.0] * len(CORES)
-    assert sums_problem(ordinary, 100.0, 90.0, LARGEST) == ""
-    assert sums_problem(ordinary, 100.0, None, LARGEST) == ""
-    assert "wanted" in sums_problem([0, 0, 0, 1e9, 0, 0], 100.0, 90.0, LARGEST)
-    assert "held" in sums_problem(ordinary, 1e9, 90.0, LARGEST)
+    now, last = Held(100.0, 400.0), Held(90.0, 360.0)
+    assert sums_problem(ordinary, now, last, LARGEST) == ""
+    assert sums_problem(ordinary, now, None, LARGEST) == ""
+    assert "wanted" in sums_problem([0, 0, 0, 1e9, 0, 0], now, last, LARGEST)
+    assert "cores held" in sums_problem(ordinary, Held(1e9, 400.0), last, LARGEST)
+    assert "memory held" in sums_problem(ordinary, Held(100.0, 1e5), last, LARGEST)
+
+
+@pytest.mark.parametrize("held", [Held(1e308, 400.0), Held(100.0, 1e308), Held(0.0, 1e308)])
+def test_sums_that_would_overflow_are_not_believed_even_at_first(held: Held) -> None:
+    assert "cores or GiB" in sums_problem([0.0] * len(CORES), held, None, LARGEST)
+    assert "cores or GiB" in sums_problem([1e308] * len(CORES), Held(0.0, 0.0), None, LARGEST)
+
+
+def test_ordinary_sums_of_the_largest_clusters_are_believed() -> None:
+    assert sums_problem([1e7] * len(CORES), Held(1e7, 1e8), None, LARGEST) == ""
 
 
 def test_a_domain_without_pods_may_want_any_number_of_cores() -> None:
-    assert sums_problem([500.0] * len(CORES), 0.0, 0.0, LARGEST) == ""
+    assert sums_problem([500.0] * len(CORES), Held(0.0, 0.0), Held(0.0, 0.0), LARGEST) == ""

@@ -12,7 +12,6 @@ from models.control.soldiers import Soldiers
 from models.features.encode import Encoder
 from models.features.normalise import Features
 from models.features.table import DOMAIN as DOMAIN_LEVEL
-from models.sim.apps import declare
 from models.sim.world import World
 from tests.unit.models.control.control_helpers import SPIKE, world_of
 
@@ -21,7 +20,7 @@ from tests.unit.models.control.control_helpers import SPIKE, world_of
 def reported() -> tuple[Report, Features, World]:
     """After five minutes in which nothing was changed and the traffic of payments rose."""
     world = world_of(SPIKE, seeds=(0, 1))
-    inventory = declare(world.population, world.cluster)
+    inventory = world.inventory
     estimator, soldiers = (
         DemandEstimator(inventory, Parameters(), Parts()),
         Soldiers(inventory, Parameters(), Parts()),
@@ -59,7 +58,7 @@ def test_the_reported_share_of_apps_at_risk_equals_the_features(
 
 def test_reported_holdings_equal_the_features(reported: tuple[Report, Features, World]) -> None:
     report, features, world = reported
-    cores = world.observe().pool["ready"] @ declare(world.population, world.cluster).pool_cpu
+    cores = world.observe().pool["ready"] @ world.inventory.pool_cpu
     expected = features.domain[..., DOMAIN_LEVEL.at("held_cpu")] * cores[:, None]
     assert report.held == pytest.approx(expected, rel=0.02)
 

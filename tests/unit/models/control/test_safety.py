@@ -15,8 +15,8 @@ from models.control.change_history import (
     BLAST_SHARE,
     BLAST_WINDOW_S,
     ChangeHistory,
-    assign_turns,
     cool_down_ticks,
+    rotate_order,
     start_history,
     workspace,
 )
@@ -84,7 +84,7 @@ class Fleet(NamedTuple):
             Wishes(result, UNUSED, UNUSED, why),
             Bounds(self.least, self.most, cool_down),
         )
-        assign_turns(apps.status[rows.ACTIVE], self.domain, tick, work)
+        rotate_order(apps.status[rows.ACTIVE], self.domain, tick, work)
         rested, decreased = self.history.rested[0], self.history.decreased[0]
         enforce_replicas(wishes, apps, bounds, rested, decreased, work)
         self.replicas[:] = result

@@ -86,7 +86,8 @@ def test_the_paired_reward_is_the_difference_to_the_plain_heuristic() -> None:
 @pytest.mark.parametrize("kind", ["commander", "soldier", "app"])
 def test_different_actions_give_different_results(kind: str) -> None:
     env = make(kind)
-    assert play(env, 1.0, seed=2).info != play(env, -1.0, seed=2).info
+    # A seed with room in the budget of payments; without any, its Soldier has no choice.
+    assert play(env, 1.0, seed=3).info != play(env, -1.0, seed=3).info
 
 
 def test_the_soldier_reward_falls_during_a_spike() -> None:

@@ -11,13 +11,13 @@ from models.features.encode import Encoder
 from models.features.memory import FeatureState
 from models.features.normalise import Features, normalise
 from models.features.table import APP
-from models.sim.apps import declare
 from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.declarations import declare
 from models.sim.population.generate import generate
 
 CLUSTER_FILE = with_apps(load_sim_cluster(), 60)
 POPULATION = generate(CLUSTER_FILE)
-INVENTORY = declare(POPULATION, CLUSTER_FILE)
+INVENTORY = declare(POPULATION, CLUSTER_FILE, [0])
 APPS, DOMAINS = INVENTORY.domain.size, INVENTORY.tiers.size
 GROUPS, POOLS = int(INVENTORY.tiers.sum()), INVENTORY.pool_cpu.size
 

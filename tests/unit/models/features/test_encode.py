@@ -64,9 +64,12 @@ def test_the_order_of_apps_inside_a_domain_does_not_matter(seed: int) -> None:
         )
         for observed in ticks
     ]
-    columns = ("domain", "tier", "min_replicas", "max_replicas", "latency_target", "saturation",
+    columns = ("domain", "tier", "min_replicas", "max_replicas", "latency_target",
                "request_mix")  # fmt: skip
-    moved = INVENTORY._replace(**{name: getattr(INVENTORY, name)[order] for name in columns})
+    moved = INVENTORY._replace(
+        **{name: getattr(INVENTORY, name)[order] for name in columns},
+        saturation=INVENTORY.saturation[:, order],
+    )
     ours, theirs = encoded(*ticks)[0], encoded(*shuffled, inventory=moved)[0]
     np.testing.assert_array_equal(ours.app[:, order], theirs.app)
     np.testing.assert_allclose(ours.domain, theirs.domain, rtol=1e-5, atol=1e-5)

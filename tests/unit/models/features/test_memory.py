@@ -81,6 +81,21 @@ def test_zero_traffic_is_valid_while_memory_is_in_use() -> None:
     assert (app(features, "rps") == 0).all()
 
 
+def test_an_exporter_that_falls_silent_while_its_app_works_is_missing_but_cpu_is_not() -> None:
+    first, later = (observation(np.random.default_rng(1), 1, tick) for tick in (1, 2))
+    later.measured[:, : rows.CPU] = 0.0
+    later.measured[:, rows.CPU] = 2 * first.measured[:, rows.CPU]
+    features, _ = encoded(first, later)
+    before = encoded(first)[0]
+    busy = app(before, "rps") > 1
+    assert (app(features, "missing")[busy] == 1).all()
+    np.testing.assert_array_equal(app(features, "rps")[busy], app(before, "rps")[busy])
+    later.measured[:, rows.CPU] = 0.01 * first.measured[:, rows.CPU]
+    idle, _ = encoded(first, later)
+    assert (app(idle, "missing") == 0).all()
+    assert (app(features, "utilisation")[busy] > app(idle, "utilisation")[busy]).all()
+
+
 def test_an_app_without_any_sample_reads_as_full_not_as_idle() -> None:
     observed = observation(np.random.default_rng(1), 1)
     observed.missing[:] = 1

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from models.cluster import rows
 from models.forecaster.learned.artefact import CARD, SHIPPED
 from models.forecaster.port import HIGH, LOW, MEDIAN, VALID_MIN, Forecast, Forecaster
 from models.forecaster.seasonal import persistence, seasonal, seasonal_rule
@@ -91,6 +92,28 @@ def _forecast_after(make: Callable[..., Forecaster[Any]], course: list[float]) -
         rps = np.full((1, 2), course[(tick - 1) // PER_MINUTE], np.float32)
         forecast, state = forecaster.step(observed(tick, rps), state)
     return forecast
+
+
+def test_a_minute_whose_last_tick_is_lost_is_not_mixed_with_the_next_one() -> None:
+    forecaster = persistence(level_past(), TICK_S)
+    state = forecaster.start(observed(0, np.zeros((1, 2), np.float32)))
+    for tick in (tick for tick in range(1, 4 * PER_MINUTE + 1) if tick != 3 * PER_MINUTE):
+        rps = np.full((1, 2), 100.0 * ((tick - 1) // PER_MINUTE), np.float32)
+        forecast, state = forecaster.step(observed(tick, rps), state)
+    assert state.minutes.domain[0, 0, -3:].tolist() == [100, 200, 300]
+    assert forecast.made_tick[0] == 4 * PER_MINUTE
+
+
+def test_an_exporter_that_falls_silent_while_its_app_works_reads_as_no_data() -> None:
+    forecaster = persistence(level_past(), TICK_S)
+    state = forecaster.start(observed(0, np.zeros((1, 2), np.float32)))
+    for tick in range(1, 4 * PER_MINUTE + 1):
+        silent = tick > 2 * PER_MINUTE
+        seen = observed(tick, np.full((1, 2), 0.0 if silent else 120.0, np.float32))
+        # The second app really stops.
+        seen.measured[0, rows.CPU] = [3.0, 0.1 if silent else 3.0]
+        _, state = forecaster.step(seen, state)
+    assert state.minutes.domain[0, :, -1].tolist() == [120, 0]
 
 
 def test_persistence_forecasts_the_observed_level() -> None:

@@ -28,6 +28,19 @@ def test_an_app_that_moves_leaves_its_violation_minutes_where_they_happened() ->
     assert world.accounts.violation_minutes[0].sum() == pytest.approx(10, rel=0.02)
 
 
+def test_violations_count_in_the_minute_in_which_a_domains_last_app_vanishes() -> None:
+    """Every request is slower than the target, until the only app vanishes in the fourth minute."""
+    gone = Inventory(name="gone", target=Target(apps=(0,)), change="vanish", at_minute=3.5)
+    population = plain_apps(1, domain=PAYMENTS, start_replicas=10, latency_target=1e-6)
+    world = World(still_cluster(100), still_scenario([gone]), [1], population)
+    for _ in range(30):
+        world.step(world.hold())
+    row = summarise(world, "none", Decisions(np.zeros(1, np.int64)))[0]
+    # All requests of half a minute count as a whole one: the app had no others.
+    assert row.violation_minutes["P0"] == pytest.approx(4, rel=0.02)
+    assert np.isfinite(world.accounts.domain_minutes).all()
+
+
 def test_what_p3_holds_is_counted_in_the_pools_that_p0_waits_for() -> None:
     """P3 fills its own ten nodes and half of twenty shared ones, which are all P0 may use."""
     population = plain_apps(2, domain=[PAYMENTS, INTERNAL], cpu_request=60, start_replicas=[10, 20])

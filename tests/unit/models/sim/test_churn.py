@@ -8,7 +8,7 @@ from models.cluster import rows
 from models.sim.accounting import CRASHED, OOM_KILLED
 from models.sim.apps import GUARD_NONE
 from models.sim.churn import back_off_s
-from models.sim.config.events import Deploy, Inventory, Target, Traffic
+from models.sim.config.events import Crash, Deploy, Inventory, Leak, Target, Traffic
 from models.sim.state import RETRY, SAMPLE_RING
 from models.sim.world import World
 from models.validate.worlds import one_call, plain_apps, still_cluster, still_scenario
@@ -47,6 +47,46 @@ def test_leaking_memory_ends_in_an_oom_kill() -> None:
     for _ in range(90):
         world.step(world.hold())
     assert world.accounts.totals[0, OOM_KILLED] > 0
+
+
+def test_a_leak_of_a_scenario_kills_only_its_apps_and_ends() -> None:
+    leak = Leak(
+        name="leak", target=Target(apps=(0,)), at_minute=1, requests_per_hour=12, length_minutes=10
+    )
+    population = plain_apps(2, start_replicas=10, memory_base=0.5)
+    world = World(still_cluster(100), still_scenario([leak]), [1], population)
+    run_ticks(world, 12 * 6)
+    restarts = world.state.status[0, rows.RESTARTS].copy()
+    # Half of the request is left, so 12 requests per hour fill it within three minutes.
+    assert restarts[0] > 0
+    assert restarts[1] == 0
+    run_ticks(world, 20 * 6)
+    assert world.state.status[0, rows.RESTARTS, 0] <= restarts[0] + 10, "what leaked is killed once"
+
+
+def test_crashes_of_a_scenario_end_with_the_roll_back() -> None:
+    crash = Crash(
+        name="bad", target=Target(apps=(0,)), at_minute=1, share_per_minute=0.2, length_minutes=5
+    )
+    population = plain_apps(2, start_replicas=10)
+    world = World(still_cluster(100), still_scenario([crash]), [1], population)
+    lowest = 10
+    for _ in range(6 * 6):
+        run_ticks(world, 1)
+        lowest = min(lowest, int(world.state.status[0, rows.READY, 0]))
+    crashed = int(world.accounts.totals[0, CRASHED])
+    # A fifth of ten pods in each of five minutes, less those that are down meanwhile.
+    assert 5 <= crashed <= 10
+    assert world.state.status[0, rows.RESTARTS, 1] == 0
+    assert lowest <= 8
+    run_ticks(world, 60)
+    assert world.accounts.totals[0, CRASHED] == crashed
+    assert world.state.status[0, rows.READY, 0] == 10
+
+
+def run_ticks(world: World, ticks: int) -> None:
+    for _ in range(ticks):
+        world.step(world.hold())
 
 
 def test_memory_above_the_request_kills_only_above_the_limit() -> None:

@@ -10,11 +10,12 @@ from models.cluster import rows
 from models.cluster.plan import Plan
 from models.sim.accounting import PREEMPTED, REFUSED, RESIZED
 from models.sim.config.events import ZoneLoss
-from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps, with_physics
+from models.sim.config.physics import PodStop, SimCluster, load_sim_cluster, with_apps, with_physics
 from models.sim.population.generate import generate
 from models.sim.results.recording import Recorder
-from models.sim.state import BOUND, NODE_ABSENT
+from models.sim.state import BOUND, NODE_ABSENT, ROOM_CPU
 from models.sim.world import World
+from models.validate.audit import broken_invariants
 from models.validate.worlds import STILL, plain_apps, still_cluster, still_scenario
 
 INTERNAL, PAYMENTS, FRAUD = 0, 1, 2
@@ -187,6 +188,51 @@ def test_no_node_of_a_coordinated_pool_is_drained_while_pods_wait_for_it() -> No
     for _ in range(2):
         world.step(plan)
     assert world.state.pool["pending_cpu"][0, 0] == 8 * 30_000
+
+
+@pytest.mark.parametrize(("memory_share", "left"), [(0.45, 2), (0.1, 1)])
+def test_a_node_is_drained_only_if_its_pods_memory_fits_elsewhere(
+    memory_share: float, left: int
+) -> None:
+    cluster = still_cluster(pods=2, headroom=0.5, max_nodes=2.0)
+    machine = cluster.machine_of(cluster.pools[0])
+    memory = memory_share * (machine.memory_gib - machine.reserved_memory_gib)
+    provisioner = msgspec.structs.replace(cluster.physics.provisioner, scale_down_after_s=60)
+    population = plain_apps(1, start_replicas=2, min_replicas=2, memory_request=memory, own_rps=1)
+    # CPU alone would fit on one node in both cases, and on two both pods are under-used.
+    cluster = with_physics(cluster, provisioner=provisioner)
+    world = World(
+        cluster,
+        still_scenario(),
+        [1],
+        population._replace(
+            apps=population.apps._replace(cpu_request=np.full(1, 25.0, np.float32))
+        ),
+    )
+    for _ in range(24):
+        world.step(world.hold())
+    assert world.state.pool["ready"][0, 0] == left
+
+
+@pytest.mark.parametrize(("grace_s", "ticks"), [(0, 0), (15, 2), (30, 3)])
+def test_a_stopping_pod_keeps_its_room_until_its_grace_period_is_over(
+    grace_s: float, ticks: int
+) -> None:
+    cluster = with_physics(
+        still_cluster(pods=200, headroom=0.07), pod_stop=PodStop(grace_s=grace_s)
+    )
+    population = plain_apps(2, start_replicas=20, cpu_request=60)
+    world = World(cluster, still_scenario(), [1], population)
+    plan = world.hold()
+    plan.replicas[0, 0] = 10
+    free = world.state.room[0, ROOM_CPU].clip(0).sum()
+    freed = []
+    for _ in range(5):
+        world.step(plan)
+        freed.append(world.state.room[0, ROOM_CPU].clip(0).sum() > free)
+        assert not broken_invariants(world)
+    assert world.state.hidden[0, BOUND, 0] == 10, "it serves no more at once"
+    assert freed == [tick >= ticks for tick in range(5)]
 
 
 def test_zone_loss_kills_the_nodes_of_that_zone_and_starts_none_there() -> None:

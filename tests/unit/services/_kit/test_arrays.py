@@ -88,3 +88,12 @@ def test_no_forged_budgets_keep_true_ones_from_binding(
     # A forged budget of this very minute, with its very epoch, may come first: then that binds.
     clash = any(budget.tick == 90 and budget.epoch == 15 for _, budget in forgeries)
     assert clash or (binding.epoch, binding.cores) == (15, 7.0)
+
+
+@pytest.mark.parametrize("first", ["forged", "true"])
+def test_before_the_first_tick_a_forged_budget_does_not_keep_the_true_one_out(first: str) -> None:
+    ahead, true = granted(6 * 10**8), granted(12)
+    known = take((), *((ahead, true) if first == "forged" else (true, ahead)))
+    assert binding_budget(13, known) == true
+    assert take(known, true, ahead) is known, "delivered again"
+    assert epochs(take(known, granted(18), newest_tick=18)) == [2, 3]

@@ -6,11 +6,12 @@ import pytest
 from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.rejected import Rejected
+from services._kit import state_records
 from services._kit.memory import MemoryBus, Order, oldest
-from services._kit.records import TooLarge
 from services._kit.settings import KitSettings
+from services._kit.state_records import TooLarge
 from tests.kit_conformance_helpers import Conformance
-from tests.kit_example_helpers import Example, ExampleSettings, build
+from tests.kit_example_helpers import LARGEST_RECORD_BYTES, Example, ExampleSettings, build
 
 
 class InMemory:
@@ -71,6 +72,11 @@ class InMemory:
         done = self._journal.read_text().splitlines()
         assert len(done) >= count
         return done
+
+
+@pytest.fixture(autouse=True)
+def small_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_records, "LARGEST_RECORD_BYTES", LARGEST_RECORD_BYTES)
 
 
 @pytest.fixture

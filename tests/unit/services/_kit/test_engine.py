@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
-from schemas.codec import encode
-from schemas.fields import Event
+from schemas.codec import Malformed, encode
+from schemas.fields import Event, Part
 from schemas.rejected import Rejected
+from schemas.scale_applied import ScaleApplied
 from schemas.topics import BY_NAME, topic_of
+from services._kit import engine as engine_module
 from services._kit.clock import ManualClock
 from services._kit.engine import Engine
 from services._kit.handler import Service
 from services._kit.kafka import default_partitioner
 from services._kit.memory import MemoryBus
-from services._kit.records import Delivery
+from services._kit.records import MOST_WAITING, Delivery, EventReader
 from services._kit.telemetry import Telemetry
-from tests.kit_example_helpers import Example, ExampleSettings, declared, granted, sampled
+from tests.kit_example_helpers import TIME, Example, ExampleSettings, declared, granted, sampled
 
 SAMPLES = topic_of(type(sampled("a", 1))).name
 BUDGETS = topic_of(type(granted("a", 1))).name
@@ -56,15 +58,38 @@ def errors(bus: MemoryBus) -> list[tuple[str, str]]:
     return [(letter.topic, letter.error) for letter in bus.dead_letters]
 
 
+def verdict(topic: str, key: bytes, value: bytes | None, headers: Any) -> str:
+    """What is wrong with a record, as a reader that has seen no other says; empty: nothing."""
+    try:
+        EventReader().read(Delivery(topic, 0, 0, key, value, headers, 0.0))
+    except Malformed as error:
+        return error.kind
+    return ""
+
+
 @given(st.lists(RECORDS, max_size=5))
 @settings(deadline=None)
-def test_no_content_of_a_record_stops_a_service(records: list[Any]) -> None:
-    bus = bus_with_example()
+def test_a_malformed_record_is_one_dead_letter_of_its_kind_and_changes_nothing_else(
+    records: list[Any],
+) -> None:
+    bus, undisturbed, expected = bus_with_example(), bus_with_example(), []
     for topic, key, value, headers in records:
+        problem = verdict(topic, key, value, headers)
+        if problem:
+            expected.append((topic, bus._topics[topic].end, problem))
+        else:
+            undisturbed.put(topic, key, value, tuple(headers))
         bus.put(topic, key, value, tuple(headers))
-    bus.publish(granted("b", 1), sampled("b", 1))
-    bus.run()
+    for each in (bus, undisturbed):
+        each.publish(granted("b", 1), sampled("b", 1))
+        each.run()
+    found = [(letter.topic, letter.offset, letter.error) for letter in bus.dead_letters]
+    assert sorted(found) == sorted(expected)
+    # What is valid is handled as if the others had never been.
+    assert bus.events(BreakerChanged) == undisturbed.events(BreakerChanged)
     assert "b" in {answer.scope for answer in bus.events(BreakerChanged)}
+    for key in ("a", "b", "web"):
+        assert bus.state("example", key) == undisturbed.state("example", key)
 
 
 @pytest.mark.parametrize("topic", [SAMPLES, INVENTORY])
@@ -111,14 +136,18 @@ class RecordingWriter:
     def __init__(self) -> None:
         self.published: list[str] = []
         self.acknowledged: list[int] = []
+        self.writes = 0
+        """Times that an acknowledgement was waited for."""
 
     async def publish(self, records: Any) -> None:
         self.published += [record.topic for record in records]
+        self.writes += 1
 
     async def commit(self, records: Any, *_: object) -> None:
         await self.publish(records)
 
-    async def save(self, *_: object) -> None: ...
+    async def save(self, *_: object) -> None:
+        self.writes += 1
 
     def acknowledge(self, deliveries: Any) -> None:
         self.acknowledged += [delivery.partition for delivery in deliveries]
@@ -158,6 +187,49 @@ def test_a_record_in_a_wrong_partition_is_acknowledged() -> None:
     assert writer.acknowledged == [0]
 
 
+def test_a_flood_of_parts_is_dead_lettered_beyond_the_most_and_counted() -> None:
+    writer, clock = RecordingWriter(), ManualClock()
+    telemetry = Telemetry("example", clock)
+    engine = Engine(Service(Example(ExampleSettings())), writer, clock, telemetry)
+    outcomes = topic_of(ScaleApplied).name
+
+    async def flood() -> None:
+        for tick in range(MOST_WAITING + 10):
+            part = ScaleApplied(
+                domain="a", tick=tick, time=TIME, decision_id="a", epoch=0, apps=[], outcomes=[],
+                reasons=[], replicas=[], cpu_request=[], memory_request=[], replicas_before=[],
+                part=Part(number=1, of=2),
+            )  # fmt: skip
+            (record,) = encode(part, "test")
+            await engine.take(Delivery(outcomes, 5, tick, b"a", record.value, (), 0.0))
+
+    asyncio.run(flood())
+    assert writer.published == [topic_of(Rejected).name] * 10
+    assert writer.acknowledged == [5] * 10
+    values = telemetry.registry.get_sample_value
+    assert values("hirl_dead_letters_total", {"topic": outcomes, "error": "part"}) == 10
+    # Few ticks of a key are collected at a time.
+    dropped = values("hirl_events_total", {"topic": outcomes, "outcome": "part-dropped"})
+    assert dropped == MOST_WAITING + 10 - 4
+
+
+def test_keys_beyond_the_most_are_dead_lettered_and_known_ones_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "_MOST_KEYS", 2)
+    bus = bus_with_example()
+    for domain in ("a", "b", "forged", "a"):
+        bus.publish(granted(domain, 1), sampled(domain, 1))
+    bus.run()
+    assert errors(bus) == [(BUDGETS, "too-many-keys"), (SAMPLES, "too-many-keys")]
+    bus.kill(Example.name)
+    bus.start(Example.name)
+    bus.publish(granted("b", 2), sampled("b", 2), sampled("forged", 2))
+    bus.run()
+    assert errors(bus)[2:] == [(SAMPLES, "too-many-keys")]
+    assert {answer.scope for answer in bus.events(BreakerChanged)} == {"a", "b"}
+
+
 def test_a_bad_record_of_a_reference_topic_gets_one_dead_letter_over_restarts() -> None:
     bus = bus_with_example()
     bus.put(INVENTORY, b"web", b"{")
@@ -183,7 +255,33 @@ def test_remembered_rejections_are_bounded() -> None:
     assert len(bus.dead_letters) == 1100
     saved = bus.state(Example.name, f"!rejected/{INVENTORY}/0")
     assert saved is not None
-    assert len(saved.split()) == 1000
+    assert len(saved.split()) == 1001, "and the offset up to which older ones are remembered"
+
+
+def test_a_flood_of_bad_reference_records_costs_a_few_writes() -> None:
+    writer, clock = RecordingWriter(), ManualClock()
+    engine = Engine(Service(Example(ExampleSettings())), writer, clock, Telemetry("example", clock))
+
+    async def study() -> None:
+        for offset in range(2500):
+            await engine.study(Delivery(INVENTORY, 0, offset, b"web", b"{", (), 0.0))
+        await engine.studied()
+
+    asyncio.run(study())
+    assert len(writer.published) == 2500
+    # A heartbeat behind them must not wait for thousands of acknowledgements.
+    assert writer.writes <= 30
+
+
+def test_a_flood_of_bad_reference_records_is_dead_lettered_once_over_restarts() -> None:
+    bus = bus_with_example()
+    for _ in range(2500):
+        bus.put(INVENTORY, b"web", b"{")
+    bus.run()
+    bus.kill(Example.name)
+    bus.start(Example.name)
+    bus.run()
+    assert len(bus.dead_letters) == 2500
 
 
 def test_every_topic_that_services_share_by_domain_is_keyed_by_it() -> None:

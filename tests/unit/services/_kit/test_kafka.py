@@ -1,5 +1,4 @@
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,10 @@ from services._kit import kafka, plain
 from services._kit.clock import SystemClock
 from services._kit.faust_app import FaustGroup, make_app
 from services._kit.handler import Service
-from services._kit.kafka import SingleActiveAssignor, assignor, connection, state_of
-from services._kit.records import Delivery, TooLarge, state_record
+from services._kit.kafka import SingleActiveAssignor, assignor, connection, state_record_of
+from services._kit.records import Delivery
 from services._kit.settings import KitSettings
+from services._kit.state_records import StateRecord
 from services._kit.telemetry import Telemetry
 from services._kit.worker import Worker
 from tests.kit_example_helpers import Example, ExampleSettings, ExampleState
@@ -62,23 +62,16 @@ def test_the_producer_writes_once_and_waits_for_every_replica(writer: kafka.Kafk
     assert (options["acks"], options["enable_idempotence"]) == ("all", True)
 
 
-async def _saved(writer: kafka.KafkaWriter, state: bytes | None) -> Delivery:
-    await writer.save("a", None if state is None else state_record("a", state), 3)
-    value, partition, headers = sent(writer).records[-1]
-    assert partition == 3
-    return Delivery("state", 3, 0, b"a", value, headers, 0.0)
+def test_failure_counts_go_to_the_partition_of_their_key(writer: kafka.KafkaWriter) -> None:
+    asyncio.run(writer.save("a", StateRecord(b"1", (("header", b"value"),)), 3))
+    asyncio.run(writer.save("a", None, 3))
+    assert sent(writer).records == [(b"1", 3, [("header", b"value")]), (None, 3, [])]
 
 
-@pytest.mark.parametrize("state", [b"small", b"large" * 100_000, None])
-def test_a_state_is_read_as_it_was_saved(writer: kafka.KafkaWriter, state: bytes | None) -> None:
-    delivery = asyncio.run(_saved(writer, state))
-    assert state_of(delivery) == state
-    assert delivery.value is None or len(delivery.value) < 10_000
-
-
-def test_a_state_too_large_for_a_broker_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(TooLarge, match="state of `a` has 1,1"):
-        state_record("a", os.urandom(1_100_000))
+def test_a_record_of_a_state_topic_is_read_as_it_was_sent() -> None:
+    delivery = Delivery("state", 3, 0, b"a", b"1", [("header", b"value")], 0.0)
+    assert state_record_of(delivery) == StateRecord(b"1", [("header", b"value")])
+    assert state_record_of(delivery._replace(value=None)) is None
 
 
 def test_credentials_and_certificates_are_used_only_where_configured(tmp_path: Path) -> None:

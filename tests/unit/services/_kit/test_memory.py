@@ -219,6 +219,33 @@ def test_nothing_is_written_to_a_target_before_the_step_is_committed(tmp_path: P
     assert journal.read_text().splitlines() == ["a 1"]
 
 
+class Asker(Example):
+    """Asks the executor before it answers a sample."""
+
+    def handle(self, event: Event, state: ExampleState, clock: Clock) -> Step[ExampleState]:
+        step = super().handle(event, state, clock)
+        return step._replace(read="question") if isinstance(event, MetricsSampled) else step
+
+
+def test_nothing_is_saved_before_the_result_of_a_read(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    bus = MemoryBus()
+    bus.add(lambda: Service(Asker(ExampleSettings()), Journal(str(journal))))
+    bus.publish(granted("a", 1))
+    bus.run()
+    before = bus.state("example", "a")
+    bus.fail_next("example", "publish")
+    bus.publish(sampled("a", 1))
+    with pytest.raises(Killed):
+        bus.run()
+    assert (journal.read_text(), bus.state("example", "a")) == ("question\n", before)
+    bus.start("example")
+    bus.run()
+    # Asked again, and committed once: the events of both steps with the state of the last.
+    assert journal.read_text() == 2 * "question\n"
+    assert [answer.reason for answer in bus.events(BreakerChanged)] == ["joined", "did question"]
+
+
 def test_the_commit_before_a_write_acknowledges_nothing_that_waits_in_memory(
     tmp_path: Path,
 ) -> None:

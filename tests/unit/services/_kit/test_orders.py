@@ -308,6 +308,12 @@ def test_a_reset_is_obeyed_once_and_not_by_a_breaker_that_tripped_later() -> Non
     assert book.breaker_command(DOMAIN, TIME + minute, TIME + minute, 0) is None
 
 
+def test_a_reset_from_the_future_closes_no_breaker_before() -> None:
+    book, minute = OrderBook(), timedelta(minutes=1)
+    book.learn(reset(TIME + timedelta(days=1)), 0)
+    assert book.breaker_command(DOMAIN, TIME - minute, TIME, 0) is None
+
+
 def test_an_order_to_open_the_cluster_wins_over_a_reset_of_a_domain() -> None:
     book = OrderBook()
     book.learn(reset(TIME), 0)

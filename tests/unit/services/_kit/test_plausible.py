@@ -141,6 +141,29 @@ def test_a_source_that_really_jumped_is_followed_after_three_ticks() -> None:
     assert not judged[2].anew, "what is closed stays closed"
 
 
+def test_three_forged_ticks_between_two_true_ones_move_nothing() -> None:
+    consumer = Consumer()
+    consumer.play(0, 9)
+    # The last true tick came 10 s ago, and the next one is 1 s late.
+    consumer.date -= 9.9
+    for tick in range(10_000, 10_003):
+        assert error(consumer.take(tick)) == FUTURE
+        consumer.date += 5.3
+    assert all_believed(consumer.play(10, 20))
+
+
+def test_a_real_cluster_never_gets_another_moment_of_tick_0() -> None:
+    consumer, now = Consumer(), 1.79e9
+    for tick in range(5):
+        consumer.date = now + 10 * tick
+        assert error(consumer.hear(179_000_000 + tick, consumer.date)) == ""
+    # However long the true source is silent: its ticks would be closed for good.
+    for tick in range(20):
+        consumer.date += 10
+        assert error(consumer.hear(10**9 + tick, consumer.date)) == OUT_OF_RANGE
+    assert error(consumer.hear(179_000_024, consumer.date)) == ""
+
+
 def test_a_burst_confirms_nothing() -> None:
     consumer = Consumer()
     consumer.play(0, 9)

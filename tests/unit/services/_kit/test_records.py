@@ -15,11 +15,13 @@ from services._kit.clock import ManualClock
 from services._kit.errors import Refused
 from services._kit.handler import Service
 from services._kit.records import (
+    MOST_WAITING,
     BusWriter,
     Delivery,
     EventReader,
     Publisher,
     Received,
+    Rejection,
     dead_letter,
 )
 from services._kit.telemetry import Telemetry
@@ -63,7 +65,9 @@ def test_an_event_in_parts_arrives_once_with_all_its_records() -> None:
     reader = EventReader()
     found = [reader.read(part) for part in parts]
     assert found[:-1] == [None] * (len(parts) - 1)
-    assert found[-1] == Received(event, tuple(parts))
+    # Acknowledging needs no values, so only the last record keeps its own.
+    earlier = (part._replace(value=None) for part in parts[:-1])
+    assert found[-1] == Received(event, (*earlier, parts[-1]))
 
 
 @pytest.mark.usefixtures("_small_records")
@@ -74,8 +78,24 @@ def test_orphaned_parts_are_acknowledged_with_the_next_event_of_their_key() -> N
     (whole,) = deliveries(applied(2, 1), 20)
     received = reader.read(whole)
     assert received is not None
-    assert received.deliveries == (orphan, whole)
+    assert received.deliveries == (orphan._replace(value=None), whole)
     assert received.last is whole
+
+
+@pytest.mark.usefixtures("_small_records")
+def test_of_too_many_parts_the_oldest_are_given_up() -> None:
+    given_up: list[Delivery] = []
+    reader = EventReader(give_up=given_up.append)
+    orphans = [deliveries(applied(tick, 60), tick)[0] for tick in range(1, MOST_WAITING + 11)]
+    assert [reader.read(orphan) for orphan in orphans] == [None] * len(orphans)
+    assert [one.offset for one in given_up] == list(range(1, 11))
+    assert reader.take_dropped() > 0
+    (whole,) = deliveries(applied(9999, 1), 9999)
+    received = reader.read(whole)
+    assert received is not None
+    assert len(received.deliveries) == MOST_WAITING + 1
+    assert reader.read(orphans[0]) is None
+    assert len(given_up) == 10
 
 
 def test_invalid_json_is_malformed() -> None:
@@ -139,7 +159,7 @@ def test_a_record_whose_error_cannot_be_told_gets_a_minimal_dead_letter() -> Non
         Telemetry("example", clock),
     )  # fmt: skip
     delivery = Delivery("hirl.metrics-sampled.v1", 3, 7, b"a", b"{", (), 0.0)
-    asyncio.run(publisher.reject(delivery, Unprintable(), "poison"))
+    asyncio.run(publisher.reject(Rejection(delivery, Unprintable(), "poison")))
     (record,) = published
     letter = decode(record.topic, record.value, record.headers)
     assert isinstance(letter, Rejected)

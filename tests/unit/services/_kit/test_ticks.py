@@ -21,11 +21,11 @@ def test_a_tick_is_ready_when_all_of_its_events_have_arrived() -> None:
     assert (rest.closed, rest.empty) == (1, True)
 
 
-def test_a_tick_waits_no_longer_than_the_grace_period() -> None:
+def test_a_tick_closes_when_nothing_more_of_it_arrived_for_the_grace_period() -> None:
     waiting = buffer((1, "a", 10.0), (1, "c", 11.0))
-    assert waiting.due(GRACE_S, 1) == 12.0
-    assert waiting.ready(BOTH, 11.9, GRACE_S, 1) is None
-    assert waiting.ready(BOTH, 12.0, GRACE_S, 1) == 1
+    assert waiting.due(GRACE_S, 1) == 13.0
+    assert waiting.ready(BOTH, 12.9, GRACE_S, 1) is None
+    assert waiting.ready(BOTH, 13.0, GRACE_S, 1) == 1
 
 
 def test_without_a_grace_period_an_incomplete_tick_and_later_ones_wait_forever() -> None:

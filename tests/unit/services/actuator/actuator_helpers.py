@@ -10,10 +10,21 @@ from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.clock import ManualClock
 from services._kit.handler import Service, Step
-from services._kit.memory import MemoryBus
-from services.actuator.decide import ActuatorHandler, ActuatorState
+from services._kit.memory import Killed, MemoryBus
+from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
-from services.actuator.target import Numbers, Present, Read, Reading, Write, Written
+from services.actuator.state import ActuatorState
+from services.actuator.target import (
+    Effect,
+    Numbers,
+    Present,
+    Read,
+    Reading,
+    Withdrawal,
+    Write,
+    Written,
+    withdrawn,
+)
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.decide import SoldierHandler
 from tests.service_helpers import (
@@ -49,10 +60,18 @@ class Target:
         self.reads = 0
         self.apps = {app: present() for app in APPS}
         self.reachable = self.readable = self.answers_apps = True
+        self.silent = 0
+        """Writes that are made and not answered."""
+        self.dies = False
+        """Whether the actuator's process ends before a write is made."""
+        self.withdrawals: list[Withdrawal] = []
         self.on_read: Callable[[], None] | None = None
         """Called after each read: what happens between a read and its write."""
 
-    async def carry_out(self, effect: Read | Write) -> Reading | Written:
+    async def carry_out(self, effect: Effect) -> Reading | Written:
+        if isinstance(effect, Withdrawal):
+            self.withdrawals.append(effect)
+            return withdrawn(effect, {app: decision for app, decision, _ in self.journal})
         return self._read(effect) if isinstance(effect, Read) else self._write(effect)
 
     def _read(self, read: Read) -> Reading:
@@ -63,6 +82,8 @@ class Target:
         return Reading(domain=read.domain, tick=read.tick, apps=found)
 
     def _write(self, write: Write) -> Written:
+        if self.dies:
+            raise Killed("before the write")
         self.writes.append(write)
         answers: dict[str, Any] = {}
         for change in write.changes:
@@ -76,6 +97,9 @@ class Target:
             else:
                 answers[change.app] = "applied"
                 self.journal.append(entry)
+        if self.silent:
+            self.silent -= 1
+            return Written(domain=write.domain, tick=write.tick, answers={}, answered=False)
         sent = answers if self.answers_apps else {}
         return Written(domain=write.domain, tick=write.tick, answers=sent)
 
@@ -126,8 +150,7 @@ class Alone:
     def decide(self, plan: ScalePlanned) -> ScaleApplied:
         """What becomes of a plan before its write is answered."""
         step = self._handle(plan)
-        (read,) = step.writes
-        step = self.handler.written(self.read(read), step.state, self.clock)
+        step = self.handler.written(self.read(step.read), step.state, self.clock)
         assert step.state.pending is not None
         return step.state.pending.applied
 
@@ -141,13 +164,13 @@ class Alone:
         return self.handler.handle(event, self.state, self.clock)
 
     def _carry(self, step: Step[ActuatorState]) -> list[Write]:
+        if step.read is not None:
+            found = self.read(step.read)
+            return self._carry(self.handler.written(found, step.state, self.clock))
         self.state, writes = step.state, []
-        for effect in step.writes:
-            if isinstance(effect, Read):
-                result: Reading | Written = self.read(effect)
-            else:
-                writes.append(effect)
-                result = Written(domain=DOMAIN, tick=effect.tick, answers={})
+        for write in step.writes:
+            writes.append(write)
+            result = Written(domain=DOMAIN, tick=write.tick, answers={})
             writes += self._carry(self.handler.written(result, self.state, self.clock))
         return writes
 

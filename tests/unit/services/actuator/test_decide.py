@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from models.control.tuned import tuned_parameters
+from schemas.domain_observed import DomainObserved
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services._kit.handler import Service
@@ -26,6 +27,7 @@ from tests.service_helpers import (
     inventory,
     pools,
     sampled,
+    time_of,
 )
 from tests.unit.services.actuator.actuator_helpers import GRACE_S, HOT, STALE_S, Alone, System
 
@@ -82,7 +84,9 @@ def test_an_app_without_an_answer_of_the_target_counts_as_unchanged() -> None:
 
 
 def test_the_reason_of_a_rejecting_target_is_published() -> None:
-    async def refuse(_: web.Request) -> web.Response:
+    async def refuse(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"closed_tick": -1, "apps": {}})
         return web.Response(status=422, text="tick 9 has not come yet")
 
     async def write() -> Written:
@@ -144,7 +148,7 @@ def test_increases_beyond_the_budget_are_cut_whichever_policy_planned_them() -> 
         tick=2,
         time=plan.time,
         domain=DOMAIN,
-        decision_id="greedy",
+        decision_id=f"{DOMAIN}/2/greedy",
         epoch=0,
         policy="greedy/1",
         apps=plan.apps,
@@ -164,3 +168,30 @@ def test_increases_beyond_the_budget_are_cut_whichever_policy_planned_them() -> 
     bus.run()
     done = bus.events(ScaleApplied)[-1]
     assert sum(done.replicas) <= 36
+
+
+def test_a_plan_with_the_id_of_an_earlier_decision_is_refused_and_audited_nowhere() -> None:
+    system = System()
+    system.apply()
+    plan = system.bus.events(ScalePlanned)[-1]
+    done = len(system.bus.events(ScaleApplied))
+    # The target would answer that it has carried this out already.
+    repeated = msgspec.structs.replace(plan, tick=plan.tick + 1, time=time_of(plan.tick + 1))
+    system.bus.publish(repeated)
+    system.bus.run()
+    assert [letter.error for letter in system.bus.dead_letters] == ["wrong-decision"]
+    assert len(system.bus.events(ScaleApplied)) == done
+
+
+def test_frames_of_domains_that_the_cluster_file_lacks_leave_no_state() -> None:
+    system = System()
+    system.apply()
+    frame = system.bus.events(DomainObserved)[-1]
+    system.bus.publish(msgspec.structs.replace(frame, domain="forged", tick=0))
+    system.bus.run()
+    assert {letter.error for letter in system.bus.dead_letters} == {"unknown-domain"}
+    for service in ("actuator", "soldier"):
+        engine = system.bus._processes[service].engine
+        assert engine is not None
+        assert "forged" not in engine._store
+        assert "forged" not in engine._locks

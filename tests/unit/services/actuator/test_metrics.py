@@ -51,3 +51,11 @@ def test_contradictions_are_counted_from_the_first_tick_on() -> None:
     assert telemetry.registry.get_sample_value(name, {"domain": DOMAIN}) == 0
     metrics(held("preview", contradictions=3))
     assert telemetry.registry.get_sample_value(name, {"domain": DOMAIN}) == 3
+
+
+def test_orders_that_the_limit_holds_back_are_counted_until_they_take_effect() -> None:
+    telemetry = Telemetry("actuator", ManualClock())
+    metrics, name = Metrics(telemetry), "hirl_orders_waiting"
+    for waiting in (0, 12, 0):
+        metrics(held("preview", orders_waiting=waiting))
+        assert telemetry.registry.get_sample_value(name, {"domain": DOMAIN}) == waiting

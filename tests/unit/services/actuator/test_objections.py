@@ -25,9 +25,10 @@ from schemas.fields import Mode
 from schemas.override_issued import OverrideIssued
 from schemas.scale_planned import ScalePlanned
 from services._kit.clock import ManualClock
-from services.actuator.decide import ActuatorHandler, ActuatorState
+from services.actuator.decide import ActuatorHandler
 from services.actuator.permissions import Permissions, Verdict, in_canary
 from services.actuator.settings import Modes
+from services.actuator.state import ActuatorState
 from services.actuator.target import Change, Present, Read, Reading, Write
 from tests.service_helpers import APPS, CLUSTER, DOMAIN, declared, granted, heartbeat, time_of
 
@@ -88,7 +89,7 @@ def drawn(seed: int) -> History:
         tick=TICK,
         time=time_of(TICK),
         domain=DOMAIN,
-        decision_id="d",
+        decision_id=f"{DOMAIN}/{TICK}",
         epoch=-1,
         policy="any/1",
         apps=list(APPS),
@@ -210,8 +211,7 @@ def written(history: History) -> list[Change]:
         state = handler.handle(budget, state, clock).state
     state = handler.handle(history.frame, state, clock).state
     step = handler.handle(history.plan, state, clock)
-    (read,) = step.writes
-    assert isinstance(read, Read)
+    assert isinstance(step.read, Read)
     found = Reading(domain=DOMAIN, tick=TICK, apps=history.target)
     (write,) = handler.written(found, step.state, clock).writes
     assert isinstance(write, Write)
@@ -258,8 +258,8 @@ def ordered(app: AppDeclared, history: History) -> tuple[str, set[str]]:
         if scope in newest and newest[scope].until != time_of(TICK - 1)
     ]
     modes = [one.mode for one in force if one.mode is not None]
-    own = app.mode or history.modes.domains.get(app.domain, history.modes.cluster)
-    mode = min(modes, key=MODES.index) if modes else own
+    configured = history.modes.domains.get(app.domain, history.modes.cluster)
+    mode = min(modes or (app.mode or configured, configured), key=MODES.index)
     return mode, {app.pause, *(one.pause for one in force)}
 
 

@@ -8,12 +8,13 @@ import pytest
 from models.control.breaker.orders import permitted
 from models.control.tuned import tuned_parameters
 from schemas.breaker_changed import Action, BreakerChanged, Rollback
+from schemas.fields import Mode
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
-from services._kit.orders import MOST_CHANGES
+from services._kit.orders import MOST_CHANGES, NO_EFFECT
 from services.actuator.decide import ActuatorHandler
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.settings import Modes
@@ -55,6 +56,15 @@ def test_a_single_app_can_be_in_preview() -> None:
     held = dict(zip(done.apps, done.reasons, strict=True))
     assert held[APPS[1]] == "preview"
     assert APPS[1] not in {entry[0] for entry in system.target.journal}
+
+
+@pytest.mark.parametrize("mode", ["off", "preview"])
+def test_no_app_declares_itself_out_of_what_the_operator_configured(mode: Mode) -> None:
+    system = System(Modes(mode))
+    for app in APPS:
+        system.bus.publish(declared(app, mode="auto"))
+    assert set(system.apply().reasons) == {mode}
+    assert system.target.journal == []
 
 
 @pytest.mark.parametrize("state", ["open", "half-open"])
@@ -166,7 +176,8 @@ def test_smaller_pods_are_a_decrease_like_fewer_pods(
     app = declared(pause=pause)
     action: Action = "increases-only" if breaker == "half-open" else "none"
     verdict = Verdict(breaker, permitted((action,), 0))
-    assert Permissions(Modes(), None).hold_reason(app, steps, [], verdict, "scale-in") == reason
+    permissions = Permissions(Modes(), None)
+    assert permissions.hold_reason(app, steps, NO_EFFECT, verdict, "scale-in") == reason
 
 
 @pytest.mark.parametrize(
@@ -182,7 +193,8 @@ def test_a_breakers_order_decides_which_decreases_pass(
 ) -> None:
     verdict = Verdict("half-open", permitted((action,), 0))
     permissions = Permissions(Modes(), None)
-    assert permissions.hold_reason(declared(), [-1, 0, 0], [], verdict, reason) == outcome
+    held = permissions.hold_reason(declared(), [-1, 0, 0], NO_EFFECT, verdict, reason)
+    assert held == outcome
 
 
 def test_a_rollback_raises_its_apps_within_the_rules() -> None:
@@ -250,8 +262,8 @@ def test_a_flood_of_orders_changes_ten_apps_a_minute_at_most() -> None:
     for order in orders:
         permissions.orders.learn(order, 0.0)
     permissions.advance(1.0)
-    found = [permissions.overrides_of(declared(o.scope), "2026-11-27T08:00:00Z") for o in orders]
-    assert sum(map(len, found)) == MOST_CHANGES
+    found = [permissions.effect(declared(o.scope), "2026-11-27T08:00:00Z") for o in orders]
+    assert sum(one != NO_EFFECT for one in found) == MOST_CHANGES
 
 
 def test_orders_are_in_force_again_after_a_restart_however_many_there_are() -> None:

@@ -12,7 +12,8 @@ from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
-from services._kit.records import LARGEST_STATE_BYTES
+from services._kit.state_codec import encode, parts_of
+from services._kit.state_records import LARGEST_RECORD_BYTES
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
 from services.aggregator.decide import AggregatorHandler
@@ -34,7 +35,7 @@ def test_a_plan_that_waits_is_superseded_by_the_next() -> None:
     alone = Alone()
     first, second = alone.plans[1], alone.plans[2]
     assert first.changes > 0
-    assert alone.take(first) == []
+    assert alone.take(alone.frames[3], first) == []
     step = alone.handler.handle(second, alone.state, alone.clock)
     (gone,) = step.events
     assert isinstance(gone, ScaleApplied)
@@ -82,12 +83,13 @@ def test_frames_that_are_ahead_survive_a_restart() -> None:
 
 def test_a_plan_that_waited_before_a_restart_still_waits_for_its_frame() -> None:
     alone = Alone(GRACE_S)
-    alone.take(granted(0), alone.plans[1])
+    alone.take(granted(0), alone.frames[1], alone.plans[1])
+    alone.take(alone.plans[2])
     alone.restart()
     assert alone.handler.due(alone.state) == 0.0
     assert alone.wake() == []
     assert alone.handler.due(alone.state) == alone.clock.now() + GRACE_S
-    (write,) = alone.take(alone.frames[1])
+    (write,) = alone.take(alone.frames[2])
     assert [change.app for change in write.changes] == list(APPS)
 
 
@@ -123,7 +125,20 @@ def test_the_waiting_frames_of_a_large_domain_fit_into_a_record() -> None:
             usual_load_pods=noise(),
         )
         state = handler.handle(large, state, clock).state
-    assert len(zlib.compress(msgspec.msgpack.encode([large] * 6), level=1)) > LARGEST_STATE_BYTES
+    assert len(zlib.compress(msgspec.msgpack.encode([large] * 6), level=1)) > LARGEST_RECORD_BYTES
     assert len(state.frames) == 6
     saved = handler.save(state.with_frames(state.frames))
-    assert len(zlib.compress(saved, level=1)) < LARGEST_STATE_BYTES
+    assert len(zlib.compress(saved, level=1)) < LARGEST_RECORD_BYTES
+
+
+def test_a_write_that_an_earlier_release_saved_beside_its_event_is_requested_again() -> None:
+    alone = Alone()
+    alone.take(granted(0), alone.frames[1])
+    reading = alone.handler.handle(alone.plans[1], alone.state, alone.clock)
+    asked = alone.handler.written(alone.read(reading.read), reading.state, alone.clock)
+    (write,) = asked.writes
+    assert len(write.changes) == len(APPS)
+    saved = parts_of(alone.handler.save(asked.state))
+    saved["pending"]["write"] = msgspec.to_builtins(write)
+    alone.state = alone.handler.load(DOMAIN, encode(saved))
+    assert alone.wake() == [write]

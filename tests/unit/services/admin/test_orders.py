@@ -62,6 +62,11 @@ def test_an_order_without_a_reason_is_refused() -> None:
         orders.new_order(PAYMENTS, "pause", ALICE, "  ", NOW, NOW)
 
 
+def test_an_order_with_a_reason_that_no_event_carries_is_refused() -> None:
+    with pytest.raises(InputError, match="--reason: expected at most 2,000"):
+        orders.new_order(PAYMENTS, "pause", ALICE, "x" * 2001, NOW, NOW)
+
+
 @pytest.mark.parametrize(
     ("hours", "until"),
     [(0, None), (7 * 24 + 1, None), (4, "2026-11-27T07:59:00Z"), (4, "2026-12-04T08:00:01Z")],

@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -8,6 +9,7 @@ from schemas.app_declared import AppDeclared
 from schemas.domain_observed import DomainObserved
 from schemas.metrics_sampled import MEASURED, PODS, MetricsSampled
 from schemas.topics import topic_of
+from services._kit.arrays import observation_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
@@ -287,3 +289,23 @@ def test_latency_exposure_is_zero_without_callees_and_unknown_with_them(
     assert seen["payments"].latency_exposure is None
     assert seen["fraud"].calls == {}
     assert seen["fraud"].latency_exposure == 0.0
+
+
+def test_a_domain_that_catches_up_sees_pools_as_they_are_now(
+    bus: MemoryBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def spied(*args: Any) -> Any:
+        observation = observation_of(*args)
+        seen.append(int(observation.pool["ready"][0, 0]))
+        return observation
+
+    monkeypatch.setattr(decide, "observation_of", spied)
+    bus.publish(sampled(0), sampled(1), sampled(2))
+    bus.run()
+    bus.advance(1000.0)
+    bus.publish(*(msgspec.structs.replace(pool, ready=7) for pool in pools(100)))
+    bus.publish(sampled(3))
+    bus.run()
+    assert seen == [100, 100, 100, 7]

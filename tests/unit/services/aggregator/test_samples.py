@@ -23,7 +23,7 @@ def test_sums_of_pods_do_not_depend_on_batching() -> None:
     columns["cpu_cores"][7] = None
 
     def batched(*edges: int) -> TickSamples:
-        samples = no_samples(APPS, 0.0)
+        samples = no_samples(APPS)
         for first, end in pairwise((0, *edges, count)):
             part = slice(first, end)
             batch = sampled(
@@ -71,7 +71,7 @@ def of_pods(*pods: dict[str, float | None], without: tuple[str, ...] = ()) -> di
     names = [f"pod-{number}" for number in range(len(pods))]
     apps = [APPS[0]] * len(pods)
     batch = sampled(1, apps=apps, pods=names, measured_pods=[], **SILENT, **columns)
-    samples = with_batch(no_samples(APPS[:1], 0.0), batch)
+    samples = with_batch(no_samples(APPS[:1]), batch)
     return dict(zip(MEASURED, samples.measured()[0, :, 0].tolist(), strict=True))
 
 

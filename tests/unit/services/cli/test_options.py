@@ -49,7 +49,7 @@ WRITERS = (
     ("bench", "control", "--csv"),
     ("simulate", "--scenario", "calm", "--report"),
     ("calibrate", "--out"),
-    ("calibrate", "--journal"),
+    ("calibrate", "--storage"),
     ("train", "forecaster", "--out"),
     ("kafka", "up", "--home"),
 )
@@ -105,6 +105,7 @@ def test_stopping_kafka_where_none_was_creates_no_folder(tmp_path: Path) -> None
     [
         ("up", ".hirl/run: cannot be written (.hirl is not a folder)"),
         ("bench path", ".hirl: is a file, expected a folder"),
+        ("bench size", ".hirl: is a file, expected a folder"),
         ("chaos", ".hirl: is a file, expected a folder"),
     ],
 )

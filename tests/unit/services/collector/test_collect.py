@@ -86,6 +86,15 @@ def test_a_source_that_is_down_is_queried_again() -> None:
     assert registry.get_sample_value("hirl_collector_errors_total", asked) == 2
 
 
+@pytest.mark.parametrize("repeated", [5, 3])
+def test_an_answer_about_a_tick_that_was_published_is_asked_for_again(repeated: int) -> None:
+    source, writer = ScriptedSource(sampled(repeated), sampled(6), END), MemoryWriter()
+    registry = run(source, writer, after=5)
+    assert (writer.ticks(), source.asked) == ([6], [5, 5, 6])
+    asked = {"question": "observation"}
+    assert registry.get_sample_value("hirl_collector_errors_total", asked) == 1
+
+
 def test_a_restarted_source_is_followed_from_its_first_tick() -> None:
     source, writer = ScriptedSource(SourceRestarted("tick 3"), sampled(0), END), MemoryWriter()
     run(source, writer, after=40)

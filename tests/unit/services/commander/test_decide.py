@@ -1,7 +1,11 @@
+from typing import Any
+
+import msgspec
 import pytest
 
 from models.control.commander import VALID_MIN
 from models.control.tuned import tuned_parameters
+from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
@@ -14,7 +18,7 @@ from services._kit.memory import MemoryBus
 from services._kit.telemetry import Telemetry
 from services.commander.decide import CommanderHandler
 from services.commander.metrics import Metrics
-from tests.service_helpers import CLUSTER, planned, pools, time_of
+from tests.service_helpers import CLUSTER, heartbeat, planned, pools, time_of
 
 GRACE_S = 2.0
 
@@ -87,6 +91,40 @@ def test_a_minute_waits_for_missing_events_only_for_the_grace_period(bus: Memory
     assert {b.domain for b in budgets(bus) if b.tick == 6} == {first, *rest}
 
 
+def test_plans_that_follow_each_other_slowly_are_all_waited_for(bus: MemoryBus) -> None:
+    # In a large cluster the first events of a minute are seconds ahead of its last plan.
+    bus.publish(*pools(0))
+    for domain in CLUSTER.domain_names:
+        bus.advance(0.9 * GRACE_S)
+        bus.publish(planned(domain, 0), forecast(domain, 0))
+    assert {budget.tick for budget in budgets(bus)} == {0}
+
+
+def test_a_plan_that_is_late_for_its_minute_counts_from_the_next_one_on(bus: MemoryBus) -> None:
+    late, *rest = CLUSTER.domain_names
+    for tick in (0, 6):
+        bus.publish(*pools(tick))
+        for domain in rest:
+            bus.publish(planned(domain, tick), forecast(domain, tick))
+        bus.advance(GRACE_S + 0.1)
+        bus.publish(planned(late, tick, held=10.0 + tick), forecast(late, tick))
+    found = budgets(bus)
+    # Without this, a domain that is late each time would silence the Commander for good.
+    assert [budget.tick for budget in found] == [6] * len(CLUSTER.domain_names)
+    assert {budget.domain: budget.held_cores for budget in found}[late] == 10.0
+    assert not bus.dead_letters
+
+
+def test_a_late_plan_that_is_older_than_what_is_known_changes_nothing(bus: MemoryBus) -> None:
+    for tick in (0, 6):
+        publish_minute(bus, tick)
+    bus.run()
+    before = bus.state("commander", "cluster")
+    bus.publish(planned(CLUSTER.domain_names[0], 0, held=1.0), *pools(0))
+    bus.run()
+    assert bus.state("commander", "cluster") == before
+
+
 def test_without_forecasts_no_growth_is_expected(bus: MemoryBus) -> None:
     for domain in CLUSTER.domain_names:
         bus.publish(planned(domain, 0))
@@ -95,6 +133,19 @@ def test_without_forecasts_no_growth_is_expected(bus: MemoryBus) -> None:
     found = budgets(bus)
     assert len(found) == len(CLUSTER.domain_names)
     assert {budget.growth for budget in found} == {1.0}
+
+
+def test_a_forecast_of_other_horizons_is_a_dead_letter_and_the_minute_goes_on(
+    bus: MemoryBus,
+) -> None:
+    first = CLUSTER.domain_names[0]
+    other: dict[str, Any] = {
+        "horizons_minutes": [5, 15], "rps": [[1.0] * 3] * 2, "peak_rps": [1.0] * 2
+    }  # fmt: skip
+    bus.publish(msgspec.structs.replace(forecast(first, 6), **other))
+    publish_minute(bus, 6)
+    assert len(budgets(bus)) == len(CLUSTER.domain_names)
+    assert [letter.error for letter in bus.dead_letters] == ["other-horizons"]
 
 
 def test_before_every_pool_was_observed_nothing_is_granted(bus: MemoryBus) -> None:
@@ -115,6 +166,31 @@ def test_before_every_domain_reported_nothing_is_granted(bus: MemoryBus) -> None
         bus.publish(planned(domain, 6), forecast(domain, 6))
     bus.advance(GRACE_S + 0.1)
     assert {budget.domain for budget in budgets(bus)} == {first, *rest}
+
+
+def test_a_domain_that_fell_back_gets_its_budget_without_a_forecast(bus: MemoryBus) -> None:
+    first, second = CLUSTER.domain_names[:2]
+    bus.publish(heartbeat(5, scope=first, level="reactive"))
+    for domain in CLUSTER.domain_names:
+        bus.publish(planned(domain, 6), forecast(domain, 6, growth=2.0))
+    bus.publish(*pools(6))
+    found = {budget.domain: budget for budget in budgets(bus)}
+    assert found[first].growth == 1.0
+    assert found[first].versions["level"] == "reactive"
+    assert found[first].reasons[0] == ("the breaker fell back to reactive, forecasts are not used")
+    assert found[second].growth == 2.0
+    assert "level" not in found[second].versions
+
+
+def test_the_level_of_the_cluster_counts_for_every_domain_until_its_breaker_is_removed(
+    bus: MemoryBus,
+) -> None:
+    bus.publish(heartbeat(5, scope="cluster", level="heuristic"))
+    publish_minute(bus, 6)
+    assert {budget.versions["level"] for budget in budgets(bus)} == {"heuristic"}
+    bus.put(topic_of(BreakerChanged).name, b"cluster", None)
+    publish_minute(bus, 12)
+    assert {len(budget.versions) for budget in budgets(bus) if budget.tick == 12} == {1}
 
 
 def test_events_of_an_undecidable_minute_are_acknowledged(bus: MemoryBus) -> None:
@@ -207,6 +283,42 @@ def test_sums_that_explode_are_not_believed_and_the_last_ones_count(
     assert newest[first].held_cores == 100.0
     assert newest[first].reasons[0].startswith("not believed: ")
     assert not any(one.startswith("not believed") for one in newest[others[0]].reasons)
+
+
+@pytest.mark.parametrize("memory_gib", [1e308, 1e6])
+def test_memory_that_explodes_in_one_report_changes_no_budget_of_any_domain(
+    bus: MemoryBus, memory_gib: float
+) -> None:
+    publish_minute(bus, 6)
+    bus.run()
+    calm = bus.newest(BudgetGranted)
+    for domain in CLUSTER.domain_names:
+        plan = planned(domain, 12)
+        assert plan.sums is not None
+        if domain == CLUSTER.domain_names[-1]:
+            forged = msgspec.structs.replace(plan.sums, held_memory_gib=memory_gib)
+            plan = msgspec.structs.replace(plan, sums=forged)
+        bus.publish(plan, forecast(domain, 12))
+    bus.publish(*pools(12))
+    bus.run()
+    newest = bus.newest(BudgetGranted)
+    assert {one.tick for one in newest.values()} == {12}
+    assert [one.cores for one in newest.values()] == [one.cores for one in calm.values()]
+
+
+def test_one_report_of_almost_nothing_silences_no_domain(bus: MemoryBus) -> None:
+    # After it each true report is too large to be believed, until two of them agree.
+    publish_minute(bus, 6)
+    first, *others = CLUSTER.domain_names
+    for tick, held in ((12, 0.001), (18, 100.0), (24, 100.0)):
+        bus.publish(planned(first, tick, held=held), forecast(first, tick))
+        for domain in others:
+            bus.publish(planned(domain, tick), forecast(domain, tick))
+        bus.publish(*pools(tick))
+    bus.run()
+    newest = bus.newest(BudgetGranted)[first]
+    assert (newest.tick, newest.held_cores) == (24, 100.0)
+    assert not newest.reasons[0].startswith("not believed")
 
 
 def test_doubts_are_over_with_the_next_believable_minute(bus: MemoryBus) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES
+from models.forecaster import calendar, seasonal
 from models.forecaster.port import Forecaster
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
@@ -15,8 +16,9 @@ from schemas.topics import topic_of
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
-from services._kit.records import LARGEST_STATE_BYTES
+from services._kit.state_records import LARGEST_RECORD_BYTES
 from services.forecaster import model
+from services.forecaster.builder import ModelBuilder
 from services.forecaster.decide import ForecasterHandler, ForecasterState
 from services.forecaster.progress import RecentMinutes, no_minutes, with_minute
 from tests.service_helpers import CLUSTER, declared, time_of
@@ -39,6 +41,11 @@ def backfill(bus: MemoryBus, rps: float = 100.0, until_tick: int = 0) -> None:
         bus.publish(
             DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=minutes)
         )
+
+
+def forge_history(bus: MemoryBus, until_tick: int, until: str, domain: str = "payments") -> None:
+    rps: list[float | None] = [1.0] * PAST_MIN
+    bus.publish(DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=rps))
 
 
 def play(bus: MemoryBus, first: int, last: int, rps: float | None = 100.0) -> None:
@@ -213,7 +220,7 @@ def test_a_newer_recorded_history_replaces_observed_minutes(
         histories.append(history)
         return model.build_rule(name, history, *others)
 
-    monkeypatch.setattr("services.forecaster.decide.build_rule", building)
+    monkeypatch.setattr("services.forecaster.builder.build_rule", building)
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, "seasonal", 12, GRACE_S)))
     declare_apps(bus)
@@ -230,7 +237,7 @@ def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> Non
     noise = np.random.default_rng(0).standard_normal((12, HISTORY_MINUTES))
     recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
     data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(ForecasterState(recent))
-    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES
+    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_RECORD_BYTES
 
 
 def test_an_event_that_replaces_another_one_has_to_show_by_itself() -> None:
@@ -289,7 +296,7 @@ def test_a_cancellation_is_obeyed_whatever_its_factor() -> None:
 def test_a_forecast_beyond_the_history_predicts_nothing_and_asks_for_a_review(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ForecasterHandler, "_check_factor", lambda *_: None)
+    monkeypatch.setattr(ModelBuilder, "_check_factor", lambda *_: None)
     bus = build()
     backfill(bus)
     bus.publish(announcement("forged", 1e9))
@@ -297,3 +304,61 @@ def test_a_forecast_beyond_the_history_predicts_nothing_and_asks_for_a_review(
     newest = forecasts(bus)[-1]
     assert newest.rps == [[0.0] * 3] * 3
     assert "more than 20 times" in newest.review_reason
+
+
+FORGED_HISTORIES = {
+    "far ahead": (2**31 - 1, "9999-01-01T00:00:00Z"),
+    "of another time": (0, "1999-01-01T00:00:00Z"),
+    "two days ahead": (17_280, "2026-01-07T00:00:00Z"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED_HISTORIES)
+@pytest.mark.parametrize("when", ["before the first tick", "while it runs", "before a restart"])
+def test_a_history_that_cannot_be_true_leaves_the_observed_minutes(name: str, when: str) -> None:
+    bus = build("persistence")
+    backfill(bus)
+    if when == "before the first tick":
+        forge_history(bus, *FORGED_HISTORIES[name])
+    play(bus, 0, 12)
+    if when != "before the first tick":
+        forge_history(bus, *FORGED_HISTORIES[name])
+    if when == "before a restart":
+        bus.kill("forecaster")
+        bus.start("forecaster")
+    play(bus, 13, 24)
+    newest = forecasts(bus)[-1]
+    assert newest.tick == 24
+    assert newest.rps[0][1] == pytest.approx(100, rel=0.05)
+    assert "history" in newest.review_reason
+    assert forecasts(bus, "fraud")[-1].review_reason == ""
+
+
+def test_a_history_that_was_recorded_after_the_frames_is_believed() -> None:
+    bus = build()
+    backfill(bus, until_tick=360)
+    play(bus, 0, 12)
+    assert forecasts(bus)[-1].review_reason == ""
+    assert forecasts(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def test_a_model_without_numbers_predicts_nothing_and_asks_for_a_review(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = seasonal.values_and_peaks
+
+    def broken(*given: Any) -> tuple[F32, F32]:
+        values, peaks = plain(*given)
+        values[:, 0, 1] = np.nan
+        return values, peaks
+
+    monkeypatch.setattr(calendar, "values_and_peaks", broken)
+    bus = build()
+    backfill(bus)
+    play(bus, 0, 12)
+    newest = forecasts(bus, CLUSTER.domain_names[0])[-1]
+    assert (newest.rps, newest.peak_rps) == ([[0.0] * 3] * 3, [0.0] * 3)
+    assert newest.review_reason == "a forecast without usable numbers"
+    # JSON has no NaN: a consumer would have taken it for a malformed record.
+    assert bus.dead_letters == []
+    assert forecasts(bus, CLUSTER.domain_names[1])[-1].review_reason == ""

@@ -23,8 +23,8 @@ from services._kit.clock import ManualClock
 from services._kit.errors import Refused
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
-from services._kit.records import LARGEST_STATE_BYTES
 from services._kit.settings import KitSettings
+from services._kit.state_records import LARGEST_RECORD_BYTES
 from services._kit.telemetry import Telemetry
 from services.forecaster.app import build as build_app
 from services.forecaster.decide import ForecasterHandler, ForecasterState
@@ -41,7 +41,7 @@ DOMAINS = CLUSTER.domain_names
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
     fake = FakeNetwork()
-    monkeypatch.setattr("services.forecaster.decide.open_network", lambda _: model_of(fake))
+    monkeypatch.setattr("services.forecaster.builder.open_network", lambda _: model_of(fake))
     return fake
 
 
@@ -210,7 +210,7 @@ def test_the_state_of_twelve_domains_fits_into_a_record_after_two_weeks() -> Non
     recent = RecentMinutes(1, (1000 * (1 + 0.05 * noise)).astype(np.float32))
     state = ForecasterState(recent, progress=progress(full_memory(12)))
     data = ForecasterHandler(CLUSTER, "calendar", 120, GRACE_S).save(state)
-    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_STATE_BYTES
+    assert len(zlib.compress(data, level=1)) < 0.9 * LARGEST_RECORD_BYTES
 
 
 def test_a_missing_model_is_an_error_that_says_what_to_do(tmp_path: Any) -> None:

@@ -303,8 +303,8 @@ def test_a_decrease_without_a_sample_is_counted() -> None:
     outage = MetricsOutage(
         name="blind",
         target=Target(domains=("payments",)),
+        pipeline="kubelet",
         at_minute=0,
-        mode="missing",
         length_minutes=5,
     )
     cluster = advanced(simulated(outage), 3)

@@ -1,6 +1,7 @@
 """The HTTP API answers in JSON, supports long polls, and explains its errors."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from services._kit.errors import BadSettings
 from services._kit.settings import KitSettings, load
+from services.simcluster import events
 from services.simcluster.app import serve, world_of
 from services.simcluster.feed import Deliver, NoFeed
 from services.simcluster.http import Api
@@ -204,3 +206,24 @@ def test_a_command_line_option_overrides_its_variable() -> None:
     assert world.cluster.physics.scheduler.order == "priority"
     with pytest.raises(BadSettings, match="scheduling: expected one of fifo"):
         load("simcluster", Settings, {**environment, "HIRL_SIMCLUSTER_SCHEDULING": "lottery"})
+
+
+def test_history_is_computed_once_however_often_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed = []
+
+    def backfill(*arguments: object) -> list[object]:
+        computed.append(arguments)
+        time.sleep(0.1)  # in a large cluster a client gives up and asks again meanwhile
+        return []
+
+    monkeypatch.setattr(events, "backfill", backfill)
+
+    async def test(live: LiveCluster, client: Client) -> None:
+        del live
+        answers = await asyncio.gather(*(client.get("/v1/history") for _ in range(3)))
+        assert [await answer.json() for answer in answers] == [[], [], []]
+
+    with_client(test)
+    assert len(computed) == 1

@@ -1,16 +1,18 @@
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 import pytest
 
 from models.control.tuned import tuned_parameters
 from schemas.budget_granted import BudgetGranted
-from schemas.domain_observed import DomainObserved
+from schemas.domain_observed import DomainObserved, Pods
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
+from services._kit.state_records import state_records
 from services.aggregator.decide import AggregatorHandler
 from services.commander.decide import CommanderHandler
 from services.soldier.decide import SoldierHandler
@@ -20,10 +22,12 @@ from tests.service_helpers import (
     DOMAIN,
     REPLICAS,
     granted,
+    heartbeat,
     inventory,
     planned,
     pools,
     sampled,
+    time_of,
 )
 
 GRACE_S = 2.0
@@ -70,6 +74,21 @@ def test_with_a_budget_full_apps_grow_within_it(bus: MemoryBus) -> None:
     )
     assert set(plan.reasons) == {"scale-out"}
     assert plan.overruns == 0
+
+
+def test_a_domain_that_fell_back_prepares_for_no_forecast_growth(bus: MemoryBus) -> None:
+    events = (sampled(0), granted(0, growth=3.0, headroom=0.1), sampled(1))
+    bus.publish(*events)
+    trusting = plans(bus)[-1]
+    # Between two budgets: the Commander has not answered yet.
+    bus.publish(heartbeat(1, level="reactive"), sampled(2))
+    reactive = plans(bus)[-1]
+    assert sum(trusting.need) > 2 * sum(reactive.need) > 0
+    assert all(
+        now >= load
+        for now, load in zip(reactive.need, bus.events(DomainObserved)[-1].load_pods, strict=True)
+    )
+    assert reactive.versions == trusting.versions | {"level": "reactive"}
 
 
 def test_a_small_budget_is_shared_and_never_exceeded(bus: MemoryBus) -> None:
@@ -197,6 +216,21 @@ def test_each_minute_records_a_transition(bus: MemoryBus) -> None:
     assert steps[0].next_state == steps[1].state
 
 
+def test_aggregates_that_no_transition_could_hold_cost_no_state(bus: MemoryBus) -> None:
+    bus.publish(granted(0), *(sampled(tick) for tick in range(6)))
+    bus.advance(3 * GRACE_S)
+    last = bus.events(DomainObserved)[-1]
+    invented = {f"{number}{'x' * 200}": 1.0 for number in range(1500)}
+    for tick in (6, 12):
+        forged = {"tick": tick, "time": time_of(tick), "aggregates": last.aggregates | invented}
+        bus.publish(msgspec.structs.replace(last, **forged))
+        bus.advance(60.0)
+    assert [plan.tick for plan in plans(bus)][-2:] == [6, 12]
+    (*_, recorded) = bus.events(TransitionRecorded)
+    assert "domain." + min(last.aggregates) in recorded.state
+    assert not any("xxx" in name for name in recorded.state)
+
+
 def test_a_frame_without_a_feature_is_refused_and_the_next_is_planned(bus: MemoryBus) -> None:
     bus.publish(sampled(0))
     plans(bus)
@@ -217,3 +251,34 @@ def test_an_epoch_saved_as_a_validity_by_an_older_release_is_taken_back() -> Non
     loaded = handler.load(DOMAIN, handler.save(state))
     assert loaded.memory.epoch.tolist() == [1]
     assert handler.handle(granted(12), loaded, clock).state.budgets[-1].epoch == 2
+
+
+def test_a_frame_of_12_400_apps_waits_for_its_budget_over_a_restart(bus: MemoryBus) -> None:
+    bus.publish(sampled(0))
+    bus.run()
+    frame, count = bus.events(DomainObserved)[0], 12_400
+    rng = np.random.default_rng(0)
+    bus.publish(
+        msgspec.structs.replace(
+            frame,
+            tick=1,
+            time=time_of(1),
+            apps=[f"payments-{number:06d}" for number in range(count)],
+            pods=Pods(**dict.fromkeys(Pods.__struct_fields__, [0] * count)),
+            measured={},
+            features={name: rng.random(count).tolist() for name in frame.features},
+            load_pods=rng.random(count).tolist(),
+            usual_load_pods=rng.random(count).tolist(),
+        )
+    )
+    bus.run()
+    saved = bus.state("soldier", DOMAIN)
+    assert saved is not None
+    assert len(state_records(DOMAIN, saved)) > 1, "too large for one record"
+    bus.kill("soldier")
+    bus.start("soldier")
+    bus.run()
+    assert bus.state("soldier", DOMAIN) == saved
+    bus.advance(GRACE_S)
+    assert bus.state("soldier", DOMAIN) != saved, "the tick is closed"
+    assert not bus.dead_letters

@@ -11,16 +11,17 @@ from models.cluster import rows
 from models.cluster.plan import Plan, Reason
 from models.compare.catalogue import enter
 from models.control.breaker.guard import Guard, GuardState, permissions
+from models.control.breaker.limits import Thresholds
 from models.control.breaker.orders import Cause, Phase, action_of, holds, permitted
 from models.control.budget import no_decision
-from models.sim.apps import declare
+from models.control.fallback import Level
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
 CLUSTER = with_apps(load_sim_cluster(), 20)
 WORLD = World(CLUSTER, load_scenario("calm", CLUSTER), [0])
-INVENTORY = declare(WORLD.population, CLUSTER)
+INVENTORY = WORLD.inventory
 DOMAINS = len(CLUSTER.domains)
 phases = st.sampled_from([*Phase])
 causes = st.sampled_from([*Cause])
@@ -75,7 +76,7 @@ def test_it_holds_exactly_what_the_actuator_would(
     # Held for long enough that this tick changes no phase.
     state = state_with((phase, cause), (Phase.CLOSED, Cause.NONE))
     guard = Guard(INVENTORY)
-    after = guard.step(observation, no_decision(1, DOMAINS, 6).directive.budget, plan, state)
+    after = guard.step(observation, None, no_decision(1, DOMAINS, 6).directive.budget, plan, state)
     order = action_of(Phase(after.breakers.phase[0, 0]), Cause(after.breakers.cause[0, 0]))
     status = observation.status[0]
     for app in range(20):
@@ -106,3 +107,23 @@ def test_a_healthy_run_is_the_same_with_and_without_breakers(scenario: str) -> N
 def test_baselines_have_no_breakers() -> None:
     contest = enter("hpa", CLUSTER, load_scenario("calm", CLUSTER), [3])
     assert contest.begin().breakers.state is None
+
+
+def test_a_fallen_domain_decides_the_next_tick_without_forecasts_and_climbs_back() -> None:
+    contest = enter("heuristic:calendar", CLUSTER, load_scenario("calm", CLUSTER), [3])
+    run = contest.begin()
+    run.step()
+    state = run.breakers.state
+    assert state is not None
+    assert not state.fallback.level.any()
+    assert run.breakers.limit(run._state).level is state.fallback.level
+    fallen = state.fallback._replace(level=np.full_like(state.fallback.level, Level.REACTIVE))
+    run.breakers.state = state._replace(fallback=fallen)
+    assert (run.breakers.limit(run._state).level == Level.REACTIVE).all()
+    # Nothing is known about the forecasts yet: they are not trusted again.
+    for _ in range(2 * Thresholds().probation_ticks):
+        run.step()
+    assert (run.breakers.limit(run._state).level == Level.REACTIVE).all()
+    for _ in range(3 * Thresholds().probation_ticks):
+        run.step()
+    assert not run.breakers.limit(run._state).level.any()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.control.breaker.orders import Cause, Phase, action_of, holds, permitted
+from models.control.fallback import Level
 from schemas.breaker_changed import Action
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -66,3 +67,15 @@ def test_what_opens_a_breaker_freezes_it_unless_it_is_about_money() -> None:
         if phase == Phase.HALF_OPEN:
             assert permitted((action,), 0).increases
             assert not permitted((action,), 0).savings
+
+
+def test_a_level_below_policy_passes_everything_until_nothing_may_decide() -> None:
+    for phase, cause, level in product(Phase, Cause, Level):
+        action, alone = action_of(phase, cause, level), action_of(phase, cause)
+        if level == Level.HOLD:
+            assert action == "freeze"
+        elif phase == Phase.CLOSED and level != Level.POLICY:
+            assert action == "fallback"
+            assert permitted((action,), 2) == permitted(("none",), 2)
+        else:
+            assert action == alone

@@ -110,18 +110,22 @@ def test_a_recorded_minute_equals_the_observations_of_the_simulated_world() -> N
 
 
 def _with_room(cluster: SimCluster) -> SimCluster:
-    """With so many pods that nothing is overloaded, and without retries."""
+    """With so many pods that nothing is overloaded, without retries, and sampled tick by tick.
+
+    A recorded minute has no window: it is the mean of the samples of its own ticks.
+    """
+    sharp = msgspec.structs.replace(cluster.physics.metrics, window_s=cluster.tick_seconds)
     roomy = msgspec.structs.replace(cluster.physics.population, cpu_use=0.2)
     domains = {
         name: msgspec.structs.replace(domain, retryable=False)
         for name, domain in cluster.physics.domains.items()
     }
-    return with_physics(cluster, population=roomy, domains=domains)
+    return with_physics(cluster, population=roomy, domains=domains, metrics=sharp)
 
 
 def _observed(world: World, minutes: int) -> F64:
     """[D, minutes] measured means of each minute, without the lag."""
-    lag = int(world.given.rules.physics["lag_ticks"][0])
+    lag = int(world.cluster.physics.metrics.lag_s // world.cluster.tick_seconds)
     samples = []
     for _ in range(6 * minutes + lag):
         world.step(world.hold())

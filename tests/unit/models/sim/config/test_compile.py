@@ -50,10 +50,16 @@ AXES = {
     "zone_end": "E Z",
     "reclaim_tick": "E R",
     "reclaim_share": "R",
+    "outage_pipeline": "M",
     "outage_mode": "M",
     "outage_start": "E M",
     "outage_end": "E M",
     "outage_app": "M A",
+    "fault_kind": "F",
+    "fault_start": "E F",
+    "fault_end": "E F",
+    "fault_size": "F",
+    "fault_app": "F A",
     "inventory_kind": "I",
     "inventory_tick": "E I",
     "inventory_app": "I",
@@ -89,10 +95,11 @@ def test_a_shipped_scenario_compiles_for_any_size(name: str, apps: int) -> None:
     cluster = with_apps(CLUSTER, apps)
     scenario = load_scenario(name, cluster)
     assert scenario.name == name
-    assert 60 <= scenario.length_minutes <= 90
+    assert 60 <= scenario.length_minutes <= 300
     overlays = compiled(scenario, [0, 1, 2], cluster)
     sizes = {"E": 3, "A": apps, "K": len(overlays.kind), "Z": len(overlays.zone)}
     sizes |= {"R": len(overlays.reclaim_share), "M": len(overlays.outage_mode)}
+    sizes["F"] = len(overlays.fault_kind)
     sizes |= {"I": len(overlays.inventory_kind), "S": len(overlays.replay)}
     sizes["minutes"] = overlays.replay.shape[1]
     for field, letters in AXES.items():

@@ -12,6 +12,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
+from services.actuator.metrics import COUNTED
 from services.admin.evidence import Evidence
 from services.cli.bus.event_lines import summary
 from services.cli.bus.explain import Explanation, explain_decision, meaning_of
@@ -55,6 +56,17 @@ def test_a_change_is_explained_from_sample_to_outcome() -> None:
     assert "closed" in section(explanation, "breaker")
 
 
+def test_a_declared_saturation_that_pods_disprove_is_named() -> None:
+    found = evidence(CHANGED)
+    assert found.frame is not None
+    assert "pods are full" not in section(explain_decision(found), "observed")
+    apps = len(found.frame.apps)
+    learned = {"full_at": [0.62] * apps, "doubt": [0.04] * apps}
+    frame = replace(found.frame, features=found.frame.features | learned)
+    text = section(explain_decision(found._replace(frame=frame)), "observed")
+    assert "pods are full at 0.62 of their CPU, declared 1.00; +-4%" in text
+
+
 def test_an_unchanged_app_is_explained() -> None:
     explanation = explain_decision(evidence(HELD))
     assert explanation.outcome == "no-change"
@@ -88,6 +100,11 @@ def test_missing_records_are_named() -> None:
 def test_overrides_are_part_of_the_explanation() -> None:
     explanation = explain_decision(evidence(CHANGED)._replace(overrides=(example(OverrideIssued),)))
     assert section(explanation, "override")
+
+
+@pytest.mark.parametrize("reason", sorted(COUNTED))
+def test_every_reason_of_the_actuator_has_a_meaning(reason: str) -> None:
+    assert meaning_of(reason) != reason
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -126,3 +143,14 @@ def test_the_breaker_is_explained_without_its_heartbeat() -> None:
     opened = replace(example(BreakerChanged, ".open"), reason="errors: 0.09")
     text = section(explain_decision(evidence(CHANGED)._replace(breaker=opened)), "breaker")
     assert text.endswith("(errors: 0.09): nothing is changed")
+
+
+def test_a_decision_that_was_made_without_forecasts_says_so() -> None:
+    found = evidence(CHANGED)
+    plan = replace(found.plan, versions=found.plan.versions | {"level": "reactive"})
+    reason = "fell back to reactive: skill"
+    breaker = replace(example(BreakerChanged), state="closed", level="reactive", reason=reason)
+    explanation = explain_decision(found._replace(plan=plan, breaker=breaker))
+    words = "forecasts are not used, only what is needed now"
+    assert f"decided at most by reactive: {words}" in section(explanation, "planned")
+    assert section(explanation, "breaker").endswith(f"({reason}): changes pass; {words}")

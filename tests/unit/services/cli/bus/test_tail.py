@@ -1,17 +1,21 @@
 """`hirl tail` prints every event in one line and accepts short topic names."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from models.inputs.errors import InputError
+from schemas.breaker_changed import BreakerChanged
 from schemas.codec import decode
 from schemas.topics import BY_NAME
 from services._kit.records import Delivery
 from services.admin.reader import ReadRecord
 from services.cli.bus.tail import line, raw, topic_named
+from services.cli.output import table
 from tests.unit.services.system_helpers import EXAMPLES
 
 FILES = sorted(EXAMPLES.glob("*.json"))
@@ -46,6 +50,29 @@ def test_an_unreadable_record_is_printed_with_the_error() -> None:
     found = ReadRecord(None, delivery("hirl.budget-granted.v1"), "schema: expected a share")
     assert "unreadable: schema: expected a share" in line(found)
     assert "schema: expected a share" in raw(found)
+
+
+HOSTILE = "a\x1b]0;title\x07b\x9b2J\r\nforged line"
+
+
+def test_no_text_of_a_record_controls_the_terminal() -> None:
+    topic = "hirl.breaker-changed.v1"
+    event = BreakerChanged(
+        tick=1, time="2026-11-27T08:00:00Z", scope="data", state="open", since_tick=1,
+        reason=HOSTILE,
+    )  # fmt: skip
+    odd = delivery(topic)._replace(key=HOSTILE.encode())
+    for found in (ReadRecord(event, odd), ReadRecord(None, odd, HOSTILE)):
+        assert line(found).isprintable()
+        assert "forged line" in line(found)
+
+
+def test_no_text_in_a_table_controls_the_terminal() -> None:
+    console = Console(file=StringIO(), force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(table("orders", ("why",), [[HOSTILE]]))
+    assert "\x1b]" not in captured.get()
+    assert "\x9b" not in captured.get()
 
 
 def test_a_tombstone_is_printed_as_removed() -> None:

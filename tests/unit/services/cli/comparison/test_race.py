@@ -39,7 +39,7 @@ events:
     factor: 3.0
     hold_minutes: 3
 """
-NAMES = ("hpa-calibrated", "rules", "heuristic:calendar")
+NAMES = ("hpa-calibrated", "practitioner", "heuristic:calendar")
 
 
 class RaceOutput(NamedTuple):
@@ -123,8 +123,11 @@ def test_the_report_is_self_contained_and_shows_every_controller(output: RaceOut
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--controllers", "hpa,ruls"], "controller: ruls: did you mean rules? "),
-        (["--controllers", "hpa,rules,hpa"], "controllers: hpa: expected each controller once"),
+        (
+            ["--controllers", "hpa,practitoner"],
+            "controller: practitoner: did you mean practitioner? ",
+        ),
+        (["--controllers", "hpa,pid,hpa"], "controllers: hpa: expected each controller once"),
         (["--controllers", " , "], "controllers: expected at least one name, got ' , '"),
         (["--scenario", "clam"], "scenario: clam: did you mean calm? "),
         (["--seed", "-1"], "Invalid value for '--seed': Input should be greater than or equal"),
@@ -180,7 +183,7 @@ def test_every_failure_is_reported_once_in_the_tick_it_begins(scenario: Path) ->
 
 def test_counts_of_decisions_are_available_during_a_run(scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
-    contest = enter("rules", cluster, load_scenario(scenario, cluster), [3])
+    contest = enter("practitioner", cluster, load_scenario(scenario, cluster), [3])
     world, run = contest.world, contest.begin()
     counted = []
     while not run.finished:

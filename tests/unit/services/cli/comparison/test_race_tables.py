@@ -26,7 +26,7 @@ def result(controller: str, objective: float) -> Result:
     return msgspec.convert(zeros | given, Result)
 
 
-ROWS = [result("hpa-calibrated", 1200.0), result("rules", 1500.0), result("hirl", 900.0)]
+ROWS = [result("hpa-calibrated", 1200.0), result("pid", 1500.0), result("hirl", 900.0)]
 
 
 def printed() -> str:
@@ -59,7 +59,7 @@ def test_every_row_is_named_in_words_or_explained_below() -> None:
     ("rows", "sentence"),
     [
         (ROWS, "hirl wins with the lowest J, 900.0; hpa-calibrated follows with 1,200.0 (+33 %)"),
-        (ROWS[:2], "hpa-calibrated wins with the lowest J, 1,200.0; rules follows"),
+        (ROWS[:2], "hpa-calibrated wins with the lowest J, 1,200.0; pid follows"),
         ([ROWS[0], result("hirl", 1200.01)], "hpa-calibrated and hirl are level at a J of 1,200.0"),
     ],
 )

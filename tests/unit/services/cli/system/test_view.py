@@ -141,6 +141,16 @@ def test_the_view_shows_services_and_failed_ones() -> None:
     assert "250 ms" in text
 
 
+def test_a_breaker_that_fell_back_is_shown_though_it_is_closed() -> None:
+    state, reason = new_state(SIMULATION), "fell back to reactive: skill"
+    for scope in ("data", "cluster"):
+        fallen = replace(example(BreakerChanged), state="closed", level="reactive", reason=reason)
+        state.update(replace(fallen, scope=scope))
+    text = text_of(state, Health())
+    assert f"breaker of data: closed, {reason}" in text
+    assert f"breaker of the cluster: closed {reason}" in text
+
+
 def test_an_open_breaker_of_the_whole_cluster_is_shown() -> None:
     state = new_state(SIMULATION)
     state.update(replace(example(BreakerChanged, ".open"), scope="cluster"))

@@ -1,0 +1,103 @@
+"""What tuned parameters depend on: the code of a family and the worlds it was tuned in."""
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from models.compare.families import FAMILIES, Family
+from models.compare.run import run
+from models.control.tuned import FILE, Tuned, load_tuned
+from models.inputs.errors import InputError
+from models.jit import code_digest
+from models.sim.apps import Population
+from models.sim.config.compile import compile_scenario
+from models.sim.config.physics import (
+    Scheduling,
+    SimCluster,
+    load_sim_cluster,
+    with_apps,
+    with_scheduling,
+)
+from models.sim.config.scenario import Scenario, load_scenario
+from models.sim.config.script import script_of
+from models.sim.population.generate import generate
+from models.sim.world import world_hash
+
+FOLDER = Path(__file__).with_name("tuning")
+"""Scenarios to tune on, one YAML file each."""
+
+
+def tuning_scenarios(cluster: SimCluster) -> tuple[Scenario, ...]:
+    """The scenarios to tune on, checked against the cluster."""
+    return tuple(load_scenario(file, cluster) for file in sorted(FOLDER.glob("*.yaml")))
+
+
+def family_code(family: Family) -> str:
+    """Hash of the family's controller and forecaster, and of what runs and scores them."""
+    modules = [family.factory.__module__, run.__module__]
+    if family.forecaster is not None:
+        modules.append(family.forecaster.__module__)
+    digests = " ".join(controller_digest(module) for module in modules)
+    return hashlib.sha256(digests.encode()).hexdigest()[:16]
+
+
+def controller_digest(module: str) -> str:
+    """Hash of a module and of all it imports from here. The world has its own hash."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise InputError(f"{module}: cannot be imported")
+    return code_digest(Path(spec.origin))
+
+
+def hash_of_world(
+    cluster: SimCluster, scenario: Scenario, scheduling: Scheduling, population: Population
+) -> str:
+    """Equal to `World.hash`, without building the world."""
+    scheduled = with_scheduling(cluster, scheduling)
+    # The hash does not depend on seeds, so any one will do.
+    script = script_of(compile_scenario(scenario, scheduled, population.apps, [0]))
+    return world_hash(scheduled, scenario, population, script.replay)
+
+
+def outdated(file: Path = FILE, entrants: Iterable[str] | None = None) -> dict[str, str]:
+    """Families whose parameters were tuned for other code or other worlds, with what changed.
+
+    Of all families in the file, or of those of these entrants.
+    """
+    found, worlds = {}, _Worlds()
+    # `heuristic:calendar`, `pid~0.9` and `pid@priority` are of the families before the sign.
+    asked = None if entrants is None else {re.split("[:~@]", name)[0] for name in entrants}
+    for name, tuned in load_tuned(file).items():
+        if name not in FAMILIES or (asked is not None and name not in asked):
+            continue
+        family, changed = FAMILIES[name], []
+        if tuned.code != family_code(family):
+            changed.append("code")
+        if tuned.worlds != worlds.of(family, tuned):
+            changed.append("worlds")
+        if changed:
+            found[name] = " and ".join(changed)
+    return found
+
+
+class _Worlds:
+    """Hashes of the tuning worlds, each computed once: most families share them."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[int, tuple[SimCluster, Population]] = {}
+        self._hashes: dict[tuple[int, Scheduling], dict[str, str]] = {}
+
+    def of(self, family: Family, tuned: Tuned) -> dict[str, str]:
+        if tuned.apps not in self._clusters:
+            cluster = with_apps(load_sim_cluster(), tuned.apps)
+            self._clusters[tuned.apps] = cluster, generate(cluster)
+        key = tuned.apps, family.scheduling
+        if key not in self._hashes:
+            cluster, population = self._clusters[tuned.apps]
+            self._hashes[key] = {
+                scenario.name: hash_of_world(cluster, scenario, family.scheduling, population)
+                for scenario in tuning_scenarios(cluster)
+            }
+        return self._hashes[key]

@@ -6,7 +6,7 @@ events have to be acknowledged before an offset may be committed.
 
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import faust
@@ -141,6 +141,19 @@ def make_app(worker: Worker[S], safe: Callable[[TP], int | None]) -> faust.App:
     )
 
 
+async def read_again(consumer: AIOKafkaConsumer) -> Mapping[TP, int | None]:
+    """Go back to what is committed, or to the oldest record where nothing is.
+
+    Faust drops what it has fetched while a rebalance is under way, and seeks to the committed
+    offsets after it. aiokafka leaves a partition without one where it is, behind what was dropped:
+    the first records of a partition would be lost.
+    """
+    committed = cast(dict[TP, int | None], await consumer.seek_to_committed())
+    if unread := [partition for partition, offset in committed.items() if not offset]:
+        await consumer.seek_to_beginning(*unread)
+    return committed
+
+
 class _NoWeb(BootStrategy):
     enable_web = False
 
@@ -168,6 +181,11 @@ def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust
             # Faust knows it only together with its own transactions.
             consumer._isolation_level = READ_COMMITTED  # noqa: SLF001
             return consumer
+
+        async def seek_to_committed(self) -> Mapping[TP, int]:
+            return cast(
+                Mapping[TP, int], await self.call_thread(read_again, self._ensure_consumer())
+            )
 
     class Consumer(driver.Consumer):
         logger = _QUIET

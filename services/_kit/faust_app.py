@@ -20,7 +20,7 @@ from faust.types.auth import CredentialsT
 
 from schemas.topics import app_id
 from services._kit.handler import S
-from services._kit.kafka import assignor, tls
+from services._kit.kafka import assignors, tls
 from services._kit.records import Delivery
 from services._kit.settings import KitSettings
 from services._kit.transactions import READ_COMMITTED
@@ -59,6 +59,13 @@ class FaustGroup:
     async def join(self) -> None:
         """Start Faust inside the running event loop."""
         await self._app.start()
+
+    async def check(self) -> None:
+        """See `Group`. Faust asks aiokafka for errors only once it has a partition to read."""
+        thread = cast(driver.Consumer, self._app.consumer)._thread  # noqa: SLF001
+        consumer = thread._consumer  # noqa: SLF001
+        if consumer is not None:  # None until `join` has come that far
+            await thread.call_thread(_check_errors, consumer)
 
     async def leave(self) -> None:
         """Commit and stop. A static member does not leave the group: it is expected back."""
@@ -154,6 +161,10 @@ async def read_again(consumer: AIOKafkaConsumer) -> Mapping[TP, int | None]:
     return committed
 
 
+async def _check_errors(consumer: AIOKafkaConsumer) -> None:
+    consumer._coordinator.check_errors()  # noqa: SLF001
+
+
 class _NoWeb(BootStrategy):
     enable_web = False
 
@@ -176,7 +187,7 @@ def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust
         def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
             consumer = super()._create_worker_consumer(transport)
             # Faust hard-wires round robin, which would separate the topics of a domain.
-            strategy = [assignor(by_domain=worker.by_domain)]
+            strategy = assignors(by_domain=worker.by_domain)
             consumer._partition_assignment_strategy = strategy  # noqa: SLF001
             # Faust knows it only together with its own transactions.
             consumer._isolation_level = READ_COMMITTED  # noqa: SLF001

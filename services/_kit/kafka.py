@@ -315,9 +315,11 @@ class SingleActiveAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # 
         """Nothing to remember."""
 
 
-def assignor(*, by_domain: bool) -> type[AbstractPartitionAssignor]:
-    """How a service's partitions are shared, by the scope of its states.
+def assignors(*, by_domain: bool) -> list[type[AbstractPartitionAssignor]]:
+    """How a service's partitions are shared, by the scope of its states; the first is preferred.
 
     A domain needs the same partition number of all topics: ranges give that, round robin does not.
+    A group refuses a member that shares no way with the others. Release 0.1.0 knows ranges only,
+    and its members stay in the group until their session ends.
     """
-    return RangePartitionAssignor if by_domain else SingleActiveAssignor
+    return [RangePartitionAssignor] if by_domain else [SingleActiveAssignor, RangePartitionAssignor]

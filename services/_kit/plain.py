@@ -9,7 +9,7 @@ from aiokafka.errors import CommitFailedError
 
 from schemas.topics import app_id
 from services._kit.handler import S
-from services._kit.kafka import assignor, connection, delivery_of
+from services._kit.kafka import assignors, connection, delivery_of
 from services._kit.records import Delivery
 from services._kit.transactions import READ_COMMITTED
 from services._kit.worker import Worker
@@ -33,7 +33,7 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             client_id=f"hirl-{worker.name}-{settings.instance}",
             group_id=app_id(worker.name),
             group_instance_id=instance,
-            partition_assignment_strategy=[assignor(by_domain=worker.by_domain)],
+            partition_assignment_strategy=assignors(by_domain=worker.by_domain),
             # Only what is acknowledged may be committed, not what was fetched.
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -51,6 +51,9 @@ class PlainGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             task = asyncio.ensure_future(work)
             task.add_done_callback(self._done)
             self._tasks.append(task)
+
+    async def check(self) -> None:
+        """See `Group`; `_poll` fails by itself."""
 
     async def leave(self) -> None:
         """Commit and stop."""

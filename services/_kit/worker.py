@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 _LONGEST_SLEEP_S: Final = 0.1
 """The timer looks again after this long: a state may have started to wait in the meantime."""
 _BROKER_CHECK_S: Final = 5.0
+_GROUP_CHECK_S: Final = 1.0
 
 
 class Group(Protocol):
@@ -45,6 +46,9 @@ class Group(Protocol):
 
     async def join(self) -> None:
         """Start to consume; partitions are assigned some time later."""
+
+    async def check(self) -> None:
+        """Raise the error for which the group refuses this member, if there is one."""
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Commit it with the next commit, once everything before it is acknowledged too."""
@@ -216,7 +220,9 @@ class Worker(Generic[S]):
         self._spawn(self._watch())
         self._spawn(self._watch_brokers(reader))
         if self.inputs:
-            await group.join()
+            # In a task: joining does not return while the group refuses this member.
+            self._spawn(group.join())
+            self._spawn(self._watch_membership(group))
         else:  # no inputs to share, so there is no group to wait for
             await self.assigned([0])
         await self._until(stop)
@@ -259,6 +265,12 @@ class Worker(Generic[S]):
                 self.telemetry.health.polled()
             for topic, count in (self.group.lag() if self.group else {}).items():
                 self.telemetry.lag.labels(topic).set(count)
+
+    async def _watch_membership(self, group: Group) -> None:
+        """End a process that the group refuses: the client waits for ever, and nobody restarts."""
+        while True:
+            await asyncio.sleep(_GROUP_CHECK_S)
+            await group.check()
 
     async def _watch_brokers(self, reader: Reader) -> None:
         """Report an outage: clients repeat their requests without a word to us."""

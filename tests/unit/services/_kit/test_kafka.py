@@ -16,7 +16,7 @@ from services._kit import kafka, plain
 from services._kit.clock import SystemClock
 from services._kit.faust_app import FaustGroup, make_app
 from services._kit.handler import Service
-from services._kit.kafka import SingleActiveAssignor, assignor, connection, state_record_of
+from services._kit.kafka import SingleActiveAssignor, assignors, connection, state_record_of
 from services._kit.records import Delivery
 from services._kit.settings import KitSettings
 from services._kit.state_records import StateRecord
@@ -217,7 +217,7 @@ def assigned(kind: Any, members: list[str]) -> dict[str, dict[str, list[int]]]:
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 def test_by_domain_a_member_has_the_same_partitions_of_every_topic(count: int) -> None:
     members = [f"soldier-{number}" for number in range(count)]
-    found = assigned(assignor(by_domain=True), members)
+    found = assigned(assignors(by_domain=True)[0], members)
     for topics in found.values():
         assert topics["left"] == topics["right"]
     assert sorted(number for topics in found.values() for number in topics["left"]) == list(
@@ -232,3 +232,9 @@ def test_for_the_cluster_the_first_member_has_everything() -> None:
         "commander-0-uuid": {"left": everything, "right": everything},
         "commander-1-uuid": {},
     }
+
+
+def test_a_cluster_wide_service_can_join_members_of_the_first_release() -> None:
+    preferred, *others = assignors(by_domain=False)
+    assert preferred is SingleActiveAssignor
+    assert "range" in {kind.name for kind in others}

@@ -43,10 +43,19 @@ class Progress(NamedTuple):
 
 def is_ready(url: str) -> bool:
     """Whether a service answers its readiness probe."""
+    return _answers(f"{url}/readyz")
+
+
+def is_alive(url: str) -> bool:
+    """Whether a service answers its liveness probe."""
+    return _answers(f"{url}/healthz")
+
+
+def _answers(url: str) -> bool:
     try:
-        with urlopen(f"{url}/readyz", timeout=1) as answer:  # noqa: S310  (a URL of our own)
+        with urlopen(url, timeout=1) as answer:  # noqa: S310  (a URL of our own)
             return bool(answer.status == 200)
-    except (URLError, OSError):
+    except (URLError, OSError, HTTPException):
         return False
 
 

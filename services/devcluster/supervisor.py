@@ -1,8 +1,9 @@
 """Keep the services of a run alive; run as `python -m services.devcluster.supervisor ROOT`.
 
 The supervisor starts services in stages. It restarts a service that ends, after a pause that grows
-with quick deaths up to a ceiling: it never gives up on what an operator would restart. SIGTERM
-stops all services, then the supervisor.
+with quick deaths up to a ceiling: it never gives up on what an operator would restart. It kills a
+service that fails its liveness probe, as Kubernetes does. SIGTERM stops all services, then the
+supervisor.
 """
 
 import logging
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +22,7 @@ from services._kit import logs
 from services._kit.clock import Clock, SystemClock, rfc3339
 from services.admin.credentials import read_credentials
 from services.devcluster import processes, record
-from services.devcluster.probe import is_ready
+from services.devcluster.probe import is_alive, is_ready
 from services.devcluster.record import Run, ServiceSpec, ServiceStatus
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ STOP_S: Final = 15.0
 LAST_STOP_S: Final = 3.0
 """A service that stops last has no work left to finish."""
 _CHECK_S: Final = 0.2
+# The liveness probe of infra/k8s/base/pod.yaml.
+PROBE_S: Final = 10.0
+MOST_FAILURES: Final = 6
+"""Failed probes in a row after which a service is stuck."""
 _PREFIX: Final = "HIRL_"
 
 
@@ -49,6 +54,9 @@ class Child(Protocol):
 
     def poll(self) -> int | None:
         """Its exit status; None while it runs."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
 
 
 class SupervisedService:
@@ -63,6 +71,10 @@ class SupervisedService:
         """Earliest next start, by `Clock.now`."""
         self._started_at = 0.0
         """Last start, by the same clock."""
+        self._probed_at = 0.0
+        """Last liveness probe or start, by the same clock."""
+        self._failures = 0
+        """Liveness probes that failed in a row."""
 
     @property
     def is_over(self) -> bool:
@@ -73,6 +85,7 @@ class SupervisedService:
         """Record that `child` runs now."""
         is_restart = self.status.state == "resting"
         self.child, self._started_at = child, clock.now()
+        self._probed_at, self._failures = self._started_at, 0
         self.status = msgspec.structs.replace(
             self.status,
             state="running",
@@ -105,9 +118,30 @@ class SupervisedService:
             "%s %s: %s", self.spec.name, self.status.state, detail,
         )  # fmt: skip
 
+    def probe(self, is_alive: Callable[[str], bool], now: float) -> None:
+        """Kill a process that is stuck; the next check finds that it ended."""
+        if self.child is None or now - self._probed_at < PROBE_S:
+            return
+        self._probed_at = now
+        self._failures = 0 if is_alive(self.spec.url) else self._failures + 1
+        if self._failures >= MOST_FAILURES:
+            log.error("%s is stuck: %d failed probes in a row", self.spec.name, self._failures)
+            self.child.kill()
+
     def _set(self, state: record.State, detail: str) -> None:
         self.child = None
         self.status = msgspec.structs.replace(self.status, state=state, process=None, detail=detail)
+
+
+class Probes(NamedTuple):
+    """Questions to the service at a URL."""
+
+    is_ready: Callable[[str], bool]
+    is_alive: Callable[[str], bool]
+
+
+PROBES: Final = Probes(is_ready, is_alive)
+"""Over HTTP."""
 
 
 class Supervisor:
@@ -117,11 +151,11 @@ class Supervisor:
         self,
         run: Run,
         start: Callable[[ServiceSpec], Child],
-        is_ready: Callable[[str], bool],
+        probes: Probes,
         clock: Clock,
         publish: Callable[[Run], None],
     ) -> None:
-        self._run, self._start, self._is_ready, self._clock = run, start, is_ready, clock
+        self._run, self._start, self._probes, self._clock = run, start, probes, clock
         self._publish = publish
         self.services = [SupervisedService(spec) for spec in run.specs]
         self._stage = 0
@@ -158,6 +192,7 @@ class Supervisor:
         if service.child is not None:
             exit_status = service.child.poll()
             if exit_status is None:
+                service.probe(self._probes.is_alive, self._clock.now())
                 return
             service.ended(exit_status, self._clock)
         due = service.spec.stage <= self._stage and self._clock.now() >= service.start_at
@@ -173,7 +208,8 @@ class Supervisor:
             if service.spec.stage <= self._stage and not service.is_over
         ]
         return all(
-            service.child is not None and self._is_ready(service.spec.url) for service in expected
+            service.child is not None and self._probes.is_ready(service.spec.url)
+            for service in expected
         )
 
 
@@ -211,7 +247,7 @@ def main() -> int:
         signal.signal(number, lambda number, _: stopping.append(number))
     run = msgspec.structs.replace(run, supervisor=processes.of_pid(os.getpid()))
     supervisor = Supervisor(
-        run, start_service, is_ready, SystemClock(), lambda now: record.write(root, now)
+        run, start_service, PROBES, SystemClock(), lambda now: record.write(root, now)
     )
     supervisor.publish()
     # Services must not outlive their supervisor, even if it fails: nobody would restart them.

@@ -19,11 +19,10 @@ from services.devcluster import launch
 from services.devcluster.connect import options_for_home
 from services.devcluster.kafka import cluster as kafka_cluster
 from services.devcluster.kafka.description import Description
-from services.devcluster.probe import is_ready
 from services.devcluster.record import Run, ServiceSpec
 from services.devcluster.request import Request
 from services.devcluster.specs import SERVICES
-from services.devcluster.supervisor import Supervisor, start_service
+from services.devcluster.supervisor import PROBES, Supervisor, start_service
 
 BROKER: Final = "kafka"
 _CHECK_S: Final = 0.2
@@ -37,7 +36,7 @@ class MeasuredSystem:
 
     def __init__(self, run: Run, kafka: Description) -> None:
         self.run, self._kafka = run, kafka
-        self._supervisor = Supervisor(run, start_service, is_ready, SystemClock(), self._update)
+        self._supervisor = Supervisor(run, start_service, PROBES, SystemClock(), self._update)
         self._killed: set[str] = set()
         self._over = threading.Event()
         # A daemon, so that an error in the measurement can end the process.

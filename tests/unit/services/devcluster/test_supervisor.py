@@ -1,12 +1,20 @@
 """Services start in stages and restart when they end; none is given up that could be restarted."""
 
 import os
+import signal
 
 import pytest
 
 from services.devcluster import supervisor
 from services.devcluster.record import Run, ServiceSpec
-from services.devcluster.supervisor import LONGEST_PAUSE_S, QUICK_S, Supervisor
+from services.devcluster.supervisor import (
+    LONGEST_PAUSE_S,
+    MOST_FAILURES,
+    PROBE_S,
+    QUICK_S,
+    Probes,
+    Supervisor,
+)
 from tests.unit.services.system_helpers import run_of, spec
 
 
@@ -18,6 +26,9 @@ class FakeChild:
 
     def poll(self) -> int | None:
         return self.status
+
+    def kill(self) -> None:
+        self.status = -signal.SIGKILL
 
 
 class FakeClock:
@@ -40,11 +51,12 @@ class SupervisorFixture:
         self.now = self.date = 1000.0
         self.children: dict[str, list[FakeChild]] = {one.name: [] for one in specs}
         self.ready: set[str] = set()
+        self.stuck: set[str] = set()
         self.published: list[Run] = []
         self.supervisor = Supervisor(
             run_of(*specs),
             self._start,
-            self.ready.__contains__,
+            Probes(self.ready.__contains__, lambda url: url not in self.stuck),
             FakeClock(self),
             self.published.append,
         )
@@ -119,6 +131,31 @@ def test_a_service_that_somebody_else_stopped_is_restarted() -> None:
     fixture.die("soldier", status=0)
     fixture.check(LONGEST_PAUSE_S)
     assert fixture.state("soldier") == "running"
+
+
+def test_a_service_that_is_stuck_is_killed_and_restarted() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    fixture.stuck.add("http://soldier")
+    for _ in range(MOST_FAILURES):
+        assert len(fixture.children["soldier"]) == 1
+        fixture.check(PROBE_S)
+    assert fixture.children["soldier"][0].status == -signal.SIGKILL
+    fixture.check(LONGEST_PAUSE_S)
+    fixture.check(LONGEST_PAUSE_S)
+    assert fixture.state("soldier") == "running"
+
+
+def test_a_service_that_answers_again_in_time_lives_on() -> None:
+    fixture = SupervisorFixture(spec("soldier"))
+    fixture.check()
+    for _ in range(3):
+        fixture.stuck.add("http://soldier")
+        for _ in range(MOST_FAILURES - 1):
+            fixture.check(PROBE_S)
+        fixture.stuck.clear()
+        fixture.check(PROBE_S)
+    assert fixture.children["soldier"][0].status is None
 
 
 def test_a_date_that_is_set_back_does_not_prevent_a_restart() -> None:

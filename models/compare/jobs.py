@@ -48,12 +48,16 @@ class Job(NamedTuple):
     """Whether to keep the timeline of the first seed."""
     world_hash: str
     code_hash: str
+    variant: str = ""
+    """Name of a changed world that is compared with the world as described; its results are kept
+    beside those of that world, not in their place."""
 
     @property
     def label(self) -> str:
         """Name in messages; also identifies the file of the result."""
         seeds = ",".join(map(str, self.seeds))
-        return f"{self.controller}, {self.scenario.name}, {self.cluster.apps} apps, seeds {seeds}"
+        label = f"{self.controller}, {self.scenario.name}, {self.cluster.apps} apps, seeds {seeds}"
+        return f"{label}, {self.variant}" if self.variant else label
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

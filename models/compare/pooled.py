@@ -32,7 +32,7 @@ def pooled(results: Sequence[Result], request: Request) -> list[Pooled]:
     if len(names) < 2:
         return []
     cubes = {
-        figure: {name: _cube(results, request, name, figure) for name in request.controllers}
+        figure: {name: cube(results, request, name, figure) for name in request.controllers}
         for figure in (P0, OBJECTIVE, NODE_HOURS)
     }
     largest = int(cubes[P0][request.reference].sum(axis=1).argmax())
@@ -51,7 +51,7 @@ def pooled(results: Sequence[Result], request: Request) -> list[Pooled]:
     ]
 
 
-def _cube(results: Sequence[Result], request: Request, controller: str, figure: Figure) -> F64:
+def cube(results: Sequence[Result], request: Request, controller: str, figure: Figure) -> F64:
     """[scenarios, seeds]."""
     rows = {(row.scenario, row.seed): row for row in results if row.controller == controller}
     return np.array(

@@ -168,6 +168,14 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.comparison.frontier:frontier",
         "Compare families where they cost as much, and where they violate as much.",
     ),
+    "bench sensitivity": Command(
+        "services.cli.comparison.sensitivity:sensitivity",
+        "Show how a comparison depends on each mechanism of the simulated world.",
+    ),
+    "bench foresight": Command(
+        "services.cli.comparison.foresight:foresight_command",
+        "Check that better forecasts give a lower J; exit 1 if a scenario shows the opposite.",
+    ),
     "bench breaker": Command(
         "services.cli.benchmarks.breaker:breaker",
         "Time to trip by priority, trips in scenarios, and J with and without breakers.",

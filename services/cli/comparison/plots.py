@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from models.cluster.description import PRIORITIES
 from models.compare.frontier import Families, KnobPoint
 from models.compare.jobs import Timeline
+from models.compare.sensitivity import CellFigures
 from models.compare.standings import F64, FrontierPoint, Standing
+from models.statistics import Interval
 from services.cli.comparison.tables import grouped
 from services.cli.page import INK, PLOT_STYLE, drawing
 
@@ -143,6 +145,37 @@ def families_svg(families: Families) -> str:
         figure.legend(handles, labels, loc="upper center", ncols=5)
 
     return _svg("families", 4.0, 0.75, draw)
+
+
+def sensitivity_svg(figures: Sequence[CellFigures]) -> str:
+    """Ratios over the reference with their intervals: a row per cell, a panel per figure."""
+    panels: dict[str, Callable[[CellFigures], Interval]] = {
+        "P0 minutes, ours over theirs": lambda row: row.p0_ratio,
+        "J": lambda row: row.objective_ratio,
+        "node-hours": lambda row: row.node_hours_ratio,
+    }
+    cells = list(dict.fromkeys(row.cell for row in figures))
+    names = list(dict.fromkeys(row.controller for row in figures))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(1, len(panels), sharey=True)
+        for axis, (label, of) in zip(axes, panels.items(), strict=True):
+            for index, name in enumerate(names):
+                found = [of(row) for row in figures if row.controller == name]
+                # Several controllers share a row without covering each other.
+                rows = np.arange(len(cells)) + 0.6 * (index + 0.5) / len(names) - 0.3
+                values, low, high = np.array([(f.value, f.low, f.high) for f in found]).T
+                axis.hlines(rows, low, high, color=f"C{index}")
+                axis.plot(values, rows, _MARKERS[index], color=f"C{index}", label=name)
+            axis.axvline(1, color=INK, linewidth=0.8, linestyle=":")
+            axis.set_title(label)
+            axis.set_yticks(range(len(cells)), cells)
+            # From top to bottom in the order of the table.
+            axis.set_ylim(len(cells) - 0.5, -0.5)
+        if len(names) > 1:
+            axes[0].legend()
+
+    return _svg("sensitivity", 1.0 + 0.27 * len(cells), 0.3 + 0.068 * max(map(len, cells)), draw)
 
 
 def _sums_by_knob(

@@ -96,7 +96,7 @@ def _show(console: Console, names: tuple[str, ...], rows: list[ForesightRow]) ->
         (row.scenario, *(_percent(step.difference) for step in row.steps), row.verdict)
         for row in rows
     ]
-    title = "J of each over that of the next, in percent [95 % over seeds; all: and scenarios]"
+    title = "J of each over that of the next, in percent [95 %]"
     console.print(table(title, ("scenario", *steps, "order"), lines))
     failed = [row.scenario for row in rows if row.verdict == "fails"]
     print_line(

@@ -26,7 +26,7 @@ from services._kit.settings import KitSettings, NoSettings, load
 from services._kit.state_records import FoundStates
 
 E = TypeVar("E", bound=Event)
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 QUIET_SECONDS = 1.0
 ROOT = Path(__file__).parents[1]
 
@@ -89,7 +89,7 @@ class OnKafka:
         return self._end(signal.SIGTERM)
 
     def failed(self) -> None:
-        assert self._processes["0"].wait(PATIENCE_SECONDS) == 1
+        assert self._processes["0"].wait(TIMEOUT_SECONDS) == 1
 
     def partitions(self, instance: str) -> list[int] | None:
         """Partitions of a process according to its last log line about them; None before that."""
@@ -135,7 +135,7 @@ class OnKafka:
 
     def _end(self, number: signal.Signals) -> int:
         self._processes["0"].send_signal(number)
-        return self._processes["0"].wait(PATIENCE_SECONDS)
+        return self._processes["0"].wait(TIMEOUT_SECONDS)
 
     def _lines(self) -> list[str]:
         return (self._folder / "output").read_text().splitlines()
@@ -158,7 +158,7 @@ class OnKafka:
         return self._journal.read_text().splitlines() if self._journal.exists() else []
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not condition():
             assert time.monotonic() < deadline, "\n".join(self._lines()[-20:])
             time.sleep(0.1)

@@ -122,8 +122,8 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return f"KitSettings({', '.join(shown)})"
 
     @property
-    def patience_seconds(self) -> float | None:
-        """How long a handler waits for the rest of a tick; None: without limit."""
+    def tick_grace_seconds(self) -> float | None:
+        """Grace period of a tick; None in lock-step, where a tick waits until it is complete."""
         return None if self.lock_step else self.grace_seconds
 
 

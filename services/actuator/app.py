@@ -17,7 +17,7 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
     handler = ActuatorHandler(
         cluster_of(own.cluster),
         own.modes,
-        kit.patience_seconds,
+        kit.tick_grace_seconds,
         stale,
         own.breaker_stale_ticks,
         kit.speed,

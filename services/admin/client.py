@@ -19,7 +19,7 @@ _REQUEST_MS: Final = 15_000
 """For a request to brokers that should already run."""
 
 
-def admin(client_options: dict[str, Any], patience_ms: int = _REQUEST_MS) -> KafkaAdminClient:
+def admin(client_options: dict[str, Any], timeout_ms: int = _REQUEST_MS) -> KafkaAdminClient:
     """An administrator's connection; a failure becomes an InputError."""
     servers = ",".join(client_options["bootstrap_servers"])
     created: list[KafkaNetClient] = []
@@ -29,7 +29,7 @@ def admin(client_options: dict[str, Any], patience_ms: int = _REQUEST_MS) -> Kaf
         created.append(KafkaNetClient(**given))
         return created[-1]
 
-    limits = {"bootstrap_timeout_ms": patience_ms, "request_timeout_ms": _REQUEST_MS}
+    limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": _REQUEST_MS}
     try:
         return KafkaAdminClient(**client_options, **limits, kafka_client=create)
     except KafkaError as error:
@@ -43,11 +43,11 @@ def admin(client_options: dict[str, Any], patience_ms: int = _REQUEST_MS) -> Kaf
 
 
 def wait_until_answering(
-    client_options: dict[str, Any], patience_s: float, check: Callable[[], None]
+    client_options: dict[str, Any], timeout_s: float, check: Callable[[], None]
 ) -> str:
     """Wait for all brokers and return the cluster's id; `check` raises to stop the wait."""
     servers = client_options["bootstrap_servers"]
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while True:
         check()
         # For some seconds the other brokers still list a killed one, so check its port, too.
@@ -56,7 +56,7 @@ def wait_until_answering(
             if present >= len(servers):
                 return cluster_id
         if time.monotonic() > deadline:
-            raise InputError(f"not all of {','.join(servers)} answered within {patience_s:.0f} s")
+            raise InputError(f"not all of {','.join(servers)} answered within {timeout_s:.0f} s")
         time.sleep(_PAUSE_S)
 
 

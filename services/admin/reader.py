@@ -86,10 +86,10 @@ class TopicReader:
                 # Seeking is lazy: only reading the position performs it.
                 self._consumer.position(partition)
 
-    def poll(self, patience_s: float = _POLL_S) -> Iterator[ReadRecord]:
-        """Records that arrived since the last call; waits up to `patience_s` for the first."""
+    def poll(self, timeout_s: float = _POLL_S) -> Iterator[ReadRecord]:
+        """Records that arrived since the last call; waits up to `timeout_s` for the first."""
         try:
-            polled = self._consumer.poll(timeout_ms=int(patience_s * 1000))
+            polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         except TopicAuthorizationFailedError as error:
             raise InputError(
                 f"this user may not read from Kafka ({error}): pass --credentials of one who may"

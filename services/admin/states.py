@@ -26,7 +26,7 @@ RESETTABLE: Final = topic_of(StateReset).consumers
 """Services that obey an order."""
 _SHOWN: Final = 4
 """Elements of an array or a list that are shown."""
-_PATIENCE_S: Final = 15.0
+_TIMEOUT_S: Final = 15.0
 
 
 def read_state(options: dict[str, Any], service: str, key: str) -> bytes:
@@ -99,7 +99,7 @@ def order_reset(
                 sent = producer.send(
                     record.topic, record.value, key=record.key, headers=list(record.headers)
                 )
-                sent.get(timeout=_PATIENCE_S)
+                sent.get(timeout=_TIMEOUT_S)
         finally:
             producer.close()
     except KafkaError as error:

@@ -12,7 +12,8 @@ from services.aggregator.settings import Settings
 
 def build(kit: KitSettings, own: Settings) -> Service[AggregatorState]:
     """The aggregator of every domain that Kafka assigns to this process."""
-    cluster, parameters, grace = cluster_of(own.cluster), tuned_parameters(), kit.patience_seconds
+    cluster, parameters = cluster_of(own.cluster), tuned_parameters()
+    grace = kit.tick_grace_seconds
     if not own.agent_keys:
         return Service(AggregatorHandler(cluster, parameters, grace, kit.speed), observe=Metrics)
     keys = read_keys(own.agent_keys, cluster.domain_names)

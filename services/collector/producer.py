@@ -123,14 +123,14 @@ class TickProducer:
         ]
         # Wait after sending: the records of a tick travel together.
         for one in sent:
-            one.get(self._patience_s)
+            one.get(self._timeout_s)
 
     def _save(self, key: str, data: bytes | None, partition: int | None) -> None:
         topic = state_topic(SERVICE)
         sent = self._producer.send(topic, data, key=key.encode(), partition=partition)
-        sent.get(self._patience_s)
+        sent.get(self._timeout_s)
 
     @property
-    def _patience_s(self) -> float:
+    def _timeout_s(self) -> float:
         """Longer than the producer's own timeout, which says what is wrong."""
         return 2 * self._settings.acknowledgement_seconds

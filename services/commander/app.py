@@ -15,7 +15,7 @@ def build(kit: KitSettings, own: Settings) -> Service[CommanderState]:
     handler = CommanderHandler(
         cluster_of(own.cluster),
         tuned_parameters(),
-        kit.patience_seconds,
+        kit.tick_grace_seconds,
         own.await_forecasts,
         kit.speed,
     )

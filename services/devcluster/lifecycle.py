@@ -17,12 +17,12 @@ _STOP_MARGIN_S: Final = 10.0
 _POLL_S: Final = 0.5
 
 
-def wait(root: Path = ROOT, ticks: int | None = None, patience_s: float = 600.0) -> Progress:
+def wait(root: Path = ROOT, ticks: int | None = None, timeout_s: float = 600.0) -> Progress:
     """Wait until every domain has closed `ticks` ticks, or until the scenario has ended.
 
-    Raises InputError when a service has failed, or after `patience_s`.
+    Raises InputError when a service has failed, or after `timeout_s`.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while True:
         run = record.running(root)
         if run.failed:
@@ -34,7 +34,7 @@ def wait(root: Path = ROOT, ticks: int | None = None, patience_s: float = 600.0)
         if time.monotonic() > deadline:
             state = _progress_text(progress)
             resting = "".join(f"; {line}" for line in run.resting)
-            raise InputError(f"after {patience_s:.0f} s {state}{resting}; see {run.folder}/logs")
+            raise InputError(f"after {timeout_s:.0f} s {state}{resting}; see {run.folder}/logs")
         time.sleep(_POLL_S)
 
 
@@ -66,8 +66,8 @@ def end(root: Path, kafka_home: Path) -> int:
         # It may have started a service meanwhile, or have been killed before.
         last = record.read(root) or run
         processes.end_all(last.processes, STOP_S)
-    # Without patience: its data is wiped, so a broker has nothing to save.
-    ended += kafka_cluster.stop(kafka_home, wipe=True, patience_s=0)
+    # At once: its data is wiped, so a broker has nothing to save.
+    ended += kafka_cluster.stop(kafka_home, wipe=True, timeout_s=0)
     record.remove(root)
     return ended
 

@@ -96,15 +96,15 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def end_all(processes: Iterable[Process | None], patience_s: float) -> int:
-    """Terminate processes, kill those that remain after `patience_s`; return how many there were.
+def end_all(processes: Iterable[Process | None], timeout_s: float) -> int:
+    """Terminate processes, kill those that remain after `timeout_s`; return how many there were.
 
     A process that merely has a recorded pid is left alone.
     """
     ours = [process for process in processes if process is not None and is_running(process)]
-    # All signals first: several slow processes then share one patience and end side by side.
+    # All signals first: several slow processes then share one timeout and end side by side.
     _signal(ours, psutil.Process.terminate)
-    remaining = _wait_until_gone(ours, patience_s)
+    remaining = _wait_until_gone(ours, timeout_s)
     _signal(remaining, psutil.Process.kill)
     _wait_until_gone(remaining, _KILL_S)
     return len(ours)
@@ -126,10 +126,10 @@ def _signal(processes: Iterable[Process], send: Callable[[psutil.Process], None]
                 send(found)
 
 
-def _wait_until_gone(processes: Sequence[Process], patience_s: float) -> list[Process]:
-    """Wait for all of them together; return those that still run after `patience_s`."""
+def _wait_until_gone(processes: Sequence[Process], timeout_s: float) -> list[Process]:
+    """Wait for all of them together; return those that still run after `timeout_s`."""
     # Not psutil.wait_procs: it would reap our children, and their Popen would lose the exit status.
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while remaining := [process for process in processes if is_running(process)]:
         if time.monotonic() > deadline:
             break

@@ -180,9 +180,9 @@ class Supervisor:
     def stop(self) -> None:
         """Stop all services, those that the others need last."""
         # The simulated cluster goes last: the actuator finishes its writes to it.
-        for last, patience_s in ((False, STOP_S), (True, LAST_STOP_S)):
+        for last, timeout_s in ((False, STOP_S), (True, LAST_STOP_S)):
             services = [service for service in self.services if service.spec.stops_last == last]
-            processes.end_all([service.status.process for service in services], patience_s)
+            processes.end_all([service.status.process for service in services], timeout_s)
         # Polled once more, or ended children stay as zombies of a process that lives on.
         for service in self.services:
             if service.child is not None:

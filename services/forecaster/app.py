@@ -14,7 +14,7 @@ def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
         cluster_of(own.cluster),
         own.model,
         own.rule_minutes,
-        kit.patience_seconds,
+        kit.tick_grace_seconds,
         own.learning,
         kit.speed,
     )

@@ -16,7 +16,7 @@ from services.devcluster.request import Request
 from services.simcluster.cluster import SimulatedCluster
 
 _SOURCE: Final = "bench"
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 """For the broker's acknowledgements."""
 _MEASURED: Final = (
     "rps", "throughput", "errors", "latency_p50_s", "latency_p99_s", "cpu_cores", "memory_gib",
@@ -119,14 +119,14 @@ class Feeder:
 
     def close(self) -> None:
         """Close the connection."""
-        self._producer.close(_PATIENCE_S)
+        self._producer.close(_TIMEOUT_S)
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send at full speed and wait for acknowledgement."""
         for event in events:
             for record in encode(event, _SOURCE):
                 self._send(record)
-        self._producer.flush(_PATIENCE_S)
+        self._producer.flush(_TIMEOUT_S)
 
     def feed(self, records: Sequence[Record], seconds: float) -> float:
         """Send spread over `seconds`; return the real time until all are acknowledged."""
@@ -137,7 +137,7 @@ class Feeder:
             if ahead > 0:
                 time.sleep(ahead)
             self._send(record)
-        self._producer.flush(_PATIENCE_S)
+        self._producer.flush(_TIMEOUT_S)
         return time.monotonic() - began
 
     def _send(self, record: Record) -> None:

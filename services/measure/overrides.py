@@ -30,8 +30,8 @@ from services.measure.testbed import MeasuredSystem, load_average, measured_syst
 WARM_UP_TICKS: Final = 7
 """As in `hirl bench path`: processes compile or load their kernels."""
 _START_S: Final = 900.0
-_PATIENCE_TICKS: Final = 30
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_TICKS: Final = 30
+_TIMEOUT_S: Final = 60.0
 """Without an answer to an order for so long, the measurement ends with an error."""
 _LENGTH: Final = timedelta(hours=6)
 _AUTHOR: Final = orders.Author("hirl bench override", authenticated=False)
@@ -149,8 +149,8 @@ class _Desk:
         """At a random moment after a domain's tick, so that all parts of a tick are met."""
         issued: list[str] = []
         next_at = dict.fromkeys(self._domains, float("inf"))
-        patience_s = max(_PATIENCE_S, _PATIENCE_TICKS * self._tick_s)
-        deadline = time.monotonic() + patience_s
+        timeout_s = max(_TIMEOUT_S, _TIMEOUT_TICKS * self._tick_s)
+        deadline = time.monotonic() + timeout_s
         # The first pauses only have to hold something, then each domain has its turn.
         while len(issued) < count or self._waiting:
             self._system.check()
@@ -158,7 +158,7 @@ class _Desk:
                 raise InputError(f"no plan is held by an order of {sorted(self._waiting.values())}")
             for domain in self._held_by(reader):
                 next_at[domain] = time.monotonic() + self._rng.uniform(0, self._tick_s)
-                deadline = time.monotonic() + patience_s
+                deadline = time.monotonic() + timeout_s
             for domain, at in next_at.items():
                 if at <= time.monotonic() and len(issued) < count:
                     next_at[domain] = float("inf")

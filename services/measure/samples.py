@@ -30,7 +30,7 @@ _BEHIND_S: Final = 1.0
 """A larger backlog when the last record is sent means that the lag grows."""
 _FEEDER_SHARE: Final = 0.9
 """Below this share of the wanted rate, the sender is the bottleneck."""
-_PATIENCE_S: Final = 300.0
+_TIMEOUT_S: Final = 300.0
 _POLL_S: Final = 0.1
 
 
@@ -146,7 +146,7 @@ class _Trial:
         return step
 
     def _drain(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while self._handled() < self._sent:
             self._system.check()
             if time.monotonic() > deadline:
@@ -178,7 +178,7 @@ def _metrics(url: str) -> str:
 
 
 def _wait_ready(system: MeasuredSystem) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while not is_ready(system.spec(AGGREGATOR).url):
         system.check()
         if time.monotonic() > deadline:

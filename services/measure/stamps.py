@@ -113,14 +113,14 @@ class TickWatcher:
         """The last tick that all domains are known to have closed; -1 before the first."""
         return min(self._closed.values())
 
-    def wait(self, tick: int, patience_s: float) -> None:
+    def wait(self, tick: int, timeout_s: float) -> None:
         """Wait until all domains have closed the tick; `check` raises to stop the wait."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while self.closed < tick:
             self._check()
             if time.monotonic() > deadline:
                 raise InputError(
-                    f"tick {tick} did not close within {patience_s:.0f} s; the last was "
+                    f"tick {tick} did not close within {timeout_s:.0f} s; the last was "
                     f"{self.closed}"
                 )
             for record in self._reader.poll(_POLL_S):

@@ -113,7 +113,7 @@ def measured_system(
         finally:
             system.stop()
     finally:
-        kafka_cluster.stop(folder.resolve() / BROKER, wipe=True, patience_s=0)
+        kafka_cluster.stop(folder.resolve() / BROKER, wipe=True, timeout_s=0)
 
 
 def _last_error(spec: ServiceSpec) -> str:

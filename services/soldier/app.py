@@ -10,5 +10,5 @@ from services.soldier.settings import Settings
 def build(kit: KitSettings, own: Settings) -> SoldierHandler:
     """A Soldier for every domain that Kafka assigns to this process."""
     return SoldierHandler(
-        cluster_of(own.cluster), tuned_parameters(), kit.patience_seconds, kit.speed
+        cluster_of(own.cluster), tuned_parameters(), kit.tick_grace_seconds, kit.speed
     )

@@ -34,7 +34,7 @@ APPS: Final = 60
 SPEED: Final = 20.0
 VICTIMS: Final = (COLLECTOR, *DECIDING)
 NUMBERS: Final = ("replicas", "cpu_request", "memory_request")
-PATIENCE_S: Final = 300.0
+TIMEOUT_S: Final = 300.0
 POISON: Final = b"poison"
 QUIET_TICKS: Final = 4
 """Ticks between two faults, so that each meets a working system."""
@@ -60,7 +60,7 @@ def survived(workplace: Path) -> Iterator[Survived]:
     root = workplace / "faults"
     request = Request(scenario=SCENARIO, seed=3, apps=APPS, speed=SPEED)
     with system(request, root) as run:
-        wait(root, ticks=QUIET_TICKS, patience_s=PATIENCE_S)
+        wait(root, ticks=QUIET_TICKS, timeout_s=TIMEOUT_S)
         recovery = {name: kill(root, name) for name in VICTIMS}
         before = restarts(root)
         options = options_for_home(Path(run.kafka_home))
@@ -89,7 +89,7 @@ def kill(root: Path, name: str) -> float:
 
 def wait_ready(root: Path, name: str) -> None:
     """Wait until a service has been restarted and is ready."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     spec = next(spec for spec in record.running(root).specs if spec.name == name)
     while record.running(root).status(name).restarts == 0 or not read_metrics(spec).ready:
         assert time.monotonic() < deadline, f"{name} does not come back"
@@ -100,7 +100,7 @@ def pass_ticks(root: Path, count: int) -> None:
     """Wait until `count` more ticks than the current one are closed."""
     now = read_progress(record.running(root))
     assert now is not None
-    wait(root, ticks=now.tick + count + 1, patience_s=PATIENCE_S)
+    wait(root, ticks=now.tick + count + 1, timeout_s=TIMEOUT_S)
 
 
 def restarts(root: Path) -> dict[str, int]:
@@ -194,7 +194,7 @@ def test_preview_decides_and_writes_nothing(workplace: Path) -> None:
     root = workplace / "preview"
     request = Request(scenario=SCENARIO, seed=3, apps=APPS, lock_step=True, mode="preview")
     with system(request, root) as run:
-        wait(root, ticks=PREVIEW_TICKS, patience_s=PATIENCE_S)
+        wait(root, ticks=PREVIEW_TICKS, timeout_s=TIMEOUT_S)
         end_collecting(root)
         options = options_for_home(Path(run.kafka_home))
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))

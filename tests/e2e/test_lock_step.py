@@ -45,7 +45,7 @@ SMALL: Final = (60, 36)
 FULL: Final = (1550, 180)
 """The example cluster for half an hour; HIRL_FULL_LOCK_STEP=1 asks for it."""
 TICKS_PER_MINUTE: Final = 6
-PATIENCE_S: Final = 900.0
+TIMEOUT_S: Final = 900.0
 EACH_TICK: Final[tuple[type[TickEvent], ...]] = (ScalePlanned, ScaleApplied)
 EACH_MINUTE: Final[tuple[type[TickEvent], ...]] = (DemandForecast, BudgetGranted, CapacityRequested)
 
@@ -71,7 +71,7 @@ def record_run(apps: int, ticks: int, folder: Path) -> Recorded:
     root = folder / f"lock-step-{apps}"
     request = Request(scenario=SCENARIO, seed=SEED, apps=apps, lock_step=True)
     with system(request, root) as run:
-        wait(root, ticks=1, patience_s=PATIENCE_S)
+        wait(root, ticks=1, timeout_s=TIMEOUT_S)
         with TopicReader(options_for_home(Path(run.kafka_home))) as reader:
             found = read_until(reader, all_decided(ticks, len(run.simulation.domains)))
         assert {one.restarts for one in record.running(root).statuses.values()} == {0}
@@ -104,7 +104,7 @@ def read_until(reader: TopicReader, enough: Callable[[Found], bool]) -> Found:
     kinds: tuple[type[Event], ...] = (*EACH_TICK, *EACH_MINUTE, Rejected)
     reader.seek([topic_of(kind).name for kind in kinds], from_beginning=True)
     found: Found = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not enough(found):
         assert time.monotonic() < deadline, f"{len(found)} events, and the last ticks are missing"
         for one in reader.poll():

@@ -44,7 +44,7 @@ STOPS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
 """Kind and content of the order that stops each domain."""
 LEFT_ON: Final = "internal"
 DOMAINS: Final = (*STOPS, LEFT_ON)
-PATIENCE_S: Final = 300.0
+TIMEOUT_S: Final = 300.0
 _AUTHOR: Final = Author("test", authenticated=False)
 
 
@@ -57,7 +57,7 @@ def pass_ticks(root: Path, count: int) -> int:
     """Wait until `count` more ticks are closed; returns the tick that the cluster is at then."""
     progress = read_progress(record.running(root))
     assert progress is not None
-    wait(root, ticks=progress.tick + count + 1, patience_s=PATIENCE_S)
+    wait(root, ticks=progress.tick + count + 1, timeout_s=TIMEOUT_S)
     reached = read_progress(record.running(root))
     assert reached is not None
     return reached.tick
@@ -129,7 +129,7 @@ def changes(workplace: Path) -> tuple[Counter[str], dict[str, set[str]]]:
     request = Request(scenario=SCENARIO, seed=3, apps=60, lock_step=True)
     with system(request, root) as run:
         options = options_for_home(Path(run.kafka_home))
-        wait(root, ticks=8, patience_s=PATIENCE_S)
+        wait(root, ticks=8, timeout_s=TIMEOUT_S)
         now = datetime.fromisoformat(newest(options, LEFT_ON).time).astimezone(UTC)
         publish(
             options, [order(domain, now, kind, **what) for domain, (kind, what) in STOPS.items()]

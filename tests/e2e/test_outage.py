@@ -26,7 +26,7 @@ AWAY_S: Final = 30.0
 """Longer than the session timeout (6 s) and the timeout below."""
 ACKNOWLEDGED_S: Final = 8.0
 QUIET_TICKS: Final = 4
-PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 SERVICES: Final = (COLLECTOR, *DECIDING)
 
 
@@ -57,7 +57,7 @@ def survived(workplace: Path, module_patch: pytest.MonkeyPatch) -> Iterator[Surv
     module_patch.setattr(launch, "prepare", impatient)
     root = workplace / "outage"
     with system(Request(scenario=SCENARIO, seed=3, apps=20, speed=20.0), root) as run:
-        wait(root, ticks=QUIET_TICKS, patience_s=300)
+        wait(root, ticks=QUIET_TICKS, timeout_s=300)
         home = Path(run.kafka_home)
         before = {name: log_of(run, name) for name in SERVICES}
         kafka_cluster.kill_broker(1, home)
@@ -114,11 +114,11 @@ def readiness(run: Run, name: str) -> str:
 def pass_ticks(root: Path, count: int) -> None:
     now = read_progress(record.running(root))
     assert now is not None
-    wait(root, ticks=now.tick + count + 1, patience_s=PATIENCE_S)
+    wait(root, ticks=now.tick + count + 1, timeout_s=TIMEOUT_S)
 
 
 def wait_ready(root: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     specs = record.running(root).specs
     while not all(read_metrics(spec).ready for spec in specs):
         assert time.monotonic() < deadline, "a service does not come back"

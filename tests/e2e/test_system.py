@@ -35,11 +35,11 @@ class Finished(NamedTuple):
 def finished(workplace: Path) -> Iterator[Finished]:
     root = workplace / "run"
     with written(FIVE_MINUTES) as scenario, system(_request(scenario), root) as run:
-        wait(root, ticks=1, patience_s=300)
+        wait(root, ticks=1, timeout_s=300)
         options = options_for_home(Path(run.kafka_home))
         # Recorded during the run: compaction would remove older budgets.
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
-        wait(root, patience_s=60)
+        wait(root, timeout_s=60)
         results = read_results(run)
         assert results is not None
         kept = read_decisions(credentials.options(run.bootstrap))

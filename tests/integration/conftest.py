@@ -76,7 +76,7 @@ def _remove_leftovers() -> None:
         owner = folder.name.split("-")[1]
         if owner.isdigit() and not processes.command_line(int(owner)):
             for home in filter(Path.is_dir, folder.iterdir()):
-                cluster.stop(home, wipe=True, patience_s=0)
+                cluster.stop(home, wipe=True, timeout_s=0)
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -105,7 +105,7 @@ def start_kafka(workplace: Path, pytestconfig: pytest.Config) -> Iterator[Callab
     yield start
     for home in homes:
         # The data is removed anyway, so a broker has nothing to save.
-        cluster.stop(home, wipe=True, patience_s=0)
+        cluster.stop(home, wipe=True, timeout_s=0)
 
 
 @pytest.fixture(scope="session")

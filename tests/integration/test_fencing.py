@@ -36,7 +36,7 @@ from services.breaker.settings import Settings as BreakerSettings
 from services.devcluster.connect import Running
 from services.soldier.decide import SoldierHandler
 from tests.kit_example_helpers import Example, ExampleSettings, granted, sampled
-from tests.kit_kafka_helpers import PATIENCE_SECONDS, ROOT, make_topics, read_all, read_states, send
+from tests.kit_kafka_helpers import ROOT, TIMEOUT_SECONDS, make_topics, read_all, read_states, send
 from tests.service_helpers import APPS, CLUSTER, declared, pools, time_of
 from tests.service_helpers import granted as budget
 from tests.service_helpers import sampled as batch
@@ -142,7 +142,7 @@ class Pair:
     def until(
         self, there: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        deadline = time.monotonic() + 2 * TIMEOUT_SECONDS
         while not there():
             assert time.monotonic() < deadline, "\n".join(self._log.read_text().splitlines()[-20:])
             meanwhile()

@@ -32,7 +32,7 @@ def test_no_acknowledged_record_is_lost_when_one_of_three_brokers_is_killed(
     cluster.restart_missing(kafka.home)
     assert cluster.running(kafka.home) is not None
     # Three brokers need too much memory to keep them for the rest of the session.
-    assert cluster.stop(kafka.home, wipe=True, patience_s=0) == 3
+    assert cluster.stop(kafka.home, wipe=True, timeout_s=0) == 3
 
 
 def _read(kafka: Running) -> list[bytes]:

@@ -98,7 +98,7 @@ def test_no_service_may_create_topics(secure_kafka: Running) -> None:
 def test_a_wrong_password_is_refused(secure_kafka: Running) -> None:
     wrong = secure_kafka.options("commander") | {"sasl_plain_password": "guessed"}
     with pytest.raises(InputError, match="is the password right"):
-        client.admin(wrong, patience_ms=2_000)
+        client.admin(wrong, timeout_ms=2_000)
     # From the broker's log: the client only sees a closed connection.
     log = log_file(secure_kafka.home, secure_kafka.cluster.nodes[0]).read_text()
     assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in log
@@ -106,7 +106,7 @@ def test_a_wrong_password_is_refused(secure_kafka: Running) -> None:
 
 def test_a_connection_without_tls_is_refused(secure_kafka: Running) -> None:
     with pytest.raises(InputError):
-        client.admin(credentials.options(secure_kafka.bootstrap), patience_ms=1_000)
+        client.admin(credentials.options(secure_kafka.bootstrap), timeout_ms=1_000)
 
 
 def test_secrets_are_readable_by_their_owner_only(secure_kafka: Running) -> None:

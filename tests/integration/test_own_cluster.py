@@ -18,7 +18,7 @@ from services.devcluster.connect import Running
 SMALLEST = Path("infra/examples/cluster.yaml")
 READ_IT = ("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker")
 SERVICES = (*READ_IT, "collector")
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 """Kernels may have to be compiled first."""
 
 
@@ -58,7 +58,7 @@ def started(
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline, answer = time.monotonic() + PATIENCE_S, "no answer"
+    deadline, answer = time.monotonic() + TIMEOUT_S, "no answer"
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         try:
@@ -69,7 +69,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> 
         except OSError as error:
             answer = str(error)
         time.sleep(0.5)
-    pytest.fail(f"not ready after {PATIENCE_S:.0f} s: {answer}\n{log.read_text()}")
+    pytest.fail(f"not ready after {TIMEOUT_S:.0f} s: {answer}\n{log.read_text()}")
 
 
 def test_every_service_starts_with_the_smallest_cluster_file(

@@ -13,7 +13,7 @@ from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import app_id, state_topic, topic_of
 from services._kit.settings import NoSettings, load
 from services.devcluster.connect import Running
-from tests.kit_kafka_helpers import PATIENCE_SECONDS, ROOT, make_topics
+from tests.kit_kafka_helpers import ROOT, TIMEOUT_SECONDS, make_topics
 
 NAME = "refused"
 
@@ -39,7 +39,7 @@ async def _ended_beside_a_stranger(kafka: Running, log: Path) -> int:
                 env={**environment, **connect, "EXAMPLE_NAME": NAME, "HIRL_EXAMPLE_PREFIX": NAME},
             )
             try:
-                return await asyncio.to_thread(process.wait, PATIENCE_SECONDS)
+                return await asyncio.to_thread(process.wait, TIMEOUT_SECONDS)
             finally:
                 process.kill()
                 process.wait()

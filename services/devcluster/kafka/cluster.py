@@ -62,11 +62,11 @@ def start(
         return _complete(home, cluster)
 
 
-def stop(home: Path = HOME, *, wipe: bool = False, patience_s: float = _STOP_S) -> int:
+def stop(home: Path = HOME, *, wipe: bool = False, timeout_s: float = _STOP_S) -> int:
     """Stop all brokers at once; return how many ran."""
     with processes.locked(home):
         cluster = description.read(home)
-        stopped = 0 if cluster is None else _stop(home, cluster, patience_s)
+        stopped = 0 if cluster is None else _stop(home, cluster, timeout_s)
         if wipe:
             storage.wipe(home)
     return stopped
@@ -138,8 +138,8 @@ def _wait(home: Path, cluster: Description) -> None:
         raise InputError(f"{cluster.bootstrap} is another cluster: {cluster_id}")
 
 
-def _stop(home: Path, cluster: Description, patience_s: float) -> int:
-    stopped = processes.end_all([_process(home, node) for node in cluster.nodes], patience_s)
+def _stop(home: Path, cluster: Description, timeout_s: float) -> int:
+    stopped = processes.end_all([_process(home, node) for node in cluster.nodes], timeout_s)
     nodes = tuple(msgspec.structs.replace(node, pid=None) for node in cluster.nodes)
     description.write(home, msgspec.structs.replace(cluster, nodes=nodes))
     return stopped

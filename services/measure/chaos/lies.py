@@ -22,7 +22,7 @@ _MINUTES: Final = 4
 _METRICS_TICKS: Final = 12
 _PER_MINUTE: Final = 6
 _TICK_S: Final = 10
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.2
 
 
@@ -117,7 +117,7 @@ def forecasting(value: float) -> Injection:
 
 def _newest(place: Place, kind: type[E], after: int) -> list[E]:
     """The newest event of each domain, all of one tick that is later than `after`."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     with TopicReader(place.options) as reader:
         while time.monotonic() < deadline:
             found = [reader.find_newest(kind, name, lambda _: True) for name in place.domains]
@@ -126,4 +126,4 @@ def _newest(place: Place, kind: type[E], after: int) -> list[E]:
             if len(events) == len(place.domains) and len(ticks) == 1 and ticks.pop() > after:
                 return events
             time.sleep(_POLL_S)
-    raise Skipped(f"not every domain got a {kind.__name__} within {_PATIENCE_S:.0f} s")
+    raise Skipped(f"not every domain got a {kind.__name__} within {_TIMEOUT_S:.0f} s")

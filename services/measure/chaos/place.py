@@ -103,9 +103,9 @@ class Place:
             raise Skipped(f"{name} was not running")
         return process.pid
 
-    def wait_until_ready(self, name: str, other_than: int, patience_s: float = _READY_S) -> bool:
+    def wait_until_ready(self, name: str, other_than: int, timeout_s: float = _READY_S) -> bool:
         """Wait until another process of a service is ready than that with the pid."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             process = self.run.status(name).process
             changed = process is not None and process.pid != other_than

@@ -188,6 +188,6 @@ def _restart(place: Place, names: Sequence[str], code: Path | None) -> None:
         # A collector that ends in good order says that its source has ended.
         os.kill(pid, signal.SIGKILL if name == COLLECTOR else signal.SIGTERM)
     for name, pid in pids.items():
-        if not place.wait_until_ready(name, other_than=pid, patience_s=_COMPILE_S):
+        if not place.wait_until_ready(name, other_than=pid, timeout_s=_COMPILE_S):
             what = "the present release" if code is None else f"the release in {code}"
             raise Skipped(f"{name} of {what} did not become ready, see {place.spec(name).log}")

@@ -45,7 +45,7 @@ QUIET_TICKS: Final = 14
 _CALMING_TICKS: Final = 40
 """After which the next fault is injected although a breaker is not closed yet."""
 _CALMING_STEP: Final = 3
-_PATIENCE_S: Final = 240.0
+_TIMEOUT_S: Final = 240.0
 _LAST_TICKS: Final = 90
 """A fault that begins so close to the end of a scenario might not be observed to its end."""
 _MOST_FUTILE: Final = 3
@@ -168,7 +168,7 @@ def _round(
         try:
             with system(request, root, environment=environment) as run:
                 target.upstream = source.upstream = run.cluster_url
-                wait(root, ticks=FIRST_TICKS, patience_s=_PATIENCE_S)
+                wait(root, ticks=FIRST_TICKS, timeout_s=_TIMEOUT_S)
                 played = _torment(place, schedule, notify)
         except KeyboardInterrupt:
             played = played._replace(interrupted=True)
@@ -280,17 +280,17 @@ def _progress(schedule: Schedule, fault: Fault) -> str:
 
 def _pass_ticks(root: Path, count: int) -> None:
     """Wait until `count` ticks that begin after now are closed everywhere."""
-    deadline, progress = time.monotonic() + _PATIENCE_S, None
+    deadline, progress = time.monotonic() + _TIMEOUT_S, None
     while progress is None:
         if time.monotonic() > deadline:
             raise InputError("the simulated cluster does not answer")
         progress = read_progress(record.running(root))
-    wait(root, ticks=progress.tick + count + 1, patience_s=_PATIENCE_S)
+    wait(root, ticks=progress.tick + count + 1, timeout_s=_TIMEOUT_S)
 
 
 def _not_ready(root: Path) -> list[str]:
     """Services that do not become ready again."""
-    deadline, missing = time.monotonic() + _PATIENCE_S, ["?"]
+    deadline, missing = time.monotonic() + _TIMEOUT_S, ["?"]
     while missing and time.monotonic() < deadline:
         run = record.running(root)
         # A collector is done with its scenario, and does not come back.

@@ -46,7 +46,7 @@ def test_a_file_has_a_section_for_the_kit_and_one_per_service(
     file.write_text(text)
     kit, own = load("soldier", Own, {}, str(file))
     assert (kit.kafka_bootstrap, kit.lock_step, own.grace_s) == ("127.0.0.1:1", True, 3.0)
-    assert kit.patience_seconds is None
+    assert kit.tick_grace_seconds is None
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:

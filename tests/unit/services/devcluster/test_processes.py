@@ -83,10 +83,10 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert not processes.is_running(process)
 
 
-def test_stubborn_processes_share_one_patience_and_are_killed_together(
+def test_stubborn_processes_share_one_timeout_and_are_killed_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, patience_s = 0.0, 1.0
+    now, timeout_s = 0.0, 1.0
     signals: list[tuple[str, float]] = []
     kill = psutil.Process.kill
 
@@ -106,13 +106,13 @@ def test_stubborn_processes_share_one_patience_and_are_killed_together(
     children = [processes.spawn(SLEEP, tmp_path / f"log-{number}") for number in range(2)]
     found = [processes.of_pid(child.pid) for child in children]
 
-    assert processes.end_all(found, patience_s) == 2
+    assert processes.end_all(found, timeout_s) == 2
     assert not any(map(processes.is_running, found))
     terminated, killed = signals[:2], signals[2:]
     assert terminated == [("terminate", 0.0)] * 2
     killed_at = killed[0][1]
     assert killed == [("kill", killed_at)] * 2
-    assert patience_s <= killed_at < 1.2 * patience_s
+    assert timeout_s <= killed_at < 1.2 * timeout_s
 
 
 def test_a_child_that_others_wait_for_keeps_its_exit_status(tmp_path: Path) -> None:

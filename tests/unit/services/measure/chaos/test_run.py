@@ -206,7 +206,7 @@ def test_a_collector_that_is_done_with_its_scenario_is_not_waited_for(
 
     monkeypatch.setattr(run.record, "running", lambda _: Ended())  # type: ignore[attr-defined]
     monkeypatch.setattr(run, "is_ready", lambda url: url == "up")
-    monkeypatch.setattr(run, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(run, "_TIMEOUT_S", 0.5)
     assert run._not_ready(tmp_path) == []
     monkeypatch.setattr(run, "is_ready", lambda _: False)
     assert run._not_ready(tmp_path) == ["soldier"]

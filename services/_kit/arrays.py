@@ -130,12 +130,12 @@ def check_forecast(forecast: DemandForecast) -> None:
 # Budgets.
 
 Budgets = tuple[BudgetGranted, ...]
-"""The newest two of a domain, oldest first. The newest may be made from the very tick that is
-being decided, or decided again after a restart: then the one before it is binding."""
+"""The newest two of a domain, oldest first. The newest may be made from the same tick that is being
+decided, or decided again after a restart: then the one before it is binding."""
 
 
 _MOST_VALID_MIN: Final = 15
-"""A Commander's budgets are valid for three minutes: this is plenty, and it ends."""
+"""Longest validity that is accepted; a Commander's budgets are valid for three minutes."""
 _MOST_AHEAD_MIN: Final = 60
 """Budgets may be ahead of a consumer that catches up after an outage of its own."""
 
@@ -149,8 +149,8 @@ def with_budget(
     validity cannot be true.
     """
     _check_budget(granted, budgets, newest_tick, per_minute)
-    # A budget is made from plans, so one beyond the consumer's own tick is ahead of what it was
-    # made from. It stays only until one arrives that is not: epochs of nonsense must not fence.
+    # A budget is made from plans, so one beyond the consumer's own tick is suspicious. Drop it as
+    # soon as a budget within that tick arrives: a forged epoch must not fence out the real ones.
     known = budgets
     if granted.tick <= newest_tick:
         known = tuple(budget for budget in budgets if budget.tick <= newest_tick)
@@ -159,14 +159,14 @@ def with_budget(
         known = tuple(budget for budget in known if _in_order(budget, granted, per_minute))
     # Epochs fence: a budget of an older Commander must not replace a newer one.
     if known and granted.epoch <= known[-1].epoch:
-        # Before the first tick nothing tells which epoch is true: the older one waits as well.
+        # Before the first tick either epoch may be the real one, so keep both.
         is_open = newest_tick < 0 and granted.epoch not in (budget.epoch for budget in known)
         return (granted, known[-1]) if is_open else budgets
     return (*known[-1:], granted)
 
 
 def _in_order(earlier: BudgetGranted, granted: BudgetGranted, per_minute: int) -> bool:
-    """Whether a known budget does not contradict one of a later tick."""
+    """Whether epoch and tick of a known budget are consistent with those of a later one."""
     normal = earlier.epoch <= earlier.tick // per_minute
     return normal or earlier.epoch < granted.epoch or earlier.tick >= granted.tick
 

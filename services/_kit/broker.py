@@ -1,8 +1,8 @@
-"""Outages of the brokers: wait for them, and say so once instead of in every line.
+"""Outages of the brokers: wait until one answers, and log the outage instead of every attempt.
 
-A service waits for the brokers before it begins. In an outage it goes on as long as its clients
-repeat their requests; when an acknowledgement does not come in time it ends, and its next process
-waits at the start. So an outage of any length costs at most one restart, and what was not
+A service waits for the brokers before it starts. During an outage it keeps running while its
+clients retry. When an acknowledgement does not arrive in time, the process ends, and the next one
+waits at its start. So an outage of any length costs at most one restart, and what was not
 acknowledged is delivered again.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 5.0
-"""Between two attempts: a service goes on at most this long after the brokers are back."""
+"""Longest pause between two attempts, so also the longest delay after the brokers are back."""
 REMIND_S: Final = 30.0
 """Between two log lines about the same outage."""
 _ATTEMPT_MS: Final = 5000
@@ -40,32 +40,32 @@ class BrokerAway(Unprepared):
     def __init__(self, settings: KitSettings, error: BaseException) -> None:
         super().__init__(
             f"the brokers at {settings.kafka_bootstrap} do not answer ({error!r:.200}): "
-            "it waits for them after its restart"
+            "the process restarts and waits for them"
         )
 
 
 class Outage:
-    """What is said about the brokers: a line at the beginning, reminders, and one at the end."""
+    """Logs one outage: a line when it begins, reminders, and a line when it ends."""
 
     def __init__(self, settings: KitSettings, health: Health, clock: Clock) -> None:
         self._bootstrap = settings.kafka_bootstrap
         self._health, self._clock = health, clock
         self._since: float | None = None
-        self._said = 0.0
+        self._logged_at = 0.0
 
     def failed(self, error: BaseException) -> None:
-        """No broker answered just now."""
+        """Record that no broker answered just now."""
         now = self._clock.now()
         since = now if self._since is None else self._since
-        text = f"the brokers at {self._bootstrap} do not answer"
-        self._health.outage = f"{text} since {now - since:.0f} s: {error!r:.200}"
-        if self._since is None or now - self._said >= REMIND_S:
-            log.warning("%s since %.0f s, waiting for them: %r", text, now - since, error)
-            self._said = now
+        text = f"the brokers at {self._bootstrap} do not answer (for {now - since:.0f} s)"
+        self._health.outage = f"{text}: {error!r:.200}"
+        if self._since is None or now - self._logged_at >= REMIND_S:
+            log.warning("%s, waiting for them: %r", text, error)
+            self._logged_at = now
         self._since = since
 
     def answered(self) -> None:
-        """A broker answered just now."""
+        """Record that a broker answered just now."""
         if self._since is not None:
             waited = self._clock.now() - self._since
             log.info("the brokers at %s answer again after %.0f s", self._bootstrap, waited)
@@ -93,7 +93,7 @@ async def wait_for_brokers(
     """Return True as soon as a broker answers, False if `stop` is set before."""
     outage, pause, stop = Outage(settings, health, clock), FIRST_PAUSE_S, stop or asyncio.Event()
     while not stop.is_set():
-        # Waiting is no reason to be restarted.
+        # Keep the liveness probe green: a restart would not bring the brokers back.
         health.polled()
         try:
             await attempt(settings)

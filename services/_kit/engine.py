@@ -276,7 +276,7 @@ class Engine(Generic[S]):
             self._waking.discard(key)
             state, before = self._store.get(key), self._store.last_saved(key)
             if state is None:
-                return False  # dropped, and not started anew
+                return False  # dropped, and not started again
             try:
                 prepared = await self._decide(key, WAKE, lambda: self._woken(state))
                 settled = await self._carry_out(key, prepared)

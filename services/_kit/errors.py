@@ -5,7 +5,7 @@ class Refused(Exception):  # noqa: N818  an event was refused; nothing is wrong 
     """Dead-letter the event: it can be decoded but makes no sense. The state stays as it is.
 
     A handler raises it from `start`, `handle` or `learn`; from `load` it means that the saved
-    state has a wrong form, and the key starts anew.
+    state has a wrong form, and the key starts over.
     """
 
     def __init__(self, kind: str, detail: str) -> None:

@@ -7,7 +7,7 @@ is lost:
 
 - a record that fails in `key`, `handle` or `learn` is dead-lettered;
 - what fails in `start`, `load`, `due`, `wake` or `written`, or cannot be saved or published, is
-  blamed on the key: from the third time on its state is dropped, and the key starts anew.
+  blamed on the key: from the third time on its state is dropped, and the key starts over.
 """
 
 import logging
@@ -218,8 +218,8 @@ class FailurePolicy(Generic[S]):
     async def state_failed(self, key: str, cause: str, error: Exception) -> None:
         """Raise the error or, from the third time on, return.
 
-        The count stays then: the next event of the key may well fail alike, and the service is
-        not to stop for each of them.
+        The count stays then: the next events of the key may fail in the same way, and the service
+        must not stop for each of them.
         """
         log.error("%s failed in `%s` of `%s`", self._handler.name, cause, key, exc_info=error)
         culprit, partition = f"{state_topic(self._handler.name)}/{key}", self._store.partition(key)
@@ -227,8 +227,8 @@ class FailurePolicy(Generic[S]):
             raise error
 
     async def drop_state(self, key: str, error: Exception, kind: str = POISON) -> None:
-        """Start a key anew. Inputs that wait in its state go too: they may be the cause."""
-        log.error("%s drops the state of `%s` and starts it anew", self._handler.name, key)
+        """Start a key over. Inputs that wait in its state go too: they may be the cause."""
+        log.error("%s drops the state of `%s` and starts over", self._handler.name, key)
         # Dead letter before tombstone: after a crash in between, the state fails and is dropped
         # again, so it is never lost without a dead letter.
         await self.dead_letter_state(key, error, kind)
@@ -267,5 +267,5 @@ class FailurePolicy(Generic[S]):
         try:
             self._store.resume(key)
         except Exception:
-            # The next event of the key fails alike, and is counted.
-            log.exception("%s cannot start `%s` anew", self._handler.name, key)
+            # The next event of the key fails in the same way, and is counted.
+            log.exception("%s cannot start `%s` again", self._handler.name, key)

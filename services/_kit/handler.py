@@ -104,7 +104,7 @@ class Handler(ABC, Generic[S]):
     def start(self, key: str) -> S:
         """State of a new key. The axes of apps of its arrays are empty."""
 
-    def lost(self, key: str) -> S | None:  # noqa: ARG002  for handlers that must not start anew
+    def lost(self, key: str) -> S | None:  # noqa: ARG002  for handlers that must not start over
         """State of a key whose saved state was unreadable or dropped; None: as a new key."""
         return None
 

@@ -196,8 +196,9 @@ class ObservedPools:
         found = {}
         for name in self._names:
             believed = self._observed.upto(name, due + _AHEAD_TICKS)
-            # In lock-step nothing tells how far behind a replayed tick is: any is better than none.
-            observed = believed or self._observed.heard_last(name)
+            # In lock-step no clock shows how old a replayed tick is, so all observations may be
+            # ahead of it: use the last one instead of none.
+            observed = believed or self._observed.last_received(name)
             if observed is not None:
                 found[name] = observed
         return pool_records(self._names, found)

@@ -1,10 +1,10 @@
-"""What the breakers let decide at most, as Commander and Soldiers learn it from the bus.
+"""The fallback level that Commander and Soldiers decide at, learned from the breakers' events.
 
-A decision of a tick goes by what was said before that tick, as in the simulator. A breaker that
-falls silent keeps its last word. It takes back no trust that was lost, because silence proves
-nothing. And it takes away none: without heartbeats the actuator applies nothing anyway, and what a
-forecast adds to a node request is bounded; to drop it at every restart of ours would leave the next
-flash sale unprepared.
+A decision of a tick uses the level that was published before that tick, as in the simulator. If a
+breaker stops publishing, its last level stays in force. It must not rise, because silence proves
+nothing. It need not fall either: without heartbeats the actuator applies nothing, and what a
+forecast adds to a node request is bounded. Dropping forecasts at every restart of a breaker would
+leave the next flash sale unprepared.
 """
 
 from collections import defaultdict
@@ -16,42 +16,43 @@ from services._kit.handler import CLUSTER
 from services._kit.ticks import POLICY
 
 _KEPT: Final = 8
-"""Ticks of each scope that are remembered: those nearest to the last one heard."""
+"""Ticks that are remembered for each scope: those nearest to the last one received."""
 _AHEAD_TICKS: Final = 6
 """A breaker further ahead of a decision than this is not believed."""
 LEVELS: Final = {level.label: level for level in Level}
 
 
 class Levels:
-    """The newest words of the breakers, by scope."""
+    """The last levels of each breaker, by scope and tick."""
 
     def __init__(self) -> None:
-        self._said: defaultdict[str, dict[int, Level]] = defaultdict(dict)
+        self._levels: defaultdict[str, dict[int, Level]] = defaultdict(dict)
 
     def learn(self, event: BreakerChanged) -> None:
-        """Remember what a breaker says; of two events of one tick the lower level counts."""
-        said, tick = self._said[event.scope], event.tick
-        said[tick] = max(said.get(tick, Level.POLICY), LEVELS[event.level])
-        # One record from the far future is the first to be forgotten.
-        for far in sorted(said, key=lambda one: abs(one - tick))[_KEPT:]:
-            del said[far]
+        """Remember the level of an event; of two events of one tick the lower level counts."""
+        levels, tick = self._levels[event.scope], event.tick
+        # `max`, because a lower level has a higher number.
+        levels[tick] = max(levels.get(tick, Level.POLICY), LEVELS[event.level])
+        # By distance, so that a forged tick in the far future is dropped first.
+        for far in sorted(levels, key=lambda one: abs(one - tick))[_KEPT:]:
+            del levels[far]
 
     def forget(self, scope: str) -> None:
         """Remove the breaker of a scope after a tombstone."""
-        self._said.pop(scope, None)
+        self._levels.pop(scope, None)
 
     def before(self, tick: int, domain: str) -> Level:
-        """What decides a tick of a domain at most, by its own breaker and the cluster's."""
+        """The lower of the domain's and the cluster's level in force at a tick."""
         return max(self._of(scope, tick) for scope in (domain, CLUSTER))
 
     def _of(self, scope: str, tick: int) -> Level:
-        said = self._said.get(scope, {})
-        known = sorted(one for one in said if one <= tick + _AHEAD_TICKS)
+        levels = self._levels.get(scope, {})
+        known = sorted(one for one in levels if one <= tick + _AHEAD_TICKS)
         if not known:
             return Level.POLICY
         earlier = [one for one in known if one < tick]
-        # After a restart only newer events may be known: what they say counts, too.
-        return said[earlier[-1] if earlier else known[0]]
+        # After a restart only newer events may be known: then the oldest of them counts.
+        return levels[earlier[-1] if earlier else known[0]]
 
 
 def versions_at(level: Level) -> dict[str, str]:

@@ -327,7 +327,8 @@ def _stops_at_once(order: OverrideIssued, present: Recorded | None) -> bool:
 def _stopped(order: OverrideIssued) -> set[str]:
     """What an order stops."""
     found = {f"pause {direction}" for direction in paused_directions(order.pause)}
-    # Off also stops the deciding, which preview does not.
+    # `off` is the stricter mode, so it also covers an order for `preview`, not the reverse. The
+    # actuator applies nothing in either.
     found |= {"off": {"preview", "off"}, "preview": {"preview"}}.get(order.mode or "", set())
     return found | ({"breaker"} if order.breaker == "open" else set())
 
@@ -335,8 +336,8 @@ def _stopped(order: OverrideIssued) -> set[str]:
 def _limited(order: OverrideIssued) -> Scope:
     """The scope whose changes are counted together.
 
-    A domain with its tiers, the cluster, and all apps: an order could claim any domain for an app,
-    and the inventory that knows better may be read after the orders.
+    A domain with its tiers, the cluster, or all apps together. Apps are not counted by domain: an
+    order could name any domain, and the inventory may be read after the orders.
     """
     if order.kind in ("domain", "tier"):
         domain = order.scope if order.kind == "domain" else order.scope.rpartition("/")[0]

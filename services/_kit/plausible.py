@@ -1,14 +1,15 @@
-"""Event time as a consumer believes it: no tick and no time counts on the word of one record.
+"""Which ticks and times a consumer believes: a single record can never move event time.
 
-Ticks follow a *line*: they pass with the wall clock, and the moment of tick 0 stays the same. What
-is on the line is believed at once. What is ahead of it, or has another moment of tick 0, is refused
-(dead-lettered) and changes nothing. But a source may really jump, for example when its clock is
-set. So what is refused makes a *claim*, which becomes the line after three ticks in a row, each as
-much later as its ticks say, while nothing on the old line arrives. A line of fewer than three
-ticks is *unconfirmed*: a claim replaces it although it is alive, and the key then starts anew.
+Ticks follow a *line*: they pass with the wall clock, and the moment of tick 0 stays the same. An
+event on the line is believed at once. One that is ahead of it, or has another moment of tick 0, is
+refused (dead-lettered) and changes nothing. But a source may really jump, for example when its
+clock is set. So a refused event makes a *claim*, which becomes the line after three ticks in a row,
+each as much later as its ticks say, while nothing on the old line arrives. A line of fewer than
+three ticks is *unconfirmed*: a claim replaces it although it is alive, and the key then starts
+over.
 
-A consumer of several sources (one per domain) follows the lower median of their ticks: one domain
-moves nothing. Sources that have been silent for a minute have no vote.
+A consumer of several sources (one per domain) follows the lower median of their ticks, so a single
+domain cannot move it. Sources that have been silent for a minute have no vote.
 
 In lock-step wall time means nothing and no tick is lost: the next tick is the only one to believe.
 Only a consumer that the source does not wait for may lose some, and follows three ticks in a row.
@@ -35,11 +36,11 @@ OUT_OF_RANGE: Final = "time-out-of-range"
 CONFIRMED: Final = 3
 """Ticks in a row that confirm a line: one record or two may be an accident or a forgery."""
 _EARLY_S: Final = 30.0
-"""Wall seconds by which an event may be earlier than expected: the way to a consumer is not always
-equally long. In real time these are three ticks. One record can move a line ahead by no more."""
+"""Wall seconds by which an event may be earlier than expected, because delays on the way to a
+consumer vary. In real time these are three ticks. One record can move a line ahead by no more."""
 _FOLLOWED: Final = 0.1
-"""How far what is due follows early and late events: by this share of the time that passed, and of
-a stride at most, because silence does not tell who was late."""
+"""How fast the due tick follows early and late events: by this share of the time that passed, and
+of a stride at most, because after a silence the source or this consumer may have been late."""
 _SILENT_TICKS: Final = 6
 """Without an event for this many ticks, besides the stride, a source has no vote."""
 _SILENT_S: Final = 5.0
@@ -71,7 +72,7 @@ class Pace(NamedTuple):
         return self.ticks(_EARLY_S)
 
     def silent(self, wall_s: float) -> bool:
-        """Whether a source that was last heard of so long ago is silent."""
+        """Whether a source is silent if its last event arrived this long ago."""
         if self.speed is None:
             return False
         ticks = self.ticks(wall_s)
@@ -101,7 +102,7 @@ class Line(msgspec.Struct, frozen=True):
     seen: int = 1
     """Ticks that came in their time, up to CONFIRMED."""
     lead: float = 0.0
-    """Ticks by which what is due was lowered for late events. Whoever was late may catch up."""
+    """Ticks by which the due tick was lowered for late events; a late source may catch up."""
 
     @property
     def confirmed(self) -> bool:
@@ -123,8 +124,8 @@ class Line(msgspec.Struct, frozen=True):
 
     def has(self, mark: Mark, pace: Pace) -> bool:
         """Whether an event is on the line."""
-        # A confirmed line may get events of any age again; to an unconfirmed one, events far
-        # behind it say that it may be wrong.
+        # A confirmed line accepts repeated events of any age. For an unconfirmed one, events far
+        # behind it are a sign that it may be wrong.
         behind = max(pace.early, pace.stride + _SILENT_TICKS)
         oldest = -1 if self.confirmed else self.tick - behind
         return self.agrees(mark, pace) and oldest <= mark.tick <= self.reach(mark.date, pace)
@@ -160,7 +161,7 @@ def _line_from(mark: Mark, seen: int = 1) -> Line:
 
 
 def _takes_its_time(ticks: int, due: float) -> bool:
-    """Whether ticks came with the wall clock: a burst may be one forger's."""
+    """Whether ticks came with the wall clock; a burst may be a forgery."""
     return 2 * due >= ticks
 
 
@@ -189,9 +190,9 @@ class Judged(NamedTuple):
     timeline: "Timeline"
     refused: Refused | None = None
     moved: bool = False
-    """Whether the line is another one: events beyond it are not to be believed any more."""
-    anew: bool = False
-    """Whether it is behind the old one: what was closed there does not count."""
+    """Whether there is a new line: events beyond it are no longer believed."""
+    starts_over: bool = False
+    """Whether the new line is behind the old one: ticks that were closed there do not count."""
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,8 @@ class Timeline:
             return Judged(self, _ahead_of_clock(event, date))
         marks = {**self.marks, name: mark} if name in voters else self.marks
         began = date if self.began is None else self.began
-        heard = replace(self, marks=marks, began=began)
-        return heard._placed(mark, pace, voters)  # noqa: SLF001  its own
+        updated = replace(self, marks=marks, began=began)
+        return updated._placed(mark, pace, voters)  # noqa: SLF001  its own
 
     def _placed(self, mark: Mark, pace: Pace, voters: frozenset[str]) -> Judged:
         line = self.line
@@ -290,7 +291,7 @@ class Timeline:
         return replace(self, newer=line.advanced(tick, date, pace), claim=claim)
 
     def _median(self, line: Line, date: float, pace: Pace, voters: frozenset[str]) -> int:
-        """The tick that most voters have reached; nonsense counts like silence."""
+        """The tick that most voters have reached; one that is off the line counts as silent."""
         ticks = [
             mark.tick if mark is not None and line.has(mark, pace) else line.tick
             for mark in self._votes(date, pace, voters)
@@ -306,14 +307,14 @@ class Timeline:
         ]
 
     def _claimed(self, line: Line, mark: Mark, pace: Pace, voters: frozenset[str]) -> Judged:
-        """Refuse an event, unless it confirms that the line is another one by now."""
+        """Refuse an event, unless it completes the claim of another line."""
         refused = _refusal(line, mark, pace)
         votes = self._votes(mark.date, pace, voters)
         against = sorted(
             (one for one in votes if one is not None and not line.has(one, pace)),
             key=lambda one: one.tick,
         )
-        # One domain of several claims nothing.
+        # A claim needs a majority: one domain of several cannot make one.
         if 2 * len(against) <= len(votes):
             return Judged(self, refused)
         chosen = against[(len(votes) - 1) // 2 - (len(votes) - len(against))]
@@ -326,7 +327,7 @@ class Timeline:
         if pace.speed is None:
             # A source that waits sends no second event, so the first has to be enough.
             if behind:
-                return self._on(_line_from(chosen), mark, pace)._replace(anew=True)
+                return self._on(_line_from(chosen), mark, pace)._replace(starts_over=True)
             # A jump is wrong, unless the source goes on without the consumer. The clock cannot
             # confirm it, so the line stays unconfirmed: the next true event replaces a forged one.
             if not 0 < chosen.tick - line.tick - 1 <= pace.most_lost:
@@ -334,22 +335,22 @@ class Timeline:
         if claim.times < CONFIRMED or line.is_alive(chosen.date, pace):
             return Judged(replace(self, claim=claim), refused)
         seen = 1 if pace.speed is None else CONFIRMED
-        return self._on(_line_from(chosen, seen), mark, pace)._replace(anew=behind)
+        return self._on(_line_from(chosen, seen), mark, pace)._replace(starts_over=behind)
 
 
 def following(buffer: TickBuffer[T], judged: Judged, date: float, pace: Pace) -> TickBuffer[T]:
-    """The open ticks without those that are not to be believed any more."""
+    """The open ticks without those that are no longer believed."""
     line = judged.timeline.line
     if line is None or not judged.moved:
         return buffer
-    if judged.anew:
+    if judged.starts_over:
         buffer = buffer.reopened(line.tick)
     return buffer.up_to(line.reach(date, pace))
 
 
 def bounded(buffer: TickBuffer[T], timeline: Timeline) -> TickBuffer[T]:
-    """The open ticks; before there is a line, which closes none of them, only the newest few."""
-    # The newest by arrival: nothing tells yet which tick is nonsense.
+    """The open ticks; before the first line, while none of them can close, only the newest few."""
+    # The newest by arrival: it is not known yet which ticks are wrong.
     excess = len(buffer.events) - _MOST_UNPLACED
     if timeline.line is not None or excess <= 0:
         return buffer

@@ -1,7 +1,7 @@
 """The HTTP server for Prometheus and probes: /metrics, /healthz, /readyz.
 
-It runs in a thread with an event loop of its own, so that probes notice a stuck service. Whoever
-reaches the port must not be able to exhaust the process: connections are few, each has a deadline,
+It runs in a thread with an event loop of its own, so that probes notice a stuck service. A client
+that reaches the port cannot exhaust the process: connections are few, each has a deadline,
 and of too many the oldest that has not sent a request yet is closed.
 """
 

@@ -100,7 +100,7 @@ class EventReader:
         self._partition_of, self._give_up = partition_of, give_up
         self._assembler = Assembler()
         self._parts: dict[tuple[str, bytes], list[Delivery]] = {}
-        """Without values. By topic and key, the one heard of last at the end."""
+        """Without values. By topic and key, the most recently received one last."""
         self._waiting = 0
 
     def take_dropped(self) -> int:
@@ -130,7 +130,7 @@ class EventReader:
 
     def _limit(self) -> None:
         while self._waiting > MOST_WAITING:
-            # Of the key that was heard of longest ago, the oldest record.
+            # The oldest record of the least recently received key.
             thread = next(iter(self._parts))
             self._give_up(self._parts[thread].pop(0))
             self._waiting -= 1

@@ -1,8 +1,8 @@
-"""Orders of operators to start a key anew, each obeyed once.
+"""Operators' orders to reset the state of a key; each is carried out once.
 
-A process learns the newest order of each key like reference data. What was obeyed is saved in the
-state topic, beside the states: the next process of the partition finds it there. So an order
-reaches a service that runs as well as one that starts later.
+A process learns the newest order of each key like reference data. That an order was carried out is
+saved in the state topic, beside the states, where the next process of the partition finds it. So
+an order reaches a running service as well as one that starts later.
 """
 
 from collections.abc import Iterable
@@ -48,12 +48,12 @@ class Resets:
         return True
 
     def pending(self, keys: Iterable[str]) -> list[StateReset]:
-        """Orders for these keys that were not obeyed yet, by key."""
+        """Orders for these keys that were not carried out yet, by key."""
         found = (self._orders.get(key) for key in sorted(set(keys)))
         return [order for order in found if order and self._obeyed.get(order.key) != order.id]
 
     async def obeyed(self, order: StateReset, partition: int | None) -> None:
-        """Save that an order was obeyed."""
+        """Save that an order was carried out."""
         await self._writer.save(_PREFIX + order.key, StateRecord(order.id.encode()), partition)
         self._obeyed[order.key] = order.id
 

@@ -110,7 +110,7 @@ class StateStore(Generic[S]):
         return self._saved.get(key)
 
     def load(self, key: str) -> None:
-        """Load the saved bytes; if they have a wrong form, the key starts anew when needed."""
+        """Load the saved bytes; if they have a wrong form, the key starts over when needed."""
         try:
             if key in self._torn:
                 raise self._torn[key]
@@ -118,7 +118,7 @@ class StateStore(Generic[S]):
         except _WRONG_FORM as error:
             unexpected = not isinstance(error, Refused)
             log.warning(
-                "%s starts `%s` anew: the saved state has a wrong form: %r",
+                "%s starts `%s` over: the saved state has a wrong form: %r",
                 self._handler.name, key, error, exc_info=unexpected,
             )  # fmt: skip
             lost = self._handler.lost(key)

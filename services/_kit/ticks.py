@@ -79,7 +79,7 @@ class TickBuffer(Generic[T]):
         return replace(
             self,
             events={**self.events, tick: {**arrived, name: event}},
-            # Each event starts the grace period anew. In a large cluster events of a tick are
+            # Each event restarts the grace period. In a large cluster events of a tick are
             # seconds apart: with one period since the first, the last ones would always be late.
             since={**self.since, tick: now},
         )

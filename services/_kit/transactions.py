@@ -27,7 +27,7 @@ CLUSTER_LANE: Final = -1
 """Stands for all partitions of a service whose only state is the cluster's."""
 _TIMEOUT_MS: Final = 10_000
 """A transaction takes milliseconds. Until one that was left open is aborted, by the next owner or
-after this time by the broker, nobody can read past it."""
+after this time by the broker, no consumer reads past it."""
 _START_S: Final = 30.0
 """A broker that cannot create its transaction log never names a coordinator."""
 _OUSTED: Final = (ProducerFenced, InvalidProducerIdMapping, InvalidTxnState)
@@ -88,7 +88,7 @@ class FencedProducer:
         await self._producer.stop()
 
     async def commit(self, records: Iterable[Outgoing]) -> None:
-        """Write all records or none; return when that is settled for good."""
+        """Write all records or none; return when the outcome is final."""
         async with self._turn:
             if self._failed:  # a key of the same partition was waiting for its turn
                 raise KafkaError(f"{self._id}: an earlier transaction failed")

@@ -1,8 +1,8 @@
-"""Record batches that the clients' libraries refuse, read all the same.
+"""Reads record batches that the client libraries refuse.
 
 A broker accepts header names that are not UTF-8 and batches in any compression. aiokafka and
 kafka-python raise on them before a consumer gets anything, at each attempt, so one such record
-would stop a partition for good. Here every record is read: what is wrong with it is in its
+would block a partition permanently. Here every record is read: what is wrong with it is in its
 headers, where `decode` and `EventReader` find it.
 """
 
@@ -105,7 +105,7 @@ def records_of(raw: memoryview) -> list[WireRecord]:
     try:
         cursor = _Cursor(_inflated(raw[_HEADER.size :], attributes & _CODEC))
         return [_record(cursor, base, first, fixed) for _ in range(count)]
-    # Also what nobody thought of: the offset has to be passed somehow.
+    # Any exception, foreseen or not: the consumer has to get past this offset.
     except Exception as error:  # noqa: BLE001  in the dead letter
         reason = f"{count} records up to offset {base + last}: {error}"
         headers: list[tuple[str, bytes | None]] = [(BATCH, reason.encode())]

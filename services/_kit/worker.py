@@ -171,7 +171,7 @@ class Worker(Generic[S]):
         log.info("%s has partitions %s", self.name, sorted(partitions))
 
     async def _report_expired(self, reader: Reader, partitions: Collection[int]) -> None:
-        """Say which inputs were deleted before they were read: the group skips them in silence."""
+        """Log which inputs were deleted before they were read: the group skips them silently."""
         try:
             committed = await committed_offsets(self.settings, self.name)
             lost = await reader.expired(committed, partitions)
@@ -195,7 +195,7 @@ class Worker(Generic[S]):
 
     async def _take(self, delivery: Delivery, term: int) -> None:
         try:
-            # A record of an earlier term belongs to whoever owns its partition now.
+            # A record of an earlier term belongs to the present owner of its partition.
             if term == self._engine.term:
                 with suppress(Stopped):
                     await self._engine.take(delivery)
@@ -267,13 +267,13 @@ class Worker(Generic[S]):
                 self.telemetry.lag.labels(topic).set(count)
 
     async def _watch_membership(self, group: Group) -> None:
-        """End a process that the group refuses: the client waits for ever, and nobody restarts."""
+        """End a process that the group refuses: the client would wait for ever."""
         while True:
             await asyncio.sleep(_GROUP_CHECK_S)
             await group.check()
 
     async def _watch_brokers(self, reader: Reader) -> None:
-        """Report an outage: clients repeat their requests without a word to us."""
+        """Report an outage: clients retry without raising anything."""
         outage = Outage(self.settings, self.telemetry.health, self._clock)
         while True:
             await asyncio.sleep(_BROKER_CHECK_S)

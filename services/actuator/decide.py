@@ -162,7 +162,7 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         self, frame: DomainObserved, state: ActuatorState, clock: Clock
     ) -> Step[ActuatorState]:
         judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
-        if judged.anew:
+        if judged.starts_over:
             # The first frames of the domain were wrong. A write that was requested stays so.
             fresh = replace(self.start(state.domain), budgets=state.budgets)
             state = replace(fresh, pending=state.pending)

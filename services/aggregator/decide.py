@@ -135,7 +135,7 @@ class AggregatorHandler(Handler[AggregatorState]):
         if state.timeline.is_over(event.tick, state.closed):  # late, or a duplicate
             return Step(state)
         judged = state.timeline.judge(SOURCE, event, clock.date(), self._pace)
-        if judged.anew:
+        if judged.starts_over:
             # The first ticks of the domain were wrong, and so is all that was learned from them.
             state = self.start(event.domain)
         # Kept even if the batch is refused: several such batches may show that the time has moved.

@@ -106,7 +106,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
 
     def lost(self, key: str) -> BreakerState:
         """Open: nobody knows whether it was. The level is the last that was published."""
-        fresh, last = self._fresh(key), self._watch.breakers.heard_last(key)
+        fresh, last = self._fresh(key), self._watch.breakers.last_received(key)
         level = LEVELS["policy" if last is None else last.level]
         return replace(
             fresh,
@@ -164,7 +164,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
         self, frame: DomainObserved, state: BreakerState, clock: Clock
     ) -> Step[BreakerState]:
         judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
-        if judged.anew:
+        if judged.starts_over:
             # The first frames were wrong; nobody knows whether it would have been open.
             state = self.lost(state.domain)
         state = replace(state, timeline=judged.timeline)

@@ -191,7 +191,7 @@ class SoldierHandler(Handler[SoldierState]):
         self, frame: DomainObserved, state: SoldierState, clock: Clock
     ) -> Step[SoldierState]:
         judged = state.timeline.judge(_SOURCE, frame, clock.date(), self._pace)
-        if judged.anew:
+        if judged.starts_over:
             # The first frames of the domain were wrong, and so is all that was learned from them.
             state = replace(self.start(state.domain), budgets=state.budgets)
         # Kept even if the frame is refused: several such frames may show that the time has moved.

@@ -70,7 +70,7 @@ class JudgesOldFrames(BreakerHandler):
 
 class _LeadsAnyhow(ClusterWatch):
     def leads(self, domain: str, tick: int, reach: int) -> bool:
-        newest = self.breakers.heard_last(CLUSTER)
+        newest = self.breakers.last_received(CLUSTER)
         self.breakers.forget(CLUSTER)
         try:
             return super().leads(domain, tick, reach)
@@ -99,7 +99,7 @@ class _TrustsItself(ClusterWatch):
     def judge(
         self, frame: DomainObserved, own: Any, before: ClusterBreaker | None, *others: Any
     ) -> tuple[ClusterBreaker, BreakerChanged]:
-        last = self.breakers.heard_last(CLUSTER)
+        last = self.breakers.last_received(CLUSTER)
         if before is not None and last is not None and last.tick <= before.tick:
             self.breakers.forget(CLUSTER)
         try:

@@ -37,7 +37,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "LONGEST_PAUSE_S", 0.0)
 
 
-def test_an_outage_is_waited_for_with_a_line_in_thirty_seconds(
+def test_an_outage_is_logged_every_thirty_seconds_until_brokers_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -48,12 +48,12 @@ def test_an_outage_is_waited_for_with_a_line_in_thirty_seconds(
     assert len(caplog.messages) == 600 / broker.REMIND_S + 1
     assert not any(record.exc_info for record in caplog.records)
     assert "the brokers at 10.0.0.1:9092 answer again after 600 s" in caplog.messages[-1]
-    assert "the brokers at 10.0.0.1:9092 do not answer since 595 s" in brokers.reasons[-1]
+    assert "the brokers at 10.0.0.1:9092 do not answer (for 595 s)" in brokers.reasons[-1]
     assert health.outage == ""
-    assert health.alive(), "waiting is no reason to be restarted"
+    assert health.alive(), "a service that waits for its brokers must not be restarted"
 
 
-def test_brokers_that_answer_at_once_are_worth_no_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_if_brokers_answer_at_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     health = Health(clock)
     attempt = Brokers(clock, health, 0).reach
@@ -83,6 +83,6 @@ def test_an_error_of_an_outage_ends_in_one_line() -> None:
         raise KafkaConnectionError("refused")
 
 
-def test_an_error_that_waiting_does_not_help_against_stays_as_it_is() -> None:
+def test_an_error_that_is_not_retriable_is_raised_unchanged() -> None:
     with pytest.raises(TopicAuthorizationFailedError), ending_in_one_line(SETTINGS):
         raise TopicAuthorizationFailedError("hirl.rejected.v1")

@@ -33,4 +33,4 @@ def test_a_flood_of_ticks_leaves_the_one_that_repeats_itself() -> None:
         kept.learn("a", 1_000 * (number + 1))
         kept.learn("a", 11)
     assert kept.upto("a", 17) == 11
-    assert kept.heard_last("a") == 11
+    assert kept.last_received("a") == 11

@@ -92,7 +92,7 @@ def test_a_nonsense_first_tick_gives_way_to_three_ticks_in_a_row() -> None:
     consumer.take(10**9)
     judged = consumer.play(5, 9)
     assert [bool(error(one)) for one in judged] == [True, True, False, False, False]
-    assert judged[2].anew, "what was closed at the nonsense does not count"
+    assert judged[2].starts_over, "what was closed at the nonsense does not count"
     assert consumer.timeline.tick == 9
 
 
@@ -100,7 +100,7 @@ def test_in_lock_step_a_nonsense_first_tick_gives_way_at_once() -> None:
     consumer = Consumer(LOCK_STEP)
     consumer.take(10**9)
     first, *others = consumer.play(0, 5)
-    assert first.anew
+    assert first.starts_over
     assert all_believed([first, *others])
 
 
@@ -138,7 +138,7 @@ def test_a_source_that_really_jumped_is_followed_after_three_ticks() -> None:
     consumer.play(0, 9)
     judged = consumer.play(10_000, 10_009)
     assert [error(one) for one in judged] == [FUTURE] * 2 + [""] * 8
-    assert not judged[2].anew, "what is closed stays closed"
+    assert not judged[2].starts_over, "what is closed stays closed"
 
 
 def test_three_forged_ticks_between_two_true_ones_move_nothing() -> None:

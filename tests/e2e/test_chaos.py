@@ -8,7 +8,7 @@ import pytest
 from services.devcluster.request import Request
 from services.measure.chaos.faults import all_faults
 from services.measure.chaos.report import Report
-from services.measure.chaos.run import Options, Tell, torment
+from services.measure.chaos.run import Callbacks, Options, run_faults
 from tests.decision_helpers import SCENARIO
 
 FAULTS: Final = (
@@ -27,8 +27,8 @@ def report(workplace: Path) -> Report:
     faults = [fault for fault in all_faults(1) if fault.name in FAULTS]
     assert len(faults) == len(FAULTS)
     options = Options(minutes=0.0, seed=7, hostile_records=3000)
-    silent = Tell(lambda _: None, lambda _: None)
-    return torment(request, faults, options, workplace / "chaos", silent)
+    silent = Callbacks(lambda _: None, lambda _: None)
+    return run_faults(request, faults, options, workplace / "chaos", silent)
 
 
 def test_no_change_is_lost_or_made_twice(report: Report) -> None:

@@ -17,8 +17,8 @@ from services.cli.output import Cell, command_line, print_line, table, write_fil
 from services.cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
-    from services.measure.chaos.place import Fault
     from services.measure.chaos.report import Report
+    from services.measure.chaos.subject import Fault
 
 _FOLDER: Final = Path(".hirl")
 EXIT_HARMED: Final = 1
@@ -99,7 +99,7 @@ def chaos(
     from services.devcluster.kafka import provision  # noqa: PLC0415
     from services.devcluster.request import Request  # noqa: PLC0415
     from services.measure.chaos.page import origin, page_of  # noqa: PLC0415
-    from services.measure.chaos.run import Options, Tell, torment  # noqa: PLC0415
+    from services.measure.chaos.run import Callbacks, Options, run_faults  # noqa: PLC0415
 
     console = Console(emoji=False, highlight=False)
     request = Request(seed=seed, apps=apps, speed=speed, brokers=brokers)
@@ -127,7 +127,7 @@ def chaos(
             text = page_of(report, origin(command_line("hirl chaos", given), world, day))
             write_file(page, text.encode())
 
-    report = torment(request, chosen, options, folder, Tell(console.print, write))
+    report = run_faults(request, chosen, options, folder, Callbacks(console.print, write))
     show(console, report)
     if report.harmed:
         # The folder stays, for its logs.

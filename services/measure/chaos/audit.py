@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from schemas.scale_planned import ScalePlanned
 from services.admin.decisions import Decisions, Key
-from services.measure.chaos.place import NO_CLAIMS, Claims
+from services.measure.chaos.subject import NO_CLAIMS, Claims
 from services.simcluster.target import Entry, Numbers
 
 T = TypeVar("T")

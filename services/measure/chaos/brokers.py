@@ -16,8 +16,8 @@ from services.admin.reader import TopicReader
 from services.devcluster import processes
 from services.devcluster.kafka import cluster as kafka_cluster
 from services.devcluster.kafka import description
-from services.measure.chaos.place import NO_CLAIMS, Claims, Injection, Place, Skipped
 from services.measure.chaos.processes import disk_full, paused
+from services.measure.chaos.subject import NO_CLAIMS, Claims, Injection, Skipped, Subject
 
 _OUTAGE_S: Final = (5.0, 30.0)
 _DISK_S: Final = 20.0
@@ -28,71 +28,71 @@ _POLL_S: Final = 0.2
 _PLANS: Final = topic_of(ScalePlanned).name
 
 
-def kill_all(place: Place) -> Claims:
+def kill_all(subject: Subject) -> Claims:
     """All brokers crash, and are back after a while."""
-    for node in _nodes(place.home):
-        kafka_cluster.kill_broker(node, place.home)
-    _be_without(place)
+    for node in _nodes(subject.home):
+        kafka_cluster.kill_broker(node, subject.home)
+    _be_without(subject)
     return NO_CLAIMS
 
 
-def stop_all(place: Place) -> Claims:
+def stop_all(subject: Subject) -> Claims:
     """All brokers are stopped in good order, and are back after a while."""
-    kafka_cluster.stop(place.home)
-    _be_without(place)
+    kafka_cluster.stop(subject.home)
+    _be_without(subject)
     return NO_CLAIMS
 
 
-def lose_one(place: Place) -> Claims:
+def lose_one(subject: Subject) -> Claims:
     """One broker of several crashes, and is back after a while."""
-    kafka_cluster.kill_broker(place.rng.choice(_nodes(place.home)), place.home)
-    _be_without(place)
+    kafka_cluster.kill_broker(subject.rng.choice(_nodes(subject.home)), subject.home)
+    _be_without(subject)
     return NO_CLAIMS
 
 
-def fill_disk(place: Place) -> Claims:
+def fill_disk(subject: Subject) -> Claims:
     """Brokers cannot write any more, and are restarted when they can."""
-    cluster = description.read(place.home)
+    cluster = description.read(subject.home)
     pids = [node.pid for node in cluster.nodes if node.pid is not None] if cluster else []
     try:
         with disk_full(pids):
             deadline = time.monotonic() + _DISK_S
             while any(map(processes.of_pid, pids)) and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-            time.sleep(place.rng.uniform(*_OUTAGE_S))
+            time.sleep(subject.rng.uniform(*_OUTAGE_S))
     finally:
-        kafka_cluster.restart_missing(place.home)
+        kafka_cluster.restart_missing(subject.home)
     return NO_CLAIMS
 
 
 def expiring(name: str) -> Injection:
     """Delete the inputs of a service while it is away, before it has read them."""
 
-    def inject(place: Place) -> Claims:
-        supervisor = place.run.supervisor
+    def inject(subject: Subject) -> Claims:
+        supervisor = subject.run.supervisor
         if supervisor is None:
             raise Skipped("the services have no supervisor")
-        pid = place.pid(name)
+        pid = subject.pid(name)
         # The supervisor would start it again at once.
         with paused(supervisor.pid):
             os.kill(pid, signal.SIGKILL)
-            time.sleep(place.seconds(_AWAY_TICKS))
-            return Claims(deleted=_expire(place, name))
+            time.sleep(subject.seconds(_AWAY_TICKS))
+            return Claims(deleted=_expire(subject, name))
 
     return inject
 
 
-def _expire(place: Place, name: str) -> frozenset[Key]:
-    """Delete what the inputs of a service have now; returns the plans that nobody applied yet."""
+def _expire(subject: Subject, name: str) -> frozenset[Key]:
+    """Delete all present inputs of a service; returns the plans that were not applied yet."""
     topics = [
         topic.name for topic in TOPICS if name in topic.consumers and topic.cleanup == "delete"
     ]
-    with TopicReader(place.options) as reader:
+    with TopicReader(subject.options) as reader:
         ends = reader.ends(topics)
     # After the ends were read: nothing may be deleted that the audit has not seen.
-    decisions = read_decisions(place.options, dead_letters=False)
-    place.kept.append(decisions)
-    admin = client.admin(place.options)
+    decisions = read_decisions(subject.options, dead_letters=False)
+    subject.kept.append(decisions)
+    admin = client.admin(subject.options)
     try:
         admin.delete_records({TopicPartition(*at): end for at, end in ends.items() if end})
     finally:
@@ -102,12 +102,12 @@ def _expire(place: Place, name: str) -> frozenset[Key]:
     return frozenset(decisions.plans) - frozenset(decisions.applied)
 
 
-def _be_without(place: Place) -> None:
+def _be_without(subject: Subject) -> None:
     try:
-        time.sleep(place.rng.uniform(*_OUTAGE_S))
+        time.sleep(subject.rng.uniform(*_OUTAGE_S))
     # After Ctrl-C too: what was done so far is audited.
     finally:
-        kafka_cluster.restart_missing(place.home)
+        kafka_cluster.restart_missing(subject.home)
 
 
 def _nodes(home: Path) -> list[int]:

@@ -5,18 +5,18 @@ from math import nan
 from typing import Final
 
 from services.devcluster.specs import DECIDING
-from services.measure.chaos import brokers, floods, lies, processes
+from services.measure.chaos import brokers, false_data, floods, processes
 from services.measure.chaos.flaky_source import BY_DOMAIN, WHOLE
 from services.measure.chaos.flaky_target import BEHAVIOURS, Behaviour
-from services.measure.chaos.place import (
+from services.measure.chaos.records import FUZZES
+from services.measure.chaos.subject import (
     NO_CLAIMS,
-    VICTIMS,
+    SERVICES,
     Claims,
     Fault,
     Injection,
-    Place,
+    Subject,
 )
-from services.measure.chaos.records import FUZZES
 
 _TARGET_S: Final = 10.0
 _FEW_RPS: Final = 1.0
@@ -37,14 +37,14 @@ def all_faults(brokers_count: int) -> list[Fault]:
 def _of_processes() -> list[Fault]:
     # Collectors form no group: there is nothing to share, and nothing that they read expires.
     return [
-        *(Fault(f"kill {name}", processes.killing(name)) for name in VICTIMS),
-        *(Fault(f"pause {name}", processes.pausing(name)) for name in VICTIMS),
+        *(Fault(f"kill {name}", processes.killing(name)) for name in SERVICES),
+        *(Fault(f"pause {name}", processes.pausing(name)) for name in SERVICES),
         *(Fault(f"rebalance {name}", processes.visiting(name)) for name in DECIDING),
-        *(Fault(f"clock {name}", processes.jumping([name])) for name in VICTIMS),
-        Fault("clock of all", processes.jumping(VICTIMS)),
+        *(Fault(f"clock {name}", processes.jumping([name])) for name in SERVICES),
+        Fault("clock of all", processes.jumping(SERVICES)),
         *(
             Fault(f"release {name}", processes.downgrading(name), clean_topics=True)
-            for name in VICTIMS
+            for name in SERVICES
         ),
         Fault("release upgraded", processes.upgrading, clean_topics=True),
         Fault("disk full services", processes.filling_disk),
@@ -63,9 +63,12 @@ def _of_brokers(count: int) -> list[Fault]:
 
 def _of_metrics() -> list[Fault]:
     return [
-        *(Fault(f"{name} metrics", lies.falsifying(name, everywhere=False)) for name in BY_DOMAIN),
         *(
-            Fault(f"{name} metrics all", lies.falsifying(name, everywhere=True))
+            Fault(f"{name} metrics", false_data.falsifying(name, everywhere=False))
+            for name in BY_DOMAIN
+        ),
+        *(
+            Fault(f"{name} metrics all", false_data.falsifying(name, everywhere=True))
             for name in (*BY_DOMAIN, *WHOLE)
         ),
     ]
@@ -79,23 +82,23 @@ def _of_records() -> list[Fault]:
         Fault("records future", floods.send_future),
         Fault("records misplaced", floods.misplace),
         Fault("records oversized", floods.oversize),
-        Fault("forged samples", lies.forge_samples),
-        Fault("forged epochs", lies.forge_epochs),
-        Fault("forged budgets", lies.misgrant),
-        Fault("forged budgets flip", lies.flip),
-        Fault("forged requests", lies.buy_quota),
-        Fault("constant forecasts", lies.forecasting(_FEW_RPS)),
-        Fault("NaN forecasts", lies.forecasting(nan)),
+        Fault("forged samples", false_data.forge_samples),
+        Fault("forged epochs", false_data.forge_epochs),
+        Fault("forged budgets", false_data.grant_all_to_lowest),
+        Fault("forged budgets flip", false_data.grant_by_turns),
+        Fault("forged requests", false_data.buy_quota),
+        Fault("constant forecasts", false_data.forecasting(_FEW_RPS)),
+        Fault("NaN forecasts", false_data.forecasting(nan)),
     ]
 
 
 def _breaking(behaviour: Behaviour) -> Injection:
-    def inject(place: Place) -> Claims:
-        place.target.behaviour = behaviour
+    def inject(subject: Subject) -> Claims:
+        subject.target.behaviour = behaviour
         try:
             time.sleep(_TARGET_S)
         finally:
-            place.target.behaviour = "pass"
+            subject.target.behaviour = "pass"
         return NO_CLAIMS
 
     return inject

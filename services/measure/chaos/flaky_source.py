@@ -14,19 +14,19 @@ from aiohttp import web
 from schemas.metrics_sampled import MEASURED
 from services.measure.chaos.proxy import Proxy
 
-Falsehood = Literal["zero", "no rps", "NaN", "frozen", "stale", "ahead", "invalid", "repeated"]
+MetricsFault = Literal["zero", "no rps", "NaN", "frozen", "stale", "ahead", "invalid", "repeated"]
 """zero: all measurements are 0, as of an exporter that hides its errors. no rps: requests are 0,
 everything else is true. NaN: null, as JSON spells it. frozen: the numbers of an earlier tick under
 the present one. stale: the batch of an earlier tick, with its time. ahead: the tick and time of an
 hour later. invalid: the whole answer holds the word NaN, which is not JSON. repeated: the whole
 answer of an earlier tick."""
-BY_DOMAIN: Final[tuple[Falsehood, ...]] = ("zero", "no rps", "NaN", "frozen", "stale", "ahead")
-"""What one domain's metrics may be; the others are answers about all of them."""
-WHOLE: Final[tuple[Falsehood, ...]] = ("invalid", "repeated")
-BLIND: Final[frozenset[Falsehood]] = frozenset({"zero", "NaN"})
-"""Nobody can know anything from these, so nobody may decrease anything because of them."""
+BY_DOMAIN: Final[tuple[MetricsFault, ...]] = ("zero", "no rps", "NaN", "frozen", "stale", "ahead")
+"""Faults of one domain's metrics; the others concern the whole answer."""
+WHOLE: Final[tuple[MetricsFault, ...]] = ("invalid", "repeated")
+BLIND: Final[frozenset[MetricsFault]] = frozenset({"zero", "NaN"})
+"""Faults that leave no true measurement, so no app may be decreased because of them."""
 _NUMBERS: Final[dict[str, float]] = {"zero": 0.0, "no rps": 0.0, "invalid": nan}
-"""That replace the measured ones; the rest become null."""
+"""Values that replace the measured ones; for other faults they become null."""
 _INVENTORY: Final = "/v1/inventory"
 _OBSERVATION: Final = "/v1/observation"
 _MILLI: Final = 1000
@@ -36,37 +36,37 @@ _MOST_AHEAD: Final = 2
 """Ticks: consumers follow a source that stays ahead for three, because it may be right."""
 
 
-class Lie(NamedTuple):
-    """What is falsified, and of whom."""
+class Falsification(NamedTuple):
+    """How metrics are falsified, and of which domains."""
 
-    falsehood: Falsehood
+    kind: MetricsFault
     domains: frozenset[str]
 
 
 class FlakySource(Proxy):
-    """Forwards, except that observations are falsified as `lie` says."""
+    """Forwards requests; falsifies observations while a falsification is active."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lie: Lie | None = None
+        self.active: Falsification | None = None
         self.used: dict[tuple[int, str], float] = {}
         """Cores that an app really used, by tick and app."""
         self.full_at: dict[str, float] = {}
         """Use over request that the pods of an app are known to carry: declared by its owner or
         shown by themselves, and no more than they request."""
         self.falsified: set[tuple[int, str]] = set()
-        """Ticks and domains of the present lie."""
+        """Ticks and domains that the active falsification has changed."""
         self._kept: dict[str, Any] = {}
-        """The answer before the lie began."""
+        """The last true answer before the falsification began."""
 
-    def tell(self, lie: Lie) -> None:
+    def falsify_as(self, falsification: Falsification) -> None:
         """Falsify from now on."""
         self.falsified = set()
-        self.lie = lie
+        self.active = falsification
 
     def stop(self) -> frozenset[tuple[int, str]]:
-        """Tell the truth again; returns the ticks and domains that were falsified."""
-        self.lie = None
+        """Forward true metrics again; returns the ticks and domains that were falsified."""
+        self.active = None
         return frozenset(self.falsified)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
@@ -85,24 +85,24 @@ class FlakySource(Proxy):
 
     def falsify(self, found: dict[str, Any]) -> str:
         """The answer as the collector gets it."""
-        lie = self.lie
-        if lie is None or found["finished"]:
+        active = self.active
+        if active is None or found["finished"]:
             self._kept = found
             return json.dumps(found)
-        if lie.falsehood == "repeated":
+        if active.kind == "repeated":
             return json.dumps(self._kept or found)
         sampled = {batch["domain"]: batch for batch in self._kept.get("sampled", ())}
         ticks = {tick for tick, _ in self.falsified}
-        if lie.falsehood == "ahead" and len(ticks) >= _MOST_AHEAD:
+        if active.kind == "ahead" and len(ticks) >= _MOST_AHEAD:
             return json.dumps(found)
         batches = []
         for batch in found["sampled"]:
             domain = batch["domain"]
-            if domain not in lie.domains:
+            if domain not in active.domains:
                 batches.append(batch)
                 continue
             self.falsified.add((found["tick"], domain))
-            batches.append(falsified(batch, lie.falsehood, sampled.get(domain, batch)))
+            batches.append(falsified(batch, active.kind, sampled.get(domain, batch)))
         return json.dumps(found | {"sampled": batches})
 
     def _learn_declared(self, declared: list[dict[str, Any]]) -> None:
@@ -124,20 +124,18 @@ class FlakySource(Proxy):
         self.full_at[app] = min(1.0, max(self.full_at.get(app, 0.0), use))
 
 
-def falsified(
-    batch: dict[str, Any], falsehood: Falsehood, earlier: dict[str, Any]
-) -> dict[str, Any]:
+def falsified(batch: dict[str, Any], kind: MetricsFault, earlier: dict[str, Any]) -> dict[str, Any]:
     """A batch of samples with other numbers; `earlier` is a true one of the domain."""
-    if falsehood == "stale":
+    if kind == "stale":
         return earlier
-    if falsehood == "frozen":
+    if kind == "frozen":
         # Other apps than before would not fit the columns.
         same = earlier["apps"] == batch["apps"]
         return batch | {name: earlier[name] for name in MEASURED if same}
-    if falsehood == "ahead":
+    if kind == "ahead":
         return batch | _ahead(batch)
-    names = _REQUESTS if falsehood == "no rps" else MEASURED
-    value = _NUMBERS.get(falsehood)
+    names = _REQUESTS if kind == "no rps" else MEASURED
+    value = _NUMBERS.get(kind)
     return batch | {name: [value] * len(batch["apps"]) for name in names}
 
 

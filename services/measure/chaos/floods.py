@@ -9,8 +9,8 @@ from aiokafka import AIOKafkaProducer
 from schemas.topics import BY_NAME, TOPICS
 from services.admin.reader import TopicReader
 from services.measure.chaos import records
-from services.measure.chaos.place import NO_CLAIMS, Claims, Injection, Place
 from services.measure.chaos.records import Fuzz, HostileRecord
+from services.measure.chaos.subject import NO_CLAIMS, Claims, Injection, Subject
 
 FLOODS: Final = 6
 """Kinds of faults that share the number of hostile records: four of fuzzed ones, and the two
@@ -24,66 +24,66 @@ _AT_ONCE: Final = 2_000
 def fuzzing(kind: Fuzz) -> Injection:
     """Many records of one kind of nonsense, on every topic."""
 
-    def inject(place: Place) -> Claims:
-        left = place.hostile_records // FLOODS
+    def inject(subject: Subject) -> Claims:
+        left = subject.hostile_records // FLOODS
         while left > 0:
             count = min(left, _AT_ONCE)
-            send(place, records.fuzzed(place.rng, kind, count))
+            send(subject, records.fuzzed(subject.rng, kind, count))
             left -= count
         return NO_CLAIMS
 
     return inject
 
 
-def replay(place: Place) -> Claims:
+def replay(subject: Subject) -> Claims:
     """The newest records of every topic again, duplicated and out of order."""
-    _send_again(place, newest=True)
+    _send_again(subject, newest=True)
     return NO_CLAIMS
 
 
-def send_late(place: Place) -> Claims:
+def send_late(subject: Subject) -> Claims:
     """The oldest records of every topic again: they come long after their time."""
-    _send_again(place, newest=False)
+    _send_again(subject, newest=False)
     return NO_CLAIMS
 
 
-def oversize(place: Place) -> Claims:
+def oversize(subject: Subject) -> Claims:
     """Records as large as a broker accepts."""
-    send(place, [one for _ in range(5) for one in records.oversized(place.rng)])
+    send(subject, [one for _ in range(5) for one in records.oversized(subject.rng)])
     return NO_CLAIMS
 
 
-def send_future(place: Place) -> Claims:
+def send_future(subject: Subject) -> Claims:
     """Valid events of a domain, far ahead of the present tick."""
-    domain = place.rng.choice(place.domains)
-    send(place, records.from_the_future(place.rng, domain, place.tick()))
+    domain = subject.rng.choice(subject.domains)
+    send(subject, records.from_the_future(subject.rng, domain, subject.tick()))
     return NO_CLAIMS
 
 
-def misplace(place: Place) -> Claims:
+def misplace(subject: Subject) -> Claims:
     """The newest real records once more, in places where they do not belong."""
-    domain = place.rng.choice(place.domains)
+    domain = subject.rng.choice(subject.domains)
     keyed = [topic.name for topic in TOPICS if topic.key == "domain"]
-    newest = _existing(place, keyed, _FEW // len(keyed), newest=True)
-    send(place, records.misplaced(place.rng, domain, newest))
+    newest = _existing(subject, keyed, _FEW // len(keyed), newest=True)
+    send(subject, records.misplaced(subject.rng, domain, newest))
     return NO_CLAIMS
 
 
-def _send_again(place: Place, *, newest: bool) -> None:
+def _send_again(subject: Subject, *, newest: bool) -> None:
     topics = [topic.name for topic in TOPICS]
-    each = max(1, place.hostile_records // FLOODS // len(topics))
+    each = max(1, subject.hostile_records // FLOODS // len(topics))
     # Twice the half of them, or less if the topics do not have so many.
-    found = _existing(place, topics, (each + 1) // 2, newest=newest) * 2
-    place.rng.shuffle(found)
-    send(place, found)
+    found = _existing(subject, topics, (each + 1) // 2, newest=newest) * 2
+    subject.rng.shuffle(found)
+    send(subject, found)
 
 
 def _existing(
-    place: Place, topics: Sequence[str], most: int, *, newest: bool
+    subject: Subject, topics: Sequence[str], most: int, *, newest: bool
 ) -> list[HostileRecord]:
     """Records of topics as they are on the broker: the first or the last of each."""
     found: list[HostileRecord] = []
-    with TopicReader(place.options) as reader:
+    with TopicReader(subject.options) as reader:
         for topic in topics:
             read = reader.newest_records if newest else reader.oldest_records
             some = [one.delivery for one in read(BY_NAME[topic].event, most)][:most]
@@ -91,9 +91,9 @@ def _existing(
     return found
 
 
-def send(place: Place, hostile: Sequence[HostileRecord]) -> None:
+def send(subject: Subject, hostile: Sequence[HostileRecord]) -> None:
     """Send all records, and count those that a broker accepted."""
-    place.sent += asyncio.run(_send(place.options["bootstrap_servers"], hostile))
+    subject.sent += asyncio.run(_send(subject.options["bootstrap_servers"], hostile))
 
 
 async def _send(bootstrap: list[str], hostile: Sequence[HostileRecord]) -> int:

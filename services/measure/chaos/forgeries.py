@@ -1,4 +1,4 @@
-"""Valid events that lie plausibly: budgets, node requests and forecasts that could be true."""
+"""Forged events that look plausible: budgets, node requests and forecasts."""
 
 import json
 from collections.abc import Sequence

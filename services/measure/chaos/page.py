@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import date
 
 from services.measure.chaos import releases
-from services.measure.chaos.place import Skipped
 from services.measure.chaos.report import Report
+from services.measure.chaos.subject import Skipped
 
 _UNKNOWN = "not recorded"
 _HEADINGS = "| fault | times | lost | twice | wrong | held | silent | next s | max s |"

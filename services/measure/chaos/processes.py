@@ -16,7 +16,7 @@ from services.devcluster.probe import is_ready
 from services.devcluster.record import COLLECTOR
 from services.devcluster.supervisor import start_service
 from services.measure.chaos import releases
-from services.measure.chaos.place import NO_CLAIMS, VICTIMS, Claims, Injection, Place, Skipped
+from services.measure.chaos.subject import NO_CLAIMS, SERVICES, Claims, Injection, Skipped, Subject
 
 _PAUSE_S: Final = (10.0, 20.0)
 """Longer than a session timeout: the group moves on without the paused process."""
@@ -37,19 +37,19 @@ _COMPILE_S: Final = 300.0
 def killing(name: str) -> Injection:
     """End a process without warning."""
 
-    def inject(place: Place) -> Claims:
-        os.kill(place.pid(name), signal.SIGKILL)
+    def inject(subject: Subject) -> Claims:
+        os.kill(subject.pid(name), signal.SIGKILL)
         return NO_CLAIMS
 
     return inject
 
 
 def pausing(name: str) -> Injection:
-    """Stop a process and let it go on, unaware of what happened meanwhile."""
+    """Stop a process for a while and let it continue."""
 
-    def inject(place: Place) -> Claims:
-        with paused(place.pid(name)):
-            time.sleep(place.rng.uniform(*_PAUSE_S))
+    def inject(subject: Subject) -> Claims:
+        with paused(subject.pid(name)):
+            time.sleep(subject.rng.uniform(*_PAUSE_S))
         return NO_CLAIMS
 
     return inject
@@ -68,18 +68,18 @@ def paused(pid: int) -> Iterator[None]:
 def visiting(name: str) -> Injection:
     """A second process of the service joins and leaves, again and again."""
 
-    def inject(place: Place) -> Claims:
+    def inject(subject: Subject) -> Claims:
         for visit in range(_VISITS):
             # By turns one that is killed and holds its partitions until its session ends, and one
             # that leaves in good order.
-            _visit(place, name, killed=visit % 2 == 0)
+            _visit(subject, name, killed=visit % 2 == 0)
         return NO_CLAIMS
 
     return inject
 
 
-def _visit(place: Place, name: str, *, killed: bool) -> None:
-    spec, port = place.spec(name), processes.free_ports(1)[0]
+def _visit(subject: Subject, name: str, *, killed: bool) -> None:
+    spec, port = subject.spec(name), processes.free_ports(1)[0]
     own = {"HIRL_INSTANCE": "2" if killed else "", "HIRL_METRICS_PORT": str(port)}
     visitor = replace(spec, environment=spec.environment | own, log=f"{spec.log}.visitor")
     child = start_service(visitor)
@@ -89,7 +89,7 @@ def _visit(place: Place, name: str, *, killed: bool) -> None:
             if child.poll() is not None or time.monotonic() > deadline:
                 raise Skipped(f"a second {name} did not become ready, see {visitor.log}")
             time.sleep(0.1)
-        time.sleep(place.rng.uniform(0.0, _STAY_S))
+        time.sleep(subject.rng.uniform(0.0, _STAY_S))
     finally:
         process = processes.of_pid(child.pid)
         if killed:
@@ -101,23 +101,23 @@ def _visit(place: Place, name: str, *, killed: bool) -> None:
 def jumping(names: Sequence[str]) -> Injection:
     """Clocks that are an hour behind, then an hour ahead, then right."""
 
-    def inject(place: Place) -> Claims:
+    def inject(subject: Subject) -> Claims:
         try:
             for seconds in (-_HOUR_S, _HOUR_S):
                 for name in names:
-                    place.set_clock(name, seconds)
+                    subject.set_clock(name, seconds)
                 time.sleep(_JUMP_S)
         finally:
             for name in names:
-                place.set_clock(name, 0.0)
+                subject.set_clock(name, 0.0)
         return NO_CLAIMS
 
     return inject
 
 
-def filling_disk(place: Place) -> Claims:
+def filling_disk(subject: Subject) -> Claims:
     """No service can write to its disk: to its log, or to anything else."""
-    pids = [place.pid(name) for name in VICTIMS]
+    pids = [subject.pid(name) for name in SERVICES]
     with disk_full(pids):
         time.sleep(_DISK_S)
     return NO_CLAIMS
@@ -151,43 +151,43 @@ def downgrading(name: str) -> Injection:
     other one.
     """
 
-    def inject(place: Place) -> Claims:
-        code = releases.checkout(place.release)
+    def inject(subject: Subject) -> Claims:
+        code = releases.checkout(subject.release)
         try:
-            _restart(place, [name], code)
-            time.sleep(place.seconds(_RELEASE_TICKS))
+            _restart(subject, [name], code)
+            time.sleep(subject.seconds(_RELEASE_TICKS))
         finally:
-            _restart(place, [name], None)
+            _restart(subject, [name], None)
         return NO_CLAIMS
 
     return inject
 
 
-def upgrading(place: Place) -> Claims:
+def upgrading(subject: Subject) -> Claims:
     """The earlier release of all services, replaced one after another by the present one."""
-    code = releases.checkout(place.release)
-    left = list(VICTIMS)
+    code = releases.checkout(subject.release)
+    left = list(SERVICES)
     try:
-        _restart(place, left, code)
-        time.sleep(place.seconds(_RELEASE_TICKS))
+        _restart(subject, left, code)
+        time.sleep(subject.seconds(_RELEASE_TICKS))
         while left:
-            _restart(place, left[:1], None)
+            _restart(subject, left[:1], None)
             left.pop(0)
-            time.sleep(place.seconds(1))
+            time.sleep(subject.seconds(1))
     finally:
         if left:
-            _restart(place, left, None)
+            _restart(subject, left, None)
     return NO_CLAIMS
 
 
-def _restart(place: Place, names: Sequence[str], code: Path | None) -> None:
+def _restart(subject: Subject, names: Sequence[str], code: Path | None) -> None:
     """Stop services in good order; the supervisor starts them again, with other code."""
-    pids = {name: place.pid(name) for name in names}
+    pids = {name: subject.pid(name) for name in names}
     for name, pid in pids.items():
-        place.set_code(name, code)
+        subject.set_code(name, code)
         # A collector that ends in good order says that its source has ended.
         os.kill(pid, signal.SIGKILL if name == COLLECTOR else signal.SIGTERM)
     for name, pid in pids.items():
-        if not place.wait_until_ready(name, other_than=pid, timeout_s=_COMPILE_S):
+        if not subject.wait_until_ready(name, other_than=pid, timeout_s=_COMPILE_S):
             what = "the present release" if code is None else f"the release in {code}"
-            raise Skipped(f"{name} of {what} did not become ready, see {place.spec(name).log}")
+            raise Skipped(f"{name} of {what} did not become ready, see {subject.spec(name).log}")

@@ -19,7 +19,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """What its client is told to connect to."""
+        """URL for its client."""
         return f"http://127.0.0.1:{self.port}"
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

@@ -151,7 +151,7 @@ def forged_samples(domain: str, tick: int, time: str, apps: Sequence[str]) -> li
 
 
 def forged_budgets(domains: Iterable[str], tick: int) -> list[HostileRecord]:
-    """A Commander that lies: nothing for anybody, under an epoch that beats every other."""
+    """Budgets that grant nothing to any domain, with an epoch above every other."""
     found = []
     for domain in domains:
         event = example_of("hirl.budget-granted.v1") | {

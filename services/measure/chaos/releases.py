@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-from services.measure.chaos.place import Skipped
+from services.measure.chaos.subject import Skipped
 
 FOLDER: Final = Path(".hirl/releases")
 _REPOSITORY: Final = Path(__file__).parents[3]

@@ -26,7 +26,6 @@ from services.devcluster.request import Request
 from services.measure.chaos.audit import Evidence, Window, merged
 from services.measure.chaos.flaky_source import FlakySource
 from services.measure.chaos.flaky_target import FlakyTarget
-from services.measure.chaos.place import Claims, Fault, Place, Skipped, environment_for
 from services.measure.chaos.proxy import serving
 from services.measure.chaos.report import (
     Audited,
@@ -37,6 +36,7 @@ from services.measure.chaos.report import (
     audited,
     report_of,
 )
+from services.measure.chaos.subject import Claims, Fault, Skipped, Subject, environment_for
 
 FIRST_TICKS: Final = 18
 """Before the first fault: three minutes, with two budgets."""
@@ -57,16 +57,16 @@ _PAUSE_S: Final = 2.0
 Notify = Callable[[str], None]
 
 
-class Tell(NamedTuple):
-    """Who hears of the progress."""
+class Callbacks(NamedTuple):
+    """Called with the progress of a run."""
 
     line: Notify
     report: Callable[[Report], None]
-    """Called after each round: what comes next may be killed."""
+    """Called after each round, so that little is lost if the run is killed."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to torment."""
+    """What to inject, and for how long."""
 
     minutes: float
     """At least; each kind of fault comes once or more."""
@@ -96,7 +96,7 @@ class Schedule:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the begin."""
+        """Seconds since the start."""
         return self.clock() - self._begun
 
     def next(self) -> Fault | None:
@@ -122,12 +122,12 @@ class Schedule:
         return max(self.minutes * 60 - self.elapsed_s, kinds * each)
 
 
-def torment(
+def run_faults(
     request: Request,
     faults: Sequence[Fault],
     options: Options,
     folder: Path,
-    tell: Tell,
+    callbacks: Callbacks,
 ) -> Report:
     """Inject faults in random order, each kind at least once, for about so many minutes.
 
@@ -140,12 +140,12 @@ def torment(
         scenario = msgspec.structs.replace(request, seed=request.seed + len(rounds))
         root = folder / f"round-{len(rounds)}"
         handled = schedule.handled
-        played = audited(_round(scenario, schedule, options, root, tell.line))
+        played = audited(_round(scenario, schedule, options, root, callbacks.line))
         rounds.append(played)
         futile = futile + 1 if schedule.handled == handled else 0
         if played.died:
-            tell.line(f"round {len(rounds)} ended early: {played.died}")
-        tell.report(report_of(rounds, schedule.elapsed_s / 60))
+            callbacks.line(f"round {len(rounds)} ended early: {played.died}")
+        callbacks.report(report_of(rounds, schedule.elapsed_s / 60))
         if not report_of([played], 0.0).harmed:
             # Logs are for what went wrong, and topics of an hour would fill a disk.
             shutil.rmtree(root, ignore_errors=True)
@@ -164,12 +164,14 @@ def _round(
             "HIRL_ACTUATOR_TARGET": target.url,
             "HIRL_COLLECTOR_URL": source.url,
         }
-        place = Place(root, target, source, schedule.rng, options.hostile_records, options.release)
+        subject = Subject(
+            root, target, source, schedule.rng, options.hostile_records, options.release
+        )
         try:
             with system(request, root, environment=environment) as run:
                 target.upstream = source.upstream = run.cluster_url
                 wait(root, ticks=FIRST_TICKS, timeout_s=_TIMEOUT_S)
-                played = _torment(place, schedule, notify)
+                played = _inject_all(subject, schedule, notify)
         except KeyboardInterrupt:
             played = played._replace(interrupted=True)
         except Exception as error:  # noqa: BLE001  an hour's table must not be lost by one round
@@ -178,42 +180,42 @@ def _round(
     return played
 
 
-def _torment(place: Place, schedule: Schedule, notify: Notify) -> Round:
+def _inject_all(subject: Subject, schedule: Schedule, notify: Notify) -> Round:
     """Inject until the scenario or the time is over; then audit, whatever happened."""
     injected, skipped = list[Injected](), list[NotInjected]()
     died, interrupted, dead = "", False, list[str]()
-    last = place.run.simulation.total_ticks - _LAST_TICKS
+    last = subject.run.simulation.total_ticks - _LAST_TICKS
     try:
-        while (fault := schedule.next()) is not None and place.tick() <= last:
-            if fault.clean_topics and place.sent:
+        while (fault := schedule.next()) is not None and subject.tick() <= last:
+            if fault.clean_topics and subject.sent:
                 break
             notify(_progress(schedule, fault))
-            first = place.tick()
-            claims, reason = _inject(fault, place)
-            recovery_s, died = _recover(place, fault)
+            first = subject.tick()
+            claims, reason = _inject(fault, subject)
+            recovery_s, died = _recover(subject, fault)
             schedule.done()
             if claims is None:
                 skipped.append(NotInjected(fault.name, reason))
                 notify(f"  skipped: {reason}")
             else:
-                window = Window(fault.name, first, place.tick(), claims)
+                window = Window(fault.name, first, subject.tick(), claims)
                 injected.append(Injected(window, recovery_s))
-            if died or has_ended(place.run):
+            if died or has_ended(subject.run):
                 break
         if not died:
-            dead = _not_ready(place.root)
+            dead = _not_ready(subject.root)
     except KeyboardInterrupt:
         interrupted = True
         notify("interrupted: reading what happened until now")
     return Round(
-        injected, skipped, _evidence(place), place.tick(), dead, died, place.sent, interrupted
+        injected, skipped, _evidence(subject), subject.tick(), dead, died, subject.sent, interrupted
     )
 
 
-def _inject(fault: Fault, place: Place) -> tuple[Claims | None, str]:
+def _inject(fault: Fault, subject: Subject) -> tuple[Claims | None, str]:
     """What it claims; None and a reason if it cannot be injected."""
     try:
-        return fault.inject(place), ""
+        return fault.inject(subject), ""
     except Skipped as error:
         return None, str(error)
     # A system under faults does not always answer, and in which ways is not foreseeable.
@@ -221,54 +223,54 @@ def _inject(fault: Fault, place: Place) -> tuple[Claims | None, str]:
         return None, f"{error!r:.200}"
 
 
-def _recover(place: Place, fault: Fault) -> tuple[float, str]:
+def _recover(subject: Subject, fault: Fault) -> tuple[float, str]:
     """Seconds until the next closed tick; why there is none, or why it does not go on."""
     began = time.monotonic()
     try:
-        _pass_ticks(place.root, 1)
+        _pass_ticks(subject.root, 1)
         recovery = time.monotonic() - began
-        _pass_ticks(place.root, QUIET_TICKS)
+        _pass_ticks(subject.root, QUIET_TICKS)
         # Under an open breaker the next fault could change nothing.
-        last = place.tick() + _CALMING_TICKS - QUIET_TICKS
-        while place.tick() < last and not has_ended(place.run) and not _is_calm(place):
-            _pass_ticks(place.root, _CALMING_STEP)
+        last = subject.tick() + _CALMING_TICKS - QUIET_TICKS
+        while subject.tick() < last and not has_ended(subject.run) and not _is_calm(subject):
+            _pass_ticks(subject.root, _CALMING_STEP)
     except (InputError, OSError) as error:
         return time.monotonic() - began, f"{fault.name}: {error}"
     # With the scenario is fine: the round is over. Before that, no tick would close any more.
-    early = has_ended(place.run) and place.tick() < place.run.simulation.total_ticks
+    early = has_ended(subject.run) and subject.tick() < subject.run.simulation.total_ticks
     return recovery, f"{fault.name}: the collector ended" if early else ""
 
 
-def _is_calm(place: Place) -> bool:
+def _is_calm(subject: Subject) -> bool:
     try:
-        return place.is_calm()
+        return subject.is_calm()
     except (InputError, KafkaError, OSError):
         # A broker that does not answer is not calm, and has a few ticks to recover.
         return False
 
 
-def _evidence(place: Place) -> Evidence | None:
+def _evidence(subject: Subject) -> Evidence | None:
     """Journal, topics, and what was really used; None if they cannot be read."""
     # Outcomes of the last ticks may still be under way.
     with suppress(InputError):
-        _pass_ticks(place.root, 2)
+        _pass_ticks(subject.root, 2)
     for _ in range(_ATTEMPTS):
         with suppress(InputError, KafkaError, OSError):
-            newest = read_decisions(place.options, dead_letters=False)
+            newest = read_decisions(subject.options, dead_letters=False)
             return Evidence(
-                merged([*place.kept, newest]),
-                read_journal(place.run),
-                place.domains,
-                place.source.used,
-                place.source.full_at,
-                _count_dead_letters(place),
+                merged([*subject.kept, newest]),
+                read_journal(subject.run),
+                subject.domains,
+                subject.source.used,
+                subject.source.full_at,
+                _count_dead_letters(subject),
             )
         time.sleep(_PAUSE_S)
     return None
 
 
-def _count_dead_letters(place: Place) -> int:
-    with TopicReader(place.options) as reader:
+def _count_dead_letters(subject: Subject) -> int:
+    with TopicReader(subject.options) as reader:
         found = reader.stream_to_end([topic_of(Rejected).name])
         return sum(isinstance(one.event, Rejected) for one in found)
 

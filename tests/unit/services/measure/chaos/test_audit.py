@@ -10,7 +10,7 @@ from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services.admin.decisions import Decisions
 from services.measure.chaos.audit import Evidence, Harm, Window, harm_of, merged
-from services.measure.chaos.place import Claims
+from services.measure.chaos.subject import Claims
 from services.simcluster.target import Entry, Numbers
 from tests.unit.services.system_helpers import example
 

@@ -6,8 +6,8 @@ import pytest
 
 from services.measure.chaos import releases
 from services.measure.chaos.page import origin, page_of
-from services.measure.chaos.place import Skipped
 from services.measure.chaos.report import NotInjected, Report, Row
+from services.measure.chaos.subject import Skipped
 
 ROW = Row(
     fault="kill soldier", times=12, lost=1, doubled=2, wrong_decreases=3, holds=1234, silenced=4,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.measure.chaos import releases
-from services.measure.chaos.place import Skipped
+from services.measure.chaos.subject import Skipped
 
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
 

@@ -12,9 +12,9 @@ from models.inputs.errors import InputError
 from services.devcluster.request import Request
 from services.measure.chaos import run
 from services.measure.chaos.audit import Evidence
-from services.measure.chaos.place import NO_CLAIMS, Claims, Fault, Place, Skipped
 from services.measure.chaos.report import Report
-from services.measure.chaos.run import Options, Schedule, Tell, torment
+from services.measure.chaos.run import Callbacks, Options, Schedule, run_faults
+from services.measure.chaos.subject import NO_CLAIMS, Claims, Fault, Skipped, Subject
 from tests.unit.services.measure.chaos.chaos_helpers import EMPTY
 
 LAST_TICK = 500
@@ -29,10 +29,10 @@ class FakeSystem:
         self.readable = True
         self.injected: list[str] = []
 
-    def fault(self, name: str, inject: Callable[[Place], Claims] | None = None) -> Fault:
-        def injection(place: Place) -> Claims:
+    def fault(self, name: str, inject: Callable[[Subject], Claims] | None = None) -> Fault:
+        def injection(subject: Subject) -> Claims:
             self.injected.append(name)
-            return NO_CLAIMS if inject is None else inject(place)
+            return NO_CLAIMS if inject is None else inject(subject)
 
         return Fault(name, injection)
 
@@ -57,7 +57,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
             raise InputError("after 240 s the last closed tick is 7")
         fake.tick += count
 
-    def evidence(_: Place) -> Evidence | None:
+    def evidence(_: Subject) -> Evidence | None:
         return EMPTY if fake.readable else None
 
     monkeypatch.setattr(run, "system", system)
@@ -66,27 +66,27 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
     monkeypatch.setattr(run, "_pass_ticks", pass_ticks)
     monkeypatch.setattr(run, "_not_ready", lambda _: [])
     monkeypatch.setattr(run, "_evidence", evidence)
-    monkeypatch.setattr(Place, "run", Running())
-    monkeypatch.setattr(Place, "tick", lambda _: fake.tick)
-    monkeypatch.setattr(Place, "is_calm", lambda _: True)
+    monkeypatch.setattr(Subject, "run", Running())
+    monkeypatch.setattr(Subject, "tick", lambda _: fake.tick)
+    monkeypatch.setattr(Subject, "is_calm", lambda _: True)
     return fake
 
 
 def play(folder: Path, faults: list[Fault], reports: list[Report] | None = None) -> Report:
     options = Options(minutes=0, seed=0, hostile_records=6)
     kept = [] if reports is None else reports
-    return torment(Request(), faults, options, folder, Tell(lambda _: None, kept.append))
+    return run_faults(Request(), faults, options, folder, Callbacks(lambda _: None, kept.append))
 
 
-def interrupt(_: Place) -> Claims:
+def interrupt(_: Subject) -> Claims:
     raise KeyboardInterrupt
 
 
-def refuse(_: Place) -> Claims:
+def refuse(_: Subject) -> Claims:
     raise Skipped("no limits on this machine")
 
 
-def fail(_: Place) -> Claims:
+def fail(_: Subject) -> Claims:
     raise ConnectionRefusedError("no broker")
 
 
@@ -154,12 +154,12 @@ def test_a_release_that_dies_of_hostile_records_gets_a_system_without_them(
 ) -> None:
     sent_before: list[int] = []
 
-    def flood(place: Place) -> Claims:
-        place.sent += 100
+    def flood(subject: Subject) -> Claims:
+        subject.sent += 100
         return NO_CLAIMS
 
-    def downgrade(place: Place) -> Claims:
-        sent_before.append(place.sent)
+    def downgrade(subject: Subject) -> Claims:
+        sent_before.append(subject.sent)
         return NO_CLAIMS
 
     release = fake.fault("release", downgrade)._replace(clean_topics=True)
@@ -179,10 +179,10 @@ def test_a_release_that_dies_of_hostile_records_gets_a_system_without_them(
 def test_an_ended_scenario_is_not_waited_for_although_a_breaker_is_open(
     tmp_path: Path, fake: FakeSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Place, "is_calm", lambda _: False)
+    monkeypatch.setattr(Subject, "is_calm", lambda _: False)
     monkeypatch.setattr(run, "has_ended", lambda _: fake.tick >= LAST_TICK)
 
-    def end(_: Place) -> Claims:
+    def end(_: Subject) -> Claims:
         fake.tick = LAST_TICK
         monkeypatch.setattr(run, "_pass_ticks", lambda *_: None)
         return NO_CLAIMS
@@ -222,7 +222,7 @@ def test_only_rounds_that_did_harm_keep_their_logs(tmp_path: Path, fake: FakeSys
 def test_an_error_that_nobody_foresaw_costs_one_fault_or_one_round_and_not_the_table(
     tmp_path: Path, fake: FakeSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(_: Place) -> Claims:
+    def forget(_: Subject) -> Claims:
         raise KeyError("no such thing")
 
     report = play(tmp_path / "1", [fake.fault("a", forget), fake.fault("b")])
@@ -244,7 +244,7 @@ def test_what_was_played_counts_although_the_system_cannot_be_stopped(
     @contextmanager
     def stubborn(*_: Any, **__: Any) -> Iterator[Any]:
         fake.tick = 0
-        yield Place.run
+        yield Subject.run
         raise InputError("a broker does not end")
 
     monkeypatch.setattr(run, "system", stubborn)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.measure.chaos.inside.sitecustomize import FOLDER, service_of, wrong_clock
-from services.measure.chaos.place import environment_for, inside_folder
+from services.measure.chaos.subject import environment_for, inside_folder
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from services.measure.chaos.flaky_source import FlakySource
 from services.measure.chaos.flaky_target import FlakyTarget
 from services.measure.chaos.inside.sitecustomize import FOLDER
 
-VICTIMS: Final = (COLLECTOR, *DECIDING)
+SERVICES: Final = (COLLECTOR, *DECIDING)
 _INSIDE: Final = Path(__file__).parent / "inside"
 _HEARTBEATS: Final = 60
-"""Among which those of every breaker are."""
+"""Newest breaker events to read; each breaker has one among them."""
 _READY_S: Final = 60.0
 _POLL_S: Final = 0.1
 
@@ -35,14 +35,14 @@ class Skipped(Exception):  # noqa: N818  nothing is wrong
 
 
 class Claims(NamedTuple):
-    """What a fault says or hides: whoever decreases because of it was deceived."""
+    """What a fault falsely reports or hides; a decrease because of it counts as wrong."""
 
     idle_apps: frozenset[str] = frozenset()
     """Busy apps that forged data called idle: no load of theirs lets them scale in."""
     epochs: frozenset[int] = frozenset()
-    """Of budgets that cannot be true."""
+    """Epochs of forged budgets."""
     blind: frozenset[Key] = frozenset()
-    """Ticks and domains of which nothing true could be known."""
+    """Ticks and domains without any true measurement."""
     deleted: frozenset[Key] = frozenset()
     """Plans, by tick and domain, that were deleted before the actuator could read them."""
 
@@ -51,7 +51,7 @@ NO_CLAIMS: Final = Claims()
 
 
 @dataclass
-class Place:
+class Subject:
     """The system that faults are injected into."""
 
     root: Path
@@ -59,7 +59,7 @@ class Place:
     source: FlakySource
     rng: random.Random
     hostile_records: int
-    """How many a flood of them has."""
+    """Number of records in a flood."""
     release: str
     """Git revision of the earlier release; empty: the last one of the changelog."""
     sent: int = 0
@@ -97,14 +97,14 @@ class Place:
         return 0 if progress is None else progress.tick
 
     def pid(self, name: str) -> int:
-        """Of a service that runs."""
+        """Process id of a service; raises Skipped if it is not running."""
         process = self.run.status(name).process
         if process is None:
             raise Skipped(f"{name} was not running")
         return process.pid
 
     def wait_until_ready(self, name: str, other_than: int, timeout_s: float = _READY_S) -> bool:
-        """Wait until another process of a service is ready than that with the pid."""
+        """Wait until a process of a service with another pid is ready."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             process = self.run.status(name).process
@@ -115,14 +115,14 @@ class Place:
         return False
 
     def seconds(self, ticks: float) -> float:
-        """Wall time of some ticks."""
+        """Wall time of this many ticks."""
         speed = float(self.spec(COLLECTOR).environment["HIRL_SPEED"])
         return ticks * self.run.simulation.tick_seconds / speed
 
     # What runs inside of the services.
 
     def set_clock(self, name: str, seconds: float) -> None:
-        """Let a service's clock be wrong by some seconds."""
+        """Shift a service's wall clock by some seconds."""
         (inside_folder(self.root) / f"clock-{name}").write_text(str(seconds))
 
     def set_code(self, name: str, folder: Path | None) -> None:
@@ -136,7 +136,7 @@ class Place:
     # What the topics say.
 
     def busy_apps(self, domains: Sequence[str]) -> frozenset[str]:
-        """Apps that need all they have: only deceived services would decrease them now."""
+        """Apps that need all their replicas: only false data could lead to a decrease now."""
         found: set[str] = set()
         with TopicReader(self.options) as reader:
             for domain in domains:
@@ -163,7 +163,7 @@ class Place:
         return frame
 
 
-Injection = Callable[[Place], Claims]
+Injection = Callable[[Subject], Claims]
 """Injects a fault, which is over when it returns."""
 
 
@@ -177,12 +177,12 @@ class Fault(NamedTuple):
 
 
 def inside_folder(root: Path) -> Path:
-    """Where services look for what is done to them."""
+    """The folder in which services find their faults (`inside/sitecustomize.py`)."""
     return root.resolve() / "inside"
 
 
 def environment_for(root: Path) -> dict[str, str]:
-    """Variables of every service that let faults in."""
+    """Environment variables that load the fault code into every service."""
     inside_folder(root).mkdir(parents=True, exist_ok=True)
     paths = [str(_INSIDE), *filter(None, [os.environ.get("PYTHONPATH")])]
     # Safe: without the working directory, whose code would come before that of another release.

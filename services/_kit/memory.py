@@ -41,7 +41,7 @@ class Killed(Exception):  # noqa: N818  injected by a test
 
 
 def oldest(candidates: Sequence[Delivery]) -> Delivery:
-    """As if every record arrived the moment it was written."""
+    """Deliver records in the order in which they were written."""
     return candidates[0]
 
 
@@ -280,7 +280,7 @@ class _Process:
         return True
 
     def _next(self, offsets: dict[str, int]) -> Delivery | None:
-        """Of the records from these offsets on, the one that the bus delivers now."""
+        """The record that the bus delivers next, of those from these offsets on."""
         topics = self._bus._topics  # noqa: SLF001  a process is a part of its bus
         found = [topics[topic].after(offset) for topic, offset in offsets.items()]
         by_age = sorted((one for one in found if one), key=lambda one: one[0])

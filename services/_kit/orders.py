@@ -23,9 +23,9 @@ MOST_CHANGES: Final = 10
 """Changes of orders that take effect per window, for each domain, the cluster and all apps."""
 WINDOW_S: Final = 60.0
 LONGEST_S: Final = 7 * 86400.0
-"""After this time an order ends, whatever it says."""
+"""Longest duration of an order, whatever its end says."""
 _MOST_WAITING: Final = 1000
-"""For each of these; a flood must not fill the memory."""
+"""Waiting orders for each of these; a flood must not fill the memory."""
 _DIRECTIONS: Final = ("scale-in", "scale-out")
 _BY_RESTRICTION: Final[tuple[Mode, ...]] = ("off", "preview", "canary", "auto")
 """The strictest mode first."""
@@ -44,7 +44,7 @@ class Recorded(NamedTuple):
 
     @property
     def slot(self) -> Slot:
-        """Where it belongs."""
+        """The slot in which it replaces an earlier order."""
         return self.order.kind, self.order.scope, self.order.order
 
     def is_in_force(self, time: datetime, now: float) -> bool:

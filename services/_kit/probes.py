@@ -20,7 +20,7 @@ from services._kit.telemetry import STUCK, Telemetry
 
 MOST_CONNECTIONS: Final = 64
 DEADLINE_S: Final = 5.0
-"""For a request to arrive, and for its answer to be taken."""
+"""Timeout of a connection: for its request to arrive and its answer to be read."""
 _LARGEST_REQUEST: Final = 8 * 1024
 _LARGEST_PORT: Final = 65_535
 _BACKLOG: Final = 128

@@ -1,9 +1,9 @@
 """What is written to the target, and the outcomes that its answers mean.
 
-Nobody knows what a write has changed before the target has answered. So it is requested until it
-is, after a restart and after the target was silent for too long, and only then are its outcomes
-published. Meanwhile a breaker may open, or an operator may switch the domain off: they have the
-last word on a repeated write, too, and then it is withdrawn.
+Until the target has answered, it is unknown what a write has changed. So the write is requested
+until it is answered, also after a restart and after a timeout, and only then are its outcomes
+published. Meanwhile a breaker may open, or an operator may switch the domain off: then the write
+is withdrawn instead of repeated.
 """
 
 from typing import Any, Final
@@ -33,7 +33,7 @@ _REFUSALS: Final = {"conflict": "target-changed"}
 """Reasons of refused changes that the answer alone explains."""
 
 _MOST_DETAIL: Final = 300
-"""Characters of a target's words in the audit, where they stand once per app."""
+"""Characters of a target's message in the audit, which repeats it for each app."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 def again(
     pending: Pending, verdict: Verdict, apps: DeclaredApps, permissions: Permissions
 ) -> Write | Withdrawal:
-    """How to request a write once more: as it is, unless something objects to it by now."""
+    """The write again, or its withdrawal if one of its changes is no longer permitted."""
     applied, write = pending.applied, pending.write
     reasons = dict(zip(applied.apps, applied.reasons, strict=True))
     for change in write.changes:
@@ -107,5 +107,5 @@ def with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
 
 
 def _public(detail: str) -> str:
-    """A target's words as the audit may have them, whichever target speaks."""
+    """A target's message without secrets, cut to its length in the audit."""
     return without_userinfo(detail)[:_MOST_DETAIL]

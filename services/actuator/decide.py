@@ -247,13 +247,13 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         if plan is None or state.pending is not None:
             return Step(state)
         if state.since is None:
-            # Loaded from a save: wait anew, as the frame may be delivered again.
+            # Loaded from a save: wait again, because the frame may still be delivered.
             state = replace(state, since=clock.now())
         frame, due = state.frames.get(plan.tick), self.due(state)
         late = due is not None and clock.now() >= due
         if not late and (frame is None or not self._is_ready(plan, state)):
             return Step(state)
-        # Doubt holds: without the pods the plan was made for, nothing is changed.
+        # Without the pods that the plan was made for, nothing is changed.
         if frame is None or frame.apps != plan.apps:
             return self._request(plan, hold_all(plan, None, "no-frame"), "unknown", state)
         if not self._apps.all_declared(plan.apps):
@@ -264,7 +264,7 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         """Rule on the waiting plan with what the target has."""
         plan = state.plan
         frame = None if plan is None else state.frames.get(plan.tick)
-        # Nothing comes between a read and its result, so this is no answer to our question.
+        # Nothing is handled between a read and its result, so this result is of another read.
         if plan is None or frame is None or found.tick != plan.tick:
             return Step(state)
         if found.apps is None:
@@ -287,7 +287,7 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         return self._request(plan, ruling, verdict.state, state)
 
     def _verdict(self, domain: str, tick: int, clock: Clock) -> Verdict:
-        """What the breakers let pass now of a tick."""
+        """Which changes of a tick the breakers permit now."""
         self._permissions.advance(clock.date())
         # A state may be of a domain that the cluster file no longer has.
         priority = self._priorities.get(domain, 0)
@@ -350,8 +350,8 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
 def _check_decision(plan: ScalePlanned) -> None:
     """Refuse the id of another decision.
 
-    A target knows by the id which decisions it has carried out: with an old one, the audit would
-    tell of changes that were never made.
+    A target recognises by the id which decisions it has carried out. With the id of an old one it
+    would answer "repeat", and the audit would list changes that were never made.
     """
     expected = f"{plan.domain}/{plan.tick}"
     if not f"{plan.decision_id}/".startswith(f"{expected}/"):

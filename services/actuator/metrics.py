@@ -15,7 +15,7 @@ COUNTED: Final = frozenset(REASONS.values()) | {
     "sample-contradicts-target", "target-unreadable", "target-changed", "target-unknown",
     "target-refused", "target-silent", "order-floor", "order-ceiling", "rollback", "newer-plan",
 }  # fmt: skip
-"""Reasons that are counted by name. Others are a target's own words or those of a plan, and their
+"""Reasons that are counted by name. Others are texts of a target or a plan, and their
 number has no bound."""
 
 

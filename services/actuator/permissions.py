@@ -1,4 +1,4 @@
-"""Who may be changed: modes, pauses, overrides and breakers, as learned from the bus."""
+"""Which changes are permitted: modes, pauses, overrides and breakers, as learned from the bus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ _ACTIONS: Final[dict[State, Action]] = {
     "half-open": "increases-only",
     "open": "freeze",
 }
-"""What a breaker orders that only tells its state."""
+"""Action of a breaker whose event has a state only, as in releases before `action`."""
 _NOTHING: Final = permitted(("freeze",), 0)
 
 
 class Verdict(NamedTuple):
-    """What the breakers of a domain and of the cluster let pass."""
+    """What the breakers of a domain and of the cluster permit."""
 
     state: str
     """closed, half-open, open or stale."""
@@ -154,10 +154,10 @@ class Permissions:
         reason: str,
     ) -> str:
         """Why an app may not be changed by a domain's decision, whatever it is; else empty."""
-        # An app that moved is another domain's: its breaker and its mode are not asked here.
+        # An app that moved belongs to another domain, whose breaker and mode are not checked here.
         if app is None or app.domain != domain:
             return "not-declared"
-        # A maximum is declared, and one that fits the minimum.
+        # A missing or contradictory maximum: without bounds an app is never changed.
         if app.max_replicas is None or app.max_replicas < app.min_replicas:
             return "no-bounds"
         return self.hold_reason(app, steps, ordered, verdict, reason)
@@ -175,8 +175,8 @@ class Permissions:
         `steps` are the differences of replicas and sizes: a smaller pod is a decrease just as
         fewer pods are. `reason` is that of the change.
         """
-        # An app's owner may be stricter than the operator, never laxer: whoever writes the
-        # inventory could otherwise switch on what the operator switched off.
+        # An app's owner may be stricter than the operator, never laxer: otherwise the inventory
+        # could switch on what the operator switched off.
         mode = ordered.mode or strictest(app.mode, self._configured(app.domain))
         # The breaker first: it wins over modes and pauses.
         if holds(verdict.permission, steps, reason):

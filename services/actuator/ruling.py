@@ -257,14 +257,15 @@ def _data_problem(case: Case, index: int) -> str:
         return "target-unknown"
     if case.contradicted[index]:
         return _CONTRADICTION
-    # Zeros stand for pods that were never reported; an app at 0 replicas is its owner's to start.
+    # Zeros stand for pods that were never reported. An app at 0 replicas was stopped by its owner,
+    # and only its owner may start it.
     known = case.reported[index] and case.now[:2, index].all()
     return "" if known else "pods-unknown"
 
 
 @dataclass(frozen=True)
 class _Objections:
-    """Whom to ask before an app is changed."""
+    """Checks whether an app may be changed."""
 
     case: Case
     effects: Mapping[int, Effect]
@@ -273,7 +274,7 @@ class _Objections:
     permissions: Permissions
 
     def __call__(self, index: int, steps: list[int], why: str) -> str:
-        """Why an app may not be changed by these steps, whoever asks for it; else empty."""
+        """Why an app may not be changed by these steps; empty if it may."""
         plan = self.case.plan
         if self.case.now[0, index] == UNREAD:
             return "target-unknown"
@@ -365,14 +366,14 @@ def _codes(plan: ScalePlanned) -> list[int]:
 
 
 def _reasons(plan: ScalePlanned, numbers: Plan, bounded: Mapping[int, str]) -> list[str]:
-    """The plan's own words or the order's, except where a rule gave another reason."""
+    """The reason of the plan or the order, except where a rule gave another one."""
     texts = [bounded.get(index, text) for index, text in enumerate(plan.reasons)]
     found = zip(texts, _codes(plan), numbers.reason[0].tolist(), strict=True)
     return [text if before == after else REASONS[after] for text, before, after in found]
 
 
 def _object(case: Case, after: I32, reasons: list[str], object_to: _Objections) -> None:
-    """The last word: undo, in place, every change that is not permitted as it is now."""
+    """Undo, in place, every change that is not permitted in its final form."""
     steps = after - case.present
     for index in np.flatnonzero(steps.any(axis=0)).tolist():
         reason = object_to(index, steps[:, index].tolist(), reasons[index])

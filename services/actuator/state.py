@@ -42,8 +42,8 @@ class ActuatorState:
     """[3, A] what the target had of the `names` when it was read last."""
     budgets: Budgets = ()
     plan: ScalePlanned | None = None
-    """A plan that waits for its frame or its budget. Before the first frame nobody knows whether
-    its tick is true: until then it only waits."""
+    """A plan that waits for its frame or its budget. Before the first frame its tick is not
+    confirmed: until then it only waits."""
     replaced: tuple[str, ...] = ()
     """Ids of the last plans that were replaced before the first tick closed. Their outcome is
     published: delivered again, they change nothing."""
@@ -74,10 +74,10 @@ class ActuatorState:
         )
 
     def with_plan(self, plan: ScalePlanned, now: float) -> Self:
-        """With a plan that arrived, in place of the one that waits."""
+        """Replace the waiting plan with one that arrived."""
         replaced = self.replaced
-        # Once a tick has closed, an older plan than the waiting one is told by its tick. Until
-        # then a restart forgets what frames have confirmed.
+        # Once a tick has closed, the tick shows which plan is older. Before that, a restart loses
+        # what frames have confirmed, so replaced plans are recognised by their ids.
         if self.plan is not None and self.timeline.saved is None:
             replaced = (*replaced, self.plan.decision_id)[-_MOST_REPLACED:]
         return replace(self.with_frames(self.frames), plan=plan, since=now, replaced=replaced)

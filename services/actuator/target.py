@@ -98,7 +98,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
-    """Makes nothing more of a write that may have been made: closes its tick without changes.
+    """Closes the tick of a write that may have been made, so that no more of it is made.
 
     The answer says which of its changes were made before.
     """
@@ -131,7 +131,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """Why changes were refused or withdrawn. It goes into the audit, which many may read: no
     addresses."""
     answered: bool = True
-    """False: nobody knows whether the changes were made, and they still may be."""
+    """False: it is unknown whether the changes were made, and they may still be made."""
 
 
 def withdrawn(withdrawal: Withdrawal, decisions: Mapping[str, str]) -> Written:
@@ -181,7 +181,7 @@ class SimulatedTarget:
         self._all_answered: set[str] = set()
         """Domains of which this process knows the answers to all writes."""
         self._began: dict[str, tuple[int, float]] = {}
-        """By domain: the tick at work, and when its first effect began."""
+        """By domain: the tick in progress, and when its first effect began."""
 
     async def carry_out(self, effect: Effect) -> Reading | Written:
         """The target's answer; when it never answers, nothing was read, or nothing is known."""
@@ -252,8 +252,8 @@ class SimulatedTarget:
         return msgspec.structs.replace(answer, answers={**answer.answers, **repeats})
 
     async def _withdraw(self, withdrawal: Withdrawal) -> Written:
-        # Closed first: what an earlier process still sends is superseded then, so that what is
-        # stored afterwards is the last word. A tick that the target does not take has no changes.
+        # Closed first: what an earlier process still sends is superseded then, so what is stored
+        # afterwards is final. A tick that the target does not take has no changes.
         try:
             with suppress(_WrongTick):
                 await self._put(withdrawal.write, [])
@@ -263,7 +263,7 @@ class SimulatedTarget:
         return withdrawn(withdrawal, await self._decisions(withdrawal.domain))
 
     async def _put(self, write: Write, changes: Sequence[Change]) -> Written:
-        # Until the answer is here, the write may have been made unnoticed.
+        # Until the answer arrives, the write may have been made without our knowing.
         self._all_answered.discard(write.domain)
         path = f"/v1/domains/{write.domain}/ticks/{write.tick}"
         body = msgspec.json.encode({"changes": changes})
@@ -288,7 +288,7 @@ class SimulatedTarget:
         try:
             stored = (await self._domain(domain)).apps
         except _Rejected as error:
-            # Ask again: without them nobody knows what was made.
+            # Ask again: without them it is unknown which changes were made.
             raise _Unreachable(str(error)) from error
         return {app: one.decision_id for app, one in stored.items()}
 

@@ -1,9 +1,8 @@
-"""Samples of agents: only of their own domain, only of single pods, and never the last word.
+"""Samples of agents: only of their own domain, and only of single pods.
 
-What an agent may say is less than what the collector may. It proves its domain by a signature. It
-does not set the time, and a tick waits for the collector, whoever has reported before: an agent
-can neither close a tick nor start its grace period. Where the collector reports an app as well,
-the collector's samples count.
+An agent may report less than the collector. It proves its domain by a signature. It can neither
+move event time nor close a tick nor start its grace period: each tick waits for the collector.
+Where the collector reports an app as well, the collector's samples count.
 """
 
 from collections.abc import Collection, Mapping
@@ -127,7 +126,7 @@ class AgentAggregator(AggregatorHandler):
         if not isinstance(event, SamplesSigned):
             return super().handle(event, state, clock)
         batch = self._keys.batch_of(event)
-        # Before the collector's first samples nobody knows which ticks are true.
+        # Before the collector's first samples it is unknown which ticks are right.
         if state.timeline.line is None or batch.tick <= state.closed:
             return Step(state)
         voters = frozenset({SOURCE})

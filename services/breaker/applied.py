@@ -16,18 +16,18 @@ from schemas.scale_applied import ScaleApplied
 Applied = Mapping[str, tuple[tuple[int, int], ...]]
 """By app: ticks of changes and the replicas they applied, in order."""
 SETTLE_TICKS: Final = 3
-"""From the tick of a change to the frame that has to show it: frames can be this late."""
+"""Ticks after which the frames have to show a change: frames can be this late."""
 WATCH_TICKS: Final = 12
-"""For this long the frames have to go on showing it: another owner may change the app later."""
+"""Ticks for which frames have to keep showing it: another owner may change the app later."""
 _NO_REPLICAS: Final = -1
 _INTENDED: Final = ("breaker-", "hold-")
-"""Beginnings of the reasons of holds that breakers and rules mean to make."""
+"""How the reasons of holds begin that breakers and rules make on purpose."""
 _ORDERED: Final = frozenset({"off", "preview", "not-in-canary", "paused", "override"})
 """Holds that an operator asked for."""
 
 
 def held_changes(event: ScaleApplied) -> tuple[int, int]:
-    """Planned changes that were to be made, and those of them that could not be made."""
+    """Number of changes that the actuator tried to make, and how many of them failed."""
     made = event.outcomes.count("applied")
     failed = sum(
         outcome == "held" and reason not in _ORDERED and not reason.startswith(_INTENDED)
@@ -38,7 +38,7 @@ def held_changes(event: ScaleApplied) -> tuple[int, int]:
 
 def with_applied(applied: Applied, event: ScaleApplied, newest_tick: int) -> Applied:
     """Add applied changes; the same mapping if there are none."""
-    # Delivered late or again: no frame to come is compared with it.
+    # Delivered late or repeated: no later frame is compared with it.
     if event.tick < newest_tick - SETTLE_TICKS - WATCH_TICKS:
         return applied
     added = {}
@@ -80,6 +80,6 @@ def _accepted(changes: tuple[tuple[int, int], ...], tick: int) -> list[int]:
 
 
 def _in_force(changes: tuple[tuple[int, int], ...], tick: int) -> tuple[tuple[int, int], ...]:
-    """From the change on that was in force when the settling time began."""
+    """The change that was in force when the settling time began, and all later ones."""
     settled = sum(at <= tick - SETTLE_TICKS for at, _ in changes)
     return changes[max(settled - 1, 0) :]

@@ -63,7 +63,7 @@ class ClusterBreaker(NamedTuple):
 
     memory: BreakerMemory
     tick: int
-    """Of the last event."""
+    """Tick of the last event."""
     reason: str
     fallback: FallbackMemory = _NO_FALLBACK
 
@@ -72,8 +72,8 @@ class ClusterBreaker(NamedTuple):
 class ClusterWatch:
     """Reference data about the whole cluster, and the rules on it.
 
-    `reach` is the last tick to believe. It is ahead of the frame of a domain that catches up after
-    an outage: its neighbours went on, and what they say is not nonsense.
+    `reach` is the last tick to believe. It may be ahead of the frame of a domain that catches up
+    after an outage, because the other domains went on.
     """
 
     cluster: Cluster
@@ -95,7 +95,7 @@ class ClusterWatch:
     def learn(self, event: Event) -> None:
         """Take in an event of a breaker, domain or pool that the cluster file has.
 
-        Any other one would count for good: no true event ever takes its place.
+        Any other one would count for ever, because no real event replaces it.
         """
         domains = self.cluster.domain_names
         match event:

@@ -105,7 +105,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
         return self.lost(key) if key in self._watch.breakers else self._fresh(key)
 
     def lost(self, key: str) -> BreakerState:
-        """Open: nobody knows whether it was. The level is the last that was published."""
+        """Open, because it may have been open. The level is the last that was published."""
         fresh, last = self._fresh(key), self._watch.breakers.last_received(key)
         level = LEVELS["policy" if last is None else last.level]
         return replace(
@@ -145,7 +145,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
         if due is None or now < due:
             return Step(state)
         if state.received_at is None:
-            # `Clock.now` of the process before means nothing here: measure the silence anew.
+            # `Clock.now` of the earlier process means nothing here: measure from now on.
             return Step(replace(state, received_at=now))
         reason = f"stale: no frame for {now - state.received_at:.0f} s"
         before = replace(state, frames_stopped=True)
@@ -165,7 +165,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
     ) -> Step[BreakerState]:
         judged = state.timeline.judge(_FRAMES, frame, clock.date(), self._pace)
         if judged.starts_over:
-            # The first frames were wrong; nobody knows whether it would have been open.
+            # The first frames were wrong, so it is unknown whether it would have been open.
             state = self.lost(state.domain)
         state = replace(state, timeline=judged.timeline)
         if judged.refused is not None:
@@ -185,7 +185,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
     ) -> Step[BreakerState]:
         """Remember applied changes, if frames can have reached their tick."""
         if self._pace.speed is None:
-            # Frames may lag by any number of ticks, and no clock tells by how many.
+            # In lock-step frames may lag by any number of ticks, and no clock shows by how many.
             most = state.tick + _MOST_AHEAD_TICKS
             if state.tick >= 0 and event.tick > most:
                 raise Refused(FUTURE, f"expected a tick up to {most}, got {event.tick}")
@@ -318,7 +318,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
         return BreakerState(domain, start(0, 1, rules.table, rules.windows.longest))
 
     def _rules(self, domain: str) -> DomainRules:
-        # A domain that the cluster file does not have: nobody said that it matters little.
+        # A domain that the cluster file does not have counts as P0, the most careful choice.
         return rules_of(self._limits, self._priorities.get(domain, 0))
 
 

@@ -70,7 +70,7 @@ def with_frame(record: ForecastRecord, frame: DomainObserved, per_minute: int) -
 def with_forecast(
     record: ForecastRecord, forecast: DemandForecast, newest_tick: int, per_minute: int
 ) -> ForecastRecord:
-    """Add a forecast; the same record where it tells nothing. `newest_tick` is that of frames."""
+    """Add a forecast; the same record if it is not used. `newest_tick` is that of frames."""
     check_forecast(forecast)
     # Between minutes nothing is forecast; one from the future would hide all until then.
     if forecast.tick % per_minute or forecast.tick > newest_tick + _AHEAD_TICKS:

@@ -57,7 +57,7 @@ class BreakerState:
     fallback: FallbackMemory = field(default_factory=lambda: _NO_FALLBACK)
     timeline: Timeline = field(default_factory=Timeline)
     received_at: Transient[float | None] = None
-    """When the last frame arrived, by `Clock.now`; None after a restart, which waits anew."""
+    """When the last frame arrived, by `Clock.now`; None after a restart, which waits again."""
 
 
 def fitted_to(fresh: BreakerState, state: BreakerState) -> BreakerState:

@@ -126,7 +126,7 @@ class Collector:
 
     async def _observe(self, after: int) -> Observed | None:
         observed = await self._source.observe(after)
-        # A cache in between may repeat an answer. It is no news, and no progress to save.
+        # A cache in between may repeat an answer: that is no new tick to publish.
         if observed is not None and not observed.finished and observed.tick <= after:
             raise SourceDown(f"expected a tick after {after}, got {observed.tick}")
         return observed

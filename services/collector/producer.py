@@ -132,5 +132,5 @@ class TickProducer:
 
     @property
     def _timeout_s(self) -> float:
-        """Longer than the producer's own timeout, which says what is wrong."""
+        """Longer than the producer's own timeout, whose error is more specific."""
         return 2 * self._settings.acknowledgement_seconds

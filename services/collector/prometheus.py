@@ -125,7 +125,7 @@ class PrometheusSource:
         return Observed(tick, events)
 
     def _report_clock(self, after: int, wait_s: float) -> None:
-        """Say, now and then, why nothing is published: a small correction is waited for."""
+        """Log, at intervals, why nothing is published until the clock has caught up."""
         now = self._clock.date()
         if abs(now - self._reported_at) >= _REMIND_S:
             self._reported_at = now

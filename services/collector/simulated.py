@@ -18,7 +18,7 @@ T = TypeVar("T")
 _WAIT_S: Final = 30.0
 """Long-poll timeout: after this long without a newer tick the cluster answers 204."""
 _TIMEOUT_S: Final = 15.0
-"""For an answer that is ready; a long poll may take this much longer than its wait."""
+"""Timeout of a request; for a long poll, in addition to its wait."""
 _NO_NEWER: Final = 204
 _CONFLICT: Final = 409
 

@@ -88,7 +88,7 @@ class CommanderHandler(Handler[CommanderState]):
         )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Take in what the breakers let decide."""
+        """Take in the breakers' levels."""
         if isinstance(event, BreakerChanged):
             self._levels.learn(event)
 
@@ -125,7 +125,8 @@ class CommanderHandler(Handler[CommanderState]):
     def _with_late(self, event: TickEvent, state: CommanderState) -> CommanderState:
         """Let an event of a decided minute count for the next one, unless a newer one is known.
 
-        Otherwise a domain that is late each time would never report, and nobody get a budget.
+        Otherwise a domain that is late each time would never report, and no domain would get a
+        budget (`_can_decide`).
         """
         if event.tick <= known_tick(event, state):
             return state
@@ -134,10 +135,7 @@ class CommanderHandler(Handler[CommanderState]):
         return replace(state, doubts={**doubts, **state.doubts})
 
     def _check(self, event: TickEvent) -> None:
-        """Refuse what the cluster file does not have, and a forecast that would never expire.
-
-        A forecast of other horizons, too: nobody knows what it is about.
-        """
+        """Refuse unknown domains and pools, and forecasts of other horizons or of long validity."""
         match event:
             case ScalePlanned() | DemandForecast() if event.domain not in self._domains:
                 domains = ", ".join(self._domains)

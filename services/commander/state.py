@@ -34,8 +34,9 @@ class CommanderState:
     doubts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What was not believed in the last minute, by domain; its last values stay in force."""
     doubted: Mapping[str, Sums] = field(default_factory=dict)
-    """The last sums of domains that were not believed. The next ones that agree with them are: else
-    one forged report of almost nothing would make all true ones look too large, for good."""
+    """The last sums of domains that were not believed. The next ones are believed if they agree
+    with these. Otherwise one forged report of almost nothing would make every later true report
+    look too large."""
     snapshot: CommanderSnapshot | None = None
     """State and action of the last minute, for the next transition."""
 
@@ -70,7 +71,7 @@ def with_newest(
     forecasts, pools = dict(state.forecasts), dict(state.pools)
     highest, doubts = dict(state.highest_rps), dict[str, tuple[str, ...]]()
     doubted = dict(state.doubted)
-    # Plans first: the traffic they report is what a forecast of the same minute is held against.
+    # Plans first: a forecast of the same minute is compared with the traffic that they report.
     for event in sorted(events, key=lambda one: not isinstance(one, ScalePlanned)):
         if problem := _problem(event, sums, doubted, highest, largest):
             domain = key_of(event)

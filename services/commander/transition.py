@@ -61,7 +61,7 @@ def transition(
     cause: TickEvent,
     policy: str,
 ) -> TransitionRecorded:
-    """From one minute to the next.
+    """The transition between two minutes.
 
     The reward is the observable part of the objective: apps at risk weighted by priority, and
     node-hours.

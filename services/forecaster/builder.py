@@ -1,4 +1,7 @@
-"""What is declared, announced and recorded, and the models that are built from it."""
+"""The forecaster's reference data, and the models that are built from it.
+
+A model runs for a *stretch* of time (`rule_minutes`) from its origin on, then a new one continues.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +59,7 @@ class ModelBuilder:
     """Keeps the reference data; builds the model of each stretch, and its input."""
 
     def __init__(self, cluster: Cluster, model: str, minutes: int, learning: Learning) -> None:
-        """Stretches have so many `minutes`."""
+        """`minutes` is the length of a stretch."""
         self._cluster, self._model, self._minutes = cluster, model, minutes
         self._learning = learning
         self._network = open_network(learning) if model == LEARNED else None
@@ -89,8 +92,8 @@ class ModelBuilder:
                 pass
 
     def _check_factor(self, event: EventScheduled) -> None:
-        """Refuse an announcement that nobody should prepare for; its last record stays."""
-        # One that is cancelled takes effect whatever its factor: it only takes something back.
+        """Refuse an announcement with an implausible factor; its last record stays in force."""
+        # A cancellation takes effect whatever its factor: it only removes an announcement.
         if event.cancelled:
             return
         others = [
@@ -131,7 +134,7 @@ class ModelBuilder:
         running: Running | None,
         recent: RecentMinutes,
     ) -> tuple[Progress, Running] | None:
-        """The model at work, built again where its stretch is over or the calendar changed.
+        """The running model, built again where its stretch is over or the calendar changed.
 
         None without a recorded history.
         """
@@ -174,7 +177,7 @@ class ModelBuilder:
         return progress, Running(model, state, self._calendar, events)
 
     def _build(self, origin: int, axis: Axis, recent: RecentMinutes) -> Forecaster[Any]:
-        """From the recorded history, and from what was observed between its end and `origin`."""
+        """A model of the recorded history and of the minutes observed between it and `origin`."""
         table = self._rows(origin // self._per_minute, recent, axis)
         events, domains = self._events.values(), self.apps.domains
         history = filled_history(table)

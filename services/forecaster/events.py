@@ -42,7 +42,7 @@ def forecast_event(
 def believable(
     event: DemandForecast, history: Recorded, observed: float, largest_factor: float
 ) -> DemandForecast:
-    """Without an implausible forecast: it predicts nothing then, and asks for a review.
+    """Replace an implausible forecast with one that predicts nothing and asks for a review.
 
     `observed` is the most traffic of the recent minutes.
     """

@@ -119,7 +119,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(history: DemandBackfilled, axis: Axis, per_minute: int) -> Recorded:
-    """Without a history that ends at a tick that cannot be its end: then observed minutes count."""
+    """The history; empty, with the problem, if its end is implausible: then observations count."""
     until, expected = history.until_tick, axis.tick_at(history.until)
     if abs(until - expected) > 1:
         problem = f"the recorded history ends at {history.until}, tick {expected}, not {until}"

@@ -58,7 +58,7 @@ class RecentMinutes(NamedTuple):
 
 
 def no_minutes(domains: int) -> RecentMinutes:
-    """Before the first minute."""
+    """No observed minutes yet."""
     return RecentMinutes(0, np.empty((domains, 0), np.float32))
 
 
@@ -105,7 +105,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Running:
-    """A model at work."""
+    """A running model."""
 
     model: Forecaster[Any]
     state: ModelState

@@ -117,7 +117,7 @@ class SoldierHandler(Handler[SoldierState]):
         )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Take in apps, and what the breakers let decide."""
+        """Take in apps, and the breakers' levels."""
         if isinstance(event, AppDeclared):
             self._apps.learn(event)
         elif isinstance(event, BreakerChanged):
@@ -217,7 +217,7 @@ class SoldierHandler(Handler[SoldierState]):
         if frame is None:
             return Step(state)
         if state.since is None:
-            # Loaded from a save: wait anew, as this process may get the budget again.
+            # Loaded from a save: wait again, because the budget may still be delivered.
             state = replace(state, since=clock.now())
         complete = self._has_budget(frame, state) and self._apps.all_declared(frame.apps)
         due = self.due(state)
@@ -228,10 +228,10 @@ class SoldierHandler(Handler[SoldierState]):
         return Step(state, events)
 
     def _has_budget(self, frame: DomainObserved, state: SoldierState) -> bool:
-        """Whether the budget of a frame is there, or is not to be expected.
+        """Whether the budget of a frame has arrived, or need not be waited for.
 
-        Without a budget for the minute before, the Commander is absent: it may itself wait for
-        this plan, and both would wait for ever. In lock-step its budget always comes.
+        If the minute before has no budget either, the Commander is absent or waits for this
+        plan: waiting for it would block both. In lock-step its budget always comes.
         """
         # The first tick of minute n is planned under the budget of minute n-1: that of minute n is
         # made from its plan.
@@ -255,7 +255,7 @@ class SoldierHandler(Handler[SoldierState]):
         signals = AppSignals(
             feature_rows(frame), as_row(frame.load_pods), as_row(frame.usual_load_pods)
         )
-        # A budget made from this very tick does not bind it, even in a replay.
+        # A budget that was made from this tick binds only later ticks, even in a replay.
         budget = binding_budget(frame.tick, state.budgets)
         level = self._levels.before(frame.tick, frame.domain)
         directive = usable_directive(
@@ -283,7 +283,7 @@ class SoldierHandler(Handler[SoldierState]):
 
 
 def _closed(tick: int, state: SoldierState) -> SoldierState:
-    """After a tick that was planned, or cannot be."""
+    """The state after a tick that was planned, or that cannot be planned."""
     timeline = state.timeline.settled()
     return replace(state, closed=tick, waiting=None, since=None, timeline=timeline)
 
@@ -352,7 +352,7 @@ def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> SoldierSnapshot:
 def _transition(
     before: SoldierSnapshot, after: SoldierSnapshot, planned: ScalePlanned
 ) -> TransitionRecorded:
-    """From one minute to the next.
+    """The transition between two minutes.
 
     The reward is the observable part of the objective: apps at risk in the minute and core-hours
     held. The trainer applies the domain's weight.

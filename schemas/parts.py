@@ -85,16 +85,15 @@ class Assembler:
     """Collects parts until their event is complete. One per process; not thread-safe.
 
     Records of a key arrive in the order of their ticks, so one incomplete event of each key would
-    do. But nobody knows here which tick is true: a part of a nonsensical one must not keep others
-    from being completed, so a few are collected side by side. A flood of parts that are never
-    completed drops the oldest: those of its own key first, then those of the key that was heard of
-    longest ago.
+    do. But a tick may be wrong, and its part must not keep other events from being completed. So a
+    few are collected side by side. In a flood of parts that are never completed the oldest are
+    dropped: those of the flooding key first, then those of the least recently received key.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_key_bytes: int = MOST_KEY_BYTES) -> None:
         self._most, self._most_of_key = most_bytes, most_key_bytes
         self._incomplete: dict[tuple[str, str], dict[_Identity, _Incomplete]] = {}
-        """By topic and key, then by event; the one heard of last at the end of each."""
+        """By topic and key, then by event; the most recently received one last."""
         self._size = 0
         self.dropped = 0
         """Parts that were dropped because there were too many."""

@@ -1,4 +1,4 @@
-"""An operator's order to start a service's state anew."""
+"""An operator's order to drop a saved state of a service, which then starts over."""
 
 from typing import Annotated
 
@@ -8,8 +8,8 @@ from schemas.fields import Event, Name, Time, about
 class StateReset(Event, frozen=True, kw_only=True):
     """An order to drop one saved state.
 
-    The service obeys each order once, and publishes what it dropped on `hirl.rejected.v1` with the
-    error `reset`.
+    The service carries out each order once, and publishes what it dropped on `hirl.rejected.v1`
+    with the error `reset`.
     """
 
     state: Annotated[

@@ -56,7 +56,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int = DAY_MS
     """Unused if the topic is compacted."""
     history_ms: int = HOUR_MS
-    """Of a compacted topic: how long records that were replaced stay readable."""
+    """How long replaced records of a compacted topic stay readable."""
 
 
 ANY: Final = "*"
@@ -203,7 +203,7 @@ TOPICS: Final = (
         name="hirl.state-reset.v1",
         event=StateReset,
         key="state",
-        about="Orders of operators to start a state anew.",
+        about="Orders of operators to drop a saved state.",
         producers=("operator",),
         consumers=("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker"),
         partitions=1,
@@ -223,7 +223,7 @@ TOPICS: Final = (
         name="hirl.transition-recorded.v1",
         event=TransitionRecorded,
         key="agent",
-        about="Transitions of the agents, for retraining.",
+        about="Transitions of the Commander and the Soldiers, for retraining.",
         producers=("commander", "soldier"),
         consumers=("trainer",),
         retention_ms=7 * DAY_MS,

@@ -1,4 +1,7 @@
-"""One step of an agent for retraining: state, action, reward and next state."""
+"""One step of the Commander or a Soldier for retraining: state, action, reward, next state.
+
+`agent` has its meaning in reinforcement learning; the agents of `samples_signed.py` are others.
+"""
 
 from typing import Annotated, Literal
 

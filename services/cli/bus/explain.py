@@ -39,7 +39,7 @@ _MEANINGS: Final = {
     "yield": "its domain releases capacity to domains with a higher need",
     "resize": "its pods get new CPU and memory requests",
     # Reasons of the actuator.
-    "breaker-open": "the breaker is open: nothing is changed",
+    "breaker-open": "the breaker is open and does not permit this change",
     "breaker-stale": "the breaker's heartbeat has stopped, which counts as an open breaker",
     "breaker-half-open": "the breaker is half-open: nothing is decreased",
     "off": "its mode is off",
@@ -64,11 +64,22 @@ _MEANINGS: Final = {
     "target-superseded": "the cluster has received a newer change",
 }
 """By reason code of a plan or of the actuator."""
-_BREAKERS: Final = {
+_BY_STATE: Final = {
     "closed": "changes pass",
     "half-open": "increases pass, nothing is decreased",
     "open": "nothing is changed",
 }
+"""What a breaker permits whose event has no action."""
+_BY_ACTION: Final = {
+    "none": "changes pass",
+    "freeze": "nothing is changed",
+    "increases-only": "increases pass, nothing is decreased",
+    "no-scale-in": "nothing is scaled in, except apps that give way",
+    "rollback": "increases pass, and apps go back to their last good replicas",
+    "decreases-only": "decreases pass, increases only in P0",
+    "fallback": "changes pass",
+}
+"""An open breaker does not always stop everything: its action depends on the cause."""
 
 _LEVELS: Final = {
     "heuristic": "no learned policy is used",
@@ -323,7 +334,9 @@ def _breaker(found: "Evidence") -> str:
         reason = f" ({why})" if why else ""
         level = found.breaker.level
         limit = "" if level == "policy" else f"; {_LEVELS[level]}"
-        return f"{state} since tick {found.breaker.since_tick}{reason}: {_BREAKERS[state]}{limit}"
+        action = found.breaker.action
+        permits = _BY_STATE[state] if action is None else _BY_ACTION[action]
+        return f"{state} since tick {found.breaker.since_tick}{reason}: {permits}{limit}"
     # Its topic is compacted, but the actuator records the state that it used.
     return f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
 

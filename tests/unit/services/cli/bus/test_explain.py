@@ -1,11 +1,13 @@
 """`hirl explain` explains a decision from its records, and names records that are gone."""
 
+from typing import get_args
+
 import pytest
 from msgspec.structs import replace
 
 from models.cluster.plan import Reason
 from schemas.app_declared import AppDeclared
-from schemas.breaker_changed import BreakerChanged
+from schemas.breaker_changed import Action, BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved
@@ -84,7 +86,7 @@ def test_a_hold_is_explained() -> None:
     )
     explanation = explain_decision(found._replace(applied=held))
     assert explanation.outcome == "held"
-    assert "the breaker is open: nothing is changed" in section(explanation, "done")
+    assert "the breaker is open and does not permit this change" in section(explanation, "done")
 
 
 def test_missing_records_are_named() -> None:
@@ -140,9 +142,17 @@ def test_the_breaker_is_explained_without_its_heartbeat() -> None:
     breaker = replace(example(BreakerChanged), state="closed", since_tick=25, heartbeat=True)
     text = section(explain_decision(evidence(CHANGED)._replace(breaker=breaker)), "breaker")
     assert text == "closed since tick 25: changes pass"
-    opened = replace(example(BreakerChanged, ".open"), reason="errors: 0.09")
+    opened = replace(example(BreakerChanged, ".open"), reason="errors: 0.09", action=None)
     text = section(explain_decision(evidence(CHANGED)._replace(breaker=opened)), "breaker")
     assert text.endswith("(errors: 0.09): nothing is changed")
+
+
+@pytest.mark.parametrize("action", get_args(Action))
+def test_an_open_breaker_is_explained_by_its_action(action: Action) -> None:
+    opened = replace(example(BreakerChanged, ".open"), action=action)
+    text = section(explain_decision(evidence(CHANGED)._replace(breaker=opened)), "breaker")
+    stops_all = text.endswith("nothing is changed")
+    assert stops_all == (action == "freeze")
 
 
 def test_a_decision_that_was_made_without_forecasts_says_so() -> None:

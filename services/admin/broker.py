@@ -25,7 +25,7 @@ from services.admin.desired import DesiredTopic, Pattern, Permission, Resource
 PREFIX: Final = "hirl."
 """All our topics begin with it."""
 _WAIT_MS: Final = 30_000
-"""Until every partition of the new topics has a leader; a client that is earlier sees errors."""
+"""Timeout for every partition of new topics to get a leader; earlier requests would fail."""
 _RESOURCES: Final[dict[ResourceType, Resource]] = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",

@@ -12,11 +12,11 @@ from kafka.net.compat import KafkaNetClient
 from models.inputs.errors import InputError
 
 _TRY_MS: Final = 2_000
-"""For one attempt while brokers start. Short, so that `check` is called often: a broker that died
-is reported at once instead of at the end of the wait."""
+"""Timeout of one attempt while brokers start. Short, so that `check` is called often: a broker that
+died is reported at once instead of at the end of the wait."""
 _PAUSE_S: Final = 0.2
 _REQUEST_MS: Final = 15_000
-"""For a request to brokers that should already run."""
+"""Timeout of a request to brokers that should already run."""
 
 
 def admin(client_options: dict[str, Any], timeout_ms: int = _REQUEST_MS) -> KafkaAdminClient:

@@ -30,7 +30,7 @@ _TRAILING_S: Final = 3.0
 
 
 class Decisions(NamedTuple):
-    """By tick and domain, node requests by tick and pool. Repeated events count once."""
+    """Decisions by tick and domain, node requests by tick and pool; each event counts once."""
 
     forecasts: dict[Key, DemandForecast]
     budgets: dict[Key, BudgetGranted]

@@ -142,7 +142,7 @@ def _service_permissions(service: str) -> Iterator[Permission]:
         yield Permission(service, "READ", "topic", state_topic(service))
         yield Permission(service, "WRITE", "topic", state_topic(service))
     if service in STATEFUL.keys() - UNFENCED:
-        # Whoever may use an id of another service can fence it, again and again.
+        # A principal that may use the id of another service can fence that service repeatedly.
         yield Permission(service, "WRITE", "transactional-id", f"{app_id(service)}-", "prefixed")
     if service == "operator":
         # For `hirl state show`.

@@ -111,7 +111,7 @@ def end_of(now: datetime, duration: timedelta | None, until: str | None) -> date
             f"the order would end at {spell(end)[:19]}Z: expected a time after {spell(now)[:19]}Z "
             f"(the cluster's time) and within {LONGEST.days} days"
         )
-    # Whole seconds: nobody types or reads fractions.
+    # Whole seconds: fractions are of no use to people.
     return end.replace(microsecond=0)
 
 
@@ -167,7 +167,7 @@ def book_of(records: Sequence[ReadRecord], now: float) -> OrderBook:
 def trails(orders: Sequence[OverrideIssued], applied: Sequence[ScaleApplied]) -> list[Trail]:
     """Each order in the order of issue, with the changes that name it."""
     entries: dict[str, list[tuple[int, str, str]]] = {}
-    # An event may be delivered twice; its decision id tells.
+    # An event may be delivered twice: it has the same decision id then.
     for event in {(one.decision_id, one.part.number): one for one in applied}.values():
         for app, outcome, order in zip(event.apps, event.outcomes, event.orders, strict=False):
             if order:

@@ -1,4 +1,4 @@
-"""Saved states of services: read one, and order that one is started anew."""
+"""Saved states of services: read one, and order a service to drop one."""
 
 import getpass
 import uuid
@@ -44,7 +44,7 @@ def read_state(options: dict[str, Any], service: str, key: str) -> bytes:
     try:
         return found.join(key)
     except Refused as error:
-        raise InputError(f"{error.detail}: the service starts {key} anew") from None
+        raise InputError(f"{error.detail}: the service starts {key} over") from None
 
 
 def decoded(data: bytes) -> Any:
@@ -56,7 +56,7 @@ def decoded(data: bytes) -> Any:
 
 
 def abbreviated(value: Any) -> Any:
-    """The same with the first elements only of arrays and long lists."""
+    """The same, with arrays and long lists cut to their first elements."""
     if isinstance(value, np.ndarray):
         first = [abbreviated(one) for one in value.ravel()[:_SHOWN].tolist()]
         more = ["..."] * (value.size > _SHOWN)
@@ -72,7 +72,7 @@ def abbreviated(value: Any) -> Any:
 
 
 def issuer(options: dict[str, Any]) -> str:
-    """Who gives an order: the authenticated user; without one, the user of this machine."""
+    """Author of an order: the authenticated user, else the user of this machine."""
     user = options.get("sasl_plain_username")
     return str(user) if user else f"{getpass.getuser()} (not authenticated)"
 

@@ -114,7 +114,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "chaos": Command(
         "services.cli.benchmarks.chaos:chaos",
-        "Kill, pause, cut off and deceive a running system, and count what was lost or doubled.",
+        "Inject faults and false data into a running system, and count lost or doubled changes.",
     ),
     "calibrate": Command(
         "services.cli.comparison.calibrate:calibrate_command",
@@ -244,7 +244,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "state reset": Command(
         "services.cli.bus.state:reset",
-        "Let a service start a domain or the cluster anew; audited on hirl.rejected.v1.",
+        "Drop the saved state of a domain or the cluster; audited on hirl.rejected.v1.",
     ),
     "topics apply": Command(
         "services.cli.bus.topics:apply",

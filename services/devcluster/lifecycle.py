@@ -13,7 +13,7 @@ from services.devcluster.record import COLLECTOR, ROOT, SIMCLUSTER, Run
 from services.devcluster.supervisor import STOP_S
 
 _STOP_MARGIN_S: Final = 10.0
-"""After STOP_S the supervisor still has to stop the simulated cluster and to kill what is left."""
+"""Added to STOP_S: the supervisor then stops the simulated cluster and kills what is left."""
 _POLL_S: Final = 0.5
 
 

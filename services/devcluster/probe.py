@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ServiceMetrics(NamedTuple):
-    """Of one service; the last two fields let the next reading compute a mean since this one."""
+    """Metrics of one service; from the last two, the next reading computes a mean since this."""
 
     ready: bool
     lag: int | None = None
@@ -27,13 +27,13 @@ class ServiceMetrics(NamedTuple):
     age_s: float | None = None
     """Mean age of consumed records since the previous reading, or since the service's start."""
     records: float = 0.0
-    """Consumed since the start."""
+    """Records consumed since the start."""
     age_sum_s: float = 0.0
     """Sum of their ages."""
 
 
 class Progress(NamedTuple):
-    """Of the simulated cluster."""
+    """Progress of the simulated cluster."""
 
     tick: int
     """The current tick."""

@@ -31,7 +31,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     credentials: str = ""
     """Private file with further variables; empty where Kafka has no security."""
     url: str
-    """Of /readyz and /metrics."""
+    """Base URL of /readyz and /metrics."""
     log: str
     stage: int = 0
     """A stage starts when all services of the stages before it are ready."""
@@ -77,7 +77,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: str
     kafka_home: str
     cluster_url: str
-    """Of the simulated cluster."""
+    """URL of the simulated cluster."""
     started: float
     """Wall time."""
     specs: tuple[ServiceSpec, ...]

@@ -37,7 +37,7 @@ class SystemStatus(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: str
     cluster_url: str
     tick: int | None
-    """Of the simulated cluster; None while it doesn't answer."""
+    """Tick of the simulated cluster; None while it doesn't answer."""
     closed_tick: int | None
     total_ticks: int
     services: dict[str, Service]

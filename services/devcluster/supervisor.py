@@ -109,7 +109,7 @@ class SupervisedService:
         elif not self.spec.restartable:
             self._set("failed", detail)
         else:
-            # Status 0 too: somebody else sent SIGTERM, and `stop` does not come by here.
+            # Status 0 too: another process sent SIGTERM. `stop` ends services without this method.
             doublings = min(self.quick_deaths - 1, _MOST_DOUBLINGS)
             self.start_at = now + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**doublings)
             self._set("resting", detail)
@@ -250,7 +250,7 @@ def main() -> int:
         run, start_service, PROBES, SystemClock(), lambda now: record.write(root, now)
     )
     supervisor.publish()
-    # Services must not outlive their supervisor, even if it fails: nobody would restart them.
+    # Services must not outlive their supervisor, even if it fails: they would not be restarted.
     try:
         while not stopping:
             supervisor.check()

@@ -33,11 +33,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     kib: float
     encode_ms: float
     decode_ms: float
-    """Of one reader."""
+    """CPU time of one reader."""
 
     @property
     def tick_ms(self) -> float:
-        """Of the writer and all readers together."""
+        """CPU time of the writer and all readers together."""
         return self.encode_ms + self.readers * self.decode_ms
 
 

@@ -17,7 +17,7 @@ from services.simcluster.cluster import SimulatedCluster
 
 _SOURCE: Final = "bench"
 _TIMEOUT_S: Final = 60.0
-"""For the broker's acknowledgements."""
+"""Timeout of the broker's acknowledgements."""
 _MEASURED: Final = (
     "rps", "throughput", "errors", "latency_p50_s", "latency_p99_s", "cpu_cores", "memory_gib",
 )  # fmt: skip

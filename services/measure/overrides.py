@@ -28,7 +28,7 @@ from services.measure.stamps import TickWatcher, quantiles
 from services.measure.testbed import MeasuredSystem, load_average, measured_system
 
 WARM_UP_TICKS: Final = 7
-"""As in `hirl bench path`: processes compile or load their kernels."""
+"""Left out of the figures, as in `hirl bench path`: processes compile or load their kernels."""
 _START_S: Final = 900.0
 _TIMEOUT_TICKS: Final = 30
 _TIMEOUT_S: Final = 60.0
@@ -41,7 +41,7 @@ class Held(NamedTuple):
     """An order that held a plan."""
 
     order_ms: float
-    """From the order to the outcome of the first plan that it held."""
+    """Time from the order to the outcome of the first plan that it held."""
     plan_ms: float
     """The part of it from the plan on."""
     missed_ms: tuple[float, ...]
@@ -146,7 +146,7 @@ class _Desk:
                 return self._issue_between_ticks(reader, count)
 
     def _issue_between_ticks(self, reader: TopicReader, count: int) -> list[str]:
-        """At a random moment after a domain's tick, so that all parts of a tick are met."""
+        """Issue orders at random moments after a domain's tick, to cover all parts of a tick."""
         issued: list[str] = []
         next_at = dict.fromkeys(self._domains, float("inf"))
         timeout_s = max(_TIMEOUT_S, _TIMEOUT_TICKS * self._tick_s)

@@ -45,12 +45,12 @@ KILLED: Final = ("aggregator", "soldier", "actuator")
 """Services on the way from a sample to a change that have a state per domain."""
 _START_S: Final = 900.0
 _TICK_S: Final = 120.0
-"""Only a tick or a start that is stuck takes longer."""
+"""Timeout of a tick or a start; only a stuck one takes longer."""
 _POLL_S: Final = 0.1
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Of one process."""
+    """Cost of one process."""
 
     cpu_s_per_tick: float
     rss_mb: float
@@ -76,7 +76,7 @@ class StateSize(msgspec.Struct, frozen=True, kw_only=True):
     sent_bytes: int
     parts: int
     newest_bytes: int
-    """Of the key's newest save, before deflating."""
+    """Size of the key's newest save, before deflating."""
 
 
 def measure(request: Request, ticks: int, folder: Path) -> dict[str, Any]:

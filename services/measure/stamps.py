@@ -68,7 +68,7 @@ def stream_stamps(options: dict[str, Any], kinds: Sequence[type[Event]]) -> Iter
 
 
 def tick_times(stamps: Iterable[Stamp], domains: int) -> dict[int, TickTimes]:
-    """By tick; only ticks that completed the path in all domains."""
+    """Times of each tick that completed the path in all domains, by tick."""
     last: dict[tuple[type[TickEvent], int], dict[str, float]] = {}
     for event, at in stamps:
         by_domain = last.setdefault((type(event), event.tick), {})

@@ -27,7 +27,7 @@ from services.devcluster.supervisor import PROBES, Supervisor, start_service
 BROKER: Final = "kafka"
 _CHECK_S: Final = 0.2
 _MOST_CHARACTERS: Final = 200
-"""Of a log line in an error message."""
+"""Length to which an error message cuts a log line."""
 _MIB: Final = 1 << 20
 
 
@@ -124,7 +124,7 @@ def _last_error(spec: ServiceSpec) -> str:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Of one process over a period."""
+    """Resources that one process used over a period."""
 
     cores: float
     """CPU seconds per second."""
@@ -161,7 +161,7 @@ def available_mb() -> float:
 
 
 def load_average() -> float:
-    """Of this machine over the last minute; shows whether other work disturbed a measurement."""
+    """Load of this machine over the last minute: shows whether other work disturbed a figure."""
     return os.getloadavg()[0]
 
 

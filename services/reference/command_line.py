@@ -52,7 +52,7 @@ def _parameters(command: Any) -> list[str]:
 
 
 def _default(parameter: Any) -> object:
-    """Of a pair such as --resume and --fresh the name of the one that applies."""
+    """Default of a pair such as --resume and --fresh: the name of the one that applies."""
     pair = getattr(parameter, "secondary_opts", ())
     if not pair or parameter.default is None:
         return parameter.default

@@ -26,7 +26,7 @@ def plain(text: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """Anchor of a heading, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

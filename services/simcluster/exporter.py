@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 
 class _Source(IntEnum):
-    """Who exports a metric; each fails by itself."""
+    """Exporter of a metric; exporters fail independently of each other."""
 
     APP = EXPORTER
     CADVISOR = KUBELET

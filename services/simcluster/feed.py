@@ -21,7 +21,7 @@ from services._kit.transactions import READ_COMMITTED
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
-"""Between attempts to connect: brokers may start after the cluster."""
+"""Pause between attempts to connect: brokers may start after the cluster."""
 
 Deliver = Callable[[CapacityRequested], object]
 

@@ -69,5 +69,5 @@ def _order(request: CapacityRequested) -> tuple[int, int]:
 
 
 def _by_urgency(nodes: NodesByUrgency) -> list[int]:
-    """In the order of the plan's last axis."""
+    """Nodes by urgency, in the order of the plan's last axis."""
     return [nodes.critical, nodes.essential, nodes.comfort, nodes.spare]

@@ -43,7 +43,7 @@ BrokersOption = Annotated[int, typer.Option("--brokers", metavar="N", help="1 or
 FaultsOption = Annotated[
     str,
     typer.Option(
-        "--faults", metavar="WORDS", help="Only faults whose name has one of these, by commas."
+        "--faults", metavar="WORDS", help="Only faults whose name has one of these words: A,B."
     ),
 ]
 RecordsOption = Annotated[
@@ -88,7 +88,7 @@ def chaos(
     json: JsonOption = None,
     page: PageOption = None,
 ) -> None:
-    """Kill, pause, cut off and deceive a running system, and count what was lost or doubled.
+    """Inject faults and false data into a running system, and count lost or doubled changes.
 
     Exit status 1 if a change was lost, made twice or made because of false data, if a domain got
     no budgets any more, if a service did not come back, or if a system stood still. Ctrl-C ends it

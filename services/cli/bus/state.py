@@ -1,4 +1,4 @@
-"""`hirl state`: look at a saved state, and let a service start one anew."""
+"""`hirl state`: show a saved state, and make a service drop one."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def reset(
     credentials: CredentialsOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Let a service start a domain or the cluster anew; audited on hirl.rejected.v1."""
+    """Drop the saved state of a domain or the cluster; audited on hirl.rejected.v1."""
     from services.admin.states import order_reset, read_state  # noqa: PLC0415
     from services.devcluster.connect import options_of  # noqa: PLC0415
 

@@ -43,7 +43,7 @@ READING: Final = (
     "ratio to {reference}"
 )
 _LEVEL: Final = 1e-3
-"""Relative difference in J below which nobody wins."""
+"""Relative difference in J below which no controller wins."""
 
 
 def columns(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -65,7 +65,7 @@ def final_table(title: str, results: Sequence[Result], failures: Sequence[int]) 
 
 
 def winner(results: Sequence[Result]) -> str:
-    """One sentence on who won by J; empty if there is nobody to compare with."""
+    """One sentence on the controller that won by J; empty if there is only one."""
     if len(results) < 2:
         return ""
     best, second, *_ = sorted(results, key=lambda row: row.objective)

@@ -16,9 +16,9 @@ _SMALL: Final = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLe
 """Only the quick JIT compiler: it halves the work of a start and is fast enough for thousands of
 records a second."""
 _START_S: Final = 90.0
-"""For all brokers together; a broker that ends meanwhile is reported at once."""
+"""Timeout for all brokers to start; a broker that ends meanwhile is reported at once."""
 _STOP_S: Final = 20.0
-"""For a clean end, which makes the next start faster; after it brokers are killed."""
+"""Timeout for a clean stop, which makes the next start faster; then brokers are killed."""
 _LOG_LINES: Final = 3
 
 

@@ -21,10 +21,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     port: int
-    """For clients."""
+    """Port for clients."""
     controller_port: int
     broker_port: int
-    """For the other brokers; equals `port` on a cluster without security."""
+    """Port for the other brokers; equals `port` on a cluster without security."""
     pid: int | None = None
     """None while the node is stopped."""
 

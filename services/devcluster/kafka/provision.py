@@ -29,9 +29,9 @@ class Runtime(NamedTuple):
 
     java: str
     options: tuple[str, ...]
-    """For the JVM: classpath and logging."""
+    """Options of the JVM: classpath and logging."""
     version: str
-    """Of Kafka."""
+    """Version of Kafka."""
 
 
 def runtime(notify: Notify = silent) -> Runtime:

@@ -23,7 +23,7 @@ _OUTAGE_S: Final = (5.0, 30.0)
 _DISK_S: Final = 20.0
 """A broker that cannot write ends by itself within this time."""
 _AWAY_TICKS: Final = 8
-"""That a service is away for while its inputs expire."""
+"""How long a service is stopped while its inputs expire."""
 _POLL_S: Final = 0.2
 _PLANS: Final = topic_of(ScalePlanned).name
 

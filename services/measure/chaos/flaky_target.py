@@ -13,9 +13,9 @@ write is made and the answer is lost."""
 BEHAVIOURS: Final[tuple[Behaviour, ...]] = ("slow", "conflict", "busy", "error", "ambiguous")
 _STATUS: Final = {"conflict": 409, "busy": 429, "error": 503}
 _SLOW_S: Final = 8.0
-"""Longer than an actuator waits for an answer."""
+"""Delay of a slow answer, longer than the actuator's timeout."""
 _BROKEN_SHARE: Final = 3
-"""Of this many requests one passes, so that a tick closes now and then."""
+"""One of this many requests passes, so that a tick closes now and then."""
 
 
 class FlakyTarget(Proxy):

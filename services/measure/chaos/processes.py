@@ -29,7 +29,7 @@ _JOIN_S: Final = 45.0
 _STAY_S: Final = 3.0
 _END_S: Final = 15.0
 _RELEASE_TICKS: Final = 12
-"""That a service of the earlier release works for: two budgets."""
+"""How long a service runs the earlier release: two budgets."""
 _COMPILE_S: Final = 300.0
 """The kernels of another release are compiled at its first start."""
 

@@ -17,7 +17,8 @@ _OVERSIZED: Final = 900_000
 """Bytes: just below what a broker accepts by default."""
 LAST_EPOCH: Final = 2**31 - 1
 _FAR_TICKS: Final = (200, 345, 10**6, 2**31 - 1)
-"""Beyond the window of a fault: a forged plan that is refused must not count as a lost one."""
+"""How far ahead forged ticks are: beyond the window of the fault, so that a forged plan that is
+refused does not count as lost."""
 _ODD_VALUES: Final[tuple[Any, ...]] = (
     None,
     -1,

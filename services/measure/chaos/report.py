@@ -13,7 +13,7 @@ class Injected(NamedTuple):
 
     window: Window
     recovery_s: float
-    """From the end of the fault to a tick that began after it and is closed in every domain."""
+    """Time from the end of the fault until a tick that began after it is closed everywhere."""
 
 
 class NotInjected(msgspec.Struct, frozen=True):
@@ -24,12 +24,12 @@ class NotInjected(msgspec.Struct, frozen=True):
 
 
 class Round(NamedTuple):
-    """What is left of one system."""
+    """What one system left behind."""
 
     injected: Sequence[Injected] = ()
     skipped: Sequence[NotInjected] = ()
     evidence: Evidence | None = None
-    """None if it could not be read any more."""
+    """None if it could not be read."""
     ticks: int = 0
     dead: Sequence[str] = ()
     died: str = ""
@@ -39,10 +39,10 @@ class Round(NamedTuple):
 
 
 class Audited(NamedTuple):
-    """What is kept of a round: its evidence is too large to keep that of an hour."""
+    """Summary of a round: the evidence of an hour would be too large to keep."""
 
     harms: Sequence[tuple[str, Harm, float]]
-    """Of each injected fault, with its name and the time to the next closed tick."""
+    """Name, harm and time to the next closed tick of each injected fault."""
     skipped: Sequence[NotInjected]
     ticks: int
     changes: int

@@ -39,11 +39,11 @@ from services.measure.chaos.report import (
 from services.measure.chaos.subject import Claims, Fault, Skipped, Subject, environment_for
 
 FIRST_TICKS: Final = 18
-"""Before the first fault: three minutes, with two budgets."""
+"""Ticks before the first fault: three minutes, with two budgets."""
 QUIET_TICKS: Final = 14
-"""After a fault, so that its effects show: more than two minutes."""
+"""Ticks after a fault in which its effects show: more than two minutes."""
 _CALMING_TICKS: Final = 40
-"""After which the next fault is injected although a breaker is not closed yet."""
+"""Most ticks to wait for breakers to close; then the next fault is injected anyway."""
 _CALMING_STEP: Final = 3
 _TIMEOUT_S: Final = 240.0
 _LAST_TICKS: Final = 90
@@ -69,10 +69,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to inject, and for how long."""
 
     minutes: float
-    """At least; each kind of fault comes once or more."""
+    """Shortest duration; it is longer if not every kind of fault came yet."""
     seed: int
     hostile_records: int
-    """In each pass through all kinds of faults."""
+    """Number in each pass through all kinds of faults."""
     release: str = ""
     """Git revision of the earlier release; empty: the last one of the changelog."""
 

@@ -1,6 +1,6 @@
-"""Measurements on a running bus: latency from sample to change, capacity, codec cost.
+"""Measurements on a running bus (latency, capacity, codec cost), and injected faults (`chaos`).
 
-The commands `hirl bench path`, `hirl bench size` and `hirl schemas speed` call it. It starts
-development clusters of its own through `services.devcluster`; services never import it. It returns
-figures and prints nothing.
+The commands `hirl bench path`, `size` and `override`, `hirl schemas speed` and `hirl chaos` call
+it. It starts development clusters of its own through `services.devcluster`; services never import
+it. It returns figures and prints nothing.
 """

@@ -1,7 +1,5 @@
 """`hirl chaos`: faults into a running system on a real Kafka, and the table of what they did."""
 
-import shutil
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,8 +9,9 @@ import typer
 from rich.console import Console
 
 from models.inputs.errors import InputError
+from services.cli.benchmarks.on_kafka import AppsOption, measurement_folder
 from services.cli.commands import examples
-from services.cli.options import JsonOption, writable_file, writable_folder
+from services.cli.options import JsonOption, writable_file
 from services.cli.output import Cell, command_line, print_line, table, write_file, write_json
 from services.cli.signals import interrupt_on_signals
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from services.measure.chaos.report import Report
     from services.measure.chaos.subject import Fault
 
-_FOLDER: Final = Path(".hirl")
 EXIT_HARMED: Final = 1
 _LEGEND: Final = (
     "lost, twice: changes; wrong: decreases by false data, or of what an app uses; held: changes "
@@ -35,7 +33,6 @@ MinutesOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, metavar="N", help="Seed of the faults and the world.")
 ]
-AppsOption = Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Apps in the cluster.")]
 SpeedOption = Annotated[
     float, typer.Option("--speed", min=0.1, metavar="X", help="Times real time.")
 ]
@@ -96,7 +93,6 @@ def chaos(
     one scenario.
     """
     # Kafka's clients are slow to import, and help texts need none.
-    from services.devcluster.kafka import provision  # noqa: PLC0415
     from services.devcluster.request import Request  # noqa: PLC0415
     from services.measure.chaos.page import origin, page_of  # noqa: PLC0415
     from services.measure.chaos.run import Callbacks, Options, run_faults  # noqa: PLC0415
@@ -108,12 +104,6 @@ def chaos(
     if list_only:
         console.print("\n".join(fault.name for fault in chosen))
         return
-    writable_folder(_FOLDER)
-    provision.runtime(console.print)
-    _FOLDER.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="chaos-", dir=_FOLDER))
-    console.print(f"{len(chosen)} kinds of faults, logs in {folder}")
-    interrupt_on_signals()
     options = Options(minutes=minutes, seed=seed, hostile_records=records, release=release)
     given = {"--minutes": f"{minutes:g}", "--seed": seed, "--apps": apps, "--speed": f"{speed:g}"}
     given |= {"--brokers": brokers, "--records": records, "--faults": faults or None}
@@ -127,12 +117,14 @@ def chaos(
             text = page_of(report, origin(command_line("hirl chaos", given), world, day))
             write_file(page, text.encode())
 
-    report = run_faults(request, chosen, options, folder, Callbacks(console.print, write))
-    show(console, report)
-    if report.harmed:
-        # The folder stays, for its logs.
-        raise typer.Exit(EXIT_HARMED)
-    shutil.rmtree(folder, ignore_errors=True)
+    with measurement_folder("chaos", console) as folder:
+        console.print(f"{len(chosen)} kinds of faults, logs in {folder}")
+        interrupt_on_signals()
+        report = run_faults(request, chosen, options, folder, Callbacks(console.print, write))
+        show(console, report)
+        if report.harmed:
+            # Inside the block, so that the folder stays, for its logs.
+            raise typer.Exit(EXIT_HARMED)
     if report.interrupted:
         raise KeyboardInterrupt
 

@@ -1,19 +1,14 @@
 """`hirl bench override`: how long an operator's stopping order takes on a real Kafka."""
 
-import shutil
-import tempfile
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from services.cli.benchmarks.on_kafka import SCENARIO, AppsOption, measurement_folder
 from services.cli.commands import examples
-from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_folder
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
-
-_FOLDER: Final = Path(".hirl")
-_SCENARIO: Final = "flash-sale-20-min-early"
 
 
 @examples("hirl bench override --orders 100 --json .hirl/bench-override.json")
@@ -21,9 +16,7 @@ def override(
     orders: Annotated[
         int, typer.Option("--orders", min=10, metavar="N", help="Orders to measure.")
     ] = 100,
-    apps: Annotated[
-        int, typer.Option("--apps", min=5, metavar="N", help="Apps in the cluster.")
-    ] = 155,
+    apps: AppsOption = 155,
     speed: Annotated[float, typer.Option("--speed", metavar="X", help="Times real time.")] = 1.0,
     cluster: ClusterOption = None,
     physics: PhysicsOption = None,
@@ -34,25 +27,19 @@ def override(
     Most of it is the wait for the next tick. In real time, 100 orders take about five minutes.
     """
     # Kafka's clients are slow to import, and help texts need none.
-    from services.devcluster.kafka import provision  # noqa: PLC0415
     from services.devcluster.request import Request  # noqa: PLC0415
     from services.measure import overrides  # noqa: PLC0415
 
     console = Console(emoji=False, highlight=False)
-    writable_folder(_FOLDER)
-    provision.runtime(console.print)
-    request = Request(scenario=_SCENARIO, apps=apps, speed=speed, cluster=cluster, physics=physics)
+    request = Request(scenario=SCENARIO, apps=apps, speed=speed, cluster=cluster, physics=physics)
     request.check()
-    _FOLDER.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="override-", dir=_FOLDER))
-    with progress(f"{orders} orders, {request.pace}", 1, console):
-        measured = overrides.measure(request, orders, folder)
-    payload = {"apps": apps, "scenario": _SCENARIO, "speed": speed, **measured}
-    show(console, payload)
-    if json is not None:
-        write_json(json, payload)
-    # After an error the folder stays, for its logs.
-    shutil.rmtree(folder, ignore_errors=True)
+    with measurement_folder("override", console) as folder:
+        with progress(f"{orders} orders, {request.pace}", 1, console):
+            measured = overrides.measure(request, orders, folder)
+        payload = {"apps": apps, "scenario": SCENARIO, "speed": speed, **measured}
+        show(console, payload)
+        if json is not None:
+            write_json(json, payload)
 
 
 def show(console: Console, payload: dict[str, Any]) -> None:

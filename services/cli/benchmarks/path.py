@@ -1,28 +1,24 @@
 """`hirl bench path`: latency from sample to change over a real Kafka, and its cost."""
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
+from services.cli.benchmarks.on_kafka import SCENARIO, AppsOption, measurement_folder
 from services.cli.commands import examples
-from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_folder
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 
 if TYPE_CHECKING:
     from services.devcluster.request import Request
 
-_SCENARIO: Final = "flash-sale-20-min-early"
 _ADAPTERS: Final = ("faust", "plain")
-_FOLDER: Final = Path(".hirl")
 _CODEC_COLUMNS: Final = (
     "event", "readers", "records", "kib", "encode_ms", "decode_ms", "tick_ms",
 )  # fmt: skip
 
-AppsOption = Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Apps in the cluster.")]
 MinutesOption = Annotated[
     int, typer.Option("--minutes", min=1, metavar="N", help="Real time measured, per adapter.")
 ]
@@ -49,22 +45,16 @@ def path(
     and decode events, and how many pod samples one aggregator handles.
     """
     # Kafka's clients are slow to import, and help texts need none.
-    from services.devcluster.kafka import provision  # noqa: PLC0415
     from services.devcluster.request import Request  # noqa: PLC0415
 
     console = Console(emoji=False, highlight=False)
-    writable_folder(_FOLDER)
-    provision.runtime(console.print)
-    request = Request(scenario=_SCENARIO, apps=apps, cluster=cluster, physics=physics)
+    request = Request(scenario=SCENARIO, apps=apps, cluster=cluster, physics=physics)
     request.check()
-    _FOLDER.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="path-", dir=_FOLDER))
-    payload = _measure(request, minutes, max_apps, folder, console)
-    show(console, payload)
-    if json is not None:
-        write_json(json, payload)
-    # After an error the folder stays, for its logs.
-    shutil.rmtree(folder, ignore_errors=True)
+    with measurement_folder("path", console) as folder:
+        payload = _measure(request, minutes, max_apps, folder, console)
+        show(console, payload)
+        if json is not None:
+            write_json(json, payload)
 
 
 def _measure(

@@ -1,21 +1,15 @@
 """`hirl bench size`: one size of cluster over a real Kafka, its costs, states and restarts."""
 
-import shutil
-import tempfile
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from services.cli.benchmarks.on_kafka import SCENARIO, AppsOption, measurement_folder
 from services.cli.commands import examples
-from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_folder
+from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 
-_SCENARIO: Final = "flash-sale-20-min-early"
-_FOLDER: Final = Path(".hirl")
-
-AppsOption = Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Apps in the cluster.")]
 TicksOption = Annotated[
     int, typer.Option("--ticks", min=1, metavar="N", help="Ticks measured, after the warm-up.")
 ]
@@ -35,24 +29,18 @@ def size(
     began after the kill and is closed in every domain.
     """
     # Kafka's clients are slow to import, and help texts need none.
-    from services.devcluster.kafka import provision  # noqa: PLC0415
     from services.devcluster.request import Request  # noqa: PLC0415
     from services.measure.size import measure  # noqa: PLC0415
 
     console = Console(emoji=False, highlight=False)
-    writable_folder(_FOLDER)
-    provision.runtime(console.print)
-    request = Request(scenario=_SCENARIO, apps=apps, cluster=cluster, physics=physics)
+    request = Request(scenario=SCENARIO, apps=apps, cluster=cluster, physics=physics)
     request.check()
-    _FOLDER.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="size-", dir=_FOLDER))
-    with progress(f"{apps:,} apps, {ticks} ticks", 1, console):
-        payload = measure(request, ticks, folder)
-    show(console, payload)
-    if json is not None:
-        write_json(json, payload)
-    # After an error the folder stays, for its logs.
-    shutil.rmtree(folder, ignore_errors=True)
+    with measurement_folder("size", console) as folder:
+        with progress(f"{apps:,} apps, {ticks} ticks", 1, console):
+            payload = measure(request, ticks, folder)
+        show(console, payload)
+        if json is not None:
+            write_json(json, payload)
 
 
 def show(console: Console, payload: dict[str, Any]) -> None:

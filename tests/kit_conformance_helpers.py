@@ -96,7 +96,7 @@ class Conformance:
         assert counts[-1] == 2
         assert sorted(set(counts)) == [1, 2]
 
-    def test_an_operators_order_starts_a_key_anew_once(self, bus: Bus) -> None:
+    def test_an_operators_order_starts_a_key_over_once(self, bus: Bus) -> None:
         domain = f"{bus.prefix}a"
         bus.start()
         bus.publish(granted(domain, 1), sampled(domain, 1))

@@ -1,4 +1,4 @@
-"""Single records with nonsense in tick, time, epoch or validity: the valid ones go on."""
+"""Single records with a wrong tick, time, epoch or validity do not stop the valid ones."""
 
 from collections.abc import Callable
 from functools import partial
@@ -136,7 +136,7 @@ def test_budgets_go_on_for_every_domain(name: str, *, restarts: bool) -> None:
 @pytest.mark.parametrize("name", [name for name, (kind, _) in FORGED.items() if kind in (
     MetricsSampled, PoolObserved,
 )])  # fmt: skip
-def test_nonsense_before_the_first_tick_delays_budgets_by_a_minute_at_most(name: str) -> None:
+def test_wrong_records_before_the_first_tick_delay_budgets_by_a_minute_at_most(name: str) -> None:
     kind, changes = FORGED[name]
     cluster, donor = Cluster(), Cluster()
     donor.play(1)

@@ -180,7 +180,7 @@ def undisturbed() -> tuple[list[ScalePlanned], list[ScaleApplied]]:
 
 @given(st.lists(hostile().filter(lambda record: problem(*record) != ""), min_size=1, max_size=12))
 @HOSTILE
-def test_after_it_states_are_as_before_and_the_next_tick_is_decided_as_without(
+def test_after_a_hostile_record_states_and_the_next_decision_are_unchanged(
     records: list[Any],
 ) -> None:
     system, ticks = started()

@@ -1,4 +1,4 @@
-"""The brokers go away for longer than every timeout: nothing dies for good, and all go on."""
+"""The brokers are down for longer than every timeout: all services recover and go on."""
 
 import json
 import time

@@ -51,7 +51,7 @@ def letters(bus: OnKafka, topic: str, places: dict[str, tuple[int, int]]) -> dic
     }
 
 
-def test_one_dead_letter_each_and_the_records_around_them_are_handled(
+def test_each_unreadable_record_is_one_dead_letter_and_others_are_handled(
     bus: OnKafka, kafka: Running
 ) -> None:
     domain = f"{bus.prefix}a"
@@ -73,7 +73,9 @@ def test_one_dead_letter_each_and_the_records_around_them_are_handled(
     assert letters(bus, SAMPLES, places) == expected
 
 
-def test_reference_data_around_them_is_learned_at_each_start(bus: OnKafka, kafka: Running) -> None:
+def test_reference_data_around_unreadable_records_is_learned_at_each_start(
+    bus: OnKafka, kafka: Running
+) -> None:
     domain = f"{bus.prefix}a"
     bus.publish(declared(f"{domain}-1", domain))
     places = {
@@ -90,7 +92,7 @@ def test_reference_data_around_them_is_learned_at_each_start(bus: OnKafka, kafka
     assert letters(bus, APPS, places) == {kind: [error] for kind, error in KINDS.items()}
 
 
-def test_tools_show_them_and_what_follows(kafka: Running) -> None:
+def test_tools_show_unreadable_records_and_those_that_follow(kafka: Running) -> None:
     event = sampled("tools-a", 1)
     (good,) = encode(event, "test")
     with TopicReader(kafka.options()) as reader:
@@ -111,7 +113,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_the_provisioner_reads_the_requests_around_them(kafka: Running) -> None:
+def test_the_provisioner_reads_the_requests_around_unreadable_records(kafka: Running) -> None:
     settings, _ = load("simcluster", NoSettings, {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap})
     received: list[Event] = []
     request = CapacityRequested(

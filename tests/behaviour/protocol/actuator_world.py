@@ -65,7 +65,7 @@ from tests.behaviour.protocol.turns import (
 from tests.service_helpers import CLUSTER, DOMAIN, declared, heartbeat
 
 _FOREIGN: Final = 11
-"""Replicas that somebody else gives the first app."""
+"""Replicas that another owner gives the first app."""
 
 
 class World(NamedTuple):

@@ -31,7 +31,7 @@ class Ghost(NamedTuple):
     """In the tick before."""
 
     def lost(self) -> "Ghost":
-        """After the breaker lost its state: nobody knows whether it was open."""
+        """After the breaker lost its state: it may have been open."""
         return Ghost("lost", self.tick, trips=1)
 
     def judged(self, event: BreakerChanged, kind: str | None) -> "Ghost":

@@ -315,7 +315,7 @@ class BreakerModel:
 def _overwritten(domain: Domain, point: Commit) -> str:
     """Whether a state is replaced by a process that did not know it."""
     believed = next((data for _, data in point.based_on), None)
-    # An unreadable state is replaced by whoever cannot read it.
+    # An unreadable state is replaced by the process that cannot read it.
     if believed == domain.saved:
         return ""
     return "a state is overwritten by a process that did not know it"

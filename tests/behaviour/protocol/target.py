@@ -30,7 +30,7 @@ class Cluster(NamedTuple):
         return max((one.tick for _, one in self.closed), default=-1)
 
     def with_app(self, app: str, numbers: Numbers) -> "Cluster":
-        """The same after somebody else has changed an app."""
+        """The same after another owner has changed an app."""
         return self._replace(apps=tuple(sorted({**dict(self.apps), app: numbers}.items())))
 
 

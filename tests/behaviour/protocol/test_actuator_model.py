@@ -186,14 +186,14 @@ def test_no_change_is_lost_doubled_or_made_against_an_order(name: str) -> None:
 
 @pytest.mark.skipif(not FURTHER, reason="minutes: `make test-protocol`")
 @pytest.mark.parametrize("name", EXPLORED_FURTHER)
-def test_nor_is_it_with_more_ticks_and_faults(name: str) -> None:
+def test_no_change_is_lost_doubled_or_made_against_an_order_in_more_ticks(name: str) -> None:
     found = explore_and_close(ActuatorModel(EXPLORED_FURTHER[name]))
     assert found.counterexample is None, found.counterexample
     assert found.complete
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_an_actuator_is_found_out_that(name: str) -> None:
+def test_the_checker_catches_an_actuator_that(name: str) -> None:
     scenario, wrong = MUTANTS[name]
     found = explore_and_close(ActuatorModel(scenario)).counterexample
     log.info("%s", found)

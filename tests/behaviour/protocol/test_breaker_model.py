@@ -151,14 +151,14 @@ def test_no_breaker_closes_early_goes_back_or_falls_silent(name: str) -> None:
 
 @pytest.mark.skipif(not FURTHER, reason="minutes: `make test-protocol`")
 @pytest.mark.parametrize("name", EXPLORED_FURTHER)
-def test_nor_does_it_in_more_ticks(name: str) -> None:
+def test_no_breaker_closes_early_goes_back_or_falls_silent_in_more_ticks(name: str) -> None:
     found = explore_and_close(BreakerModel(EXPLORED_FURTHER[name]))
     assert found.counterexample is None, found.counterexample
     assert found.complete
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_breaker_is_found_out_that(name: str) -> None:
+def test_the_checker_catches_a_breaker_that(name: str) -> None:
     scenario, wrong = MUTANTS[name]
     found = explore_and_close(BreakerModel(scenario)).counterexample
     log.info("%s", found)

@@ -45,20 +45,20 @@ def test_every_state_is_visited_once() -> None:
     assert str(explored).startswith("10 states (all), 16 transitions, depth 4,")
 
 
-def test_the_shortest_way_to_what_is_wrong_is_found() -> None:
+def test_the_shortest_path_to_a_violation_is_found() -> None:
     found = explore(Counter(forbidden=7)).counterexample
     assert found is not None
     # The calm way from the start leads there, too: no fault is needed.
     assert found.trace == ("no more faults from here on:", *["calm +1"] * 7)
 
 
-def test_what_is_wrong_in_the_end_is_found() -> None:
+def test_a_violation_in_a_final_state_is_found() -> None:
     found = explore(Counter(last=8)).counterexample
     assert found is not None
     assert found.wrong == "it ends at 9"
 
 
-def test_a_way_that_never_ends_is_wrong() -> None:
+def test_a_path_that_never_ends_is_a_violation() -> None:
     found = explore(Counter(circles=True)).counterexample
     assert found is not None
     assert found.wrong == "it never comes to rest"

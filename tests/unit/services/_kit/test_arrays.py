@@ -55,13 +55,13 @@ def test_an_epoch_may_be_one_more_than_the_last_after_the_clock_was_set_back() -
     assert epochs(take(known, granted(30, epoch=11), newest_tick=30))[-1] == 11
 
 
-def test_a_first_budget_of_nonsense_gives_way_to_the_first_true_one() -> None:
+def test_a_wrong_first_budget_gives_way_to_the_first_true_one() -> None:
     ahead = granted(6 * 10**8)
     assert epochs(take((), ahead)) == [10**8], "nothing is known yet to refuse it"
     assert epochs(take((ahead,), granted(12), newest_tick=13)) == [2]
 
 
-def test_a_saved_epoch_of_nonsense_gives_way_to_the_next_true_one() -> None:
+def test_a_wrong_saved_epoch_gives_way_to_the_next_true_one() -> None:
     saved = granted(12, epoch=LARGEST)
     assert epochs(take((granted(6), saved), granted(18), newest_tick=18)) == [1, 3]
 

@@ -172,7 +172,7 @@ def test_a_state_that_cannot_be_woken_is_dropped_the_third_time(
     assert any("drops the state of `a`" in line.message for line in caplog.records)
     assert bus.state(Example.name, "a") is None
     assert bus.state(Example.name, "b") is not None
-    # The key starts anew, and inputs that waited in the dropped state are not redelivered.
+    # The key starts over, and inputs that waited in the dropped state are not redelivered.
     bus.kill(Example.name)
     bus.start(Example.name)
     bus.publish(granted("a", 3), sampled("a", 3))
@@ -386,7 +386,7 @@ def test_learning_reference_data_resets_its_failure_count() -> None:
     "error",
     [KeyError("renamed"), ValueError("form"), TypeError("fields"), msgspec.ValidationError("type")],
 )
-def test_a_state_of_a_wrong_form_starts_anew(
+def test_a_state_of_a_wrong_form_starts_over(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Newer(Example):

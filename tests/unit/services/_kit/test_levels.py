@@ -17,7 +17,7 @@ def said(*words: tuple[int, Any], scope: str = DOMAIN) -> Levels:
     return levels
 
 
-def test_a_decision_goes_by_what_was_said_before_its_tick() -> None:
+def test_a_decision_uses_the_level_published_before_its_tick() -> None:
     levels = said((4, "policy"), (5, "reactive"), (6, "policy"))
     assert levels.before(5, DOMAIN) == Level.POLICY
     assert levels.before(6, DOMAIN) == Level.REACTIVE
@@ -39,16 +39,16 @@ def test_without_a_heartbeat_everything_may_decide() -> None:
 
 
 @pytest.mark.parametrize("level", ["policy", "reactive"])
-def test_a_breaker_that_falls_silent_keeps_its_last_word(level: str) -> None:
+def test_a_breaker_that_stops_publishing_keeps_its_last_level(level: str) -> None:
     assert said((3, "heuristic"), (4, level)).before(10_000, DOMAIN).label == level
 
 
-def test_after_a_restart_a_word_of_the_same_tick_or_a_little_later_counts() -> None:
+def test_after_a_restart_a_level_of_the_same_tick_or_a_little_later_counts() -> None:
     for tick in (5, 8):
         assert said((tick, "reactive")).before(5, DOMAIN) == Level.REACTIVE
 
 
-def test_a_word_from_the_far_future_is_never_obeyed_and_hides_no_other() -> None:
+def test_a_level_from_the_far_future_is_ignored_and_hides_no_other() -> None:
     levels = said((10**9, "hold"))
     assert levels.before(5, DOMAIN) == Level.POLICY
     for tick in range(20):
@@ -58,12 +58,12 @@ def test_a_word_from_the_far_future_is_never_obeyed_and_hides_no_other() -> None
         assert levels.before(tick + 1, DOMAIN) == Level.HEURISTIC
 
 
-def test_of_two_words_of_one_tick_the_lower_level_counts() -> None:
+def test_of_two_events_of_one_tick_the_lower_level_counts() -> None:
     for words in (((4, "reactive"), (4, "policy")), ((4, "policy"), (4, "reactive"))):
         assert said(*words).before(5, DOMAIN) == Level.REACTIVE
 
 
-def test_a_late_word_changes_no_newer_one() -> None:
+def test_a_late_level_changes_no_newer_one() -> None:
     assert said((8, "reactive"), (4, "policy")).before(9, DOMAIN) == Level.REACTIVE
 
 

@@ -327,7 +327,7 @@ def test_an_event_that_changes_nothing_settles_nothing_that_waits() -> None:
     assert counts(bus) == [1, 2]
 
 
-def test_a_state_of_an_older_form_starts_anew() -> None:
+def test_a_state_of_an_older_form_starts_over() -> None:
     class Forgetful(Example):
         def load(self, key: str, data: bytes) -> ExampleState:
             raise Refused("form", f"state of {key} is {len(data)} bytes of an older form")

@@ -1,4 +1,4 @@
-"""What is kept of events whose ticks nobody has checked yet."""
+"""What is kept of events whose ticks are not checked yet."""
 
 from services._kit.newest import Newest
 

@@ -299,7 +299,7 @@ def reset(at: datetime, **fields: Any) -> OverrideIssued:
     return order(order="breaker", breaker="reset", issued_at=spell(at), **fields)
 
 
-def test_a_reset_is_obeyed_once_and_not_by_a_breaker_that_tripped_later() -> None:
+def test_a_reset_takes_effect_once_and_not_on_a_breaker_that_tripped_later() -> None:
     book, minute = OrderBook(), timedelta(minutes=1)
     book.learn(reset(TIME), 0)
     found = book.breaker_command(DOMAIN, TIME - minute, TIME, 0)

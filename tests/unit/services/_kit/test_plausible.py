@@ -87,16 +87,16 @@ def test_a_real_cluster_is_never_ahead_of_the_clock_even_at_the_very_first_tick(
     assert error(consumer.hear(179_000_001, 1.79e9 + 10)) == "", "clocks may differ a little"
 
 
-def test_a_nonsense_first_tick_gives_way_to_three_ticks_in_a_row() -> None:
+def test_a_wrong_first_tick_gives_way_to_three_ticks_in_a_row() -> None:
     consumer = Consumer()
     consumer.take(10**9)
     judged = consumer.play(5, 9)
     assert [bool(error(one)) for one in judged] == [True, True, False, False, False]
-    assert judged[2].starts_over, "what was closed at the nonsense does not count"
+    assert judged[2].starts_over, "what was closed on the wrong line does not count"
     assert consumer.timeline.tick == 9
 
 
-def test_in_lock_step_a_nonsense_first_tick_gives_way_at_once() -> None:
+def test_in_lock_step_a_wrong_first_tick_gives_way_at_once() -> None:
     consumer = Consumer(LOCK_STEP)
     consumer.take(10**9)
     first, *others = consumer.play(0, 5)

@@ -146,7 +146,7 @@ class Unprintable(Exception):  # noqa: N818  it stands for a bug
         raise ZeroDivisionError("repr")
 
 
-def test_a_record_whose_error_cannot_be_told_gets_a_minimal_dead_letter() -> None:
+def test_a_record_whose_error_cannot_be_described_gets_a_minimal_dead_letter() -> None:
     published: list[Record] = []
 
     class Writer:

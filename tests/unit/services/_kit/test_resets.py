@@ -1,4 +1,4 @@
-"""An operator's order starts a key anew, once, whether its service runs or not."""
+"""An operator's order starts a key over, once, whether its service runs or not."""
 
 import base64
 
@@ -45,7 +45,9 @@ def resets(bus: MemoryBus) -> list[str]:
     return [letter.key for letter in bus.dead_letters if letter.error == "reset"]
 
 
-def test_a_running_service_starts_the_key_anew_and_says_what_it_dropped(bus: MemoryBus) -> None:
+def test_a_running_service_starts_the_key_over_and_publishes_what_it_dropped(
+    bus: MemoryBus,
+) -> None:
     before = bus.state("soldier", DOMAIN)
     assert before is not None
     bus.publish(order())
@@ -66,7 +68,7 @@ def test_a_running_service_starts_the_key_anew_and_says_what_it_dropped(bus: Mem
     assert epochs(bus) == [-1, 0, -1], "the budget went with the state"
 
 
-def test_a_stopped_service_obeys_when_it_starts(bus: MemoryBus) -> None:
+def test_a_stopped_service_carries_out_the_reset_when_it_starts(bus: MemoryBus) -> None:
     bus.kill("soldier")
     bus.publish(order())
     bus.run()
@@ -78,7 +80,7 @@ def test_a_stopped_service_obeys_when_it_starts(bus: MemoryBus) -> None:
     assert epochs(bus) == [-1, 0, -1]
 
 
-def test_an_order_is_obeyed_once_also_after_restarts(bus: MemoryBus) -> None:
+def test_an_order_is_carried_out_once_also_after_restarts(bus: MemoryBus) -> None:
     bus.publish(order())
     bus.run()
     bus.publish(granted(6), sampled(7))

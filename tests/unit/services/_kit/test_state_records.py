@@ -113,7 +113,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("problem", SPOILT)
-def test_a_spoilt_save_is_refused_with_what_is_wrong(problem: str) -> None:
+def test_a_corrupted_save_is_refused_with_what_is_wrong(problem: str) -> None:
     records = [*state_records(KEY, noise(450, 0)).items(), SPOILT[problem]]
     with pytest.raises(Refused, match=problem):
         found_in(records).join(KEY)

@@ -51,7 +51,7 @@ def test_a_process_that_dies_before_a_save_leaves_the_save_before(
     assert SECOND not in saved(bus)
 
 
-def test_a_torn_state_starts_anew_and_the_next_save_removes_what_is_left(
+def test_a_torn_state_starts_over_and_the_next_save_removes_what_is_left(
     bus: MemoryBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     del saved(bus)[SECOND]

@@ -46,7 +46,7 @@ Numbers = dict[str, Any]
 
 
 class History(NamedTuple):
-    """What the actuator was told, and what the target has."""
+    """What the actuator has learned, and what the target has."""
 
     modes: Modes
     apps: list[AppDeclared]
@@ -274,7 +274,7 @@ def test_the_histories_have_changes_that_are_permitted() -> None:
 
 
 @pytest.mark.parametrize("broken", ["hold_reason", "verdict"])
-def test_an_actuator_that_asks_nobody_is_caught(
+def test_an_actuator_that_checks_no_permission_is_caught(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = Verdict("closed", permitted(("none",), 0))
@@ -285,7 +285,9 @@ def test_an_actuator_that_asks_nobody_is_caught(
 
 
 @pytest.mark.skipif(COUNT == 0, reason="minutes: HIRL_OFF_SWITCH_HISTORIES=1000000 asks for it")
-def test_no_write_of_very_many_histories_does_either(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_write_of_very_many_histories_changes_what_is_off(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     parts = [range(first, min(first + PART, COUNT)) for first in range(0, COUNT, PART)]
     with ProcessPoolExecutor() as pool:
         changes = sum(pool.map(check_all, parts))

@@ -98,7 +98,7 @@ def test_a_cluster_that_rejects_or_never_answers_is_unreadable() -> None:
         json.dumps({"closed_tick": 1, "apps": {"a": HUGE_APP}}).encode(),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_no_answer_and_stops_nothing(body: bytes) -> None:
+def test_a_malformed_answer_counts_as_none_and_stops_nothing(body: bytes) -> None:
     async def handle(_: web.Request) -> web.Response:
         return web.Response(body=body)
 
@@ -170,7 +170,7 @@ def test_the_audit_has_neither_password_nor_address_of_the_target(
     assert "127.0.0.1:" not in reason
 
 
-def test_words_of_the_target_are_cut_before_they_enter_the_audit() -> None:
+def test_the_targets_message_is_cut_before_it_enters_the_audit() -> None:
     (reason,) = refusals("http://127.0.0.1:{port}", 400, "no! " * 100_000)
     assert len(reason) <= 300
 
@@ -185,7 +185,7 @@ def applied_to(apps: list[str]) -> ScaleApplied:
     )  # fmt: skip
 
 
-def test_nobody_claims_to_know_what_became_of_a_write_that_is_never_answered() -> None:
+def test_the_outcome_of_a_write_that_is_never_answered_is_unknown() -> None:
     flaky = Flaky()
     flaky.statuses = [503] * 10**4
     (written,) = flaky.carry_out(flaky.change(), give_up_s=0.3)
@@ -213,14 +213,14 @@ def test_a_change_whose_answer_was_lost_is_not_written_again() -> None:
     assert flaky.outcomes == ["applied"]
 
 
-def test_a_rejection_is_not_the_last_word_on_an_earlier_request() -> None:
+def test_a_rejection_does_not_settle_an_earlier_request() -> None:
     flaky = Flaky()
     flaky.statuses = [503, 400]
     (written,) = flaky.carry_out(flaky.change())
     assert written.answers == {flaky.app: "repeat"}
 
 
-def test_nor_is_it_written_again_after_writes_that_were_answered() -> None:
+def test_a_lost_answer_after_answered_writes_causes_no_second_write() -> None:
     flaky = Flaky()
     change = flaky.change()
     flaky.statuses = [None, 503]
@@ -230,7 +230,7 @@ def test_nor_is_it_written_again_after_writes_that_were_answered() -> None:
     assert flaky.outcomes == ["applied"]
 
 
-def test_a_rejection_is_not_the_last_word_on_its_own_request_either() -> None:
+def test_a_rejection_does_not_settle_its_own_request_either() -> None:
     flaky = Flaky()
     flaky.statuses = [400]
     (written,) = flaky.carry_out(flaky.change())
@@ -261,7 +261,7 @@ def test_a_write_that_the_target_asks_to_send_later_is_sent_again(status: int) -
     assert written.answers == {flaky.app: "applied"}
 
 
-def test_without_the_stored_decisions_nobody_knows_what_was_made() -> None:
+def test_without_the_stored_decisions_the_outcome_is_unknown() -> None:
     flaky = Flaky()
     change = flaky.change()
     (written,) = asyncio.run(carried_out(answering(404), change, give_up_s=0.1))

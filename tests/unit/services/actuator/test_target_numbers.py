@@ -16,7 +16,7 @@ LARGE = 40
 
 
 def forged(tick: int, **columns: int) -> MetricsSampled:
-    """One batch in which the first app's pods are what somebody claims."""
+    """One batch with false pods of the first app."""
     honest = sampled(tick, use=HOT)
     lies = {name: [value, *getattr(honest, name)[1:]] for name, value in columns.items()}
     return msgspec.structs.replace(honest, **lies)

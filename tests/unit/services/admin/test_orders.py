@@ -1,4 +1,4 @@
-"""Orders have an author that nobody types, an end, a scope that exists, and an audit trail."""
+"""Orders have an author that is not typed in, an end, an existing scope, and an audit trail."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -27,7 +27,7 @@ def test_an_order_names_the_authenticated_user_and_says_when_there_is_none() -> 
 
 
 @pytest.mark.parametrize(("service", "reason"), [("collector", "why"), ("soldier", " ")])
-def test_an_order_needs_a_service_that_obeys_and_a_reason(service: str, reason: str) -> None:
+def test_an_order_needs_a_resettable_service_and_a_reason(service: str, reason: str) -> None:
     with pytest.raises(InputError):
         order_reset({}, service, "payments", reason, 0.0)
 

@@ -50,7 +50,7 @@ def test_a_change_is_watched_for_a_limited_time() -> None:
     bus = bus_of()
     end = SETTLE_TICKS + WATCH_TICKS
     answers(bus, frame(0), applied(0, 9), *(frame(t, replicas=9) for t in range(1, end)))
-    # Not open; decreases are held, because somebody took more than half of the domain away.
+    # Not open; decreases are held, because more than half of the domain was taken away.
     after = answers(bus, *(frame(t) for t in range(end, end + 5)))
     assert set(states(after)) == {"closed", "half-open"}
     assert after[-1].cause == "decreases"

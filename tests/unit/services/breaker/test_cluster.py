@@ -90,7 +90,7 @@ def tick_of_all(tick: int) -> list[Event]:
     return [frame(tick, domain) for domain in DOMAINS]
 
 
-def test_one_domain_speaks_for_the_cluster_once_a_tick() -> None:
+def test_one_domain_publishes_the_clusters_breaker_once_a_tick() -> None:
     bus = bus_of()
     published = run(bus, *tick_of_all(0), *tick_of_all(1), *tick_of_all(2))
     assert [(event.tick, event.state, event.action) for event in published] == [
@@ -223,7 +223,7 @@ def test_implausible_budgets_step_down_to_a_hold_and_plausible_ones_climb_back()
     assert (fallen.action, fallen.reason) == ("fallback", "fell back to reactive: budgets")
 
 
-def test_a_reset_of_the_cluster_restores_its_trust_once() -> None:
+def test_a_reset_of_the_cluster_restores_its_level_once() -> None:
     bus = bus_of()
     run(bus, *tick_of_all(0), *(budget(0, domain, share=0.5) for domain in DOMAINS))
     found = run(bus, *(frame(tick, DOMAINS[0]) for tick in range(1, 14)))
@@ -301,7 +301,7 @@ def test_a_domain_that_was_late_adds_nothing_to_ticks_that_another_one_has_led()
     assert ["cluster" in said(handler, tick)[0] for tick in (6, 10, 11)] == [False, False, True]
 
 
-def test_a_cluster_breaker_from_the_far_future_silences_nobody() -> None:
+def test_a_cluster_breaker_from_the_far_future_silences_no_domain() -> None:
     handler = watch_of(DOMAINS[0])
     handler.learn(of_scope("cluster", 1_000_000, "closed"), ManualClock())
     assert "cluster" in said(handler, 6)[0]

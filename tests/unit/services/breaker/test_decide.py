@@ -218,7 +218,7 @@ def test_in_lock_step_a_lost_frame_does_not_silence_a_breaker() -> None:
     bus = bus_of(stale_s=None)
     answers(bus, *(frame(tick) for tick in range(6)))
     published = answers(bus, *(frame(tick) for tick in range(7, 20)))
-    # Nobody waits for a breaker, so its frames go on; two of them confirm that one was lost.
+    # The cluster does not wait for a breaker, so frames go on; two confirm that one was lost.
     assert [event.tick for event in published] == list(range(9, 20))
     assert set(states(published)) == {"closed"}
     assert [letter.error for letter in bus.dead_letters] == ["tick-from-the-future"] * 2

@@ -163,7 +163,7 @@ def test_a_restart_in_the_middle_changes_nothing() -> None:
         assert same_end == end
 
 
-def test_delivered_twice_it_decides_the_same() -> None:
+def test_frames_and_forecasts_delivered_twice_change_nothing() -> None:
     once = broken_on(quick_bus())
     assert broken_on(quick_bus(duplicate=lambda _: True)) == once
     assert once[-1].level == "reactive"
@@ -202,7 +202,7 @@ def test_a_domain_may_be_half_open_and_have_fallen_back() -> None:
     assert last.action == "no-scale-in"
 
 
-def test_an_operator_brings_trust_back_once() -> None:
+def test_an_operators_reset_restores_the_level_once() -> None:
     bus = quick_bus()
     assert broken_on(bus)[-1].level == "reactive"
     bus.publish(order("reset", time_at(20)))

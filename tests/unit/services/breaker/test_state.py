@@ -48,7 +48,7 @@ def test_a_breaker_saved_and_loaded_at_any_point_decides_identically(
     assert same_end == end
 
 
-def test_delivered_twice_or_after_a_crash_it_decides_the_same() -> None:
+def test_a_breaker_decides_the_same_after_duplicates_and_crashes() -> None:
     events = [frame(0), applied(0, 9), *(frame(tick) for tick in range(1, 9))]
     once = answers(bus_of(), *events)
     assert answers(bus_of(duplicate=lambda _: True), *events) == once

@@ -125,7 +125,7 @@ def test_a_service_that_dies_is_never_given_up_and_its_log_is_named(after_s: flo
     assert fixture.published[-1].statuses["soldier"].restarts == 50
 
 
-def test_a_service_that_somebody_else_stopped_is_restarted() -> None:
+def test_a_service_that_was_stopped_from_outside_is_restarted() -> None:
     fixture = SupervisorFixture(spec("soldier"))
     fixture.check()
     fixture.die("soldier", status=0)

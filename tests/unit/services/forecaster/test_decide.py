@@ -228,7 +228,7 @@ def test_a_newer_recorded_history_replaces_observed_minutes(
     play(bus, 0, 60, 100.0)
     backfill(bus, 300.0, until_tick=60)
     play(bus, 61, 72, 400.0)
-    assert len(histories) == 2, "made at the start, and anew when its time is over"
+    assert len(histories) == 2, "made at the start, and again when its time is over"
     # The record ends with minute 10; minute 11 was seen, minute 12 is under way.
     assert histories[-1][0, 0, -4:].tolist() == [300.0, 300.0, 400.0, 400.0]
 
@@ -284,7 +284,7 @@ def test_overlapping_announcements_are_bounded_together() -> None:
     assert len(bus.dead_letters) == 5
 
 
-def test_a_cancellation_is_obeyed_whatever_its_factor() -> None:
+def test_a_cancellation_takes_effect_whatever_its_factor() -> None:
     bus = build()
     backfill(bus)
     bus.publish(announcement("sale", 3.0), announcement("sale", 1e9, cancelled=True))

@@ -263,7 +263,7 @@ def test_nodes_are_requested_once_per_epoch_and_pool() -> None:
     assert launched(cluster) == before
 
 
-def test_a_request_with_a_tick_or_an_epoch_of_nonsense_keeps_out_no_later_one() -> None:
+def test_a_request_with_a_wrong_tick_or_epoch_blocks_no_later_one() -> None:
     cluster = simulated()
     assert cluster.request_capacity(request(POOLS[0], 10**9, until=10**9)) == "refused"
     assert cluster.request_capacity(request(POOLS[0], 0, epoch=2**31 - 1)) == "accepted"

@@ -1,4 +1,4 @@
-"""Orders are told in a few words, and their tables fit a terminal."""
+"""Orders are summarised in a few words, and their tables fit a terminal."""
 
 import io
 from typing import Any
@@ -64,5 +64,5 @@ def test_an_author_whom_the_broker_did_not_check_is_marked() -> None:
         ({"order": "pause", "lifted": True}, "lift pause"),
     ],
 )
-def test_an_order_is_told_in_a_few_words(fields: dict[str, Any], text: str) -> None:
+def test_an_order_is_summarised_in_a_few_words(fields: dict[str, Any], text: str) -> None:
     assert effect(OverrideIssued(scope="x", kind="app", **fields)) == text

@@ -65,7 +65,7 @@ def test_an_address_without_a_port_is_refused(
 
 
 @pytest.mark.parametrize("command", [("topics", "check"), ("tail", "budgets"), ("explain", "a")])
-def test_a_port_that_nobody_listens_on_is_named_at_once(
+def test_a_port_without_a_listener_is_reported_at_once(
     capsys: Capture, command: tuple[str, ...]
 ) -> None:
     line = refused(capsys, *command, "--bootstrap", "127.0.0.1:1")

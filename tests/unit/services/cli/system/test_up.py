@@ -1,4 +1,4 @@
-"""`hirl up` ends cleanly when it is told to, and says so."""
+"""`hirl up` ends cleanly on request, and says so."""
 
 import signal
 from pathlib import Path

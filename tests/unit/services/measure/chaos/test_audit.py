@@ -167,7 +167,7 @@ def test_a_domain_without_a_recent_budget_is_silenced() -> None:
     assert harm_of(WINDOW, evidence(decisions(applied(), budget_tick=102), [entry()])).silenced == 1
 
 
-def test_what_happens_outside_of_the_window_is_not_the_fault() -> None:
+def test_what_happens_outside_of_the_window_is_not_blamed_on_the_fault() -> None:
     earlier = Window("earlier", 0, 50)
     found = evidence(decisions(), [entry(), entry()], ())
     assert harm_of(earlier, found)._replace(silenced=0) == NONE

@@ -1,4 +1,4 @@
-"""Forged events are valid, and say what nobody checks against anything else."""
+"""Forged events are valid, and their content is checked against nothing else."""
 
 import json
 from math import nan

@@ -38,7 +38,7 @@ def test_the_page_begins_as_every_page_of_results_and_has_the_whole_table() -> N
     ]
 
 
-def test_a_commit_that_nobody_knows_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_commit_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_git(*_: str) -> bytes:
         raise Skipped("git is not installed")
 

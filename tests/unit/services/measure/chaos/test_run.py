@@ -126,7 +126,7 @@ def test_ctrl_c_reports_what_happened_until_then(tmp_path: Path, fake: FakeSyste
     assert [row.fault for row in report.rows] == [first.name]
 
 
-def test_systems_that_never_start_end_the_torment(
+def test_systems_that_never_start_end_the_run(
     tmp_path: Path, fake: FakeSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
@@ -219,7 +219,7 @@ def test_only_rounds_that_did_harm_keep_their_logs(tmp_path: Path, fake: FakeSys
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_an_error_that_nobody_foresaw_costs_one_fault_or_one_round_and_not_the_table(
+def test_an_unexpected_error_costs_one_fault_or_one_round_and_not_the_table(
     tmp_path: Path, fake: FakeSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(_: Subject) -> Claims:

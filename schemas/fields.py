@@ -54,8 +54,8 @@ _TIME: Final = Meta(
 Time = Annotated[str, _TIME]
 """RFC 3339 in UTC. The pattern accepts dates such as 02-31, so `time_problem` checks them."""
 Mode = Literal["off", "preview", "canary", "auto"]
-"""off and preview: decide and publish, but change nothing; off is the stricter one where several
-modes apply. canary: change a share of the apps, chosen by name. auto: change all apps."""
+"""The strictest first. off and preview: decide and publish, but change nothing. canary: change a
+share of the apps, chosen by name. auto: change all apps."""
 
 
 def about(description: str, unit: str = "") -> Meta:

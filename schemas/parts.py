@@ -100,24 +100,24 @@ class Assembler:
 
     def add(self, event: E, size: int = 0) -> E | None:
         """Return the event if this was its last missing part, else None; `size` is in bytes."""
-        thread = (topic_of(event).name, key_of(event))
+        stream = (topic_of(event).name, key_of(event))
         number, of = part_of(event).number, part_of(event).of
         if number > of:
             raise Malformed("part", f"expected a number up to {of}, got {number}")
-        waiting, identity = self._incomplete.pop(thread, {}), _identity(event)
+        waiting, identity = self._incomplete.pop(stream, {}), _identity(event)
         found = waiting.pop(identity, _Incomplete())
         self._size -= found.size
         found.put(number, event, size + _PART_BYTES)
         if len(found.parts) < of:
             waiting[identity] = found
             self._size += found.size
-            self._keep(thread, waiting)
+            self._keep(stream, waiting)
             return None
         # The missing parts of older events won't come any more.
         newer = {other: rest for other, rest in waiting.items() if other[0] > identity[0]}
         self._size -= sum(rest.size for other, rest in waiting.items() if other not in newer)
         if newer:
-            self._incomplete[thread] = newer
+            self._incomplete[stream] = newer
         return cast(E, found.join())
 
     def clear(self) -> None:
@@ -125,13 +125,13 @@ class Assembler:
         self._incomplete.clear()
         self._size = 0
 
-    def _keep(self, thread: tuple[str, str], waiting: dict[_Identity, _Incomplete]) -> None:
+    def _keep(self, stream: tuple[str, str], waiting: dict[_Identity, _Incomplete]) -> None:
         """Keep the incomplete events of a key, within the limits."""
         size = sum(one.size for one in waiting.values())
         while len(waiting) > _MOST_INCOMPLETE or size > self._most_of_key:
             size -= self._drop(waiting, next(iter(waiting)))
         if waiting:
-            self._incomplete[thread] = waiting
+            self._incomplete[stream] = waiting
         while self._size > self._most:
             oldest = self._incomplete.pop(next(iter(self._incomplete)))
             for identity in list(oldest):

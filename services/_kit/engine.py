@@ -146,10 +146,10 @@ class Engine(Generic[S]):
         await self._publisher.reject(*(Rejection(one, TOO_MANY, TOO_MANY.kind) for one in records))
         self._writer.acknowledge(records)
 
-    async def study(self, delivery: Delivery) -> None:
+    async def take_reference(self, delivery: Delivery) -> None:
         """Take in a record of a reference topic.
 
-        After the last one of a batch, call `studied` and `wake(early=True)`.
+        After the last one of a batch, call `finish_references` and `wake(early=True)`.
         """
         try:
             received = self._reference.read(delivery)
@@ -173,8 +173,8 @@ class Engine(Generic[S]):
             await self._failures.forget(delivery.position, REFERENCE_PARTITION)
             self._publisher.count(delivery, "learned")
 
-    async def studied(self) -> None:
-        """Publish the dead letters of studied records; after each batch of them."""
+    async def finish_references(self) -> None:
+        """Publish the dead letters of reference records; call it after each batch."""
         await self._policy.publish_rejected()
 
     def _learn(self, received: Received) -> None:
@@ -182,14 +182,14 @@ class Engine(Generic[S]):
         if isinstance(received.event, StateReset):
             self._resets.learn(received.event)
         elif received.event is None:
-            # The tombstone of an order removes nothing: it may be obeyed already.
+            # The tombstone of an order removes nothing: it may be carried out already.
             if kind is not StateReset:
                 self.handler.forget(kind, received.last.key.decode(), self._clock)
         else:
             self.handler.learn_recorded(received.event, received.last.timestamp, self._clock)
 
     def restore_failures(self, key: str, data: bytes | None) -> bool:
-        """Take in a record of the state topic before `study`; False if it is a state."""
+        """Take in a record of the state topic before `take_reference`; False if it is a state."""
         return self._failures.restore(key, data) or self._policy.rejected.restore(key, data)
 
     def restore(self, key: str, record: StateRecord | None, partition: int | None) -> None:
@@ -230,7 +230,7 @@ class Engine(Generic[S]):
 
     # Orders.
 
-    async def _obey_orders(self) -> None:
+    async def _carry_out_resets(self) -> None:
         term = self.term
         keys = {*self._store.saved_keys, *dict(self._store.items())}
         for order in self._resets.pending(keys):
@@ -243,7 +243,7 @@ class Engine(Generic[S]):
         """Drop a state as ordered; a crash in between drops it again."""
         partition = self._store.partition(order.key)
         await self._policy.drop_state(order.key, reason_of(order), RESET)
-        await self._resets.obeyed(order, partition)
+        await self._resets.carried_out(order, partition)
 
     # Time.
 
@@ -260,7 +260,7 @@ class Engine(Generic[S]):
         newest reference data then.
         """
         if early:
-            await self._obey_orders()
+            await self._carry_out_resets()
         now = self._clock.now()
         idle = self._idle_states()
         # Sorted, so that the memory bus is deterministic.

@@ -264,9 +264,9 @@ class _Process:
         learned = False
         while found := self._next(self._studied):
             self._studied[found.topic] = found.offset + 1
-            await engine.study(found)
+            await engine.take_reference(found)
             learned = True
-        await engine.studied()
+        await engine.finish_references()
         return learned
 
     async def _take(self, engine: Engine[object]) -> bool:

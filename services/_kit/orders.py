@@ -143,6 +143,8 @@ class OrderBook:
                 # First come, first served: where the first has to wait, so do the others.
                 found = next(iter(waiting.values()))
                 full = len(changes) >= self._most
+                # By the times of the records, not by `now`: a restart that reads all orders at
+                # once computes the same times, and so has the same orders in force.
                 since = max(found.at, changes[-self._most] + self._window) if full else found.at
                 if since > now:
                     break
@@ -162,6 +164,7 @@ class OrderBook:
         ]
 
     def __bool__(self) -> bool:
+        # Most clusters have no orders: callers skip the search for each app then.
         return bool(self._accepted)
 
     def in_force(self, time: datetime, now: float) -> list[Recorded]:
@@ -193,6 +196,7 @@ class OrderBook:
         then, else it would close the breaker again and again before.
         """
         orders = [one for one in self.orders_of_domain(domain, time, now) if one.breaker]
+        # An order to open wins over any reset, also over one of a narrower scope.
         for one in orders:
             if one.breaker == "open":
                 return BreakerCommand("open", one)
@@ -243,6 +247,7 @@ class OrderedHandler(Handler[S]):
 def slot_of(key: str) -> Slot:
     """The slot of a record's key; raises Refused if it names none."""
     kind, _, rest = key.partition("/")
+    # From the right: a scope may contain a slash (`payments/0` is a tier).
     scope, _, order = rest.rpartition("/")
     if not (kind and scope and order):
         raise Refused("wrong-key", f"expected kind/scope/order, got `{key:.80}`")

@@ -117,11 +117,11 @@ class EventReader:
         complete = None if event is None else self._assembler.add(event, size)
         # Parts of an event that was never completed (its producer died and started again) go with
         # the next event of their key, or they would hold back its offsets for ever.
-        thread = (delivery.topic, delivery.key)
-        earlier = self._parts.pop(thread, [])
+        stream = (delivery.topic, delivery.key)
+        earlier = self._parts.pop(stream, [])
         if event is not None and complete is None:
             # Acknowledging needs no value.
-            self._parts[thread] = [*earlier, delivery._replace(value=None)]
+            self._parts[stream] = [*earlier, delivery._replace(value=None)]
             self._waiting += 1
             self._limit()
             return None
@@ -131,11 +131,11 @@ class EventReader:
     def _limit(self) -> None:
         while self._waiting > MOST_WAITING:
             # The oldest record of the least recently received key.
-            thread = next(iter(self._parts))
-            self._give_up(self._parts[thread].pop(0))
+            stream = next(iter(self._parts))
+            self._give_up(self._parts[stream].pop(0))
             self._waiting -= 1
-            if not self._parts[thread]:
-                del self._parts[thread]
+            if not self._parts[stream]:
+                del self._parts[stream]
 
     def _check_place(self, delivery: Delivery, event: Event | None) -> None:
         """Refuse a record whose key or partition is not that of its event.

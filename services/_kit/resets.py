@@ -32,7 +32,7 @@ class Resets:
     def __init__(self, service: str, writer: BusWriter) -> None:
         self._service, self._writer = service, writer
         self._orders: dict[str, StateReset] = {}
-        self._obeyed: dict[str, str] = {}
+        self._done: dict[str, str] = {}
 
     def learn(self, order: StateReset) -> None:
         """Take in an order; those for other services are ignored."""
@@ -44,22 +44,22 @@ class Resets:
         if not key.startswith(_PREFIX):
             return False
         if data is not None:
-            self._obeyed[key.removeprefix(_PREFIX)] = data.decode(errors="replace")
+            self._done[key.removeprefix(_PREFIX)] = data.decode(errors="replace")
         return True
 
     def pending(self, keys: Iterable[str]) -> list[StateReset]:
         """Orders for these keys that were not carried out yet, by key."""
         found = (self._orders.get(key) for key in sorted(set(keys)))
-        return [order for order in found if order and self._obeyed.get(order.key) != order.id]
+        return [order for order in found if order and self._done.get(order.key) != order.id]
 
-    async def obeyed(self, order: StateReset, partition: int | None) -> None:
+    async def carried_out(self, order: StateReset, partition: int | None) -> None:
         """Save that an order was carried out."""
         await self._writer.save(_PREFIX + order.key, StateRecord(order.id.encode()), partition)
-        self._obeyed[order.key] = order.id
+        self._done[order.key] = order.id
 
     def clear(self) -> None:
         """Drop what is restored together with the states; orders stay."""
-        self._obeyed.clear()
+        self._done.clear()
 
 
 def reason_of(order: StateReset) -> Refused:

@@ -27,7 +27,7 @@ _PART: Final = "part"
 _PART_KEY: Final = re.compile(r"!part/([1-9][0-9]{0,3})/(.+)", re.DOTALL)
 _OTHER: Final = "!"
 """Keys of states begin with a letter or digit. Keys that begin like this are of parts, failure
-counts, obeyed orders, or of something that only a newer release knows."""
+counts, resets that were carried out, or of something that only a newer release knows."""
 
 
 class StateRecord(NamedTuple):
@@ -52,6 +52,7 @@ def state_records(key: str, data: bytes) -> dict[str, StateRecord]:
     """The records of a saved state by their keys, deflated where that pays. Raises TooLarge."""
     if len(data) < DEFLATED_FROM_BYTES:
         return {key: StateRecord(data)}
+    # The fastest level: a state is saved in every tick.
     sent = zlib.compress(data, level=1)
     if len(sent) <= LARGEST_RECORD_BYTES:
         return {key: StateRecord(sent, (_DEFLATED,))}

@@ -232,17 +232,17 @@ class Worker(Generic[S]):
         async for found in reader.to_end([state_topic(self.name)], counted):
             self._engine.restore_failures(_key(found), found.value)
         async for delivery in reader.to_end(self._reference):
-            await self._engine.study(delivery)
-        await self._engine.studied()
+            await self._engine.take_reference(delivery)
+        await self._engine.finish_references()
 
     async def _follow(self, reader: Reader) -> None:
         """Learn what arrives, and wake the states after it."""
         while True:
             learned = False
             async for delivery in reader.next():
-                await self._engine.study(delivery)
+                await self._engine.take_reference(delivery)
                 learned = True
-            await self._engine.studied()
+            await self._engine.finish_references()
             if learned and self._open.is_set():
                 # In a task: waking waits for turns, and the next heartbeat must not.
                 self._spawn(self._wake(early=True))

@@ -118,6 +118,7 @@ def _problem(
             earlier = doubted.get(event.domain)
             if not problem or earlier is None:
                 return problem
+            # Compared with the last report that was not believed: two that agree are believed.
             return _sums_problem(event.sums, earlier, largest)
         case DemandForecast():
             seen = highest.get(event.domain, 0.0)

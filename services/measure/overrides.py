@@ -177,6 +177,7 @@ class _Desk:
     def _pause(self, domain: str) -> OverrideIssued:
         scope = orders.Scope("domain", domain)
         order = self._order(scope, "pause", pause="all")
+        # The new pause replaces the domain's last one, which then holds nothing more.
         self._waiting = {name: one for name, one in self._waiting.items() if one != domain}
         self._waiting[order.order_id] = domain
         return order

@@ -136,6 +136,7 @@ def _lost(
         if outcome == "applied"
     }
     made = {(entry.decision_id, entry.app) for entry in entries if entry.outcome == "applied"}
+    # Either way round: a change that the target made without a report, or the reverse.
     return unanswered + len(reported ^ made)
 
 
@@ -159,6 +160,7 @@ def _is_wrong(entry: Entry, claims: Claims, evidence: Evidence) -> bool:
         return False
     if not any(getattr(after, name) < getattr(before, name) for name in _NUMBERS):
         return False
+    # Without any true measurement no decrease can be right, however small.
     if (entry.tick, entry.domain) in claims.blind:
         return True
     # Pods may be full before they use all that they request.

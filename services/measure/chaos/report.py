@@ -126,6 +126,7 @@ def report_of(rounds: Sequence[Audited], minutes: float) -> Report:
     for one in rounds:
         for fault, harm, recovery_s in one.harms:
             by_fault.setdefault(fault, []).append((harm, recovery_s))
+    # By name: a kind that is skipped in every round is listed once.
     skipped = {one.fault: one for round_ in rounds for one in round_.skipped}
     return Report(
         rows=[_row(fault, found) for fault, found in sorted(by_fault.items())],

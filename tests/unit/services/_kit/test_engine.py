@@ -264,8 +264,8 @@ def test_a_flood_of_bad_reference_records_costs_a_few_writes() -> None:
 
     async def study() -> None:
         for offset in range(2500):
-            await engine.study(Delivery(INVENTORY, 0, offset, b"web", b"{", (), 0.0))
-        await engine.studied()
+            await engine.take_reference(Delivery(INVENTORY, 0, offset, b"web", b"{", (), 0.0))
+        await engine.finish_references()
 
     asyncio.run(study())
     assert len(writer.published) == 2500

@@ -210,7 +210,7 @@ class Reader:
         await self._consumer.stop()
 
     async def reach(self) -> None:
-        """Ask a broker for something; raises KafkaError if none answers."""
+        """Ask a broker for the metadata of all topics; raises KafkaError if none answers."""
         async with asyncio.timeout(_REACH_S):
             await self._consumer._client.fetch_all_metadata()  # noqa: SLF001  see `_partitions`
 
@@ -316,10 +316,10 @@ class SingleActiveAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # 
 
 
 def assignors(*, by_domain: bool) -> list[type[AbstractPartitionAssignor]]:
-    """How a service's partitions are shared, by the scope of its states; the first is preferred.
+    """The assignors of a service, by the scope of its states; the first is preferred.
 
     A domain needs the same partition number of all topics: ranges give that, round robin does not.
-    A group refuses a member that shares no way with the others. Release 0.1.0 knows ranges only,
-    and its members stay in the group until their session ends.
+    A group refuses a member that has no assignor in common with the others. Release 0.1.0 has
+    ranges only, and its members stay in the group until their session ends.
     """
     return [RangePartitionAssignor] if by_domain else [SingleActiveAssignor, RangePartitionAssignor]

@@ -53,7 +53,7 @@ def measure(request: Request, count: int, folder: Path, seed: int = 0) -> dict[s
     with measured_system(request, folder) as system:
         load_before = load_average()
         tick_s = request.wall_seconds(system.run.simulation.tick_seconds)
-        issued = _Desk(system, tick_s, seed).issue(count)
+        issued = _Issuer(system, tick_s, seed).issue(count)
         loads = [load_before, load_average()]
         # Read all topics at rest: doing it beside the services would change what is measured.
         system.stop()
@@ -122,7 +122,7 @@ def _held(
     return Held(1e3 * (done - at), 1e3 * (done - planned), tuple(1e3 * late for late in missed))
 
 
-class _Desk:
+class _Issuer:
     """Issues orders to a system, one per domain at a time."""
 
     def __init__(self, system: MeasuredSystem, tick_s: float, seed: int) -> None:

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from schemas.breaker_changed import BreakerChanged
-from services.cli.bus.desk import Desk, ordering
+from services.cli.bus.issuing import Issuer, ordering
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.options import JsonOption
@@ -50,19 +50,19 @@ def show(
     "hirl breaker open --domain payments --for 30m --reason 'rollout of the database'",
 )
 @ordering(("domain", "cluster"))
-def open_breaker(desk: Desk) -> None:
+def open_breaker(issuer: Issuer) -> None:
     """Open a breaker: nothing is changed until the order ends or is reset."""
-    desk.issue("breaker", breaker="open")
+    issuer.issue("breaker", breaker="open")
 
 
 @examples(
     "hirl breaker reset --domain payments --reason 'collector is back'",
 )
 @ordering(("domain", "cluster"), ends=False)
-def reset(desk: Desk) -> None:
+def reset(issuer: Issuer) -> None:
     """Close an open breaker once; it opens again if its cause is still there."""
     # Short: a breaker that is down for longer should judge for itself when it is back.
-    desk.issue("breaker", duration="10m", breaker="reset")
+    issuer.issue("breaker", duration="10m", breaker="reset")
 
 
 def print_breakers(console: Console, found: Breakers) -> None:

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from schemas.override_issued import OverrideIssued
-from services.cli.bus.desk import Desk, cluster_time, ordering
+from services.cli.bus.issuing import Issuer, cluster_time, ordering
 from services.cli.bus.order_tables import Listed, show, show_history
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
@@ -26,41 +26,41 @@ ReplicasArgument = Annotated[int, typer.Argument(metavar="N", min=0, help="Repli
 )
 @ordering()
 def pause(
-    desk: Desk,
+    issuer: Issuer,
     only: Annotated[
         Literal["scale-in", "scale-out"] | None,
         typer.Option("--only", help="Pause one direction; both when not given."),
     ] = None,
 ) -> None:
     """Apply no changes, or none in one direction; `resume` ends it."""
-    desk.issue("pause", pause=only or "all")
+    issuer.issue("pause", pause=only or "all")
 
 
 @examples(
     "hirl override freeze --cluster --for 1h --reason 'incident 4711'",
 )
 @ordering()
-def freeze(desk: Desk) -> None:
+def freeze(issuer: Issuer) -> None:
     """Change nothing at all; it stands beside a pause, and takes effect at once."""
-    desk.issue("freeze", pause="all")
+    issuer.issue("freeze", pause="all")
 
 
 @examples(
     "hirl override floor 4 --tier payments/0 --for 6h --reason 'expected press coverage'",
 )
 @ordering()
-def floor(desk: Desk, replicas: ReplicasArgument) -> None:
+def floor(issuer: Issuer, replicas: ReplicasArgument) -> None:
     """Keep at least N replicas of each app, within its declared bounds and the budget."""
-    desk.issue("floor", floor=replicas)
+    issuer.issue("floor", floor=replicas)
 
 
 @examples(
     "hirl override ceiling 20 --app data-0007 --for 1d --reason 'its database is at its limit'",
 )
 @ordering()
-def ceiling(desk: Desk, replicas: ReplicasArgument) -> None:
+def ceiling(issuer: Issuer, replicas: ReplicasArgument) -> None:
     """Keep at most N replicas of each app, within its declared bounds."""
-    desk.issue("ceiling", ceiling=replicas)
+    issuer.issue("ceiling", ceiling=replicas)
 
 
 @examples(
@@ -68,23 +68,23 @@ def ceiling(desk: Desk, replicas: ReplicasArgument) -> None:
 )
 @ordering()
 def mode(
-    desk: Desk,
+    issuer: Issuer,
     mode: Annotated[
         Literal["off", "preview", "canary", "auto"],
         typer.Argument(metavar="MODE", help="off, preview, canary or auto."),
     ],
 ) -> None:
     """Set the mode; of several orders the strictest mode counts."""
-    desk.issue("mode", mode=mode)
+    issuer.issue("mode", mode=mode)
 
 
 @examples(
     "hirl override resume --domain payments --reason 'sale is over'",
 )
 @ordering(ends=False)
-def resume(desk: Desk) -> None:
+def resume(issuer: Issuer) -> None:
     """End the pause and the freeze of a scope; those of other scopes stay."""
-    desk.lift(("pause", "freeze"))
+    issuer.lift(("pause", "freeze"))
 
 
 @examples(
@@ -93,14 +93,14 @@ def resume(desk: Desk) -> None:
 )
 @ordering(ends=False)
 def lift(
-    desk: Desk,
+    issuer: Issuer,
     order: Annotated[
         Literal["pause", "freeze", "mode", "floor", "ceiling", "replicas", "breaker"] | None,
         typer.Option("--order", help="Only this order; all orders of the scope when not given."),
     ] = None,
 ) -> None:
     """End the orders of a scope before their time; those of other scopes stay."""
-    desk.lift(() if order is None else (order,))
+    issuer.lift(() if order is None else (order,))
 
 
 @examples(

@@ -6,7 +6,7 @@ import pytest
 
 from models.inputs.errors import InputError
 from services.admin.orders import Scope
-from services.cli.bus.desk import duration_of, scope_of
+from services.cli.bus.issuing import duration_of, scope_of
 
 
 @pytest.mark.parametrize(("text", "minutes"), [("30m", 30), ("4h", 240), ("2d", 2880)])

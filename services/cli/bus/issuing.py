@@ -1,4 +1,4 @@
-"""Options that every order shares, and the desk that issues it."""
+"""Options that every order shares, and how orders are issued."""
 
 import re
 import time
@@ -73,7 +73,7 @@ EVERY_SCOPE: Final[tuple[ScopeName, ...]] = ("app", "tier", "domain", "cluster")
 def ordering(
     scopes: Sequence[ScopeName] = EVERY_SCOPE, *, ends: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function of a Desk and the command's own options.
+    """Make a command of a function of an Issuer and the command's own options.
 
     It gets options for the scopes, the reason, where to send it and, if it `ends`, how long.
     """
@@ -89,8 +89,8 @@ def ordering(
 
         @wraps(function)
         def command(**options: Any) -> None:
-            desk = Desk(**{name: value for name, value in options.items() if name in names})
-            function(desk, **{n: value for n, value in options.items() if n not in names})
+            issuer = Issuer(**{name: value for name, value in options.items() if name in names})
+            function(issuer, **{n: value for n, value in options.items() if n not in names})
 
         required = [one for one in own if one.default is Parameter.empty]
         optional = [one for one in own if one.default is not Parameter.empty]
@@ -101,7 +101,7 @@ def ordering(
     return decorate
 
 
-class Desk:
+class Issuer:
     """Issues the orders of one command."""
 
     def __init__(

@@ -9,6 +9,7 @@ Frames may be ahead of plans. They wait in memory until something else is saved,
 always the plan comes next.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -46,6 +47,9 @@ from services.actuator.target import Read, Reading, Written
 
 _RULED_BY: Final = ("missing",)
 """Features that the rules need."""
+_MOST_UNKNOWN: Final = 1000
+"""Apps of a frame or a plan that are not declared: it may be earlier than their declarations. Both
+wait in the state, and names that cost a forger nothing could make it too large to be saved."""
 _FRAMES: Final = "frames"
 _PLANS: Final = "plans"
 
@@ -119,10 +123,12 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
                 state = replace(state.with_frames(state.frames), budgets=budgets)
                 return self._proceed(state, clock)
             case DomainObserved() if not state.timeline.is_over(event.tick, state.closed):
+                self._check_apps(event.apps)
                 return self._judge_frame(event, state, clock)
             case ScalePlanned() if (
                 event.tick > state.closed and event.decision_id not in state.replaced
             ):
+                self._check_apps(event.apps)
                 return self._judge_plan(event, state, clock)
             case _:
                 return Step(state)
@@ -157,6 +163,15 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
             write = again(state.pending, verdict, self._apps, self._permissions)
             return Step(state, writes=[write])
         return self._proceed(state, clock)
+
+    def _check_apps(self, apps: Sequence[str]) -> None:
+        # In lock-step the cluster waits for the tick, and declarations come soon.
+        if self._grace is None:
+            return
+        unknown = self._apps.count_unknown(apps)
+        if unknown > _MOST_UNKNOWN:
+            detail = f"expected at most {_MOST_UNKNOWN:,} apps without a declaration, got {unknown}"
+            raise Refused("unknown-apps", detail)
 
     def _judge_frame(
         self, frame: DomainObserved, state: ActuatorState, clock: Clock

@@ -8,6 +8,7 @@ flash sale unprepared.
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Final
 
 from models.control.fallback import Level
@@ -25,11 +26,14 @@ LEVELS: Final = {level.label: level for level in Level}
 class Levels:
     """The newest words of the breakers, by scope."""
 
-    def __init__(self) -> None:
+    def __init__(self, domains: Collection[str]) -> None:
+        self._scopes = frozenset({*domains, CLUSTER})
         self._said: defaultdict[str, dict[int, Level]] = defaultdict(dict)
 
     def learn(self, event: BreakerChanged) -> None:
         """Remember what a breaker says; of two events of one tick the lower level counts."""
+        if event.scope not in self._scopes:  # invented names must not fill the memory
+            return
         said, tick = self._said[event.scope], event.tick
         said[tick] = max(said.get(tick, Level.POLICY), LEVELS[event.level])
         # One record from the far future is the first to be forgotten.

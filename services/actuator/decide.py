@@ -9,7 +9,7 @@ Frames may be ahead of plans. They wait in memory until something else is saved,
 always the plan comes next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import abridged, binding_budget, directive_of, with_budget
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.handler import Step
+from services._kit.handler import CLUSTER, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.orders import OrderedHandler
 from services._kit.plausible import Judged, Pace
@@ -82,7 +82,8 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         """Take in apps and heartbeats."""
         if isinstance(event, AppDeclared):
             self._apps.learn(event)
-        elif isinstance(event, BreakerChanged):
+        # Of other scopes nothing is kept: invented names must not fill the memory.
+        elif isinstance(event, BreakerChanged) and event.scope in (CLUSTER, *self._apps.domains):
             self._permissions.learn(event, clock.now())
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
@@ -298,7 +299,8 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
         rules = self._rules.of(plan.domain, names)
         ruling = rule(case, self._apps, self._permissions, rules, history)
-        state = replace(state, names=names, history=history, last_read=case.now)
+        resting = _resting(state, names, plan.tick)
+        state = replace(state, names=names, history=history, last_read=case.now, resting=resting)
         return self._request(plan, ruling, verdict.state, state)
 
     def _verdict(self, domain: str, tick: int, clock: Clock) -> Verdict:
@@ -354,12 +356,25 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
             return copied(state.history)
         fresh = self._rules.of(state.domain, names).start(1)
         form = self.start(state.domain).history
-        return copied(refit(state.history, fresh, form, state.names, names))
+        history = copied(refit(state.history, fresh, form, state.names, names))
+        for index, name in enumerate(names):
+            if name in state.resting:
+                history.rested[0, index] = state.resting[name]
+        return history
 
     def _last_read(self, names: tuple[str, ...], state: ActuatorState) -> I32:
         if state.last_read.shape[-1] != len(state.names):  # saved by a release that did not read
             return nothing_read(len(names))
         return fit_apps(state.last_read, nothing_read(len(names)), state.names, names)
+
+
+def _resting(state: ActuatorState, names: tuple[str, ...], tick: int) -> Mapping[str, int]:
+    """Apps that are not among the names now, and until when they rest."""
+    if names == state.names and not state.resting:
+        return state.resting
+    known = zip(state.names, state.history.rested[0].tolist(), strict=True)
+    before, present = {**state.resting, **dict(known)}, frozenset(names)
+    return {name: end for name, end in before.items() if end > tick and name not in present}
 
 
 def _check_decision(plan: ScalePlanned) -> None:

@@ -108,7 +108,7 @@ class SoldierHandler(Handler[SoldierState]):
         speed: float = 1.0,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
-        self._levels = Levels()
+        self._levels = Levels(cluster.domain_names)
         # Without a grace period the system runs in lock-step, where wall time means nothing.
         self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._per_minute = ticks_per_minute(cluster.tick_seconds)

@@ -90,9 +90,7 @@ def _depths(
     yield from nested
 
 
-def _values(
-    kind: types.Type, sizes: list[int], *, unique: bool = False
-) -> st.SearchStrategy[Any]:
+def _values(kind: types.Type, sizes: list[int], *, unique: bool = False) -> st.SearchStrategy[Any]:
     if isinstance(kind, types.Metadata):
         return _values(kind.type, sizes, unique=unique)
     if isinstance(kind, types.UnionType):

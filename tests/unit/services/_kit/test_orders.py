@@ -193,7 +193,12 @@ def test_orders_for_scopes_that_do_not_exist_slow_no_start_down(
 ) -> None:
     book, looked_at = OrderBook(), list[Any]()
     advance = book._advance
-    monkeypatch.setattr(book, "_advance", lambda *args: (looked_at.append(args), advance(*args)))
+
+    def counted(scope: Any, now: float) -> None:
+        looked_at.append(scope)
+        advance(scope, now)
+
+    monkeypatch.setattr(book, "_advance", counted)
     for number in range(300):
         book.learn(order(scope=f"forged-{number}", order="floor", floor=1), 0)
     # Twice for each order, however many scopes there are.

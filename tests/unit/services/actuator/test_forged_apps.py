@@ -1,5 +1,6 @@
 """Frames and plans that name apps which do not exist, or one app many times."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,8 +9,8 @@ import pytest
 from schemas.domain_observed import DomainObserved, Pods
 from schemas.scale_planned import ScalePlanned
 from services._kit.errors import Refused
-from tests.service_helpers import APPS, DOMAIN, time_of
-from tests.unit.services.actuator.actuator_helpers import System
+from tests.service_helpers import APPS, DOMAIN, REPLICAS, granted, time_of
+from tests.unit.services.actuator.actuator_helpers import Alone, System
 
 TIMES = 20
 
@@ -89,3 +90,57 @@ def test_apps_that_nobody_declared_cost_no_state() -> None:
     for event in (frame, plan):
         with pytest.raises(Refused, match="unknown-apps"):
             engine.handler.handle(event, before, system.clock)
+
+
+def test_an_app_that_is_left_out_for_a_tick_still_rests() -> None:
+    alone = Alone()
+    others = list(APPS[1:])
+    alone.take(granted(0))
+    (write,) = alone.take(frame_of(alone, 1), decrease(alone, 1))
+    assert [change.app for change in write.changes] == [APPS[0]]
+    alone.take(frame_of(alone, 2, others), decrease(alone, 2, others))
+    alone.restart()
+    (write,) = alone.take(frame_of(alone, 3), decrease(alone, 3))
+    assert write.changes == []
+    # It rests no longer than it would have done otherwise.
+    assert alone.state.resting == {}
+
+
+def frame_of(alone: Alone, tick: int, apps: Sequence[str] = APPS) -> DomainObserved:
+    """The frame of a tick with some of the apps."""
+    frame = alone.frames[1]
+    at = [frame.apps.index(app) for app in apps]
+
+    def only(values: Sequence[Any]) -> list[Any]:
+        return [values[index] for index in at]
+
+    return msgspec.structs.replace(
+        frame,
+        tick=tick,
+        time=time_of(tick),
+        apps=list(apps),
+        pods=Pods(**{name: only(getattr(frame.pods, name)) for name in Pods.__struct_fields__}),
+        features={name: only(values) for name, values in frame.features.items()},
+        measured={},
+        load_pods=only(frame.load_pods),
+        usual_load_pods=only(frame.usual_load_pods),
+    )
+
+
+def decrease(alone: Alone, tick: int, apps: Sequence[str] = APPS) -> ScalePlanned:
+    """A plan that takes a pod of the first app, if it is among them."""
+    return msgspec.structs.replace(
+        alone.plans[1],
+        tick=tick,
+        time=time_of(tick),
+        decision_id=f"{DOMAIN}/{tick}/forged",
+        apps=list(apps),
+        replicas=[REPLICAS - (app == APPS[0]) for app in apps],
+        cpu_request=[1000] * len(apps),
+        memory_request=[2048] * len(apps),
+        reasons=["scale-in"] * len(apps),
+        need=[],
+        replicas_before=[],
+        cpu_request_before=[],
+        memory_request_before=[],
+    )

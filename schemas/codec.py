@@ -144,7 +144,7 @@ def _check_tombstone(topic: Topic) -> None:
 
 def _check(event: Event) -> None:
     """Check what the types and ranges of single fields don't cover."""
-    if problem := columns.length_problem(event):
+    if problem := columns.problem_of(event):
         raise Malformed("columns", problem)
     if problem := time_problem(event) or text_problem(event):
         raise Malformed("schema", problem)

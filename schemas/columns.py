@@ -1,5 +1,6 @@
 """Parallel lists of an event: which belong together, and how to check, slice and join them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     leader: str = "apps"
+    repeats: bool = False
+    """Whether an entry of the leading list may be there twice, as an app with a sample per pod."""
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     """Columns that may also be empty."""
@@ -37,6 +40,7 @@ _BEFORE: Final = ("replicas_before", "cpu_request_before", "memory_request_befor
 RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
     MetricsSampled: (
         Columns(
+            repeats=True,
             required=("request_mix",),
             optional=(
                 "pods",
@@ -85,10 +89,16 @@ RULES: Final[dict[type[Event], tuple[Columns, ...]]] = {
 }
 
 
-def length_problem(event: Event) -> str:
-    """Describe the first column of the wrong length; empty if all are right."""
+def problem_of(event: Event) -> str:
+    """Describe the first column of the wrong length, or an entry twice; empty if all are right."""
     for rule in RULES.get(type(event), ()):
-        expected = len(getattr(event, rule.leader))
+        leaders = getattr(event, rule.leader)
+        expected = len(leaders)
+        # Twice in a frame or a plan, an app would count twice in what its domain holds, and so in
+        # the share of it that may be taken away.
+        if not rule.repeats and len(set(leaders)) < expected:
+            ((twice, _),) = Counter(leaders).most_common(1)
+            return f"expected each entry of `{rule.leader}` once, got {twice!r:.80} again"
         for name, column in _columns(event, rule):
             length = len(column)
             if length != expected and (length or name not in rule.optional):
@@ -167,7 +177,7 @@ def _append(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, list):
         return [entry for value in values for entry in value]
-    # A key that only some events have yields a short column, which `length_problem` reports.
+    # A key that only some events have yields a short column, which `problem_of` reports.
     together: dict[str, list[Any]] = {}
     for value in values:
         for name, column in _items(value):

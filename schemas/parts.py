@@ -59,7 +59,7 @@ def join_parts(parts: Sequence[E]) -> E:
         return ordered[0]
     whole = msgspec.structs.replace(columns.concatenate(ordered), part=_WHOLE)
     # Each part was checked, but an optional column may be missing in some of them.
-    if problem := columns.length_problem(whole):
+    if problem := columns.problem_of(whole):
         raise Malformed("columns", f"{of} parts together: {problem}")
     return whole
 

@@ -105,7 +105,8 @@ def _sum_pods(apps: Apps, app: int, need: np.float32, growth: np.float32, sums: 
     # Of pods on nodes no more than needed: what is spare may go to others.
     sums[_KEPT, d] += max(least, min(float(bound), need)) * cores
     sums[_HELD, d] += pods * cores
-    sums[_HELD_MEMORY, d] += pods * status[rows.MEMORY_REQUEST, app] / 1024.0
+    # In floats: the product of two absurd counts is no 64-bit integer.
+    sums[_HELD_MEMORY, d] += np.float64(pods) * status[rows.MEMORY_REQUEST, app] / 1024.0
     sums[_PENDING, d] += status[rows.PENDING, app] * cores
     # App by app: spare pods of one app do not help another.
     sums[_DISTRESS, d] += max(0.0, least - bound) * cores

@@ -48,6 +48,11 @@ a node, or many apps at risk."""
 # A plain 0.0 in a kernel would turn the float32 arithmetic around it into float64.
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
+_MOST_PODS: Final = np.float32(1e9)
+"""Need of an app beyond which nothing is told apart: more than any cluster has. Replicas are 32-bit
+integers, so without it an absurd load would wrap around and become a decrease."""
+_LARGEST_SIZE: Final = 2**31 - 1
+"""Millicores or MiB of a pod, for the same reason."""
 _LARGEST_CPU: Final = 2.0
 """Times its first size that a pod's CPU may become."""
 _CPU_STEP: Final = 50
@@ -152,7 +157,7 @@ def compute_need(
         # Load that fell below the usual is sized as it is: nothing waits for its return.
         usually = min(usual[app], load[app]) * per_target[d]
         soon = load[app] * growth[d] * per_foreseen[d]
-        need[app] = max(usually, load[app] * per_surge[d], soon)
+        need[app] = min(_MOST_PODS, max(usually, load[app] * per_surge[d], soon))
     # Empty without a policy, so that the heuristic alone does not even multiply by 1.
     factor = levels.factor[e]
     for app in range(factor.size):
@@ -259,7 +264,7 @@ def give_way(
                 continue
             if damping.rest_first[d] == 1 and rested[app] > tick:
                 continue
-            spare = current[app] - math.ceil(load[app] / level)
+            spare = current[app] - math.ceil(min(_MOST_PODS, load[app] / level))
             # One pod more than the quotient: rounding down would never release the last cores.
             fewer = min(spare, int(release[d] / max(1, size[app])) + 1)
             fewer = min(fewer, pending[app]) if waiting else fewer
@@ -286,10 +291,12 @@ def wish_sizes(
         wishes.cpu[app], wishes.memory[app] = cpu[app], memory[app]
         if features[_MISSING, app] > 0.0 or features[_ACTIVE, app] == 0.0:
             continue
-        need = load[app] / level[domain[app]]
+        need = min(_MOST_PODS, load[app] / level[domain[app]])
         wishes.cpu[app] = _cpu_for(need, most[app], cpu[app], first_cpu[app])
         # Limits kill, so memory grows in steps before it is full. It never shrinks.
-        larger = min(memory[app] * _MEMORY_STEP, first_memory[app] * _LARGEST_MEMORY)
+        larger = min(
+            memory[app] * _MEMORY_STEP, first_memory[app] * _LARGEST_MEMORY, float(_LARGEST_SIZE)
+        )
         if features[_MEMORY_USE, app] > _MEMORY_FULL and larger > memory[app]:
             wishes.memory[app] = math.ceil(larger)
 
@@ -307,8 +314,9 @@ def _cpu_for(need: np.float32, most: int, cpu: int, first: int) -> int:
     """Millicores per pod with which `most` pods carry the need; the first size if enough."""
     # `need` counts pods of the present size, so sizes scale by the need over the maximum.
     if need > most and cpu < _LARGEST_CPU * first:
-        exact = cpu * (need / most)
-        return min(int(_LARGEST_CPU * first), math.ceil(exact / _CPU_STEP) * _CPU_STEP)
+        exact = cpu * (need / max(1, most))
+        largest = min(int(_LARGEST_CPU * first), _LARGEST_SIZE)
+        return min(largest, math.ceil(exact / _CPU_STEP) * _CPU_STEP)
     # Well below the maximum at the first size, or the next rise would enlarge the pods again.
     if cpu > first and need * cpu < _RETURN_BELOW * most * first:
         return first

@@ -21,6 +21,10 @@ from services._kit.errors import Refused
 from services._kit.inventory import DeclaredApps
 from services._kit.plausible import FUTURE, OUT_OF_RANGE
 
+_MOST: Final = 1e9
+"""Pods of an app, and cores, GiB or factors of a budget: more than any cluster has. Larger numbers
+count as this one, because their products would be infinite, and nobody could read a plan of them.
+"""
 REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason in Reason}
 """Spelling of a plan's reasons in events."""
 
@@ -91,9 +95,18 @@ def blank_observation(apps: int) -> Observation:
 def feature_rows(frame: DomainObserved) -> F32:
     """[1, APP, A] features of the apps, in the order of the table."""
     table = np.empty((1, APP.width, len(frame.apps)), np.float32)
-    for row, name in enumerate(APP.names):
-        table[0, row] = _feature(frame, name)
+    # JSON has larger numbers than a float32, which takes them for infinite.
+    with np.errstate(over="ignore"):
+        for row, name in enumerate(APP.names):
+            table[0, row] = _feature(frame, name)
+    np.nan_to_num(table, copy=False)
     return table
+
+
+def load_row(load_pods: Sequence[float]) -> F32:
+    """[1, A] load of a frame's apps, in pods."""
+    row: F32 = np.clip(np.array([load_pods]), 0.0, _MOST).astype(np.float32)
+    return row
 
 
 def abridged(frame: DomainObserved, features: Sequence[str]) -> DomainObserved:
@@ -109,11 +122,6 @@ def _feature(frame: DomainObserved, name: str) -> list[float]:
     if name not in frame.features:
         raise Refused("missing-feature", f"expected `{name}` among the features, got none")
     return frame.features[name]
-
-
-def as_row(values: Sequence[float]) -> F32:
-    """[1, A]."""
-    return np.array([values], np.float32)
 
 
 # Forecasts.
@@ -210,11 +218,12 @@ def directive_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive
         "headroom": granted.headroom,
     }
     columns: dict[str, Any] = {
-        name: _with_column(getattr(budget, name), domain, value) for name, value in own.items()
+        name: _with_column(getattr(budget, name), domain, min(value, _MOST))
+        for name, value in own.items()
     }
     return Directive(
         budget._replace(**columns),
-        _with_column(directive.growth, domain, granted.growth),
+        _with_column(directive.growth, domain, min(granted.growth, _MOST)),
         _with_column(directive.release, domain, granted.release_cores),
     )
 

@@ -122,7 +122,11 @@ class DeclaredApps:
 
     def all_declared(self, names: Sequence[str]) -> bool:
         """Whether all apps are or were declared: a frame may overtake a declaration."""
-        return all(name in self._apps or name in self._removed for name in names)
+        return self.count_unknown(names) == 0
+
+    def count_unknown(self, names: Sequence[str]) -> int:
+        """How many apps neither are nor were declared."""
+        return sum(name not in self._apps and name not in self._removed for name in names)
 
     def inventory_of(self, names: Sequence[str]) -> Inventory:
         """Model input for these apps; a removed app counts as last declared."""

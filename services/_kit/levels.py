@@ -8,6 +8,7 @@ leave the next flash sale unprepared.
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Final
 
 from models.control.fallback import Level
@@ -25,11 +26,14 @@ LEVELS: Final = {level.label: level for level in Level}
 class Levels:
     """The last levels of each breaker, by scope and tick."""
 
-    def __init__(self) -> None:
+    def __init__(self, domains: Collection[str]) -> None:
+        self._scopes = frozenset({*domains, CLUSTER})
         self._levels: defaultdict[str, dict[int, Level]] = defaultdict(dict)
 
     def learn(self, event: BreakerChanged) -> None:
         """Remember the level of an event; of two events of one tick the lower level counts."""
+        if event.scope not in self._scopes:  # invented names must not fill the memory
+            return
         levels, tick = self._levels[event.scope], event.tick
         # `max`, because a lower level has a higher number.
         levels[tick] = max(levels.get(tick, Level.POLICY), LEVELS[event.level])

@@ -108,9 +108,11 @@ class OrderBook:
 
     def learn(self, order: OverrideIssued, at: float) -> None:
         """Take in an order; raises Refused where too many wait already."""
-        self.advance(at)
+        # Of its own scope only: at a start all orders are learned, for however many scopes.
+        scope = _limited(order.kind, order.scope)
+        self._advance(scope, at)
         found = Recorded(order, at)
-        slot, waiting = found.slot, self._waiting[_limited(order)]
+        slot, waiting = found.slot, self._waiting[scope]
         present = self._present(slot)
         waiting.pop(slot, None)
         # Redelivered, or lifted before it took effect: no change to count.
@@ -122,13 +124,12 @@ class OrderBook:
         if len(waiting) >= _MOST_WAITING:
             raise Refused("too-many-orders", f"{_MOST_WAITING} orders wait already")
         waiting[slot] = found
-        self.advance(at)
+        self._advance(scope, at)
 
     def forget(self, key: str, at: float) -> None:
         """Lift the order of a tombstone."""
         slot = slot_of(key)
-        for waiting in self._waiting.values():
-            waiting.pop(slot, None)
+        self._waiting[_limited(slot[0], slot[1])].pop(slot, None)
         present = self._present(slot)
         if present is not None:
             old = present.order
@@ -137,21 +138,26 @@ class OrderBook:
 
     def advance(self, now: float) -> None:
         """Let waiting orders take effect as far as the limit allows by now."""
-        for scope, waiting in self._waiting.items():
-            changes = self._changes[scope]
-            while waiting:
-                # First come, first served: where the first has to wait, so do the others.
-                found = next(iter(waiting.values()))
-                full = len(changes) >= self._most
-                # By the times of the records, not by `now`: a restart that reads all orders at
-                # once computes the same times, and so has the same orders in force.
-                since = max(found.at, changes[-self._most] + self._window) if full else found.at
-                if since > now:
-                    break
-                del waiting[found.slot]
-                changes.append(since)
-                del changes[: -self._most]
-                self._accept(found)
+        for scope in list(self._waiting):
+            self._advance(scope, now)
+            if not self._waiting[scope]:
+                del self._waiting[scope]
+
+    def _advance(self, scope: Scope, now: float) -> None:
+        waiting, changes = self._waiting[scope], self._changes[scope]
+        while waiting:
+            # First come, first served: where the first has to wait, so do the others.
+            found = next(iter(waiting.values()))
+            full = len(changes) >= self._most
+            # By the times of the records, not by `now`: a restart that reads all orders at once
+            # computes the same times, and so has the same orders in force.
+            since = max(found.at, changes[-self._most] + self._window) if full else found.at
+            if since > now:
+                break
+            del waiting[found.slot]
+            changes.append(since)
+            del changes[: -self._most]
+            self._accept(found)
 
     def waiting(self, domain: str | None = None) -> list[Recorded]:
         """Orders that the limit holds back, all of them or those that may concern a domain."""
@@ -338,13 +344,12 @@ def _stopped(order: OverrideIssued) -> set[str]:
     return found | ({"breaker"} if order.breaker == "open" else set())
 
 
-def _limited(order: OverrideIssued) -> Scope:
+def _limited(kind: str, scope: str) -> Scope:
     """The scope whose changes are counted together.
 
     A domain with its tiers, the cluster, or all apps together. Apps are not counted by domain: an
     order could name any domain, and the inventory may be read after the orders.
     """
-    if order.kind in ("domain", "tier"):
-        domain = order.scope if order.kind == "domain" else order.scope.rpartition("/")[0]
-        return "domain", domain
-    return order.kind, ""
+    if kind in ("domain", "tier"):
+        return "domain", scope if kind == "domain" else scope.rpartition("/")[0]
+    return kind, ""

@@ -9,6 +9,7 @@ Frames may be ahead of plans. They wait in memory until something else is saved,
 always the plan comes next.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import abridged, binding_budget, directive_of, with_budget
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.handler import Step
+from services._kit.handler import CLUSTER, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.orders import OrderedHandler
 from services._kit.plausible import Judged, Pace
@@ -46,6 +47,9 @@ from services.actuator.target import Read, Reading, Written
 
 _RULED_BY: Final = ("missing",)
 """Features that the rules need."""
+_MOST_UNKNOWN: Final = 1000
+"""Apps of a frame or a plan that are not declared: it may be earlier than their declarations. Both
+wait in the state, and names that cost a forger nothing could make it too large to be saved."""
 _FRAMES: Final = "frames"
 _PLANS: Final = "plans"
 
@@ -78,7 +82,8 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         """Take in apps and heartbeats."""
         if isinstance(event, AppDeclared):
             self._apps.learn(event)
-        elif isinstance(event, BreakerChanged):
+        # Of other scopes nothing is kept: invented names must not fill the memory.
+        elif isinstance(event, BreakerChanged) and event.scope in (CLUSTER, *self._apps.domains):
             self._permissions.learn(event, clock.now())
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:
@@ -119,10 +124,12 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
                 state = replace(state.with_frames(state.frames), budgets=budgets)
                 return self._proceed(state, clock)
             case DomainObserved() if not state.timeline.is_over(event.tick, state.closed):
+                self._check_apps(event.apps)
                 return self._judge_frame(event, state, clock)
             case ScalePlanned() if (
                 event.tick > state.closed and event.decision_id not in state.replaced
             ):
+                self._check_apps(event.apps)
                 return self._judge_plan(event, state, clock)
             case _:
                 return Step(state)
@@ -157,6 +164,15 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
             write = again(state.pending, verdict, self._apps, self._permissions)
             return Step(state, writes=[write])
         return self._proceed(state, clock)
+
+    def _check_apps(self, apps: Sequence[str]) -> None:
+        # In lock-step the cluster waits for the tick, and declarations come soon.
+        if self._grace is None:
+            return
+        unknown = self._apps.count_unknown(apps)
+        if unknown > _MOST_UNKNOWN:
+            detail = f"expected at most {_MOST_UNKNOWN:,} apps without a declaration, got {unknown}"
+            raise Refused("unknown-apps", detail)
 
     def _judge_frame(
         self, frame: DomainObserved, state: ActuatorState, clock: Clock
@@ -283,7 +299,8 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
         rules = self._rules.of(plan.domain, names)
         ruling = rule(case, self._apps, self._permissions, rules, history)
-        state = replace(state, names=names, history=history, last_read=case.now)
+        resting = _resting(state, names, plan.tick)
+        state = replace(state, names=names, history=history, last_read=case.now, resting=resting)
         return self._request(plan, ruling, verdict.state, state)
 
     def _verdict(self, domain: str, tick: int, clock: Clock) -> Verdict:
@@ -339,12 +356,25 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
             return copied(state.history)
         fresh = self._rules.of(state.domain, names).start(1)
         form = self.start(state.domain).history
-        return copied(refit(state.history, fresh, form, state.names, names))
+        history = copied(refit(state.history, fresh, form, state.names, names))
+        for index, name in enumerate(names):
+            if name in state.resting:
+                history.rested[0, index] = state.resting[name]
+        return history
 
     def _last_read(self, names: tuple[str, ...], state: ActuatorState) -> I32:
         if state.last_read.shape[-1] != len(state.names):  # saved by a release that did not read
             return nothing_read(len(names))
         return fit_apps(state.last_read, nothing_read(len(names)), state.names, names)
+
+
+def _resting(state: ActuatorState, names: tuple[str, ...], tick: int) -> Mapping[str, int]:
+    """Apps that are not among the names now, and until when they rest."""
+    if names == state.names and not state.resting:
+        return state.resting
+    known = zip(state.names, state.history.rested[0].tolist(), strict=True)
+    before, present = {**state.resting, **dict(known)}, frozenset(names)
+    return {name: end for name, end in before.items() if end > tick and name not in present}
 
 
 def _check_decision(plan: ScalePlanned) -> None:

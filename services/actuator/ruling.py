@@ -26,7 +26,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.fields import Mode
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.arrays import REASONS, as_row, directive_of, status_rows
+from services._kit.arrays import REASONS, directive_of, load_row, status_rows
 from services._kit.inventory import DeclaredApps
 from services._kit.orders import NO_EFFECT, Effect
 from services.actuator.permissions import Permissions, Verdict
@@ -345,13 +345,14 @@ def _enforced(
     numbers = empty_plan(1, len(plan.apps), len(apps.pools))
     numbers.replicas[0], numbers.cpu[0], numbers.memory[0] = wishes
     numbers.reason[0] = _codes(plan)
-    missing = as_row(frame.features["missing"])
+    # Whatever is not zero counts as missing: doubt holds.
+    missing = (np.array([frame.features["missing"]]) != 0.0).astype(np.float32)
     missing[0, case.contradicted] = 1.0
     rules.step(
         np.array([plan.tick], np.int32),
         case.status,
         missing,
-        as_row(frame.load_pods),
+        load_row(frame.load_pods),
         directive_of(case.budget, apps).budget,
         history,
         numbers,

@@ -38,6 +38,9 @@ class ActuatorState:
     closed: int = -1
     """The last tick whose write was requested."""
     names: tuple[str, ...] = ()
+    resting: Mapping[str, int] = field(default_factory=dict)
+    """Tick until which apps rest that are not among the names: whoever leaves an app out of a
+    frame, or removes and declares it again, must not end its cool-down."""
     last_read: I32 = field(default_factory=nothing_read)
     """[3, A] what the target had of the `names` when it was read last."""
     budgets: Budgets = ()

@@ -70,7 +70,7 @@ class CommanderHandler(Handler[CommanderState]):
         speed: float = 1.0,
     ) -> None:
         self._domains, self._pools = cluster.domain_names, cluster.pool_names
-        self._levels = Levels()
+        self._levels = Levels(self._domains)
         # Without apps: the Commander works on sums of domains and needs only the cluster's part.
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)

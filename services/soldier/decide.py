@@ -34,10 +34,10 @@ from services._kit.arrays import (
     REASONS,
     Budgets,
     abridged,
-    as_row,
     binding_budget,
     directive_of,
     feature_rows,
+    load_row,
     status_rows,
     with_budget,
 )
@@ -108,7 +108,7 @@ class SoldierHandler(Handler[SoldierState]):
         speed: float = 1.0,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
-        self._levels = Levels()
+        self._levels = Levels(cluster.domain_names)
         # Without a grace period the system runs in lock-step, where wall time means nothing.
         self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
@@ -253,7 +253,7 @@ class SoldierHandler(Handler[SoldierState]):
         memory = self._memory(names, status, state)
         plan = empty_plan(1, len(names), len(self._apps.pools))
         signals = AppSignals(
-            feature_rows(frame), as_row(frame.load_pods), as_row(frame.usual_load_pods)
+            feature_rows(frame), load_row(frame.load_pods), load_row(frame.usual_load_pods)
         )
         # A budget that was made from this tick binds only later ticks, even in a replay.
         budget = binding_budget(frame.tick, state.budgets)
@@ -302,7 +302,10 @@ def _planned(
     after = dict(zip(_PLANNED, (plan.replicas[0], plan.cpu[0], plan.memory[0]), strict=True))
     changed = np.any([after[name] != before[name] for name in _PLANNED], axis=0)
     epoch = -1 if budget is None else budget.epoch
-    sums: dict[str, Any] = {name: float(v[0, domain]) for name, v in report._asdict().items()}
+    # No sum is below zero, whatever a frame says of single apps: nobody could read the plan.
+    sums: dict[str, Any] = {
+        name: max(0.0, float(values[0, domain])) for name, values in report._asdict().items()
+    }
     # The models sum in floats; the event counts apps in integers.
     counts = {name: int(sums[name]) for name in ("apps", "at_risk")}
     return ScalePlanned(

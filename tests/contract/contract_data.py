@@ -57,8 +57,11 @@ def events_of(draw: st.DrawFn, topic: Topic) -> Event:
     sizes = _sizes(draw, topic.event)
     info = types.type_info(topic.event)
     assert isinstance(info, types.StructType)
+    unique = {rule.leader for rule in RULES.get(topic.event, ()) if not rule.repeats}
     values = {
-        field.encode_name: draw(_values(field.type, sizes.get(field.name, [])))
+        field.encode_name: draw(
+            _values(field.type, sizes.get(field.name, []), unique=field.name in unique)
+        )
         for field in info.fields
         # Tests split whole events into parts themselves.
         if field.name != "part"
@@ -87,13 +90,13 @@ def _depths(
     yield from nested
 
 
-def _values(kind: types.Type, sizes: list[int]) -> st.SearchStrategy[Any]:
+def _values(kind: types.Type, sizes: list[int], *, unique: bool = False) -> st.SearchStrategy[Any]:
     if isinstance(kind, types.Metadata):
-        return _values(kind.type, sizes)
+        return _values(kind.type, sizes, unique=unique)
     if isinstance(kind, types.UnionType):
         return st.one_of([_values(inner, sizes) for inner in kind.types])
     simple = _simple(kind)
-    return _containers(kind, sizes) if simple is None else simple
+    return _containers(kind, sizes, unique=unique) if simple is None else simple
 
 
 def _simple(kind: types.Type) -> st.SearchStrategy[Any] | None:
@@ -123,10 +126,13 @@ def _texts(kind: types.StrType) -> st.SearchStrategy[str]:
     return st.text("abcXYZ019", min_size=1, max_size=6)
 
 
-def _containers(kind: types.Type, sizes: list[int]) -> st.SearchStrategy[Any]:
+def _containers(
+    kind: types.Type, sizes: list[int], *, unique: bool = False
+) -> st.SearchStrategy[Any]:
     if isinstance(kind, types.ListType):
         least, most = (sizes[0], sizes[0]) if sizes else (kind.min_length or 0, 3)
-        return st.lists(_values(kind.item_type, sizes[1:]), min_size=least, max_size=most)
+        items = _values(kind.item_type, sizes[1:])
+        return st.lists(items, min_size=least, max_size=most, unique=unique)
     if isinstance(kind, types.DictType):
         names, inner = _values(kind.key_type, []), _values(kind.value_type, sizes)
         return st.dictionaries(names, inner, max_size=2)

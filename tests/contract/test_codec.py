@@ -13,6 +13,7 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.override_issued import OverrideIssued
 from schemas.rejected import Rejected
+from schemas.scale_planned import ScalePlanned
 from tests.contract.contract_data import structured
 
 TIME = "2026-11-27T08:00:00Z"
@@ -211,6 +212,22 @@ def test_columns_of_unequal_length_are_refused_when_encoding_and_decoding() -> N
         encode(sampled(rps=[1.0]), "collector")
     with pytest.raises(Malformed, match=words):
         decode("hirl.metrics-sampled.v1", msgspec.json.encode(sampled(rps=[1.0])))
+
+
+def test_an_app_that_is_there_twice_is_refused_unless_each_entry_is_a_pod() -> None:
+    plan = ScalePlanned(
+        tick=1, time=TIME, domain="fraud", decision_id="fraud/1", epoch=-1, policy="any/1",
+        apps=["a", "b", "a"], replicas=[1] * 3, cpu_request=[1] * 3, memory_request=[1] * 3,
+        reasons=["hold"] * 3,
+    )  # fmt: skip
+    words = r"^columns: expected each entry of `apps` once, got 'a' again$"
+    with pytest.raises(Malformed, match=words):
+        encode(plan, "soldier")
+    with pytest.raises(Malformed, match=words):
+        decode("hirl.scale-planned.v1", msgspec.json.encode(plan))
+    pods = msgspec.structs.replace(sampled(rps=[1.0, 2.0]), apps=["a", "a"], pods=["0", "1"])
+    (record,) = encode(pods, "agent")
+    assert decode(record.topic, record.value, record.headers) == pods
 
 
 def test_a_missing_sample_may_be_written_as_nan() -> None:

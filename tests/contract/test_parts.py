@@ -176,7 +176,9 @@ def test_every_list_of_an_event_with_apps_is_a_column_or_appears_once(event: typ
 
 
 def part(number: int, of: int, tick: int = 7, domain: str = "data") -> ScalePlanned:
-    return msgspec.structs.replace(plan(tick), domain=domain, part=Part(number=number, of=of))
+    apps = [f"app-{number}-{index}" for index in range(4)]
+    position = Part(number=number, of=of)
+    return msgspec.structs.replace(plan(tick), domain=domain, apps=apps, part=position)
 
 
 @pytest.mark.parametrize("same_key", [True, False])

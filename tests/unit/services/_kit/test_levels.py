@@ -11,7 +11,7 @@ from tests.service_helpers import DOMAIN, heartbeat
 
 def said(*words: tuple[int, Any], scope: str = DOMAIN) -> Levels:
     """Levels after some heartbeats of a scope, in this order."""
-    levels = Levels()
+    levels = Levels([DOMAIN])
     for tick, level in words:
         levels.learn(heartbeat(tick, level=level, scope=scope))
     return levels
@@ -35,7 +35,7 @@ def test_of_domain_and_cluster_the_lower_level_counts() -> None:
 
 
 def test_without_a_heartbeat_everything_may_decide() -> None:
-    assert Levels().before(5, DOMAIN) == Level.POLICY
+    assert Levels([DOMAIN]).before(5, DOMAIN) == Level.POLICY
 
 
 @pytest.mark.parametrize("level", ["policy", "reactive"])
@@ -70,3 +70,8 @@ def test_a_late_level_changes_no_newer_one() -> None:
 def test_a_decision_records_its_level_where_it_is_limited() -> None:
     assert "level" not in versions_at(Level.POLICY)
     assert versions_at(Level.REACTIVE)["level"] == "reactive"
+
+
+def test_breakers_of_scopes_that_do_not_exist_leave_nothing_behind() -> None:
+    levels = said((4, "hold"), scope="forged")
+    assert not levels._levels

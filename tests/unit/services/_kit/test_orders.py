@@ -188,6 +188,27 @@ def test_too_many_waiting_orders_are_refused_instead_of_filling_the_memory() -> 
         book.learn(app_ceiling(5000), 0)
 
 
+def test_orders_for_scopes_that_do_not_exist_slow_no_start_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    book, looked_at = OrderBook(), list[Any]()
+    advance = book._advance
+
+    def counted(scope: Any, now: float) -> None:
+        looked_at.append(scope)
+        advance(scope, now)
+
+    monkeypatch.setattr(book, "_advance", counted)
+    for number in range(300):
+        book.learn(order(scope=f"forged-{number}", order="floor", floor=1), 0)
+    # Twice for each order, however many scopes there are.
+    assert len(looked_at) == 600
+    book.advance(1)
+    looked_at.clear()
+    book.advance(2)
+    assert not looked_at
+
+
 records = st.lists(
     st.tuples(
         st.sampled_from(range(4)),

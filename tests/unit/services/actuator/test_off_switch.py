@@ -10,6 +10,7 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_planned import ScalePlanned
+from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
 from tests.service_helpers import APPS, DOMAIN, declared, granted, heartbeat
 from tests.unit.services.actuator.actuator_helpers import System
@@ -135,3 +136,15 @@ def test_a_plan_of_a_tick_that_frames_cannot_have_reached_closes_nothing() -> No
     system.bus.run()
     assert [letter.error for letter in system.bus.dead_letters] == ["time-out-of-range"]
     assert system.apply(2).tick == 2
+
+
+def test_breakers_of_scopes_that_do_not_exist_leave_nothing_behind() -> None:
+    system = System()
+    system.bus.publish(heartbeat(1, scope="forged"))
+    system.bus.run()
+    engine = system.bus._processes["actuator"].engine
+    assert engine is not None
+    assert isinstance(engine.handler, ActuatorHandler)
+    breakers = engine.handler._permissions._breakers
+    assert DOMAIN in breakers
+    assert "forged" not in breakers

@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from models.cluster.description import PRIORITIES, Cluster
-from models.control.breaker.changes import follow, rollback_targets
+from models.control.breaker.changes import follow, rollback_targets, start_changes
 from models.control.breaker.cluster import ClusterThresholds
 from models.control.breaker.fallback import advance_levels, start_fallback
 from models.control.breaker.forecasts import forecast_readings, observe_tick
 from models.control.breaker.limits import Thresholds
 from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import advance, burn, closed, lost, opened, start
-from models.control.breaker.readings import AppSamples, Readings, members, read, unknown
+from models.control.breaker.readings import AppSamples, Readings, read, unknown
 from models.control.fallback import Level
 from models.forecaster.port import ticks_per_minute
 from schemas.breaker_changed import BreakerChanged, Rollback
@@ -49,7 +49,13 @@ from services.breaker.events import (
     reset_reason,
     rollback_of,
 )
-from services.breaker.frames import app_samples, fresh_record, with_forecast, with_frame
+from services.breaker.frames import (
+    app_samples,
+    fresh_record,
+    no_samples,
+    with_forecast,
+    with_frame,
+)
 from services.breaker.rules import DomainRules, rules_of
 from services.breaker.state import BreakerState, fitted_to, with_apps, with_outcomes
 
@@ -96,7 +102,15 @@ class BreakerHandler(OrderedHandler[BreakerState]):
 
     def prepare(self) -> None:
         """Compile the kernels: no apps are needed for that."""
-        observe_tick(blank_observation(0), fresh_record(0), self._per_minute)
+        record = observe_tick(blank_observation(0), fresh_record(0), self._per_minute)
+        rules, tick, samples = rules_of(self._limits, 0), np.zeros(1, np.int32), no_samples()
+        readings = read(samples, np.zeros((1, 1)), rules.mismatch_apps)
+        readings, _ = follow(
+            tick, samples, readings, np.zeros((1, 1, 2)), start_changes(1, 1, apps=0)
+        )
+        memory = start(0, 1, rules.table, rules.windows.longest)
+        burn(advance(tick, readings, memory, rules.table, rules.windows), rules.windows)
+        advance_levels(forecast_readings(record), start_fallback(1, rules.fallback), rules.fallback)
 
     def start(self, key: str) -> BreakerState:
         """Closed, no frame yet."""
@@ -327,7 +341,7 @@ def _rollback(frame: DomainObserved, samples: AppSamples, state: BreakerState) -
         return None
     # The actuator keeps the budget; only the rate is limited here.
     room = np.full((1, 1), np.inf)
-    targets = rollback_targets(samples, state.changes, room, members(samples.domain, 1))
+    targets = rollback_targets(samples, state.changes, room)
     return rollback_of(frame, targets)
 
 

@@ -48,6 +48,22 @@ def app_samples(frame: DomainObserved, applied: Applied) -> AppSamples:
     )
 
 
+def no_samples() -> AppSamples:
+    """A domain without apps."""
+    whole, real = np.zeros((1, 0), np.int32), np.zeros((1, 0))
+    return AppSamples(
+        domain=whole,
+        missing=np.zeros((1, 0), np.bool_),
+        rps=real,
+        errors=real,
+        headroom=real,
+        replicas=whole,
+        cpu=whole,
+        pending=whole,
+        accepted=np.zeros((1, 0, 0), np.int32),
+    )
+
+
 def _column(values: Sequence[float | None] | None, count: int) -> F64:
     """[1, A]; NaN where nothing arrived, and everywhere without the column."""
     if not values:

@@ -9,7 +9,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I8, I32
-from models.control.breaker.readings import AppSamples, Mask, Readings, members, share, sums
+from models.control.breaker.readings import (
+    AppSamples,
+    Readings,
+    is_valid,
+    share,
+    share_of,
+    sums,
+)
+from models.jit import kernel
 
 WINDOW_TICKS: Final = 30
 """Five minutes: so long a decrease is blamed for lost headroom, and a change back is a reversal."""
@@ -26,6 +34,10 @@ ROLLBACK_SHARE: Final = 0.05
 LEAST_CHANGES: Final = 5
 """Fewest planned changes to judge holds by."""
 _NEVER: Final = -(1 << 30)
+
+_APPS, _TURNED, _REQUESTS, _BLAMED, _REMOVED, _RUNNING = range(6)
+"""Rows of the sums by domain."""
+_SUMS: Final = 6
 
 
 class ChangeMemory(NamedTuple):
@@ -98,112 +110,158 @@ def follow(
 
     `tick` is [E]; `outcomes` [E, D, 2] are the changes planned and held since the last tick.
     """
-    member = members(samples.domain, readings.age.shape[1])
-    memory = _with_outcomes(outcomes, memory)
-    memory = _with_changes(tick[:, None], samples, member, memory)
+    memory = ChangeMemory._make(part.copy() for part in memory)
+    environments, domains = readings.age.shape
+    held, regression, oscillation, decreases = np.zeros((4, environments, domains))
     readings = readings._replace(
-        held=_held(memory),
-        regression=_regression(tick[:, None], samples, member, memory),
-        oscillation=share(
-            sums(tick[:, None] - memory.turned < WINDOW_TICKS, member),
-            sums(np.ones_like(samples.missing), member),
-            0.0,
-        ),
-        decreases=np.minimum(
-            share(memory.removed.sum(axis=2), memory.running.max(axis=2), 0.0), 1.0
-        ),
+        held=held, regression=regression, oscillation=oscillation, decreases=decreases
     )
-    return readings, _with_good(samples, readings, memory)
+    _follow(tick, samples, outcomes, np.zeros((environments, _SUMS, domains)), readings, memory)
+    return readings, memory
 
 
-def rollback_targets(samples: AppSamples, memory: ChangeMemory, room: F64, member: F64) -> I32:
+def rollback_targets(samples: AppSamples, memory: ChangeMemory, room: F64) -> I32:
     """[E, A] replicas after the next step back to the last good ones; -1 where none is needed.
 
     Only increases: fewer replicas than now may have been good under less traffic. `room` [E, D]
-    are the millicores that each domain may add, `member` [E, A, D] says whose app is whose.
+    are the millicores that each domain may add.
     """
-    known = (samples.domain >= 0) & (samples.replicas > 0) & (samples.cpu > 0)
+    domain, domains = samples.domain, room.shape[1]
+    known = (domain >= 0) & (samples.replicas > 0) & (samples.cpu > 0)
     lacking = np.where(known, np.maximum(memory.good - samples.replicas, 0), 0)
     cores = samples.cpu.astype(np.float64)
-    whole = sums(lacking * cores, member)
-    rate = ROLLBACK_SHARE * sums(np.maximum(samples.replicas, 0) * cores, member)
+    whole = sums(lacking * cores, domain, domains)
+    rate = ROLLBACK_SHARE * sums(np.maximum(samples.replicas, 0) * cores, domain, domains)
     part = np.clip(share(np.minimum(rate, np.maximum(room, 0.0)), whole, 0.0), 0.0, 1.0)
-    each = np.matmul(member, part[..., None])[..., 0]
+    # An app that is not declared (index -1) lacks nothing, whatever part it reads.
+    each = np.take_along_axis(part, np.maximum(domain, 0), axis=1)
     # At least a pod while there is room: a rate below one pod would never get there.
     step = np.maximum(np.floor(lacking * each), (each > 0) & (lacking > 0))
     return np.where(step > 0, samples.replicas + step, -1).astype(np.int32)
 
 
-def _with_outcomes(outcomes: F64, memory: ChangeMemory) -> ChangeMemory:
-    ring = np.concatenate([memory.outcomes[:, :, 1:], outcomes[:, :, None]], axis=2)
-    return memory._replace(outcomes=ring)
+@kernel
+def _follow(
+    tick: I32,
+    samples: AppSamples,
+    outcomes: F64,
+    sums: F64,
+    readings: Readings,
+    memory: ChangeMemory,
+) -> None:
+    """Update the memory and fill in the readings of every environment."""
+    for e in range(tick.size):
+        now, begins = tick[e], False
+        for app in range(samples.domain.shape[1]):
+            _compare(now, samples, e, app, sums[e], memory)
+            _count(now, samples, e, app, sums[e], memory)
+        for d in range(sums.shape[2]):
+            own = sums[e, :, d]
+            _push(memory.removed[e, d], own[_REMOVED])
+            _push(memory.running[e, d], own[_RUNNING])
+            _push(memory.outcomes[e, d, :, 0], outcomes[e, d, 0])
+            _push(memory.outcomes[e, d, :, 1], outcomes[e, d, 1])
+            planned, held = memory.outcomes[e, d, :, 0].sum(), memory.outcomes[e, d, :, 1].sum()
+            if planned >= LEAST_CHANGES:
+                readings.held[e, d] = share_of(held, planned, 0.0)
+            readings.regression[e, d] = share_of(own[_BLAMED], own[_REQUESTS], 0.0)
+            readings.oscillation[e, d] = share_of(own[_TURNED], own[_APPS], 0.0)
+            running = 0.0
+            for cores in memory.running[e, d]:
+                running = max(running, cores)
+            removed = share_of(memory.removed[e, d].sum(), running, 0.0)
+            readings.decreases[e, d] = min(removed, 1.0)
+            begins |= _count_calm(readings, memory, e, d)
+        if begins:
+            _remember_good(samples, memory, e)
 
 
-def _held(memory: ChangeMemory) -> F64:
-    planned, held = np.moveaxis(memory.outcomes.sum(axis=2), 2, 0)
-    return np.where(planned < LEAST_CHANGES, 0.0, share(held, planned, 0.0))
-
-
-def _with_changes(now: I32, samples: AppSamples, member: F64, memory: ChangeMemory) -> ChangeMemory:
-    """Compare the replicas with those of the last tick."""
+@kernel
+def _compare(
+    now: int, samples: AppSamples, e: int, app: int, sums: F64, memory: ChangeMemory
+) -> None:
+    """Compare an app's replicas with those of the last tick."""
+    replicas, cores = samples.replicas[e, app], np.float64(samples.cpu[e, app])
     # Zero replicas are unknown or their owner's decision; then there is nothing to compare.
-    known = ~samples.missing & (samples.replicas > 0) & (samples.cpu > 0)
-    comparable = known & (memory.replicas > 0)
-    delta = np.where(comparable, samples.replicas - memory.replicas, 0)
-    direction = np.sign(delta).astype(np.int8)
-    back = (direction != 0) & (direction == -memory.direction)
-    turned = back & (now - memory.changed <= WINDOW_TICKS)
-    shrank = delta < 0
-    # Later decreases of the window are blamed together with the first.
-    first = shrank & (now - memory.shrunk > WINDOW_TICKS)
-    running = np.maximum(memory.replicas - memory.pending, 0)
-    cores = samples.cpu.astype(np.float64)
-    # Pending pods may leave without counting: nothing runs there that could be missed.
-    removed = np.where(comparable, np.maximum(running - samples.replicas, 0), 0) * cores
-    measured = known & samples.valid
-    return memory._replace(
-        replicas=np.where(known, samples.replicas, memory.replicas).astype(np.int32),
-        pending=np.where(known, samples.pending, memory.pending).astype(np.int32),
-        fine=np.where(measured, samples.headroom >= 0, memory.fine).astype(np.int8),
-        direction=np.where(direction != 0, direction, memory.direction).astype(np.int8),
-        changed=np.where(direction != 0, now, memory.changed).astype(np.int32),
-        turned=np.where(turned, now, memory.turned).astype(np.int32),
-        shrunk=np.where(shrank, now, memory.shrunk).astype(np.int32),
-        fine_before=np.where(first, memory.fine, memory.fine_before).astype(np.int8),
-        rps_before=np.where(first & measured, samples.rps, memory.rps_before),
-        replicas_before=np.where(first, memory.replicas, memory.replicas_before).astype(np.int32),
-        removed=_pushed(memory.removed, sums(removed, member)),
-        running=_pushed(memory.running, sums(np.where(comparable, running, 0) * cores, member)),
-    )
+    if samples.missing[e, app] or replicas <= 0 or cores <= 0.0:
+        return
+    before, measured = memory.replicas[e, app], is_valid(samples, e, app)
+    if before > 0:
+        running, d = max(before - memory.pending[e, app], 0), samples.domain[e, app]
+        if 0 <= d < sums.shape[1]:
+            # Pending pods may leave without counting: nothing runs there that could be missed.
+            sums[_REMOVED, d] += max(running - replicas, 0) * cores
+            sums[_RUNNING, d] += running * cores
+        if replicas != before:
+            direction = 1 if replicas > before else -1
+            back = direction == -memory.direction[e, app]
+            if back and now - memory.changed[e, app] <= WINDOW_TICKS:
+                memory.turned[e, app] = now
+            memory.direction[e, app], memory.changed[e, app] = direction, now
+        if replicas < before:
+            # Later decreases of the window are blamed together with the first.
+            if now - memory.shrunk[e, app] > WINDOW_TICKS:
+                memory.fine_before[e, app] = memory.fine[e, app]
+                memory.replicas_before[e, app] = before
+                if measured:
+                    memory.rps_before[e, app] = samples.rps[e, app]
+            memory.shrunk[e, app] = now
+    memory.replicas[e, app], memory.pending[e, app] = replicas, samples.pending[e, app]
+    if measured:
+        memory.fine[e, app] = 1 if samples.headroom[e, app] >= 0 else 0
 
 
-def _regression(now: I32, samples: AppSamples, member: F64, memory: ChangeMemory) -> F64:
-    valid = samples.valid
-    requests = np.where(valid, samples.rps, 0.0)
-    blamed: Mask = valid & (samples.headroom < 0) & (memory.fine_before == 1)
-    blamed &= now - memory.shrunk <= WINDOW_TICKS
-    # Traffic that grew by more than the replicas shrank explains the burn by itself.
-    blamed &= requests * samples.replicas <= NOISE * memory.rps_before * memory.replicas_before
-    return share(sums(np.where(blamed, requests, 0.0), member), sums(requests, member), 0.0)
+@kernel
+def _count(
+    now: int, samples: AppSamples, e: int, app: int, sums: F64, memory: ChangeMemory
+) -> None:
+    """Add a declared app to the sums of its domain."""
+    d = samples.domain[e, app]
+    if d < 0 or d >= sums.shape[1]:
+        return
+    sums[_APPS, d] += 1
+    sums[_TURNED, d] += 1 if now - memory.turned[e, app] < WINDOW_TICKS else 0
+    if not is_valid(samples, e, app):
+        return
+    requests = samples.rps[e, app]
+    sums[_REQUESTS, d] += requests
+    lost = samples.headroom[e, app] < 0 and memory.fine_before[e, app] == 1
+    if lost and now - memory.shrunk[e, app] <= WINDOW_TICKS:
+        # Traffic that grew by more than the replicas shrank explains the burn by itself.
+        explained = NOISE * memory.rps_before[e, app] * memory.replicas_before[e, app]
+        blamed = requests * samples.replicas[e, app] <= explained
+        sums[_BLAMED, d] += requests if blamed else 0.0
 
 
-def _with_good(samples: AppSamples, readings: Readings, memory: ChangeMemory) -> ChangeMemory:
-    """Replicas that were followed by enough calm ticks are good, and the next candidate begins."""
+@kernel
+def _count_calm(readings: Readings, memory: ChangeMemory, e: int, d: int) -> bool:
+    """Count a domain's calm ticks; whether a candidate begins with this one."""
     # Comparisons with NaN are false: an unknown tick is not calm.
-    calm = (readings.risk <= GOOD_RISK) & (readings.errors <= GOOD_RISK) & (readings.missing < 0.5)
-    count = np.where(calm, memory.calm + 1, 0)
-    proven = count > GOOD_TICKS
-    begins = proven | (count == 1)
-    domain, rows = samples.domain, np.arange(samples.domain.shape[0])[:, None]
-    # The last column stands for apps that are not declared (index -1).
-    columns = [np.pad(mask, ((0, 0), (0, 1))) for mask in (proven, begins)]
-    is_proven, is_new = (mask[rows, domain] for mask in columns)
-    return memory._replace(
-        good=np.where(is_proven, memory.candidate, memory.good).astype(np.int32),
-        candidate=np.where(is_new, memory.replicas, memory.candidate).astype(np.int32),
-        calm=np.where(proven, 1, count).astype(np.int32),
-    )
+    calm = readings.risk[e, d] <= GOOD_RISK and readings.errors[e, d] <= GOOD_RISK
+    calm = calm and readings.missing[e, d] < 0.5
+    memory.calm[e, d] = memory.calm[e, d] + 1 if calm else 0
+    return bool(memory.calm[e, d] == 1 or memory.calm[e, d] > GOOD_TICKS)
 
 
-def _pushed(ring: F64, newest: F64) -> F64:
-    return np.concatenate([ring[..., 1:], newest[..., None]], axis=2)
+@kernel
+def _remember_good(samples: AppSamples, memory: ChangeMemory, e: int) -> None:
+    """Replicas that were followed by enough calm ticks are good, and the next candidate begins."""
+    calm = memory.calm[e]
+    for app in range(samples.domain.shape[1]):
+        d = samples.domain[e, app]
+        if d < 0 or d >= calm.size:
+            continue
+        if calm[d] > GOOD_TICKS:
+            memory.good[e, app] = memory.candidate[e, app]
+        if calm[d] > GOOD_TICKS or calm[d] == 1:
+            memory.candidate[e, app] = memory.replicas[e, app]
+    for d in range(calm.size):
+        calm[d] = 1 if calm[d] > GOOD_TICKS else calm[d]
+
+
+@kernel
+def _push(ring: F64, newest: float) -> None:
+    """Drop the oldest value, which is the first."""
+    for index in range(1, ring.size):
+        ring[index - 1] = ring[index]
+    ring[ring.size - 1] = newest

@@ -17,7 +17,9 @@ from models.control.breaker.limits import Table
 from models.control.breaker.orders import Cause
 from models.control.breaker.phases import count_bad_ticks
 from models.control.fallback import Level
+from models.jit import kernel
 
+_NONE: Final = int(Cause.NONE)
 _STEPS: Final = {
     Cause.SKILL: (Level.REACTIVE, Level.REACTIVE),
     Cause.OUTPUT: (Level.REACTIVE, Level.REACTIVE),
@@ -25,6 +27,10 @@ _STEPS: Final = {
 }
 """The first level that a condition steps down to, and the last. A condition that doubts the output
 of a learned policy steps down to the heuristic."""
+_STEPS_BY_CAUSE: Final = np.array(
+    [_STEPS.get(cause, (Level.POLICY, Level.POLICY)) for cause in Cause]
+)
+"""The same for kernels, [Cause, first and last]. A cause without steps has nowhere to go."""
 
 
 class FallbackMemory(NamedTuple):
@@ -54,27 +60,44 @@ def start_fallback(environments: int, table: Table, level: Level = Level.POLICY)
 
 def advance_levels(values: F64, memory: FallbackMemory, table: Table) -> FallbackMemory:
     """The levels after a tick in which the conditions had these values, [E, D, C]; NaN: unknown."""
-    level = memory.level.astype(np.int32)[..., None]
-    first, last = np.array([_STEPS[Cause(cause)] for cause in table.causes.tolist()]).T
-    # Unknown is neither bad nor calm: nothing steps down, nothing climbs.
-    calm = values <= table.threshold * table.calm_part
-    held = count_bad_ticks(values, values > table.threshold, calm, memory.held)
-    # What a level does not use cannot be what is wrong with it.
-    steps = (held >= table.patience) & (level < last)
-    target = np.where(steps, np.maximum(level + 1, first), level)
-    below = target.max(axis=2)
-    falls = steps.any(axis=2)
-    count = np.where(calm.all(axis=2) & (memory.level > Level.POLICY), memory.calm + 1, 0)
-    climbs = ~falls & (count >= table.probation)
-    after = np.where(falls, below, memory.level - climbs)
-    # argmax finds the first condition that steps that far.
-    cause = np.where(falls, table.causes[(steps & (target == below[..., None])).argmax(axis=2)],
-                     memory.cause)  # fmt: skip
-    moved = falls | climbs
-    return FallbackMemory(
-        level=after.astype(np.int8),
-        cause=np.where(after == Level.POLICY, Cause.NONE, cause).astype(np.int8),
+    after = FallbackMemory._make(part.copy() for part in memory)
+    _advance_levels(values, table, after)
+    return after
+
+
+@kernel
+def _advance_levels(values: F64, table: Table, memory: FallbackMemory) -> None:
+    for e in range(values.shape[0]):
+        for d in range(values.shape[1]):
+            _advance_level(values[e, d], table, memory, e, d)
+
+
+@kernel
+def _advance_level(values: F64, table: Table, memory: FallbackMemory, e: int, d: int) -> None:
+    level = below = int(memory.level[e, d])
+    cause, all_calm = memory.cause[e, d], True
+    for c in range(values.size):
+        # Unknown is neither bad nor calm: nothing steps down, nothing climbs.
+        calm = values[c] <= table.threshold[d, c] * table.calm_part
+        held = count_bad_ticks(values[c], table.threshold[d, c], calm, memory.held[e, d, c])
+        memory.held[e, d, c] = held
+        all_calm &= calm
+        kind = table.causes[c]
+        first, last = _STEPS_BY_CAUSE[kind, 0], _STEPS_BY_CAUSE[kind, 1]
+        # What a level does not use cannot be what is wrong with it.
+        steps = held >= table.patience[d, c] and level < last
+        target = max(level + 1, first) if steps else level
+        # The first condition that steps that far.
+        if target > below:
+            below, cause = target, kind
+    count = memory.calm[e, d] + 1 if all_calm and level > Level.POLICY else 0
+    falls = below > level
+    climbs = not falls and count >= table.probation
+    level = below - 1 if climbs else below
+    moved = falls or climbs
+    memory.level[e, d] = level
+    memory.cause[e, d] = _NONE if level == Level.POLICY else cause
+    memory.calm[e, d] = 0 if moved else count
+    if moved:
         # At a new level a condition has to hold for its whole time again.
-        held=np.where(moved[..., None], 0, held).astype(np.int32),
-        calm=np.where(moved, 0, count).astype(np.int32),
-    )
+        memory.held[e, d] = 0

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason
@@ -38,11 +38,12 @@ from models.control.breaker.forecasts import (
 )
 from models.control.breaker.limits import Mask, Thresholds, fallback_table, graded, table_of
 from models.control.breaker.orders import Cause, Phase, action_of, permitted
-from models.control.breaker.phases import BreakerMemory, advance, start, windows_of
-from models.control.breaker.readings import AppSamples, members, read, sums
+from models.control.breaker.phases import IS_OUTAGE, BreakerMemory, advance, start, windows_of
+from models.control.breaker.readings import AppSamples, read, sums
 from models.control.budget import Budget, allowed
 from models.control.projection import MILLICORES
 from models.forecaster.port import Forecast, ticks_per_minute
+from models.jit import kernel
 from schemas.breaker_changed import Action
 
 _COLUMNS: Final = (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
@@ -57,7 +58,6 @@ _PERMITTED: Final = np.array(
         for own in _ACTIONS
     ]
 )
-_OUTAGES: Final = [int(cause) for cause in Cause if cause.own_outage]
 
 
 class GuardState(NamedTuple):
@@ -86,6 +86,7 @@ class Guard:
         self._fallback = fallback_table(self._limits)
         self._per_minute = ticks_per_minute(inventory.tick_s)
         self._cluster = cluster_table(cluster or ClusterThresholds(), plain)
+        self._target = inventory.latency_target.astype(np.float64)
         self._mismatch_apps = np.array([x.mismatch_apps for x in self._limits], np.int32)
 
     def start(self, observation: Observation) -> GuardState:
@@ -141,21 +142,22 @@ class Guard:
         return add_forecast(tick // self._per_minute, forecast.domain, record)
 
     def _samples(self, observation: Observation) -> AppSamples:
-        status, measured = observation.status, observation.measured.astype(np.float64)
-        active = status[:, rows.ACTIVE] == 1
-        headroom = 1 - measured[:, rows.P99] / self._inventory.latency_target
-        nothing = np.full((*observation.missing.shape, 0), -1, np.int32)
-        return AppSamples(
-            domain=np.where(active, status[:, rows.DOMAIN], -1),
+        shape = observation.missing.shape
+        rps, errors, headroom = np.empty((3, *shape))
+        domain, replicas, cpu, pending = np.empty((4, *shape), np.int32)
+        samples = AppSamples(
+            domain=domain,
             missing=observation.missing == 1,
-            rps=measured[:, rows.RPS],
-            errors=measured[:, rows.ERRORS],
+            rps=rps,
+            errors=errors,
             headroom=headroom,
-            replicas=status[:, rows.REPLICAS],
-            cpu=status[:, rows.CPU_REQUEST],
-            pending=status[:, rows.PENDING],
-            accepted=nothing,
+            replicas=replicas,
+            cpu=cpu,
+            pending=pending,
+            accepted=np.empty((*shape, 0), np.int32),
         )
+        _fill_samples(observation.measured, observation.status, self._target, samples)
+        return samples
 
     def _cluster_readings(
         self, observation: Observation, breakers: BreakerMemory
@@ -202,20 +204,40 @@ class Guard:
         self, rolling: Mask, limit: F64, samples: AppSamples, plan: Plan, state: GuardState
     ) -> None:
         """Step back to the last good replicas, as far as the budgets allow; `limit` [E, 2, D]."""
-        member = members(samples.domain, len(self._limits))
-        room = limit[:, MILLICORES] - _held(plan.replicas, plan, member)[:, MILLICORES]
-        back = rollback_targets(samples, state.changes, np.where(rolling, room, 0.0), member)
+        room = limit[:, MILLICORES] - self._held(plan.replicas, plan, samples)[:, MILLICORES]
+        back = rollback_targets(samples, state.changes, np.where(rolling, room, 0.0))
         after = np.maximum(plan.replicas, back)
         # A pod per app may be more than the room, and memory has a limit of its own.
-        fits: Mask = np.asarray((_held(after, plan, member) <= limit).all(axis=1))
+        fits: Mask = np.asarray((self._held(after, plan, samples) <= limit).all(axis=1))
         chosen = _of_apps(fits, samples.domain)
         plan.replicas[chosen] = after[chosen]
+
+    def _held(self, replicas: I32, plan: Plan, samples: AppSamples) -> F64:
+        """[E, 2, D] millicores and MiB of these replicas in the planned sizes."""
+        domain, domains = samples.domain, len(self._limits)
+        sizes = (plan.cpu, plan.memory)
+        return np.stack([sums(replicas * size, domain, domains) for size in sizes], axis=1)
+
+
+@kernel
+def _fill_samples(measured: F32, status: I32, target: F64, samples: AppSamples) -> None:
+    """Rows of an observation, as the rules read them."""
+    for e in range(status.shape[0]):
+        for app in range(status.shape[2]):
+            active = status[e, rows.ACTIVE, app] == 1
+            samples.domain[e, app] = status[e, rows.DOMAIN, app] if active else -1
+            samples.rps[e, app] = measured[e, rows.RPS, app]
+            samples.errors[e, app] = measured[e, rows.ERRORS, app]
+            samples.headroom[e, app] = 1 - np.float64(measured[e, rows.P99, app]) / target[app]
+            samples.replicas[e, app] = status[e, rows.REPLICAS, app]
+            samples.cpu[e, app] = status[e, rows.CPU_REQUEST, app]
+            samples.pending[e, app] = status[e, rows.PENDING, app]
 
 
 def tripped(breakers: BreakerMemory) -> Mask:
     """[E, D] breakers that are not closed, for another reason than an outage of ours."""
-    not_closed: Mask = breakers.phase != Phase.CLOSED
-    return not_closed & ~np.isin(breakers.cause, _OUTAGES)
+    found: Mask = (breakers.phase != Phase.CLOSED) & ~IS_OUTAGE[breakers.cause]
+    return found
 
 
 def permissions(state: GuardState, priority: I32) -> tuple[Mask, Mask, Mask]:
@@ -232,11 +254,6 @@ def permissions(state: GuardState, priority: I32) -> tuple[Mask, Mask, Mask]:
 def _orders(memory: BreakerMemory) -> NDArray[np.intp]:
     """[E, D] indices of the actions."""
     return _ACTION_INDEX[memory.phase, memory.cause]
-
-
-def _held(replicas: I32, plan: Plan, member: F64) -> F64:
-    """[E, 2, D] millicores and MiB of these replicas in the planned sizes."""
-    return np.stack([sums(replicas * size, member) for size in (plan.cpu, plan.memory)], axis=1)
 
 
 def _of_apps(mask: Mask, domain: I32) -> Mask:

@@ -13,13 +13,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I8, I32
-from models.control.breaker.limits import Mask, Table, Thresholds
+from models.control.breaker.limits import Table, Thresholds
 from models.control.breaker.orders import Cause, Phase
-from models.control.breaker.readings import Readings, share, trusted
+from models.control.breaker.readings import Readings, share_of, trust
+from models.jit import kernel
 
+# Plain numbers: kernels cannot put a member of an enumeration and a number into one variable.
+_CLOSED, _OPEN, _HALF_OPEN = (int(phase) for phase in Phase)
+_NONE, _REGRESSION = int(Cause.NONE), int(Cause.REGRESSION)
 _MOST_TRIPS: Final = 16
 """Cap on counted trips; the quiet period reaches its limit long before."""
-_OUTAGES: Final = [int(cause) for cause in Cause if cause.own_outage]
+IS_OUTAGE: Final = np.array([cause.own_outage for cause in Cause])
+"""By Cause."""
+_RISK: Final = Readings._fields.index("risk")
 
 
 class BreakerMemory(NamedTuple):
@@ -44,19 +50,20 @@ class BreakerMemory(NamedTuple):
 class BurnWindows(NamedTuple):
     """[D] ticks over which each domain's burn is averaged."""
 
-    short: tuple[int, ...]
-    long: tuple[int, ...]
+    short: I32
+    long: I32
 
     @property
     def longest(self) -> int:
         """Ticks that have to be remembered."""
-        return max(self.long)
+        return int(self.long.max())
 
 
 def windows_of(limits: tuple[Thresholds, ...]) -> BurnWindows:
     """The windows of some domains."""
-    short = tuple(one.burn_short_ticks for one in limits)
-    return BurnWindows(short, tuple(one.burn_long_ticks for one in limits))
+    short = [one.burn_short_ticks for one in limits]
+    long = [one.burn_long_ticks for one in limits]
+    return BurnWindows(np.array(short, np.int32), np.array(long, np.int32))
 
 
 def start(tick: int, environments: int, table: Table, window: int) -> BreakerMemory:
@@ -107,102 +114,155 @@ def closed(tick: int, memory: BreakerMemory) -> BreakerMemory:
 
 def burn(memory: BreakerMemory, windows: BurnWindows) -> F64:
     """[E, D] the smaller of both windows' means: high only if it burned for long and still does."""
-    return np.minimum(*(_means(memory.risk, lengths) for lengths in windows))
+    means = np.empty(memory.phase.shape)
+    _burn(memory.risk, windows, means)
+    return means
 
 
 def advance(
     tick: I32, readings: Readings, memory: BreakerMemory, table: Table, windows: BurnWindows
 ) -> BreakerMemory:
     """The state of the domains' breakers after a tick; `tick` is [E]."""
-    sure = trusted(readings)
-    risk = np.concatenate([memory.risk[..., 1:], sure.risk[..., None]], axis=2)
-    memory = memory._replace(risk=risk)
     # In the order of the table's columns.
-    values = sure._replace(risk=burn(memory, windows))
-    return judge(tick, np.stack(values, axis=2), memory, table)
+    values, after = np.stack(readings, axis=2), _copied(memory)
+    _take_in(values, after.risk, windows)
+    _judge(tick, values, table, after)
+    return after
 
 
 def judge(tick: I32, values: F64, memory: BreakerMemory, table: Table) -> BreakerMemory:
     """The state after a tick in which the conditions had these values, [E, D, C]."""
-    calm = values <= table.threshold * table.calm_part
-    held = count_bad_ticks(values, values > table.threshold, calm, memory.held)
-    return _change_phase(tick, held, calm, memory, table)
+    after = _copied(memory)
+    _judge(tick, values, table, after)
+    return after
 
 
-def _change_phase(
-    tick: I32, held: I32, calm: Mask, memory: BreakerMemory, table: Table
-) -> BreakerMemory:
-    """Apply phase transitions. Changes no array in place: memories may share them."""
-    phase, now = memory.phase, tick[:, None]
-    is_open, half_open = phase == Phase.OPEN, phase == Phase.HALF_OPEN
-    tripped = held >= table.patience
-    opening = tripped & table.opens
-    # argmax finds the first condition that tripped.
-    first = table.causes[tripped.argmax(axis=2)]
-    opens = opening.any(axis=2) & ~is_open
-    harmed = (tripped & (table.causes == Cause.REGRESSION)).any(axis=2)
+def _copied(memory: BreakerMemory) -> BreakerMemory:
+    """For kernels that update in place: memories may share arrays."""
+    return BreakerMemory._make(part.copy() for part in memory)
+
+
+@kernel
+def _take_in(values: F64, risk: F64, windows: BurnWindows) -> None:
+    """Distrust unknown readings [E, D, C], remember the risk and replace it by its burn."""
+    for e in range(values.shape[0]):
+        for d in range(values.shape[1]):
+            ring = risk[e, d]
+            trust(values[e, d])
+            for index in range(1, ring.size):
+                ring[index - 1] = ring[index]
+            ring[ring.size - 1] = values[e, d, _RISK]
+            values[e, d, _RISK] = _burn_of(ring, windows.short[d], windows.long[d])
+
+
+@kernel
+def _burn(risk: F64, windows: BurnWindows, means: F64) -> None:
+    for e in range(means.shape[0]):
+        for d in range(means.shape[1]):
+            means[e, d] = _burn_of(risk[e, d], windows.short[d], windows.long[d])
+
+
+@kernel
+def _burn_of(risk: F64, short: int, long: int) -> float:
+    """The smaller mean of both windows, ignoring NaN; NaN where a window has nothing else."""
+    over_short, over_long = _mean(risk, short), _mean(risk, long)
+    if np.isnan(over_short) or np.isnan(over_long):
+        return np.nan
+    return min(over_short, over_long)
+
+
+@kernel
+def _mean(risk: F64, length: int) -> float:
+    """Mean of the newest readings that are known."""
+    total, known = 0.0, 0
+    for index in range(max(0, risk.size - length), risk.size):
+        if not np.isnan(risk[index]):
+            total += risk[index]
+            known += 1
+    return share_of(total, known, np.nan)
+
+
+@kernel
+def _judge(tick: I32, values: F64, table: Table, memory: BreakerMemory) -> None:
+    for e in range(values.shape[0]):
+        for d in range(values.shape[1]):
+            _judge_one(tick[e], values[e, d], table, memory, e, d)
+
+
+@kernel
+def _judge_one(now: int, values: F64, table: Table, memory: BreakerMemory, e: int, d: int) -> None:
+    """Count the bad ticks of one breaker's conditions, and apply its phase transitions."""
+    phase, cause, trips = memory.phase[e, d], memory.cause[e, d], memory.trips[e, d]
+    is_closed, is_open, half_open = phase == _CLOSED, phase == _OPEN, phase == _HALF_OPEN
+    outage = IS_OUTAGE[cause]
+    # The first condition of each kind that tripped.
+    tripped = opening = fault = _NONE
+    harmed, all_calm, inputs_calm = False, True, True
+    for c in range(values.size):
+        calm = values[c] <= table.threshold[d, c] * table.calm_part
+        held = count_bad_ticks(values[c], table.threshold[d, c], calm, memory.held[e, d, c])
+        memory.held[e, d, c] = held
+        all_calm &= calm
+        inputs_calm &= calm or not table.opens[c]
+        if held >= table.patience[d, c]:
+            kind = table.causes[c]
+            harmed |= kind == _REGRESSION
+            tripped = kind if tripped == _NONE else tripped
+            if table.opens[c]:
+                opening = kind if opening == _NONE else opening
+                fault = kind if fault == _NONE and not IS_OUTAGE[kind] else fault
+
+    opens = opening != _NONE and not is_open
     # Harm done by a decrease is undone, whatever made the breaker half-open before.
-    rolls_back = half_open & harmed & (memory.cause != Cause.REGRESSION)
-    restricts = (tripped.any(axis=2) & (phase == Phase.CLOSED) | rolls_back) & ~opens
-    outage = np.isin(memory.cause, _OUTAGES)
+    rolls_back = half_open and harmed and cause != _REGRESSION
+    restricts = (tripped != _NONE and is_closed) or rolls_back
     # Frames came back, but with a fault of their own: from now on that is why it is open.
-    faults = opening & ~np.isin(table.causes, _OUTAGES)
-    worsens = is_open & outage & faults.any(axis=2)
-
+    worsens = is_open and outage and fault != _NONE
     # Bad outcomes cannot improve while nothing may change, so an open breaker waits for calm
     # inputs only. Before it closes, everything has to be calm.
-    inputs_calm = (calm | ~table.opens).all(axis=2)
-    calm_enough = np.where(is_open, inputs_calm, calm.all(axis=2))
-    count = np.where(calm_enough & (phase != Phase.CLOSED), memory.calm + 1, 0)
-    quiet = np.where(outage, table.resume, _quiet(memory.trips, table))
-    probation = np.where(outage, table.resume, table.probation)
-    half_opens = is_open & ~worsens & (count >= quiet)
-    closes = half_open & ~opens & (count >= probation)
-
-    cases = [opens | worsens, restricts, half_opens, closes]
-    # np.select takes the first case that applies: opening wins over everything else.
-    after = np.select(cases, [Phase.OPEN, Phase.HALF_OPEN, Phase.HALF_OPEN, Phase.CLOSED], phase)
-    opened_by = table.causes[np.where(worsens[..., None], faults, opening).argmax(axis=2)]
-    restricted_by = np.where(rolls_back, Cause.REGRESSION, first)
-    cause = np.select(cases, [opened_by, restricted_by, memory.cause, Cause.NONE], memory.cause)
-    turns = opens | restricts | half_opens | closes | worsens
+    calm_enough = inputs_calm if is_open else all_calm
+    count = memory.calm[e, d] + 1 if calm_enough and not is_closed else 0
+    quiet = table.resume if outage else _quiet(trips, table)
+    probation = table.resume if outage else table.probation
     # Only time spent closed counts: a breaker that reopens again and again keeps its trips.
-    forgets = (phase == Phase.CLOSED) & (now - memory.since >= table.forget)
-    # An outage of our own is no trip: the frames after it are as good as those before.
-    counts = (opens | worsens) & ~np.isin(opened_by, _OUTAGES)
-    trips = np.where(forgets, 0, memory.trips) + counts
-    return memory._replace(
-        phase=after.astype(np.int8),
-        cause=cause.astype(np.int8),
-        since=np.where(turns, now, memory.since).astype(np.int32),
+    if is_closed and now - memory.since[e, d] >= table.forget:
+        trips = 0
+
+    turns = True
+    # The first case that applies: opening wins over everything else.
+    if opens or worsens:
+        phase, cause = _OPEN, fault if worsens else opening
+        # An outage of our own is no trip: the frames after it are as good as those before.
+        trips += 0 if IS_OUTAGE[cause] else 1
+    elif restricts:
+        phase, cause = _HALF_OPEN, _REGRESSION if rolls_back else tripped
+    elif is_open and count >= quiet:
+        phase = _HALF_OPEN
+    elif half_open and count >= probation:
+        phase, cause = _CLOSED, _NONE
+    else:
+        turns = False
+    memory.phase[e, d], memory.cause[e, d] = phase, cause
+    memory.trips[e, d] = min(trips, _MOST_TRIPS)
+    memory.calm[e, d] = 0 if turns else count
+    if turns:
+        memory.since[e, d] = now
         # A new phase starts from zero: a condition has to hold for its whole time again.
-        held=np.where(turns[..., None], 0, held).astype(np.int32),
-        calm=np.where(turns, 0, count).astype(np.int32),
-        trips=np.minimum(trips, _MOST_TRIPS).astype(np.int32),
-    )
+        memory.held[e, d] = 0
 
 
-def count_bad_ticks(values: F64, bad: Mask, calm: Mask, held: I32) -> I32:
+@kernel
+def count_bad_ticks(value: float, threshold: float, calm: bool, held: int) -> int:
     """Count bad ticks; a calm tick resets, one in between subtracts, an unknown one is ignored."""
-    decayed = np.where(np.isnan(values), held, np.maximum(held - 1, 0))
-    return np.where(bad, held + 1, np.where(calm, 0, decayed)).astype(np.int32)
+    if value > threshold:
+        return held + 1
+    if calm:
+        return 0
+    return held if np.isnan(value) else max(held - 1, 0)
 
 
-def _quiet(trips: I32, table: Table) -> I32:
-    """[E, D] quiet ticks: doubled with each trip, up to the limit."""
-    # The first trip waits for the plain period. int64, because a long configured period that is
-    # doubled 16 times does not fit into int32.
-    doubled = table.quiet * 2 ** np.maximum(trips, 1).astype(np.int64) // 2
-    quiet: I32 = np.minimum(doubled, table.quiet_most).astype(np.int32)
-    return quiet
-
-
-def _means(risk: F64, lengths: tuple[int, ...]) -> F64:
-    """[E, D] mean of each domain's newest readings, ignoring NaN."""
-    columns = []
-    for domain, length in enumerate(lengths):
-        newest = risk[:, domain, -length:]
-        valid = ~np.isnan(newest)
-        total = np.where(valid, newest, 0.0).sum(axis=1)
-        columns.append(share(total, valid.sum(axis=1).astype(np.float64), np.nan))
-    return np.stack(columns, axis=1)
+@kernel
+def _quiet(trips: int, table: Table) -> int:
+    """Quiet ticks: doubled with each trip, up to the limit."""
+    # The first trip waits for the plain period.
+    return min(table.quiet * (1 << max(trips, 1)) // 2, table.quiet_most)

@@ -6,8 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I32
+from models.jit import kernel
 
 Mask = NDArray[np.bool_]
+
+_APPS, _MEASURED, _REQUESTS, _FAILING, _RISKY, _CHANGED, _MISMATCHED = range(7)
+"""Rows of the sums by domain."""
+_SUMS = 7
 
 
 class AppSamples(NamedTuple):
@@ -32,12 +37,6 @@ class AppSamples(NamedTuple):
     accepted: I32
     """[E, A, K] replicas that match what was applied recently, padded with -1. An app that was not
     changed recently has none."""
-
-    @property
-    def valid(self) -> Mask:
-        """[E, A] apps with a whole sample; NaN anywhere makes an app missing."""
-        known = ~self.missing & np.isfinite(self.headroom) & np.isfinite(self.rps)
-        return known & (self.rps >= 0) & (self.errors >= 0) & (self.errors <= 1)
 
 
 class Readings(NamedTuple):
@@ -73,55 +72,93 @@ def read(samples: AppSamples, age: F64, mismatch_apps: I32) -> Readings:
 
     What depends on earlier ticks (held, regression, oscillation, decreases) is 0: see `changes`.
     """
-    member, valid = members(samples.domain, age.shape[1]), samples.valid
-    requests = np.where(valid, samples.rps, 0.0)
-    failing = requests * np.where(valid, samples.errors, 0.0)
-    risky = np.where(samples.headroom < 0, requests, 0.0)
-
-    measured, total = sums(valid, member), sums(requests, member)
-    # Measured apps without requests have no failing requests; without a measured app it is unknown.
-    without_requests = np.where(measured > 0, 0.0, np.nan)
-    # Don't judge an app without a sample: its reported replicas may be as old as its last sample.
-    judged = valid & (samples.accepted >= 0).any(axis=2)
-    wrong = judged & (samples.accepted != samples.replicas[..., None]).all(axis=2)
-    mismatched, changed = sums(wrong, member), sums(judged, member)
-    nothing = np.zeros_like(age)
-    return Readings(
-        age=age,
-        missing=1 - share(measured, sums(np.ones_like(valid), member), np.nan),
-        mismatch=np.where(changed < mismatch_apps, 0.0, share(mismatched, changed, 0.0)),
-        held=nothing,
-        errors=share(sums(failing, member), total, without_requests),
-        risk=share(sums(risky, member), total, without_requests),
-        regression=nothing,
-        oscillation=nothing,
-        decreases=nothing,
-    )
+    environments, domains = age.shape
+    readings = Readings(age, *np.zeros((len(Readings._fields) - 1, environments, domains)))
+    _read(samples, mismatch_apps, np.zeros((environments, _SUMS, domains)), readings)
+    return readings
 
 
-def trusted(readings: Readings) -> Readings:
-    """Doubt resolves to the worse: an unknown reading counts as all apps missing."""
-    age, *shares = (np.where(values >= 0, values, np.nan) for values in readings)
-    shares = [np.where(values <= 1, values, np.nan) for values in shares]
-    unknown_share = np.isnan(shares).any(axis=0)
-    missing = np.where(unknown_share, 1.0, shares[0])
+@kernel
+def _read(samples: AppSamples, mismatch_apps: I32, sums: F64, readings: Readings) -> None:
+    for e in range(sums.shape[0]):
+        _sum_samples(samples, e, sums[e])
+        for d in range(sums.shape[2]):
+            own = sums[e, :, d]
+            # Measured apps without requests have no failing requests; without a measured app it is
+            # unknown.
+            without_requests = 0.0 if own[_MEASURED] > 0 else np.nan
+            readings.missing[e, d] = 1 - share_of(own[_MEASURED], own[_APPS], np.nan)
+            readings.errors[e, d] = share_of(own[_FAILING], own[_REQUESTS], without_requests)
+            readings.risk[e, d] = share_of(own[_RISKY], own[_REQUESTS], without_requests)
+            if own[_CHANGED] >= mismatch_apps[d]:
+                readings.mismatch[e, d] = share_of(own[_MISMATCHED], own[_CHANGED], 0.0)
+
+
+@kernel
+def _sum_samples(samples: AppSamples, e: int, sums: F64) -> None:
+    """Add one environment's declared apps to `sums` [sums, D], in the order of the apps.
+
+    The sums of a domain are the same, bit for bit, with its apps alone or beside others.
+    """
+    for app in range(samples.domain.shape[1]):
+        d = samples.domain[e, app]
+        if d < 0 or d >= sums.shape[1]:
+            continue
+        sums[_APPS, d] += 1
+        # Don't judge an app without a sample: its reported replicas may be as old as its last one.
+        if not is_valid(samples, e, app):
+            continue
+        rps = samples.rps[e, app]
+        sums[_MEASURED, d] += 1
+        sums[_REQUESTS, d] += rps
+        sums[_FAILING, d] += rps * samples.errors[e, app]
+        sums[_RISKY, d] += rps if samples.headroom[e, app] < 0 else 0.0
+        judged, matches = False, False
+        for accepted in samples.accepted[e, app]:
+            judged |= accepted >= 0
+            matches |= accepted == samples.replicas[e, app]
+        sums[_CHANGED, d] += 1 if judged else 0
+        sums[_MISMATCHED, d] += 1 if judged and not matches else 0
+
+
+@kernel
+def is_valid(samples: AppSamples, e: int, app: int) -> bool:
+    """Whether an app has a whole sample; NaN anywhere makes it missing."""
+    rps, errors = samples.rps[e, app], samples.errors[e, app]
+    known = not samples.missing[e, app] and np.isfinite(samples.headroom[e, app])
+    return bool(known and np.isfinite(rps) and rps >= 0 and 0 <= errors <= 1)
+
+
+@kernel
+def trust(values: F64) -> None:
+    """Doubt resolves to the worse: an unknown reading counts as all apps missing.
+
+    `values` holds the readings of one domain, in the order of `Readings`.
+    """
     # An age that makes no sense counts as stale, not as fresh (invariant 4).
-    return Readings(np.where(np.isnan(age), np.inf, age), missing, *shares[1:])
+    values[0] = values[0] if values[0] >= 0 else np.inf
+    unknown_share = False
+    for reading in range(1, values.size):
+        known = 0 <= values[reading] <= 1
+        values[reading] = values[reading] if known else np.nan
+        unknown_share |= not known
+    if unknown_share:
+        values[1] = 1.0
 
 
-def members(domain: I32, domains: int) -> F64:
-    """[E, A, D] 1 where an app belongs to a domain."""
-    member: F64 = (domain[..., None] == np.arange(domains)).astype(np.float64)
-    return member
+@kernel
+def share_of(part: float, whole: float, otherwise: float) -> float:
+    """Part over whole; `otherwise` where there is no whole."""
+    return part / whole if whole > 0 else otherwise
 
 
-def sums(values: NDArray[np.generic], member: F64) -> F64:
-    """[E, D] sums of [E, A] by domain."""
-    # As floats: products of booleans are a logical or, not a count.
-    total: F64 = np.matmul(values.astype(np.float64)[:, None, :], member)[:, 0, :]
-    return total
+def sums(values: NDArray[np.generic], domain: I32, domains: int) -> F64:
+    """[E, D] sums of whole numbers [E, A] by domain."""
+    # Exact in any order, so this needs no kernel: few ticks have a rollback.
+    own = [np.where(domain == d, values, 0).sum(axis=1, dtype=np.float64) for d in range(domains)]
+    return np.stack(own, axis=1)
 
 
 def share(part: F64, whole: F64, otherwise: F64 | float) -> F64:
-    """Part over whole; `otherwise` where there is no whole."""
+    """`share_of` for arrays."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), otherwise)

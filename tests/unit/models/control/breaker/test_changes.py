@@ -17,7 +17,7 @@ from models.control.breaker.changes import (
     rollback_targets,
     start_changes,
 )
-from models.control.breaker.readings import AppSamples, Readings, members, read
+from models.control.breaker.readings import AppSamples, Readings, read
 
 APPS = 4
 MISMATCH_APPS = np.array([5], np.int32)
@@ -129,9 +129,7 @@ def test_without_calm_ticks_nothing_is_known_to_be_good() -> None:
     _, memory = play([tick_of(errors=[0.1] * APPS)] * 100)
     assert (memory.good == 0).all()
     plenty = np.full((1, 1), np.inf)
-    targets = rollback_targets(
-        tick_of((1,) * 4), memory, plenty, members(np.zeros((1, 4), np.int32), 1)
-    )
+    targets = rollback_targets(tick_of((1,) * 4), memory, plenty)
     assert (targets == -1).all()
 
 
@@ -145,8 +143,7 @@ def test_a_rollback_only_raises_never_beyond_the_good_and_at_a_limited_rate(
 ) -> None:
     memory = start_changes(1, 1, APPS)._replace(good=np.array([good], np.int32))
     samples = tick_of(now)
-    member = members(samples.domain, 1)
-    targets = rollback_targets(samples, memory, np.array([[room]]), member)[0]
+    targets = rollback_targets(samples, memory, np.array([[room]]))[0]
     added = 0
     for target, lowest, current in zip(targets.tolist(), good, now, strict=True):
         assert target == -1 or current < target <= lowest
@@ -163,6 +160,6 @@ def test_a_rollback_ends_at_the_good_replicas(good: list[int], now: list[int]) -
     for _ in range(200):
         samples = tick_of(now)
         plenty = np.full((1, 1), np.inf)
-        targets = rollback_targets(samples, memory, plenty, members(samples.domain, 1))[0]
+        targets = rollback_targets(samples, memory, plenty)[0]
         now = [max(pair) for pair in zip(now, targets.tolist(), strict=True)]
     assert all(current >= lowest for current, lowest in zip(now, good, strict=True))

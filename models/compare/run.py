@@ -112,6 +112,8 @@ def without_sample(world: World, observation: Observation, pipeline: Pipeline) -
     missing: Mask = observation.missing == 1
     if pipeline == Pipeline.HPA:
         return missing
+    if not (world.given.script.outages["mode"] == OUTAGE_ZERO).any():
+        return missing
     # While the window still has scrapes from before the outage, its samples are real, if lower.
     begun = outages_now(world.given.script, observation.tick - world.window_ticks, EXPORTER)
     now = outages_now(world.given.script, observation.tick, EXPORTER)
@@ -124,12 +126,11 @@ def missing_data_decreases(
 ) -> NDArray[np.int64]:
     """[E] planned decreases, per app and dimension, of declared apps without a sample."""
     status = observation.status
-    fewer = plan.replicas < status[:, rows.REPLICAS]
-    smaller = (plan.cpu < status[:, rows.CPU_REQUEST]) | (
-        plan.memory < status[:, rows.MEMORY_REQUEST]
-    )
-    dimensions = fewer.astype(np.int64) + smaller
-    counted: NDArray[np.int64] = (dimensions * (missing & (status[:, rows.ACTIVE] == 1))).sum(
-        axis=1
-    )
-    return counted
+    # Few apps lack a sample, so look at those only.
+    environment, app = np.nonzero(missing & (status[:, rows.ACTIVE] == 1))
+    now = status[environment, :, app]
+    fewer = plan.replicas[environment, app] < now[:, rows.REPLICAS]
+    smaller = plan.cpu[environment, app] < now[:, rows.CPU_REQUEST]
+    smaller |= plan.memory[environment, app] < now[:, rows.MEMORY_REQUEST]
+    per_environment = np.bincount(environment, fewer.astype(np.int64) + smaller, len(status))
+    return per_environment.astype(np.int64)

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I32, I64, MIB_PER_GIB, MILLI
+from models.cluster.arrays import F64, I32, MIB_PER_GIB, MILLI
+from models.jit import kernel
 
 PRIORITIES: Final = 4
 """P0 to P3."""
@@ -152,12 +153,8 @@ def divide(claims: Claims, priority: I32, pools: Pools, reserve: float) -> tuple
         claims.comfort,
         np.maximum(claims.comfort, claims.held),
     )
-    # Steps outside, priorities inside: the essential work of P3 comes before the comfort of P0,
-    # which costs more than it saves.
-    for wanted in steps:
-        for level in range(PRIORITIES):
-            _grant(grant, left, wanted, np.flatnonzero(priority == level), pools.choices)
-    _spread_rest(grant, left, claims.comfort * _SLACK_WEIGHT[priority], pools.choices)
+    weight = claims.comfort * _SLACK_WEIGHT[priority]
+    _divide(np.stack(steps), weight, priority, pools.choices, left, grant)
     total = np.maximum(pools.cores.sum(axis=1), _LEAST)
     # The rest of everything, pools that no domain may use included: shares and reserve sum to
     # exactly 1 (invariant 1).
@@ -184,33 +181,68 @@ def reserve_cores(pools: Pools, reserve: float) -> F64:
     return part
 
 
-def _grant(grant: F64, left: F64, wanted: F64, members: I64, choices: I32) -> None:
+@kernel
+def _divide(steps: F64, weight: F64, priority: I32, choices: I32, left: F64, grant: F64) -> None:
+    """Grant every environment its `steps` [S, E, D], then the rest."""
+    for e in range(grant.shape[0]):
+        # Steps outside, priorities inside: the essential work of P3 comes before the comfort of P0,
+        # which costs more than it saves.
+        for step in range(steps.shape[0]):
+            for level in range(PRIORITIES):
+                _grant(grant[e], left[e], steps[step, e], priority, level, choices)
+        _spread_rest(grant[e], left[e], weight[e], choices)
+
+
+@kernel
+def _grant(grant: F64, left: F64, wanted: F64, priority: I32, level: int, choices: I32) -> None:
     """Raise domains of one priority towards what they want; a pool that is short is shared."""
     # Preferred pools first; what is still missing spills over into the next choice.
     for choice in range(choices.shape[1]):
-        for pool in np.unique(choices[members, choice]):
-            takers = members[choices[members, choice] == pool]
-            if pool < 0:  # this domain has fewer choices
+        for pool in range(left.size):
+            asked, takers = 0.0, 0
+            for d in range(wanted.size):
+                if priority[d] == level and choices[d, choice] == pool:
+                    asked += _missing(grant[d], wanted[d])
+                    takers += 1
+            if takers == 0:
                 continue
-            missing = np.maximum(0.0, wanted[:, takers] - grant[:, takers].sum(axis=2))
-            asked = missing.sum(axis=1)
-            part = np.minimum(1.0, left[:, pool] / np.maximum(asked, _LEAST))
-            grant[:, takers, pool] += missing * part[:, None]
+            part = min(1.0, left[pool] / max(asked, _LEAST))
+            for d in range(wanted.size):
+                if priority[d] == level and choices[d, choice] == pool:
+                    grant[d, pool] += _missing(grant[d], wanted[d]) * part
             # Rounding could leave a little less than zero, which the next domain would lose.
-            left[:, pool] = np.maximum(0.0, left[:, pool] - asked * part)
+            left[pool] = max(0.0, left[pool] - asked * part)
 
 
+@kernel
+def _missing(grant: F64, wanted: float) -> float:
+    """What a domain lacks beside its grant [P]."""
+    granted = 0.0
+    for cores in grant:
+        granted += cores
+    return max(0.0, wanted - granted)
+
+
+@kernel
 def _spread_rest(grant: F64, left: F64, weight: F64, choices: I32) -> None:
     """Give capacity that no domain needs now to the domains that may use it, by weight."""
-    for pool in range(left.shape[1]):
-        takers = np.flatnonzero((choices == pool).any(axis=1))
-        if takers.size == 0:
-            continue
-        # Without any claim the rest is shared equally, instead of 0 / 0.
-        share = weight[:, takers] + _LEAST
-        share /= share.sum(axis=1, keepdims=True)
-        grant[:, takers, pool] += share * left[:, [pool]]
-        left[:, pool] = 0.0
+    for pool in range(left.size):
+        total = 0.0
+        for d in range(weight.size):
+            # Without any claim the rest is shared equally, instead of 0 / 0.
+            total += weight[d] + _LEAST if _may_use(choices[d], pool) else 0.0
+        # Nobody takes what is left of a pool that no domain may use.
+        for d in range(weight.size):
+            if _may_use(choices[d], pool):
+                grant[d, pool] += (weight[d] + _LEAST) / total * left[pool]
+
+
+@kernel
+def _may_use(choices: I32, pool: int) -> bool:
+    found = False
+    for choice in choices:
+        found |= choice == pool
+    return found
 
 
 def overdrafts(cores: F64, reserve_cores: F64, priority: I32) -> F64:

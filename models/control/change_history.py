@@ -54,6 +54,8 @@ class Workspace(NamedTuple):
     """[2, A] millicores and MiB per pod that count as held."""
     resized: I32
     """[2, A] the same after the tick."""
+    held: F64
+    """[2, D] millicores and MiB that replicas hold now."""
     limit: F64
     """[2, D] millicores and MiB that replicas may hold."""
     room: F64
@@ -66,7 +68,7 @@ class Workspace(NamedTuple):
     members: I32
     """[D] declared apps of each domain."""
     rank: I32
-    """[D] declared apps of the domain so far, while `rotate_order` counts them."""
+    """[D] declared apps of the domain so far, less those that come last: see `rotate_order`."""
 
 
 def start_history(environments: int, apps: int, domains: int, tick_s: int) -> ChangeHistory:
@@ -85,6 +87,7 @@ def workspace(domains: int, apps: int) -> Workspace:
     return Workspace(
         size=np.zeros((RESOURCES, apps), np.int32),
         resized=np.zeros((RESOURCES, apps), np.int32),
+        held=np.zeros((RESOURCES, domains)),
         limit=np.zeros((RESOURCES, domains)),
         room=np.zeros((RESOURCES, domains)),
         blast=np.zeros(domains),
@@ -102,9 +105,10 @@ def cool_down_ticks(tick_s: int) -> int:
 
 @kernel
 def prepare_workspace(status: I32, tick: int, may_hold: F64, sizing: I32, work: Workspace) -> None:
-    """Fill sizes, limits and order of the workspace for one environment."""
-    # Sizes first: the surge is counted in them.
+    """Fill sizes, holdings, limits and order of the workspace for one environment."""
+    # Sizes first: holdings and the surge are counted in them.
     held_sizes(status, sizing, work.size)
+    sum_held(status[rows.REPLICAS], work.size, status[rows.DOMAIN], work.held)
     subtract_surge(may_hold, status, work.size, work.limit)
     rotate_order(status[rows.ACTIVE], status[rows.DOMAIN], tick, work)
 
@@ -131,11 +135,13 @@ def subtract_surge(may_hold: F64, status: I32, size: I32, limit: F64) -> None:
     for resource in range(RESOURCES):
         for d in range(limit.shape[1]):
             limit[resource, d] = may_hold[resource, d]
-        for app in range(size.shape[1]):
-            pods = status[rows.READY, app] + status[rows.STARTING, app] + status[rows.PENDING, app]
-            extra = max(0, pods - status[rows.REPLICAS, app])
-            amount = np.float64(extra) * np.float64(size[resource, app])
-            limit[resource, status[rows.DOMAIN, app]] -= amount
+    for app in range(size.shape[1]):
+        pods = status[rows.READY, app] + status[rows.STARTING, app] + status[rows.PENDING, app]
+        extra = pods - status[rows.REPLICAS, app]
+        if extra > 0:
+            d = status[rows.DOMAIN, app]
+            for resource in range(RESOURCES):
+                limit[resource, d] -= np.float64(extra) * np.float64(size[resource, app])
 
 
 @kernel
@@ -155,14 +161,14 @@ def rotate_order(active: I32, domain: I32, tick: int, work: Workspace) -> None:
     # Two passes rotate the order: first the apps from this tick's first one on, then those before.
     for early in (False, True):
         for d in range(rank.size):
-            rank[d] = 0
+            # The stride is prime, so every app comes first once, unless it divides their number.
+            stride = _STRIDE if members[d] % _STRIDE != 0 else 1
+            rank[d] = -((tick * stride) % max(1, members[d]))
         for app in range(order.size):
             if active[app] != 1:
                 continue
             d = domain[app]
-            # The stride is prime, so every app comes first once, unless it divides their number.
-            stride = _STRIDE if members[d] % _STRIDE != 0 else 1
-            before_first = rank[d] < (tick * stride) % members[d]
+            before_first = rank[d] < 0
             rank[d] += 1
             if before_first == early:
                 order[taken] = app
@@ -172,11 +178,10 @@ def rotate_order(active: I32, domain: I32, tick: int, work: Workspace) -> None:
 
 
 @kernel
-def blast_radius_left(current: I32, size: I32, domain: I32, decreased: F64, left: F64) -> None:
+def blast_radius_left(held: F64, decreased: F64, left: F64) -> None:
     """Millicores [D] that may still be decreased or resized in this window."""
-    sum_held(current, size[MILLICORES], domain, left)
     for d in range(left.size):
-        left[d] *= BLAST_SHARE
+        left[d] = held[MILLICORES, d] * BLAST_SHARE
         for past in range(decreased.shape[0]):
             # Slots of lost ticks still hold older decreases. That only allows less.
             left[d] -= decreased[past, d]

@@ -34,6 +34,10 @@ class Level(IntEnum):
         return self.name.lower()
 
 
+# numpy looks for a dozen attributes of an enumeration's member in every comparison.
+_HEURISTIC, _REACTIVE = int(Level.HEURISTIC), int(Level.REACTIVE)
+
+
 def no_fallback(environments: int, domains: int) -> I8:
     """[E, D] everything may decide."""
     return np.zeros((environments, domains), np.int8)
@@ -41,7 +45,7 @@ def no_fallback(environments: int, domains: int) -> I8:
 
 def usable_residual(residual: Residual, level: I8, domain: I32) -> Residual:
     """A policy's factors, 1 in domains that do without it; `domain` [E, A] is each app's."""
-    without = level >= Level.HEURISTIC
+    without = level >= _HEURISTIC
     if not without.any():
         return residual
     rows = np.arange(domain.shape[0])[:, None]
@@ -55,7 +59,7 @@ def usable_residual(residual: Residual, level: I8, domain: I32) -> Residual:
 
 def usable_forecast(forecast: Forecast | None, level: I8) -> Forecast | None:
     """Forecasts, NaN in domains that do without them: that predicts nothing."""
-    without = level >= Level.REACTIVE
+    without = level >= _REACTIVE
     if forecast is None or not without.any():
         return forecast
     return forecast._replace(
@@ -69,7 +73,7 @@ def usable_directive(directive: Directive, level: I8) -> Directive:
 
     The Commander drops a forecast with its next directive; a Soldier need not wait for that.
     """
-    without = level >= Level.REACTIVE
+    without = level >= _REACTIVE
     if not without.any():
         return directive
     headroom = np.where(without, 0.0, directive.budget.headroom)

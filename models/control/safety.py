@@ -33,7 +33,7 @@ from models.control.projection import (
     MILLICORES,
     RESOURCES,
     project,
-    sum_held_resources,
+    sum_held,
 )
 from models.jit import copy_row, kernel
 
@@ -172,16 +172,16 @@ def enforce(
     status, decreased = apps.status, history.decreased[e]
     # Replicas before sizes: pods grow into what replicas leave of budget and blast radius.
     enforce_replicas(wishes, apps, bounds, history.rested[e], decreased, work)
-    _budget_left(wishes.replicas, status, work)
+    _budget_left(work)
     # Again, because decreases of this tick are part of the window by now.
-    blast_radius_left(status[rows.REPLICAS], work.size, status[rows.DOMAIN], decreased, work.blast)
+    blast_radius_left(work.held, decreased, work.blast)
     slot = decreased[apps.tick % decreased.shape[0]]
     enforce_sizes(wishes, apps, work.room, work.blast, slot)
     # Remember the sizes that were decided: until the status shows them, they count as held.
     copy_row(wishes.cpu, history.sizing[e, MILLICORES])
     copy_row(wishes.memory, history.sizing[e, MEBIBYTES])
     held_sizes(status, history.sizing[e], work.resized)
-    return count_overruns(status, wishes.replicas, work)
+    return count_overruns(status[rows.DOMAIN], wishes.replicas, work)
 
 
 # Replicas.
@@ -245,7 +245,7 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
     slot = decreased[apps.tick % decreased.shape[0]]
     for d in range(slot.size):
         slot[d] = 0.0
-    blast_radius_left(current, work.size, domain, decreased, left)
+    blast_radius_left(work.held, decreased, left)
     for step in range(wanted.size):
         app = work.order[step]
         if app == NO_APP:
@@ -271,7 +271,8 @@ def _keep_blast_radius(wishes: Wishes, apps: Apps, decreased: F64, work: Workspa
 def _keep_budget(wishes: Wishes, apps: Apps, bounds: Bounds, work: Workspace) -> None:
     wanted, reason = wishes.replicas, wishes.reason
     current, domain = apps.status[rows.REPLICAS], apps.status[rows.DOMAIN]
-    project(wanted, current, apps.load, work.size, domain, work.limit, work.bisection)
+    if not project(wanted, current, apps.load, work.size, domain, work.limit, work.bisection):
+        return
     for app in range(wanted.size):
         cut = work.bisection.high[domain[app]] > 0.0
         # Only increases that were cut to nothing get this reason; smaller ones are still increases.
@@ -286,13 +287,12 @@ def _keep_budget(wishes: Wishes, apps: Apps, bounds: Bounds, work: Workspace) ->
 
 
 @kernel
-def _budget_left(replicas: I32, status: I32, work: Workspace) -> None:
-    """Write to `work.room` [2, D] what the limits leave beside the replicas."""
-    limit, room = work.limit, work.room
-    sum_held_resources(replicas, work.size, status[rows.DOMAIN], room)
+def _budget_left(work: Workspace) -> None:
+    """Write to `work.room` [2, D] what the limits leave beside the projected replicas."""
+    limit, room, held = work.limit, work.room, work.bisection.held
     for resource in range(RESOURCES):
         for d in range(room.shape[1]):
-            room[resource, d] = max(0.0, limit[resource, d] - room[resource, d])
+            room[resource, d] = max(0.0, limit[resource, d] - held[resource, d])
 
 
 @kernel
@@ -307,6 +307,8 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
     cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
     domain, active = apps.status[rows.DOMAIN], apps.status[rows.ACTIVE]
     for app in range(replicas.size):
+        if wishes.cpu[app] == cpu[app] and wishes.memory[app] == memory[app]:
+            continue
         d, pods = domain[app], np.float64(replicas[app])
         # A resize touches every pod, so all of the app counts, not only the difference.
         amount = pods * cpu[app]
@@ -332,12 +334,11 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
 
 
 @kernel
-def count_overruns(status: I32, replicas: I32, work: Workspace) -> int:
+def count_overruns(domain: I32, replicas: I32, work: Workspace) -> int:
     """How many domains grow beyond their limit of a resource, by sizes before and after."""
     # Reuses scratch that is done with: kernels allocate nothing.
-    limit, before, after = work.limit, work.bisection.held, work.room
-    sum_held_resources(status[rows.REPLICAS], work.size, status[rows.DOMAIN], before)
-    sum_held_resources(replicas, work.resized, status[rows.DOMAIN], after)
+    limit, before, after = work.limit, work.held, work.room
+    sum_held(replicas, work.resized, domain, after)
     count = 0
     for d in range(limit.shape[1]):
         overrun = False

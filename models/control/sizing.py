@@ -249,6 +249,11 @@ def give_way(
     domain, current = apps.status[rows.DOMAIN], apps.status[rows.REPLICAS]
     pending = apps.status[rows.PENDING]
     size, order = work.size[MILLICORES], work.order
+    asked = False
+    for cores in release:
+        asked |= cores > 0.0
+    if not asked:
+        return
     # Two passes over all apps, so that no running pod leaves while a pending one could.
     for waiting in (True, False):
         for step in range(order.size):

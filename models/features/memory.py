@@ -114,7 +114,7 @@ def elapsed_ticks(observation: Observation, state: FeatureState) -> I32:
     """[E] ticks since the last observation; 0 when the same tick is observed again."""
     # int64: the difference of two arbitrary int32 ticks overflows int32.
     elapsed: I64 = observation.tick.astype(np.int64) - state.tick
-    bounded: I32 = np.clip(elapsed, 0, UNSEEN).astype(np.int32)
+    bounded: I32 = np.minimum(np.maximum(elapsed, 0), UNSEEN).astype(np.int32)
     return bounded
 
 

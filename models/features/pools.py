@@ -1,5 +1,7 @@
 """Features of node pools and of the cluster as a whole."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,19 +17,47 @@ _MOST_NODES = 1e6
 
 
 class PoolReadings:
-    """Observed pools, [E, P] each; an impossible value counts as no node, or nothing free."""
+    """Observed pools, [E, P] each; an impossible value counts as no node, or nothing free.
+
+    Computed when first read: most ticks need the price alone.
+    """
 
     def __init__(self, pool: Records, inventory: Inventory) -> None:
+        self._pool, self._inventory = pool, inventory
         self.ready = _plausible(pool["ready"], _MOST_NODES)
         self.coming = _plausible(pool["coming"], _MOST_NODES)
-        self.quota = _plausible(pool["quota"], _MOST_NODES)
-        self.cpu = self.ready * inventory.pool_cpu
-        self.memory = self.ready * inventory.pool_memory
-        self.coming_cpu = self.coming * inventory.pool_cpu
-        # No more is free than ready nodes have: both come from different readings.
-        self.free_cpu = np.minimum(_plausible(pool["free_cpu"], np.inf), self.cpu)
-        self.free_memory = np.minimum(_plausible(pool["free_memory"], np.inf), self.memory)
-        self.price = np.broadcast_to(inventory.pool_price.astype(np.float64), self.ready.shape)
+        self.price = inventory.pool_price.astype(np.float64)
+        """[P]."""
+
+    @cached_property
+    def quota(self) -> F64:
+        """Nodes that each pool may have."""
+        return _plausible(self._pool["quota"], _MOST_NODES)
+
+    @cached_property
+    def cpu(self) -> F64:
+        """Cores of ready nodes."""
+        return self.ready * self._inventory.pool_cpu
+
+    @cached_property
+    def memory(self) -> F64:
+        """GiB of ready nodes."""
+        return self.ready * self._inventory.pool_memory
+
+    @cached_property
+    def coming_cpu(self) -> F64:
+        """Cores of coming nodes."""
+        return self.coming * self._inventory.pool_cpu
+
+    @cached_property
+    def free_cpu(self) -> F64:
+        """Free cores, no more than ready nodes have: both come from different readings."""
+        return np.minimum(_plausible(self._pool["free_cpu"], np.inf), self.cpu)
+
+    @cached_property
+    def free_memory(self) -> F64:
+        """Free GiB, likewise."""
+        return np.minimum(_plausible(self._pool["free_memory"], np.inf), self.memory)
 
     @property
     def capacity(self) -> F64:
@@ -48,7 +78,7 @@ def pool_columns(pools: PoolReadings) -> dict[str, F64]:
         "coming": pools.coming / np.maximum(pools.ready, 1.0),
         "free_cpu": pools.free_cpu / np.maximum(pools.cpu, _LEAST),
         "free_memory": pools.free_memory / np.maximum(pools.memory, _LEAST),
-        "price": pools.price,
+        "price": np.broadcast_to(pools.price, pools.ready.shape),
     }
 
 

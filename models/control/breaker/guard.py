@@ -48,6 +48,8 @@ from schemas.breaker_changed import Action
 
 _COLUMNS: Final = (rows.REPLICAS, rows.CPU_REQUEST, rows.MEMORY_REQUEST)
 _GIVING: Final = [int(Reason.YIELD), int(Reason.RESIZE)]
+# numpy looks for a dozen attributes of an enumeration's member in every comparison.
+_CLOSED: Final = int(Phase.CLOSED)
 _ACTIONS: Final = get_args(Action)
 _ACTION_INDEX: Final = np.array(
     [[_ACTIONS.index(action_of(phase, cause)) for cause in Cause] for phase in Phase]
@@ -125,7 +127,7 @@ class Guard:
         forecasts = self._judge_forecasts(observation, forecast, state.forecasts)
         fallback = advance_levels(forecast_readings(forecasts), state.fallback, self._fallback)
         after = GuardState(breakers, cluster, changes, forecasts, fallback)
-        if (breakers.phase != Phase.CLOSED).any() or (cluster.phase != Phase.CLOSED).any():
+        if (breakers.phase != _CLOSED).any() or (cluster.phase != _CLOSED).any():
             self._cut(observation, samples, budget, plan, after)
         return after
 
@@ -236,7 +238,7 @@ def _fill_samples(measured: F32, status: I32, target: F64, samples: AppSamples) 
 
 def tripped(breakers: BreakerMemory) -> Mask:
     """[E, D] breakers that are not closed, for another reason than an outage of ours."""
-    found: Mask = (breakers.phase != Phase.CLOSED) & ~IS_OUTAGE[breakers.cause]
+    found: Mask = (breakers.phase != _CLOSED) & ~IS_OUTAGE[breakers.cause]
     return found
 
 

@@ -14,7 +14,7 @@ from models.control.projection import (
     RESOURCES,
     bisection_scratch,
     project,
-    sum_held_resources,
+    sum_held,
 )
 
 APPS, DOMAINS = 40, 4
@@ -35,7 +35,7 @@ class ProjectionCase(NamedTuple):
     def holds(self, replicas: I32) -> F64:
         """[2, D]."""
         held = np.zeros((RESOURCES, DOMAINS))
-        sum_held_resources(replicas, self.size, self.domain, held)
+        sum_held(replicas, self.size, self.domain, held)
         return held
 
     def within(self, limit: F64, wanted: I32 | None = None) -> I32:

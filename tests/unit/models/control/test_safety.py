@@ -20,7 +20,7 @@ from models.control.change_history import (
     start_history,
     workspace,
 )
-from models.control.projection import sum_held
+from models.control.projection import MILLICORES, RESOURCES, sum_held
 from models.control.safety import Apps, Bounds, Wishes, count_overruns, enforce_replicas
 
 TICK_S = 10
@@ -60,9 +60,14 @@ class Fleet(NamedTuple):
 
     @property
     def held(self) -> F64:
-        held = np.zeros(DOMAINS)
-        sum_held(self.replicas, self.size, self.domain, held)
-        return held
+        return self.cores(self.replicas)
+
+    def cores(self, replicas: I32) -> F64:
+        """[D] millicores of these replicas."""
+        held = np.zeros((RESOURCES, DOMAINS))
+        sum_held(replicas, np.stack([self.size] * RESOURCES), self.domain, held)
+        cores: F64 = held[MILLICORES]
+        return cores
 
     def apply(
         self,
@@ -78,7 +83,7 @@ class Fleet(NamedTuple):
         if reason is not None:
             why[:] = reason
         work = workspace(DOMAINS, APPS)
-        work.size[:], work.limit[:] = self.size, allowed
+        work.size[:], work.limit[:], work.held[:] = self.size, allowed, self.held
         apps = Apps(tick, self.status, self.missing, self.load, np.zeros(APPS, np.int8))
         wishes, bounds = (
             Wishes(result, UNUSED, UNUSED, why),
@@ -170,8 +175,7 @@ def test_no_window_takes_more_than_the_blast_radius(seed: int) -> None:
     taken: list[F64] = []
     for moment in random_run(seed, cool_down=0):
         lost = np.maximum(0, moment.before - moment.fleet.replicas - moment.fleet.pending)
-        taken_now = np.zeros(DOMAINS)
-        sum_held(lost.astype(np.int32), moment.fleet.size, moment.fleet.domain, taken_now)
+        taken_now = moment.fleet.cores(lost.astype(np.int32))
         taken = [*taken, taken_now][-WINDOW:]
         still_going_down = taken_now > 0
         most = BLAST_SHARE * moment.held_before * (1 + 1e-9)
@@ -323,10 +327,10 @@ def test_capacity_released_by_one_app_can_be_used_by_another_in_the_same_tick() 
 
 def counted(some: Fleet, before: I32, after: I32, cores: F64, memory: F64 = NO_LIMIT) -> int:
     """Overruns of budgets, by the rules' own count."""
-    work, status = workspace(DOMAINS, APPS), some.status
-    work.size[:], work.resized[:], work.limit[:] = some.size, some.size, np.array([cores, memory])
-    status[rows.REPLICAS] = before
-    return int(count_overruns(status, after, work))
+    work = workspace(DOMAINS, APPS)
+    work.resized[:], work.limit[:] = some.size, np.array([cores, memory])
+    work.held[:] = some.cores(before)
+    return int(count_overruns(some.domain, after, work))
 
 
 @pytest.mark.parametrize("scarce", ["cores", "memory"])

@@ -33,8 +33,9 @@ Mask = NDArray[np.bool_]
 FOLDER: Final = Path(".hirl/bench-control")
 """Default folder of finished jobs."""
 EVERY_TICK: Final = slice(None)
-SEEDS_PER_JOB: Final = 5
-"""Enough to amortise building the world, few enough to keep all cores busy."""
+SEEDS_PER_JOB: Final = 10
+"""All seeds of a default comparison: a tick of our controller has a fixed cost, which they share,
+and scenarios and controllers make enough jobs to keep all cores busy."""
 
 
 class Job(NamedTuple):

@@ -264,4 +264,6 @@ def allowed(budget: Budget, tick: I32) -> F64:
     expired = (tick > budget.valid_until_tick)[:, None]
     cores = np.where(expired, budget.floor, budget.cores + budget.overdraft)
     memory = cores * (budget.memory / np.maximum(budget.cores, _LEAST))
-    return np.stack((MILLI * cores, MIB_PER_GIB * memory), axis=1)
+    both = np.empty((cores.shape[0], 2, cores.shape[1]))
+    both[:, 0], both[:, 1] = MILLI * cores, MIB_PER_GIB * memory
+    return both

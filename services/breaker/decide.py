@@ -36,6 +36,7 @@ from services._kit.handler import CLUSTER, Step
 from services._kit.levels import LEVELS
 from services._kit.orders import BreakerCommand, OrderBook, OrderedHandler
 from services._kit.plausible import FUTURE, Pace
+from services._kit.state_codec import copied
 from services._kit.ticks import parse
 from services.breaker.applied import with_applied, without_expired
 from services.breaker.cluster import AHEAD_TICKS, ClusterWatch
@@ -105,9 +106,8 @@ class BreakerHandler(OrderedHandler[BreakerState]):
         record = observe_tick(blank_observation(0), fresh_record(0), self._per_minute)
         rules, tick, samples = rules_of(self._limits, 0), np.zeros(1, np.int32), no_samples()
         readings = read(samples, np.zeros((1, 1)), rules.mismatch_apps)
-        readings, _ = follow(
-            tick, samples, readings, np.zeros((1, 1, 2)), start_changes(1, 1, apps=0)
-        )
+        changes = start_changes(1, 1, apps=0)
+        readings = follow(tick, samples, readings, np.zeros((1, 1, 2)), changes)
         memory = start(0, 1, rules.table, rules.windows.longest)
         burn(advance(tick, readings, memory, rules.table, rules.windows), rules.windows)
         advance_levels(forecast_readings(record), start_fallback(1, rules.fallback), rules.fallback)
@@ -225,7 +225,9 @@ class BreakerHandler(OrderedHandler[BreakerState]):
         rules, tick = self._rules(state.domain), np.array([frame.tick], np.int32)
         readings = read(samples, np.full((1, 1), age, np.float64), rules.mismatch_apps)
         outcomes = np.array([[state.outcomes]], np.float64)
-        readings, changes = follow(tick, samples, readings, outcomes, state.changes)
+        # Updated in place; the input must stay as it is.
+        changes = copied(state.changes)
+        readings = follow(tick, samples, readings, outcomes, changes)
         memory = state.memory
         if first:
             # From the first frame on: `since_tick` names it, and ticks may count from 1970.

@@ -41,7 +41,7 @@ _SUMS: Final = 6
 
 
 class ChangeMemory(NamedTuple):
-    """What is remembered of the apps; the axis of apps is the last where there is one."""
+    """What is remembered of the apps, updated in place; the axis of apps is the last if any."""
 
     replicas: I32
     """[E, A] as last observed; 0 before."""
@@ -80,24 +80,21 @@ class ChangeMemory(NamedTuple):
 def start_changes(environments: int, domains: int, apps: int) -> ChangeMemory:
     """Nothing observed yet."""
     per_app, per_domain = (environments, apps), (environments, domains)
-    none, small = np.zeros(per_app, np.int32), np.zeros(per_app, np.int8)
-    never = np.full(per_app, _NEVER, np.int32)
-    ring = np.zeros((*per_domain, RATE_TICKS))
     return ChangeMemory(
-        replicas=none,
-        pending=none,
-        fine=small,
-        direction=small,
-        changed=never,
-        turned=never,
-        shrunk=never,
-        fine_before=small,
+        replicas=np.zeros(per_app, np.int32),
+        pending=np.zeros(per_app, np.int32),
+        fine=np.zeros(per_app, np.int8),
+        direction=np.zeros(per_app, np.int8),
+        changed=np.full(per_app, _NEVER, np.int32),
+        turned=np.full(per_app, _NEVER, np.int32),
+        shrunk=np.full(per_app, _NEVER, np.int32),
+        fine_before=np.zeros(per_app, np.int8),
         rps_before=np.zeros(per_app),
-        replicas_before=none,
-        candidate=none,
-        good=none,
-        removed=ring,
-        running=ring,
+        replicas_before=np.zeros(per_app, np.int32),
+        candidate=np.zeros(per_app, np.int32),
+        good=np.zeros(per_app, np.int32),
+        removed=np.zeros((*per_domain, RATE_TICKS)),
+        running=np.zeros((*per_domain, RATE_TICKS)),
         outcomes=np.zeros((*per_domain, WINDOW_TICKS, 2)),
         calm=np.zeros(per_domain, np.int32),
     )
@@ -105,19 +102,18 @@ def start_changes(environments: int, domains: int, apps: int) -> ChangeMemory:
 
 def follow(
     tick: I32, samples: AppSamples, readings: Readings, outcomes: F64, memory: ChangeMemory
-) -> tuple[Readings, ChangeMemory]:
-    """Fill in the readings that depend on earlier ticks.
+) -> Readings:
+    """Take a tick into the memory, and fill in the readings that depend on earlier ticks.
 
     `tick` is [E]; `outcomes` [E, D, 2] are the changes planned and held since the last tick.
     """
-    memory = ChangeMemory._make(part.copy() for part in memory)
     environments, domains = readings.age.shape
     held, regression, oscillation, decreases = np.zeros((4, environments, domains))
     readings = readings._replace(
         held=held, regression=regression, oscillation=oscillation, decreases=decreases
     )
     _follow(tick, samples, outcomes, np.zeros((environments, _SUMS, domains)), readings, memory)
-    return readings, memory
+    return readings
 
 
 def rollback_targets(samples: AppSamples, memory: ChangeMemory, room: F64) -> I32:

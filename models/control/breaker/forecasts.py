@@ -132,8 +132,10 @@ def add_forecast(minute: int, values: F32, record: ForecastRecord) -> ForecastRe
 
 def forecast_readings(record: ForecastRecord) -> F64:
     """[E, D, 2] in the order of `limits.fallback_table`; NaN where unknown."""
-    skill = np.where(record.outcomes >= _LEAST_OUTCOMES, record.worse, np.nan)
-    return np.stack([skill, record.output], axis=2)
+    readings = np.empty((*record.worse.shape, 2))
+    readings[..., 0] = np.where(record.outcomes >= _LEAST_OUTCOMES, record.worse, np.nan)
+    readings[..., 1] = record.output
+    return readings
 
 
 def end_minute(minute: int, traffic: F64, record: ForecastRecord) -> ForecastRecord:

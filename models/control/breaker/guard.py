@@ -63,7 +63,7 @@ _PERMITTED: Final = np.array(
 
 
 class GuardState(NamedTuple):
-    """What the breakers remember."""
+    """What the breakers remember; `changes` is updated in place."""
 
     breakers: BreakerMemory
     cluster: BreakerMemory
@@ -118,7 +118,7 @@ class Guard:
         readings = read(samples, age, self._mismatch_apps)
         # The world makes every change of a plan, so none is held.
         outcomes = np.zeros((environments, domains, 2))
-        readings, changes = follow(observation.tick, samples, readings, outcomes, state.changes)
+        readings = follow(observation.tick, samples, readings, outcomes, state.changes)
         breakers = advance(observation.tick, readings, state.breakers, self._table, self._windows)
         cluster = advance_cluster(
             observation.tick, self._cluster_readings(observation, breakers), state.cluster,
@@ -126,7 +126,7 @@ class Guard:
         )  # fmt: skip
         forecasts = self._judge_forecasts(observation, forecast, state.forecasts)
         fallback = advance_levels(forecast_readings(forecasts), state.fallback, self._fallback)
-        after = GuardState(breakers, cluster, changes, forecasts, fallback)
+        after = GuardState(breakers, cluster, state.changes, forecasts, fallback)
         if (breakers.phase != _CLOSED).any() or (cluster.phase != _CLOSED).any():
             self._cut(observation, samples, budget, plan, after)
         return after
@@ -168,7 +168,7 @@ class Guard:
         price = (pool["ready"] + pool["coming"]) @ inventory.pool_price.astype(np.float64)
         zero = np.zeros(observation.tick.size)
         return ClusterReadings(
-            domains=tripped(breakers).mean(axis=1),
+            domains=tripped(breakers).sum(axis=1) / len(self._limits),
             cost=price / inventory.spend_cap_per_hour,
             # Commander and budgets are part of the controller: never silent, and their sums exact.
             silence=zero,

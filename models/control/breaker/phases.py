@@ -123,9 +123,8 @@ def advance(
     tick: I32, readings: Readings, memory: BreakerMemory, table: Table, windows: BurnWindows
 ) -> BreakerMemory:
     """The state of the domains' breakers after a tick; `tick` is [E]."""
-    # In the order of the table's columns.
-    values, after = np.stack(readings, axis=2), _copied(memory)
-    _take_in(values, after.risk, windows)
+    values, after = np.empty(memory.held.shape), _copied(memory)
+    _take_in(readings, values, after.risk, windows)
     _judge(tick, values, table, after)
     return after
 
@@ -143,10 +142,16 @@ def _copied(memory: BreakerMemory) -> BreakerMemory:
 
 
 @kernel
-def _take_in(values: F64, risk: F64, windows: BurnWindows) -> None:
-    """Distrust unknown readings [E, D, C], remember the risk and replace it by its burn."""
+def _take_in(readings: Readings, values: F64, risk: F64, windows: BurnWindows) -> None:
+    """Fill `values` [E, D, C] with the readings as the conditions judge them.
+
+    Unknown readings are distrusted. The risk is remembered, and its burn judged instead.
+    """
     for e in range(values.shape[0]):
         for d in range(values.shape[1]):
+            # In the order of the table's columns.
+            for c in range(values.shape[2]):
+                values[e, d, c] = readings[c][e, d]
             ring = risk[e, d]
             trust(values[e, d])
             for index in range(1, ring.size):

@@ -47,7 +47,7 @@ def play(
     memory, seen = memory or start_changes(1, 1, APPS), []
     for tick, samples in enumerate(history):
         plain = read(samples, np.zeros((1, 1)), MISMATCH_APPS)
-        readings, memory = follow(np.array([tick], np.int32), samples, plain, outcomes, memory)
+        readings = follow(np.array([tick], np.int32), samples, plain, outcomes, memory)
         seen.append(readings)
     return seen, memory
 

@@ -74,6 +74,16 @@ def between(case: ProjectionCase, share: F64) -> F64:
 
 
 @often
+@given(cases)
+def test_holdings_are_summed_by_domain_in_whatever_order_apps_come(case: ProjectionCase) -> None:
+    expected = [
+        np.bincount(case.domain, case.wanted.astype(np.float64) * size, DOMAINS)
+        for size in case.size
+    ]
+    assert (case.holds(case.wanted) == expected).all()
+
+
+@often
 @given(cases, shares)
 def test_a_domain_holds_no_more_than_its_limit_if_it_did_not_before(
     case: ProjectionCase, share: F64

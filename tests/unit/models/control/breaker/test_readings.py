@@ -25,7 +25,9 @@ def app_samples(apps: int, **columns: object) -> AppSamples:
         "accepted": [[-1]] * apps,
     }
     arrays: dict[str, Any] = {name: np.array([row]) for name, row in {**usual, **columns}.items()}
-    return AppSamples(**arrays)
+    # As in production, so that no kernel is compiled again for the test.
+    whole = ("domain", "replicas", "cpu", "pending", "accepted")
+    return AppSamples(**arrays | {name: arrays[name].astype(np.int32) for name in whole})
 
 
 def readings_of(samples: AppSamples, domains: int = 1) -> dict[str, list[float]]:
@@ -41,6 +43,19 @@ def test_errors_and_risk_are_weighted_by_requests_within_each_domain() -> None:
     seen = readings_of(samples, 2)
     assert seen["errors"] == pytest.approx([0.1, 0.2])
     assert seen["risk"] == pytest.approx([0.75, 0.0])
+
+
+def test_a_domain_reads_the_same_bit_for_bit_alone_and_beside_others() -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        "domain": rng.integers(0, 2, 99), "rps": rng.lognormal(5, 3, 99),
+        "errors": rng.random(99), "headroom": rng.normal(size=99),
+    }  # fmt: skip
+    of_first = columns["domain"] == 0
+    alone = {name: column[of_first] for name, column in columns.items()}
+    both = readings_of(app_samples(99, **columns), 2)
+    for name, values in readings_of(app_samples(int(of_first.sum()), **alone)).items():
+        assert values == both[name][:1]
 
 
 @pytest.mark.parametrize("column", ["rps", "errors", "headroom"])

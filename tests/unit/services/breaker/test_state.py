@@ -85,6 +85,14 @@ class Unknown(BreakerHandler):
         return super().save(replace(state, memory=state.memory._replace(phase=phase)))
 
 
+class Ragged(BreakerHandler):
+    """Saves fewer columns of one array than there are apps."""
+
+    def save(self, state: BreakerState) -> bytes:
+        changes = state.changes._replace(good=state.changes.good[:, 1:])
+        return super().save(replace(state, changes=changes))
+
+
 class Forgetful(BreakerHandler):
     """Saves states without the field `phase`."""
 
@@ -109,7 +117,7 @@ def test_a_state_of_other_conditions_keeps_its_phase() -> None:
         assert published[0].state == expected
 
 
-@pytest.mark.parametrize("before", [Unknown, Forgetful, Garbled])
+@pytest.mark.parametrize("before", [Unknown, Ragged, Forgetful, Garbled])
 def test_a_breaker_whose_saved_state_cannot_be_read_comes_back_open_and_recovers(
     before: type[BreakerHandler],
 ) -> None:

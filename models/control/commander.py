@@ -1,9 +1,9 @@
 """The Commander: every minute a budget per domain and one node request per pool.
 
 It works on domain sums only: how much work a domain has, what it holds, what is forecast. Nodes are
-requested for the larger of what Soldiers want and what is forecast in five minutes, the highest
-priority first. Budgets divide what Soldiers report. The forecast reaches them a minute later:
-growth and headroom of this directive raise what the Soldiers report next.
+kept where pods are, and requested for the larger of what Soldiers want and what is forecast in five
+minutes, the highest priority first. Budgets divide what Soldiers report. The forecast reaches them
+a minute later: growth and headroom of this directive raise what the Soldiers report next.
 """
 
 from typing import Final, NamedTuple
@@ -40,11 +40,11 @@ VALID_MIN: Final = 3
 # the shipped scenarios, and no record compares other values, except where it says so.
 _ARRIVING: Final = 0.03
 """Nodes that a cloud delivers within a minute at most, as a share of the ready ones."""
-_PACKING: Final = 0.93
-"""How full nodes get by placing pods one by one."""
 _BELIEVED: Final = 0.5
 """Share of the forecast growth of lower priorities for which nodes are prepared. Not all of it: a
 campaign announced at twice its size would buy nodes for nothing, which then leave slowly."""
+_LACKING: Final = 0.01
+"""Share of what the highest priority holds that it may lack and still count as served."""
 _LEAST: Final = 1e-6
 """Guards divisions, and rounding up: fewer cores or nodes than this are none."""
 _SOON: Final = HORIZONS_MIN.index(5)
@@ -133,17 +133,22 @@ class Commander:
         # The highest priority prepares pods for forecast load, the others a part of the nodes.
         believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
         coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
-        # A copy, because `_nodes_for` uses up its room in place.
-        wanted = self._nodes_for(report, np.maximum(report.wanted, coming), pools.quota.copy())
+        # Pods don't move. Nodes for pods that have one are kept where these pods are, and only what
+        # is missing is placed anew: counted in the preferred pools, they would be paid for twice.
+        occupied = self._occupied(pools)
+        missing = np.maximum(report.wanted, coming) - (report.held - report.pending)
+        room = np.maximum(0.0, pools.quota - occupied)
+        extra = self._nodes_for(report, np.maximum(0.0, missing), room)
+        nodes = np.minimum(occupied + extra.sum(axis=1), pools.quota)
         release = self._release(pools, report, budget)
         # Pods prepared for a campaign that was announced too large would take room from others for
         # nothing, so lower priorities follow their load.
         growth = np.where(self._highest, outlook.soon, 1.0)
         return CommanderDecision(
             Directive(with_urgency(budget, residual.urgency), growth, release),
-            nodes=self._request_nodes(pools, report, wanted),
+            nodes=self._request_nodes(pools, report, nodes, extra),
             # Otherwise the provisioner would remove prepared nodes as idle before their load comes.
-            keep=np.ceil(wanted.sum(axis=1)).astype(np.int32),
+            keep=np.ceil(nodes - _LEAST).astype(np.int32),
         )
 
     def _spare(self, pools: PoolReadings, report: Report) -> F64:
@@ -174,7 +179,11 @@ class Commander:
         # those with too little to spare, release nothing. The safety rules still limit the rest.
         most_of_highest = np.maximum(2.0 * np.maximum(0.0, of_highest - available), report.pending)
         # Room for a surge that is not there yields to work that is, down to where surges are met.
+        # Not while any domain of the highest priority lacks capacity itself: the surge is there.
         roomy = np.maximum(0.0, report.held - report.work / self._surge)
+        lacking = distress[:, highest].sum(axis=1, keepdims=True)
+        enough = lacking <= _LACKING * report.held[:, highest].sum(axis=1, keepdims=True)
+        roomy = np.where(enough, roomy, 0.0)
         roomy = np.minimum(roomy, 2.0 * np.maximum(0.0, of_others - available))
         most_of_highest = np.maximum(most_of_highest, roomy)
         most = np.minimum(2.0 * uncovered, np.where(highest, most_of_highest, np.inf))
@@ -234,7 +243,7 @@ class Commander:
         size = self._cores_of_node(report)
         # Stable, so that domains of one priority keep their declared order in every process.
         for domain in np.argsort(self._inventory.priority, kind="stable"):
-            rest = cores[:, domain] * (1.0 + self._parameters.node_spare) / _PACKING
+            rest = cores[:, domain] * (1.0 + self._parameters.node_spare)
             for pool in self._inventory.domain_pools[domain]:
                 if pool >= 0:
                     fits = np.minimum(room[:, pool], rest / size[:, domain, pool])
@@ -243,19 +252,29 @@ class Commander:
                     rest -= fits * size[:, domain, pool]
         return nodes
 
-    def _request_nodes(self, pools: PoolReadings, report: Report, wanted: F64) -> I32:
-        """[E, P, 4] nodes to request, by urgency, of the nodes that are `wanted` [E, D, P].
+    def _occupied(self, pools: PoolReadings) -> F64:
+        """[E, P] nodes that the bound pods would fill, with the spare ones that go with them."""
+        cpu, memory = self._inventory.pool_cpu, self._inventory.pool_memory
+        by_cpu = (pools.cpu - pools.free_cpu) / cpu
+        by_memory = (pools.memory - pools.free_memory) / memory
+        nodes: F64 = np.maximum(by_cpu, by_memory) * (1.0 + self._parameters.node_spare)
+        return nodes
+
+    def _request_nodes(self, pools: PoolReadings, report: Report, nodes: F64, extra: F64) -> I32:
+        """[E, P, 4] nodes to request, by urgency, up to `nodes` [E, P].
+
+        `extra` [E, D, P] is the part of them that domains lack.
 
         First those that the highest priority needs for its work, then those that the others need;
         then the highest priority's comfort, and the others'. Comfort of P0 before the work of P1
         would cost more than it saves.
         """
-        missing = np.maximum(0.0, wanted.sum(axis=1) - pools.ready - pools.coming)
+        missing = np.maximum(0.0, nodes - pools.ready - pools.coming)
         highest = self._highest
         left = missing.copy()
         # Uses up `left`: what remains is comfort.
         urgent = self._nodes_for(report, report.distress, left)
-        own = np.minimum(left, wanted[:, highest].sum(axis=1))
+        own = np.minimum(left, extra[:, highest].sum(axis=1))
         parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
         # Round the running sum: rounding up each part would request more than the quota.
         whole = np.ceil(np.cumsum(np.stack(parts, axis=2), axis=2) - _LEAST)

@@ -66,8 +66,9 @@ class Parameters(NamedTuple):
     """Utilisation from which an app is at risk: it grows even while it gives way to others."""
     kept_back: float = 0.138
     """How far below `risk` apps stay when they release pods to others."""
-    node_spare: float = 0.02
-    """Nodes kept above the need, as a share of it: moved pods need somewhere to go."""
+    node_spare: float = 0.1
+    """Nodes kept free above those that pods fill, as a share of them: what a surge or a lost node
+    needs before the cloud delivers more, and what placing pods one by one cannot fill."""
 
     def target(self, priority: I32) -> F64:
         """[D] of domains with these priorities."""
@@ -115,18 +116,18 @@ class Parameters(NamedTuple):
 # Narrower than at first: only where a calm day leaves nodes to spare.
 RANGES: Final[dict[str, tuple[float, float]]] = {
     # Below this target a cluster reaches its quotas on a calm day.
-    "target_p0": (0.44, 0.65),
+    "target_p0": (0.44, 0.7),
     "target_p1": (0.52, 0.75),
     "target_p2": (0.65, 0.9),
     "target_p3": (0.7, 0.95),
-    "surge_target": (0.62, 0.85),
+    "surge_target": (0.55, 0.85),
     "reserve": (0.03, 0.12),
     "dead_band_out": (0.05, 0.2),
-    "dead_band_in": (0.15, 0.4),
+    "dead_band_in": (0.08, 0.4),
     "margin": (0.0, 0.1),
     "smoothing": (0.1, 1.0),
     "risk": (0.72, 0.93),
     "kept_back": (0.03, 0.15),
-    "node_spare": (0.0, 0.05),
+    "node_spare": (0.02, 0.25),
 }
 """Where the calibration searches."""

@@ -62,7 +62,7 @@ def sum_held(replicas: I32, size: I32, domain: I32, held: F64) -> None:
 
 
 @kernel
-def _exceeds(held: F64, limit: F64, d: int) -> bool:
+def exceeds(held: F64, limit: F64, d: int) -> bool:
     """Whether a domain holds more than its limit of either resource: the scarcer one binds."""
     cpu = held[MILLICORES, d] > limit[MILLICORES, d]
     return bool(cpu | (held[MEBIBYTES, d] > limit[MEBIBYTES, d]))
@@ -89,10 +89,10 @@ def project(
     sum_held(wanted, size, domain, held)
     short = False
     for d in range(low.size):
-        exceeds = _exceeds(held, limit, d)
+        scarce = exceeds(held, limit, d)
         low[d] = np.float32(0.0)
-        high[d] = _HIGHEST_LEVEL if exceeds else np.float32(0.0)
-        short |= exceeds
+        high[d] = _HIGHEST_LEVEL if scarce else np.float32(0.0)
+        short |= scarce
     # Most ticks end here: nothing is scarce.
     if not short:
         return False
@@ -101,7 +101,7 @@ def project(
         _hold_at_middle(wanted, current, load, size, domain, scratch)
         for d in range(low.size):
             middle = np.float32(0.5) * (low[d] + high[d])
-            if _exceeds(held, limit, d):
+            if exceeds(held, limit, d):
                 low[d] = middle
             else:
                 high[d] = middle

@@ -46,11 +46,12 @@ from models.control.sizing import (
     wish_replicas,
     wish_sizes,
 )
+from models.control.triage import Triage, serve_most_requests, triage_scratch
 from models.features.table import APP
 from models.forecaster.port import ticks_per_minute
 from models.jit import kernel
 
-_MISSING = APP.at("missing")
+_MISSING, _RPS = APP.at("missing"), APP.at("rps")
 
 
 class SoldiersState(NamedTuple):
@@ -108,6 +109,7 @@ class Soldiers:
         self._foreseen = parameters.foreseen_level(priority)
         self._constants = _constants(inventory, parameters, parts)
         self._work = workspace(priority.size, inventory.domain.size)
+        self._triage = triage_scratch(priority.size)
 
     def start(self, status: I32) -> SoldiersState:
         """The state before the first tick; `status` is [E, STATUS, A]."""
@@ -142,7 +144,7 @@ class Soldiers:
         self._take_release(tick, directive, state)
         inputs = self._inputs(tick, status, signals, directive, need_factor)
         sums = empty_sums(tick.size, self._inventory.priority.size)
-        _decide(inputs, state, self._constants, self._work, plan, sums)
+        _decide(inputs, state, self._constants, self._work, self._triage, plan, sums)
         return as_report(sums)
 
     def _take_release(self, tick: I32, directive: Directive, state: SoldiersState) -> None:
@@ -206,10 +208,11 @@ def _decide(
     state: SoldiersState,
     constants: Constants,
     work: Workspace,
+    triage: Triage,
     plan: Plan,
     sums: F64,
 ) -> None:
-    """One environment after the other: need, wishes, safety rules, report."""
+    """One environment after the other: need, wishes, triage, safety rules, report."""
     for e in range(inputs.tick.size):
         features, growth = inputs.signals.features[e], inputs.levels.growth[e]
         load, usual = inputs.signals.load[e], inputs.signals.usual[e]
@@ -220,6 +223,8 @@ def _decide(
         minute = apps.tick // constants.ticks_per_minute
         compute_need(apps, usual, inputs.levels, e, minute, state.memory)
         _wish(inputs, e, apps, state, constants, work, wishes, sums[e])
+        most = constants.bounds.most
+        serve_most_requests(wishes, apps, features[_RPS], most, work.size, work.limit, triage)
         state.overruns[e] += enforce(wishes, apps, constants.bounds, state.history, e, work)
         # From the status, not from the wishes: what was just decided does not hold anything yet.
         need = state.memory.need[e]

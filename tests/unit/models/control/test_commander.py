@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, Records
+from models.control.budget import CommanderDecision
 from models.control.commander import Commander, Outlook, affordable, look_ahead
 from models.control.parameters import Parameters
 from models.control.report import Report
@@ -66,28 +67,78 @@ def test_there_is_no_headroom_without_spare_cores(spare: float) -> None:
     assert headroom([0.1, 0.05], spare) == [0.0, 0.0]
 
 
-def released(by: int, lacking: int) -> float:
-    """Cores that a domain releases while another lacks many, and all hold twice their work."""
+def each(cores: float) -> F64:
+    """The same for every domain."""
+    return np.full((1, DOMAINS), cores)
 
-    def each(cores: float) -> F64:
-        return np.full((1, DOMAINS), cores)
 
+def decided(report: Report, pool: Records) -> CommanderDecision:
+    pools = PoolReadings(pool, INVENTORY)
+    return Commander(INVENTORY, Parameters()).decide(TICK, pools, report, None, TICK)
+
+
+REPORT = Report(
+    work=each(100.0), essential=each(118.0), kept=each(150.0), wanted=each(200.0),
+    held=each(200.0), held_memory_gib=each(200.0), pending=each(0.0), distress=each(0.0),
+    rps=each(1.0), at_risk=each(0.0), apps=each(8.0),
+)  # fmt: skip
+"""All domains hold what they want, twice their work."""
+
+
+def released(by: int, *lacking: int) -> float:
+    """Cores that a domain releases while others lack many."""
     distress = each(0.0)
-    distress[0, lacking] = 500.0
-    report = Report(
-        work=each(100.0), essential=each(118.0), kept=each(150.0), wanted=each(200.0),
-        held=each(200.0), held_memory_gib=each(200.0), pending=each(0.0), distress=distress,
-        rps=each(1.0), at_risk=each(0.0), apps=each(8.0),
-    )  # fmt: skip
-    plant = Plant(nodes=1)
-    pools = PoolReadings(plant.pool, INVENTORY)
-    decision = Commander(INVENTORY, Parameters()).decide(TICK, pools, report, None, TICK)
+    distress[0, list(lacking)] = 500.0
+    decision = decided(REPORT._replace(distress=distress), Plant(nodes=1).pool)
     return float(decision.directive.release[0, by])
 
 
 def test_the_highest_priority_gives_way_to_its_equals_but_not_to_its_callers() -> None:
     caller, callee = np.flatnonzero(INVENTORY.priority == 0)[:2]
     assert INVENTORY.calls[caller, callee] > 0.0
-    assert released(by=caller, lacking=callee) > 0.0
+    assert released(caller, callee) > 0.0
     # The surge of a caller reaches those that it calls next.
-    assert released(by=callee, lacking=caller) == 0.0
+    assert released(callee, caller) == 0.0
+
+
+def test_the_highest_priority_keeps_its_room_for_surges_while_it_lacks_capacity_itself() -> None:
+    caller, callee = np.flatnonzero(INVENTORY.priority == 0)[:2]
+    lower = int(np.flatnonzero(INVENTORY.priority == 1)[0])
+    assert released(callee, lower) > 0.0
+    assert released(callee, lower, caller) == 0.0
+
+
+def full_pools(nodes: int) -> Records:
+    """Every pool has this many nodes, full of pods."""
+    pool = Plant(nodes=nodes).pool
+    pool["free_cpu"] = pool["free_memory"] = 0.0
+    pool["quota"] = 100 * nodes
+    return pool
+
+
+def test_nodes_are_kept_where_pods_are_and_not_once_more_in_preferred_pools() -> None:
+    preferred = INVENTORY.domain_pools[0, 0]
+    pool = full_pools(4)
+    # Its pods are in the other pool of the domain, and its own pool is empty.
+    pool["free_cpu"][0, preferred] = 4 * INVENTORY.pool_cpu[preferred]
+    pool["free_memory"][0, preferred] = 4 * INVENTORY.pool_memory[preferred]
+    decision = decided(REPORT, pool)
+    assert decision.keep[0, preferred] == 0
+    assert (np.delete(decision.keep[0], preferred) >= 4).all()
+
+
+def test_spare_nodes_are_a_share_of_those_that_pods_fill() -> None:
+    decision = decided(REPORT, full_pools(100))
+    assert (decision.keep[0] == 110).all()  # a tenth, the default
+    assert (decision.nodes[0].sum(axis=1) == decision.keep[0] - 100).all()
+
+
+def test_what_a_domain_lacks_is_requested_in_its_preferred_pool() -> None:
+    preferred = INVENTORY.domain_pools[0, 0]
+    wanted = REPORT.wanted.copy()
+    wanted[0, 0] += 10 * float(INVENTORY.pool_cpu[preferred])
+    before = decided(REPORT, full_pools(4)).nodes[0].sum(axis=1)
+    after = decided(REPORT._replace(wanted=wanted), full_pools(4)).nodes[0].sum(axis=1)
+    more = after - before
+    assert more[preferred] >= 10
+    assert (np.delete(more, preferred) == 0).all()

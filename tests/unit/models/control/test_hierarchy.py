@@ -27,6 +27,9 @@ from tests.unit.models.control.control_helpers import (
 
 def test_a_constant_load_ends_in_no_changes() -> None:
     plant, controller, state = settled()
+    # More than the spare nodes that are kept.
+    plant.pool["free_cpu"] = 0.2 * plant.pool["ready"] * INVENTORY.pool_cpu
+    plant.pool["free_memory"] = 0.2 * plant.pool["ready"] * INVENTORY.pool_memory
     for _ in range(30 * PER_MINUTE):
         before = plant.status.copy()
         plan, state = controller.step(plant.observe(), None, state)
@@ -146,7 +149,7 @@ def test_traffic_that_breaks_off_does_not_scale_in_at_once() -> None:
 def test_a_surge_is_answered_in_the_same_tick() -> None:
     plant, controller, state = settled()
     before = plant.status[0, rows.REPLICAS].copy()
-    plant.work *= 3
+    plant.work *= 2
     plans, state = plant.run(controller, state, 1)
     assert (plans[0] > before).all()
     assert state.soldiers.overruns.sum() == 0

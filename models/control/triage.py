@@ -1,0 +1,188 @@
+"""Which apps to serve when a domain cannot carry the work of all of them.
+
+As long as every app can keep its latency, scarcity is shared by load (`projection.py`). Below that,
+sharing is the worst choice: every app is overloaded, all requests fail, and clients send them
+again. So the apps that save the most requests per core are brought to a bearable utilisation, and
+the others wait for nodes. Only increases are cut: nothing is taken from a running app.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.cluster import rows
+from models.cluster.arrays import F32, F64, I32
+from models.cluster.plan import Reason
+from models.control.projection import MEBIBYTES, MILLICORES, RESOURCES, exceeds, sum_held
+from models.control.report import BEARABLE
+from models.control.safety import Apps, Wishes
+from models.jit import kernel
+
+_LEAST_WORTH: Final = 1e-9
+_MOST_WORTH: Final = 1e12
+"""Requests per second and millicore; the worth of every app is kept between these."""
+_STEPS: Final = 30
+"""Bisection steps on a logarithmic scale: worths that differ by less than one in ten million count
+as equal."""
+_NO_APP: Final = -1
+_MOST_PODS: Final = np.float32(1e9)
+"""An absurd load must not overflow an integer."""
+# Kernels take integers, not enumerations.
+_OUT, _BUDGET = int(Reason.SCALE_OUT), int(Reason.HOLD_BUDGET)
+
+
+class Triage(NamedTuple):
+    """Scratch of `serve_most_requests`. D domains."""
+
+    held: F64
+    """[2, D] at the threshold that is tried."""
+    low: F64
+    """[D] worth from which more would be served than fits."""
+    high: F64
+    """[D] worth from which apps are served; 0 where nothing is scarce."""
+    following: I32
+    """[D] the app worth the most of those that are not served."""
+    enough: I32
+    """[D] replicas that this app needs to survive."""
+
+
+class Candidates(NamedTuple):
+    """What decides who is served, [A] each unless said otherwise."""
+
+    wanted: I32
+    """Replicas."""
+    current: I32
+    """Replicas."""
+    most: I32
+    """Declared maximum of replicas."""
+    load: F32
+    """Pods that the traffic would use fully."""
+    rps: F32
+    size: I32
+    """[2, A] what a pod holds."""
+    domain: I32
+
+
+def triage_scratch(domains: int) -> Triage:
+    """Zeros; `serve_most_requests` writes before it reads."""
+    return Triage(
+        held=np.zeros((RESOURCES, domains)),
+        low=np.zeros(domains),
+        high=np.zeros(domains),
+        following=np.zeros(domains, np.int32),
+        enough=np.zeros(domains, np.int32),
+    )
+
+
+@kernel
+def serve_most_requests(
+    wishes: Wishes, apps: Apps, rps: F32, most: I32, size: I32, limit: F64, scratch: Triage
+) -> None:
+    """Cut the increases of domains whose `limit` [2, D] is below what their apps need to survive.
+
+    Other domains stay as they are: the projection cuts them, if at all.
+    """
+    status = apps.status
+    given = Candidates(
+        wishes.replicas, status[rows.REPLICAS], most, apps.load, rps, size, status[rows.DOMAIN]
+    )
+    sum_held(given.wanted, size, given.domain, scratch.held)
+    # Most ticks end here. Then the bisection's interval is empty: every app is served.
+    if not _open_intervals(limit, 0.0, scratch):
+        return
+    _hold_served(given, scratch)
+    if not _open_intervals(limit, _MOST_WORTH, scratch):
+        return
+    for _ in range(_STEPS):
+        _hold_served(given, scratch)
+        for d in range(limit.shape[1]):
+            middle = math.sqrt(scratch.low[d] * scratch.high[d])
+            if exceeds(scratch.held, limit, d):
+                scratch.low[d] = middle
+            elif scratch.high[d] > 0.0:
+                scratch.high[d] = middle
+    _serve(given, wishes.reason, scratch)
+    _give_rest(given, wishes.reason, limit, scratch)
+
+
+@kernel
+def _open_intervals(limit: F64, high: float, scratch: Triage) -> bool:
+    """Whether any domain exceeds its limit; those that do search below `high`."""
+    any_exceeds = False
+    for d in range(limit.shape[1]):
+        scarce = exceeds(scratch.held, limit, d)
+        scratch.low[d] = _LEAST_WORTH if scarce and high > 0.0 else 0.0
+        scratch.high[d] = high if scarce else 0.0
+        any_exceeds |= scarce
+    return any_exceeds
+
+
+@kernel
+def _survivable(given: Candidates, app: int) -> int:
+    """Replicas at which an app keeps its latency, between what it has and what it wants."""
+    enough = math.ceil(min(_MOST_PODS, given.load[app] / BEARABLE))
+    return int(min(given.wanted[app], max(given.current[app], min(enough, given.most[app]))))
+
+
+@kernel
+def _worth(given: Candidates, app: int, more: int) -> float:
+    """Requests per second and millicore that `more` pods of an app save."""
+    millicores = np.float64(more) * max(1, given.size[MILLICORES, app])
+    return float(min(max(given.rps[app] / millicores, 2.0 * _LEAST_WORTH), 0.5 * _MOST_WORTH))
+
+
+@kernel
+def _hold_served(given: Candidates, scratch: Triage) -> None:
+    """What domains would hold if apps above the middle of their domain's interval were served."""
+    held = scratch.held
+    for d in range(held.shape[1]):
+        held[MILLICORES, d] = held[MEBIBYTES, d] = 0.0
+    for app in range(given.wanted.size):
+        d = given.domain[app]
+        replicas = min(given.wanted[app], given.current[app])
+        enough = _survivable(given, app)
+        if enough > replicas:
+            middle = math.sqrt(scratch.low[d] * scratch.high[d])
+            replicas = enough if _worth(given, app, enough - replicas) >= middle else replicas
+        held[MILLICORES, d] += np.float64(replicas) * given.size[MILLICORES, app]
+        held[MEBIBYTES, d] += np.float64(replicas) * given.size[MEBIBYTES, app]
+
+
+@kernel
+def _serve(given: Candidates, reason: I32, scratch: Triage) -> None:
+    """Raise the apps above the threshold, and find the next one of each domain."""
+    wanted, current, best = given.wanted, given.current, scratch.low
+    for d in range(best.size):
+        best[d], scratch.following[d] = 0.0, _NO_APP
+    for app in range(wanted.size):
+        d = given.domain[app]
+        if scratch.high[d] == 0.0 or wanted[app] <= current[app]:
+            continue
+        enough = _survivable(given, app)
+        worth = _worth(given, app, max(1, enough - current[app]))
+        if worth < scratch.high[d]:
+            if enough > current[app] and worth > best[d]:
+                best[d], scratch.following[d], scratch.enough[d] = worth, app, enough
+            enough = current[app]
+        wanted[app] = enough
+        if enough <= current[app] and reason[app] == _OUT:
+            reason[app] = _BUDGET
+
+
+@kernel
+def _give_rest(given: Candidates, reason: I32, limit: F64, scratch: Triage) -> None:
+    """Give what is left to the next app, or a large one that needs many pods would never start."""
+    held, size = scratch.held, given.size
+    sum_held(given.wanted, size, given.domain, held)
+    for d in range(held.shape[1]):
+        app = scratch.following[d]
+        if app == _NO_APP:
+            continue
+        more = scratch.enough[d] - given.current[app]
+        for resource in range(RESOURCES):
+            room = max(0.0, limit[resource, d] - held[resource, d])
+            more = min(more, int(room / max(1, size[resource, app])))
+        if more > 0:
+            given.wanted[app] = given.current[app] + more
+            reason[app] = _OUT

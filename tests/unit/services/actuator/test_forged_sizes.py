@@ -75,8 +75,12 @@ def _column(first: int, others: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("cpu", "memory"),
-    [(1, MEMORY), (CPU - 1, MEMORY), (CPU, 1), (CPU, MEMORY - 1), (2 * CPU + 1, MEMORY)]
-    + [(CPU, 4 * MEMORY + 1), (LARGEST, LARGEST), (0, 0)],
+    [
+        *[(cpu, MEMORY) for cpu in (0, 1, CPU - 1, 2 * CPU + 1, LARGEST)],
+        *[(CPU, memory) for memory in (0, 1, MEMORY - 1, 4 * MEMORY + 1, LARGEST)],
+        (1, 1),
+        (LARGEST, LARGEST),
+    ],
 )
 def test_sizes_that_no_soldier_would_plan_are_held(cpu: int, memory: int) -> None:
     assert Resized().resize(1, cpu, memory) == []

@@ -47,6 +47,18 @@ class ChangeHistory(NamedTuple):
     """[E, 2, A] millicores and MiB per pod of the last plan: resizes take effect ticks later."""
 
 
+class FirstSizes(NamedTuple):
+    """Sizes at the first observation, [E, A] each; 0 if unknown. E environments, A apps.
+
+    They are those that the owners chose.
+    """
+
+    cpu: I32
+    """Millicores per pod."""
+    memory: I32
+    """MiB per pod."""
+
+
 class Workspace(NamedTuple):
     """Scratch of the kernels, for one environment at a time. A apps, D domains."""
 

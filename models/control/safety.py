@@ -2,7 +2,8 @@
 
 Increases need room in the budget. Decreases need data, an app that has rested since its last
 change, and room in the blast radius. A resize touches every pod of an app: it needs data, and all
-of the app counts in the blast radius.
+of the app counts in the blast radius. It stays within bounds around the app's first size, and never
+takes memory away.
 
 The same kernels cut what the Soldiers want and, in the actuator service with a history of its own,
 the finished plan. Applying the rules again with an equal history changes nothing.
@@ -20,6 +21,7 @@ from models.control.budget import Budget, allowed
 from models.control.change_history import (
     NO_APP,
     ChangeHistory,
+    FirstSizes,
     Workspace,
     blast_radius_left,
     cool_down_ticks,
@@ -39,6 +41,11 @@ from models.jit import copy_row, kernel
 
 _ROUNDING: Final = 1e-6
 """Relative excess over a limit that float sums may cause; more is an overrun."""
+
+LARGEST_CPU: Final = 2.0
+"""Times its first size that a pod's CPU may become."""
+LARGEST_MEMORY: Final = 4.0
+"""Times its first size that a pod's memory may become."""
 
 # Kernels take integers, not enumerations.
 _NO_METRICS = int(Reason.HOLD_NO_METRICS)
@@ -100,6 +107,7 @@ class SafetyInputs(NamedTuple):
     """[E, A]."""
     may_hold: F64
     """[E, 2, D]."""
+    first: FirstSizes
 
 
 class SafetyRules:
@@ -131,17 +139,23 @@ class SafetyRules:
         history: ChangeHistory,
         plan: Plan,
         held: I8 | None = None,
+        first: FirstSizes | None = None,
     ) -> I32:
         """Cut the plan to what may be applied, and record it in the history.
 
         `status` is [E, STATUS, A]; `missing` and `load` are [E, A], as in `AppSignals`. `held`
-        [E, A] marks apps that stay as they are; None means no app. Returns [E] how many domains
-        grew beyond what they may hold; it is 0 unless a rule is broken.
+        [E, A] marks apps that stay as they are; None means no app. Without `first` the present
+        sizes count as the first ones. Returns [E] how many domains grew beyond what they may hold;
+        it is 0 unless a rule is broken.
         """
         overruns = np.zeros(tick.size, np.int32)
         if held is None:
             held = np.zeros(missing.shape, np.int8)
-        inputs = SafetyInputs(tick, status, missing, load, held, allowed(budget, tick))
+        if first is None:
+            first = FirstSizes(status[:, rows.CPU_REQUEST], status[:, rows.MEMORY_REQUEST])
+        # Contiguous: numba would compile the kernels once more for the layout of a slice.
+        first = FirstSizes(np.ascontiguousarray(first.cpu), np.ascontiguousarray(first.memory))
+        inputs = SafetyInputs(tick, status, missing, load, held, allowed(budget, tick), first)
         _enforce_all(inputs, self._bounds, history, self._work, plan, overruns)
         return overruns
 
@@ -161,12 +175,18 @@ def _enforce_all(
         )
         wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
         prepare_workspace(apps.status, apps.tick, inputs.may_hold[e], history.sizing[e], work)
-        overruns[e] = enforce(wishes, apps, bounds, history, e, work)
+        overruns[e] = enforce(wishes, apps, bounds, history, inputs.first, e, work)
 
 
 @kernel
 def enforce(
-    wishes: Wishes, apps: Apps, bounds: Bounds, history: ChangeHistory, e: int, work: Workspace
+    wishes: Wishes,
+    apps: Apps,
+    bounds: Bounds,
+    history: ChangeHistory,
+    first: FirstSizes,
+    e: int,
+    work: Workspace,
 ) -> int:
     """Apply all rules to one environment, return its overruns; call `prepare_workspace` first."""
     status, decreased = apps.status, history.decreased[e]
@@ -176,6 +196,7 @@ def enforce(
     # Again, because decreases of this tick are part of the window by now.
     blast_radius_left(work.held, decreased, work.blast)
     slot = decreased[apps.tick % decreased.shape[0]]
+    _keep_size_bounds(wishes, apps, first.cpu[e], first.memory[e])
     enforce_sizes(wishes, apps, work.room, work.blast, slot)
     # Remember the sizes that were decided: until the status shows them, they count as held.
     copy_row(wishes.cpu, history.sizing[e, MILLICORES])
@@ -293,6 +314,23 @@ def _budget_left(work: Workspace) -> None:
     for resource in range(RESOURCES):
         for d in range(room.shape[1]):
             room[resource, d] = max(0.0, limit[resource, d] - held[resource, d])
+
+
+@kernel
+def _keep_size_bounds(wishes: Wishes, apps: Apps, first_cpu: I32, first_memory: I32) -> None:
+    """Hold sizes that are out of proportion to the first ones, [A].
+
+    CPU never goes below the first size and memory never shrinks: how much an app needs at its next
+    peak, or keeps in memory, no sample tells. An app outside of the bounds may stay there.
+    """
+    cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
+    for app in range(wishes.cpu.size):
+        most = max(np.float64(cpu[app]), LARGEST_CPU * first_cpu[app])
+        if not min(cpu[app], first_cpu[app]) <= wishes.cpu[app] <= most:
+            wishes.cpu[app] = cpu[app]
+        most = max(np.float64(memory[app]), LARGEST_MEMORY * first_memory[app])
+        if not memory[app] <= wishes.memory[app] <= most:
+            wishes.memory[app] = memory[app]
 
 
 @kernel

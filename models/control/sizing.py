@@ -17,9 +17,9 @@ import numpy as np
 from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.plan import Reason
-from models.control.change_history import NO_APP, Workspace
+from models.control.change_history import NO_APP, FirstSizes, Workspace
 from models.control.projection import MILLICORES
-from models.control.safety import Apps, Wishes
+from models.control.safety import LARGEST_CPU, LARGEST_MEMORY, Apps, Wishes
 from models.features.table import APP
 from models.jit import kernel
 
@@ -53,16 +53,12 @@ _MOST_PODS: Final = np.float32(1e9)
 integers, so without it an absurd load would wrap around and become a decrease."""
 _LARGEST_SIZE: Final = 2**31 - 1
 """Millicores or MiB of a pod, for the same reason."""
-_LARGEST_CPU: Final = 2.0
-"""Times its first size that a pod's CPU may become."""
 _CPU_STEP: Final = 50
 """Millicores to which sizes are rounded up: fewer, larger changes."""
 _MEMORY_FULL: Final = np.float32(0.92)
 """Memory used over requested at which a pod gets more."""
 _MEMORY_STEP: Final = 1.25
 """Factor of one step; each step counts the whole app in the blast radius."""
-_LARGEST_MEMORY: Final = 4.0
-"""Times its first size that a pod's memory may become."""
 _RETURN_BELOW: Final = np.float32(0.75)
 """Need at the first size, over the maximum of replicas, at which an app returns to that size."""
 
@@ -103,15 +99,6 @@ class SizingMemory(NamedTuple):
     """[E, A] tick until which an app that gave way grows only when it is at risk."""
     minute: I32
     """[E] the last minute in which the need was computed."""
-
-
-class FirstSizes(NamedTuple):
-    """Sizes at the first observation, [E, A] each. E environments, A apps."""
-
-    cpu: I32
-    """Millicores per pod."""
-    memory: I32
-    """MiB per pod."""
 
 
 class NeedLevels(NamedTuple):
@@ -300,7 +287,7 @@ def wish_sizes(
         wishes.cpu[app] = _cpu_for(need, most[app], cpu[app], first_cpu[app])
         # Limits kill, so memory grows in steps before it is full. It never shrinks.
         larger = min(
-            memory[app] * _MEMORY_STEP, first_memory[app] * _LARGEST_MEMORY, float(_LARGEST_SIZE)
+            memory[app] * _MEMORY_STEP, first_memory[app] * LARGEST_MEMORY, float(_LARGEST_SIZE)
         )
         if features[_MEMORY_USE, app] > _MEMORY_FULL and larger > memory[app]:
             wishes.memory[app] = math.ceil(larger)
@@ -318,9 +305,9 @@ def keep_sizes(apps: Apps, wishes: Wishes) -> None:
 def _cpu_for(need: np.float32, most: int, cpu: int, first: int) -> int:
     """Millicores per pod with which `most` pods carry the need; the first size if enough."""
     # `need` counts pods of the present size, so sizes scale by the need over the maximum.
-    if need > most and cpu < _LARGEST_CPU * first:
+    if need > most and cpu < LARGEST_CPU * first:
         exact = cpu * (need / max(1, most))
-        largest = min(int(_LARGEST_CPU * first), _LARGEST_SIZE)
+        largest = min(int(LARGEST_CPU * first), _LARGEST_SIZE)
         return min(largest, math.ceil(exact / _CPU_STEP) * _CPU_STEP)
     # Well below the maximum at the first size, or the next rise would enlarge the pods again.
     if cpu > first and need * cpu < _RETURN_BELOW * most * first:

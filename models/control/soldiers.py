@@ -16,6 +16,7 @@ from models.cluster.plan import Plan
 from models.control.budget import Directive, allowed
 from models.control.change_history import (
     ChangeHistory,
+    FirstSizes,
     Workspace,
     cool_down_ticks,
     prepare_workspace,
@@ -36,7 +37,6 @@ from models.control.report import (
 from models.control.safety import Apps, Bounds, Wishes, enforce
 from models.control.sizing import (
     Damping,
-    FirstSizes,
     NeedLevels,
     SizingMemory,
     compute_need,
@@ -225,7 +225,9 @@ def _decide(
         _wish(inputs, e, apps, state, constants, work, wishes, sums[e])
         most = constants.bounds.most
         serve_most_requests(wishes, apps, features[_RPS], most, work.size, work.limit, triage)
-        state.overruns[e] += enforce(wishes, apps, constants.bounds, state.history, e, work)
+        state.overruns[e] += enforce(
+            wishes, apps, constants.bounds, state.history, state.first, e, work
+        )
         # From the status, not from the wishes: what was just decided does not hold anything yet.
         need = state.memory.need[e]
         sum_apps(apps, features, need, growth, constants.unseen_s, sums[e])

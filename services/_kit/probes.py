@@ -103,6 +103,9 @@ class _Server:
                 await self._answer(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             writer.transport.abort()
+        except asyncio.CancelledError:
+            # The server ends. asyncio would log a traceback for each connection.
+            writer.transport.abort()
         finally:
             self._open.pop(task, None)
             writer.close()

@@ -21,6 +21,8 @@ MOST_PARTS: Final = 16
 """Bounds what a step writes in its transaction, and what a restart reads."""
 DEFLATED_FROM_BYTES: Final = 64 * 1024
 """States are columns of numbers that change little: above this size, deflating pays."""
+LARGEST_STATE_BYTES: Final = 128_000_000
+"""Limit of a state in memory. What was forged to inflate without end is refused, not loaded."""
 _DEFLATED: Final = ("content-encoding", b"deflate")
 _PART: Final = "part"
 """Header of a part: its number, how many there are, and the digest of them all."""
@@ -38,12 +40,11 @@ class StateRecord(NamedTuple):
 
 
 class TooLarge(ValueError):  # noqa: N818  it is named for what is wrong
-    """A state that does not fit into the most parts."""
+    """A state that does not fit into the most parts, or could not be loaded again."""
 
-    def __init__(self, key: str, size: int) -> None:
-        most = MOST_PARTS * LARGEST_RECORD_BYTES
+    def __init__(self, key: str, size: int, most: int, form: str) -> None:
         super().__init__(
-            f"state of `{key}` has {size:,} bytes deflated, more than the {most:,} that can be "
+            f"state of `{key}` has {size:,} bytes{form}, more than the {most:,} that can be "
             "saved: split the domain"
         )
 
@@ -52,13 +53,15 @@ def state_records(key: str, data: bytes) -> dict[str, StateRecord]:
     """The records of a saved state by their keys, deflated where that pays. Raises TooLarge."""
     if len(data) < DEFLATED_FROM_BYTES:
         return {key: StateRecord(data)}
+    if len(data) > LARGEST_STATE_BYTES:
+        raise TooLarge(key, len(data), LARGEST_STATE_BYTES, "")
     # The fastest level: a state is saved in every tick.
     sent = zlib.compress(data, level=1)
     if len(sent) <= LARGEST_RECORD_BYTES:
         return {key: StateRecord(sent, (_DEFLATED,))}
     count = -(-len(sent) // LARGEST_RECORD_BYTES)
     if count > MOST_PARTS:
-        raise TooLarge(key, len(sent))
+        raise TooLarge(key, len(sent), MOST_PARTS * LARGEST_RECORD_BYTES, " deflated")
     size, digest = -(-len(sent) // count), _digest(sent)
     return {
         part_key(key, number): StateRecord(
@@ -125,7 +128,7 @@ class FoundStates:
 def _whole(record: StateRecord) -> bytes:
     # Clients differ in whether a header is a tuple or a list.
     deflated = _DEFLATED in map(tuple, record.headers)
-    return zlib.decompress(record.value) if deflated else record.value
+    return _inflated(record.value) if deflated else record.value
 
 
 def _joined(records: dict[int, StateRecord], first_header: bytes) -> bytes:
@@ -145,7 +148,17 @@ def _joined(records: dict[int, StateRecord], first_header: bytes) -> bytes:
     sent = b"".join(pieces)
     if _digest(sent) != digest:
         raise ValueError(f"expected the digest {digest!r:.40}, got {_digest(sent)!r}")
-    return zlib.decompress(sent)
+    return _inflated(sent)
+
+
+def _inflated(sent: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    data = stream.decompress(sent, LARGEST_STATE_BYTES + 1)
+    if len(data) > LARGEST_STATE_BYTES:
+        raise ValueError(f"expected at most {LARGEST_STATE_BYTES:,} bytes inflated, got more")
+    if not stream.eof:
+        raise ValueError("its end is missing")
+    return data
 
 
 def _part_header(number: int, count: int, digest: bytes) -> tuple[str, bytes]:

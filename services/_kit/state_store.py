@@ -15,7 +15,8 @@ from services._kit.state_records import FoundStates, StateRecord, part_key, stat
 log = logging.getLogger(__name__)
 
 _WRONG_FORM: Final = (
-    Refused, LookupError, AttributeError, TypeError, ValueError, msgspec.DecodeError,
+    Refused, LookupError, AttributeError, TypeError, ValueError, RecursionError,
+    msgspec.DecodeError,
 )  # fmt: skip
 """What `load` raises on bytes of another form."""
 

@@ -42,7 +42,13 @@ from services.actuator.answers import Pending, again, with_answers
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.ruling import Basis, Ruling, applied_of, case_of, hold_all, rule
 from services.actuator.settings import STALE_TICKS, Modes
-from services.actuator.state import MOST_FRAMES, ActuatorState, nothing_read, with_frame
+from services.actuator.state import (
+    MOST_FRAMES,
+    ActuatorState,
+    no_sizes,
+    nothing_read,
+    with_frame,
+)
 from services.actuator.target import Read, Reading, Written
 
 _RULED_BY: Final = ("missing",)
@@ -297,10 +303,17 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         budget = binding_budget(plan.tick, state.budgets)
         earlier = self._last_read(names, state)
         case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
-        rules = self._rules.of(plan.domain, names)
-        ruling = rule(case, self._apps, self._permissions, rules, history)
+        rules, first = self._rules.of(plan.domain, names), _first_sizes(case.present, names, state)
+        ruling = rule(case, self._apps, self._permissions, rules, history, first)
         resting = _resting(state, names, plan.tick)
-        state = replace(state, names=names, history=history, last_read=case.now, resting=resting)
+        state = replace(
+            state,
+            names=names,
+            history=history,
+            last_read=case.now,
+            first=first,
+            resting=resting,
+        )
         return self._request(plan, ruling, verdict.state, state)
 
     def _verdict(self, domain: str, tick: int, clock: Clock) -> Verdict:
@@ -366,6 +379,15 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         if state.last_read.shape[-1] != len(state.names):  # saved by a release that did not read
             return nothing_read(len(names))
         return fit_apps(state.last_read, nothing_read(len(names)), state.names, names)
+
+
+def _first_sizes(present: I32, names: tuple[str, ...], state: ActuatorState) -> I32:
+    """[2, A] sizes when the target was read first."""
+    known = no_sizes(len(names))
+    if state.first.shape[-1] == len(state.names):  # else saved by a release without first sizes
+        known = fit_apps(state.first, known, state.names, names)
+    first: I32 = np.where(known > 0, known, present[1:]).astype(np.int32)
+    return first
 
 
 def _resting(state: ActuatorState, names: tuple[str, ...], tick: int) -> Mapping[str, int]:

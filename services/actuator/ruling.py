@@ -18,7 +18,7 @@ import numpy as np
 from models.cluster import rows
 from models.cluster.arrays import I32, Mask
 from models.cluster.plan import Plan, empty_plan
-from models.control.change_history import ChangeHistory
+from models.control.change_history import ChangeHistory, FirstSizes
 from models.control.contradiction import UNREAD, contradicted
 from models.control.safety import SafetyRules
 from schemas.budget_granted import BudgetGranted
@@ -142,8 +142,12 @@ def rule(
     permissions: Permissions,
     rules: SafetyRules,
     history: ChangeHistory,
+    first: I32,
 ) -> Ruling:
-    """Decide on every change. Updates `history` in place: pass a copy."""
+    """Decide on every change. Updates `history` in place: pass a copy.
+
+    `first` [2, A] are the sizes that the apps had first.
+    """
     plan, present = case.plan, case.present
     planned = (case.wanted != case.observed).any(axis=0)
     # What the plan leaves as it is stays so: its numbers may be older than the target's.
@@ -156,7 +160,8 @@ def rule(
     exact = _exact_replicas(case, effects, apps)
     held = ~planned
     held[[*holds, *exact]] = True
-    numbers = _enforced(case, wishes, held, apps, rules, history)
+    sizes = FirstSizes(*first[:, None])
+    numbers = _enforced(case, wishes, held, apps, rules, history, sizes)
     after: I32 = np.stack([numbers.replicas[0], numbers.cpu[0], numbers.memory[0]])
     reasons = _reasons(plan, numbers, bounded)
     for index, reason in holds.items():
@@ -339,6 +344,7 @@ def _enforced(
     apps: DeclaredApps,
     rules: SafetyRules,
     history: ChangeHistory,
+    first: FirstSizes,
 ) -> Plan:
     """What the rules leave of the wishes."""
     plan, frame = case.plan, case.frame
@@ -357,6 +363,7 @@ def _enforced(
         history,
         numbers,
         held[None].astype(np.int8),
+        first,
     )
     return numbers
 

@@ -28,6 +28,11 @@ def nothing_read(apps: int = 0) -> I32:
     return np.full((len(COLUMNS), apps), UNREAD, np.int32)
 
 
+def no_sizes(apps: int = 0) -> I32:
+    """[2, A] before the target was read."""
+    return np.zeros((len(COLUMNS) - 1, apps), np.int32)
+
+
 @dataclass(frozen=True)
 class ActuatorState:
     """What the actuator remembers of one domain."""
@@ -43,6 +48,8 @@ class ActuatorState:
     frame, or removes and declares it again, must not end its cool-down."""
     last_read: I32 = field(default_factory=nothing_read)
     """[3, A] what the target had of the `names` when it was read last."""
+    first: I32 = field(default_factory=no_sizes)
+    """[2, A] millicores and MiB per pod when the `names` were read first; 0 before that."""
     budgets: Budgets = ()
     plan: ScalePlanned | None = None
     """A plan that waits for its frame or its budget. Before the first frame its tick is not

@@ -16,6 +16,8 @@ import aiohttp
 import msgspec
 from msgspec import Meta
 
+from services._kit.http import MALFORMED, client_session, request
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -298,27 +300,30 @@ class SimulatedTarget:
 
     async def _request(self, method: str, path: str, body: bytes) -> bytes:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
+            self._session = client_session()
+        url = self._url + path
         try:
-            async with self._session.request(method, self._url + path, data=body) as response:
-                text = await response.read()
+            status, text = await request(
+                self._session, method, url, timeout=self._timeout, data=body
+            )
         except (aiohttp.ClientError, TimeoutError) as error:
             # Its text names addresses; the kind is enough in the audit.
             raise _Unreachable(f"the target does not answer ({type(error).__name__})") from error
         # A retry may help if the server failed or asks for one; other rejections stay.
-        if response.status >= 500 or response.status in _ASK_AGAIN:
-            raise _Unreachable(f"the target answers {response.status}")
-        if response.status >= 400:
+        if status >= 500 or status in _ASK_AGAIN:
+            raise _Unreachable(f"the target answers {status}")
+        # A redirect as well: who answers elsewhere is not the target.
+        if status >= 300:
             words = text[:_MOST_WORDS].decode(errors="replace")
-            rejected = _WrongTick if response.status == HTTPStatus.CONFLICT else _Rejected
-            raise rejected(f"the target answers {response.status} to {method} {path}: {words}")
+            rejected = _WrongTick if status == HTTPStatus.CONFLICT else _Rejected
+            raise rejected(f"the target answers {status} to {method} {path}: {words}")
         return text
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         # Like no answer: whatever the target says, it must not stop the service.
         words = f"the target's answer is malformed ({error!s:.{_MOST_WORDS}})"
         raise _Unreachable(words) from error

@@ -15,8 +15,10 @@ from services.admin.broker import PREFIX, ActualTopic
 from services.admin.desired import (
     DesiredTopic,
     Permission,
+    Resource,
     desired_permissions,
     desired_topics,
+    services,
 )
 
 MOST_COPIES: Final = 3
@@ -27,7 +29,13 @@ _IN_SYNC: Final = "min.insync.replicas"
 _SETTLE_S: Final = 10.0
 """A difference that is left after this long is reported: it is not a broker that lags behind."""
 _POLL_S: Final = 0.1
-_HARMLESS: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
+_DESCRIBE: Final = frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"})
+_HARMLESS: Final[dict[Resource, frozenset[str]]] = {
+    "topic": _DESCRIBE | {"READ"},
+    "transactional-id": _DESCRIBE,
+    # Whoever may read as a group may move its offsets: the service would skip records.
+    "group": _DESCRIBE,
+}
 """Other systems may subscribe. Only permissions that let them write or change are reported."""
 
 
@@ -140,27 +148,33 @@ def missing_permissions(
 def permission_differences(
     desired: Sequence[Permission], actual: Sequence[Permission]
 ) -> Iterator[Difference]:
-    """Missing permissions, and unexpected ones to write to our topics or to fence our services."""
+    """Missing permissions, and unexpected ones that reach our topics or services."""
     for permission in missing_permissions(desired, actual):
         yield Difference(subject=f"acl {permission}", text=MISSING, mendable=True)
     for permission in sorted(set(actual) - set(desired)):
-        if permission.operation not in _HARMLESS and reaches_ours(permission):
+        if reaches_ours(permission) and permission.operation not in _HARMLESS[permission.resource]:
             # Not fixed: it may be intended, and revoking it could stop another system.
             text = "not expected; remove it with Kafka's own tools if it is not intended"
             yield Difference(subject=f"acl {permission}", text=text, mendable=False)
 
 
 def reaches_ours(permission: Permission) -> bool:
-    """Whether it covers at least one topic of the bus, or one transactional id of a service."""
+    """Whether it covers a topic of the bus, or a transactional id or the group of a service."""
+    name = permission.name
+    # In a literal ACL, `*` is Kafka's wildcard for all resources.
+    if permission.pattern == "literal" and name == "*":
+        return permission.resource in _HARMLESS
+    if permission.resource == "group":
+        # By their names: groups of subscribers may begin like ours.
+        groups = map(app_id, services())
+        literal = permission.pattern == "literal"
+        return any(group == name if literal else group.startswith(name) for group in groups)
     prefix = {"topic": PREFIX, "transactional-id": app_id("")}.get(permission.resource)
     if prefix is None:
         return False
-    name = permission.name
-    if permission.pattern == "literal":
-        # In a literal ACL, `*` is Kafka's wildcard for all resources.
-        return name == "*" or name.startswith(prefix)
     # A prefix that is shorter than ours covers our topics, too.
-    return name.startswith(prefix) or prefix.startswith(name)
+    shorter = permission.pattern == "prefixed" and prefix.startswith(name)
+    return name.startswith(prefix) or shorter
 
 
 def _shape_differences(topic: DesiredTopic, present: ActualTopic) -> Iterator[Difference]:

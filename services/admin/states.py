@@ -27,6 +27,10 @@ RESETTABLE: Final = topic_of(StateReset).consumers
 _SHOWN: Final = 4
 """Elements of an array or a list that are shown."""
 _TIMEOUT_S: Final = 15.0
+_UNREADABLE: Final = (
+    msgspec.DecodeError, LookupError, TypeError, ValueError, RecursionError, Refused,
+)  # fmt: skip
+"""What decoding raises on bytes that a service would refuse."""
 
 
 def read_state(options: dict[str, Any], service: str, key: str) -> bytes:
@@ -51,8 +55,12 @@ def decoded(data: bytes) -> Any:
     """A saved state as mappings and plain values."""
     try:
         return parts_of(data)
-    except (msgspec.DecodeError, ValueError):
+    except _UNREADABLE:
+        pass
+    try:
         return msgspec.json.decode(data)  # the collector's
+    except _UNREADABLE as error:
+        raise InputError(f"the saved state has a wrong form: {error!s:.200}") from None
 
 
 def abbreviated(value: Any) -> Any:

@@ -16,6 +16,7 @@ import msgspec
 from schemas.topics import state_topic
 from services._kit.broker import ending_in_one_line, wait_for_brokers
 from services._kit.clock import SystemClock
+from services._kit.http import MALFORMED, client_session
 from services._kit.kafka import Reader
 from services._kit.probes import serving
 from services._kit.settings import KitSettings
@@ -65,7 +66,13 @@ async def last_tick(kit: KitSettings, source: str) -> int:
 
 def _tick_of(saved: bytes | None) -> int:
     # Operators remove the record to make the collector start again.
-    return msgspec.json.decode(saved, type=Progress).tick if saved else NO_TICK
+    if not saved:
+        return NO_TICK
+    try:
+        return msgspec.json.decode(saved, type=Progress).tick
+    except MALFORMED as error:
+        log.warning("starting with the present tick: the saved one has a wrong form: %r", error)
+        return NO_TICK
 
 
 async def run(settings: Settings, kit: KitSettings) -> None:
@@ -86,7 +93,7 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
     ready = partial(wait_for_brokers, kit, telemetry.health, SystemClock())
     producer = TickProducer(kit, ready)
     with _probes(kit, telemetry):
-        async with aiohttp.ClientSession() as session:
+        async with client_session() as session:
             source = source_of(settings, session, lambda name: metrics.errors.labels(name).inc())
             await ready()
             with ending_in_one_line(kit):

@@ -13,7 +13,7 @@ import msgspec
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
-from schemas.fields import Event
+from schemas.fields import Event, Tick
 from schemas.metrics_sampled import MEASURED, MetricsSampled
 from services.collector.metrics import Metrics
 
@@ -80,7 +80,7 @@ class Writer(Protocol):
 class Progress(msgspec.Struct, frozen=True):
     """Saved progress of a source."""
 
-    tick: int
+    tick: Tick
 
 
 class Collector:

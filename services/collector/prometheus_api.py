@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 from msgspec import Meta
 
+from services._kit.http import MALFORMED, request
 from services.collector.collect import SourceDown
 
 Point = tuple[float, str]
@@ -61,17 +62,16 @@ class Prometheus:
     async def _request(self, path: str, form: dict[str, str]) -> Sequence[Series]:
         # POST a form: queries may be longer than a URL can be.
         try:
-            async with self._session.post(
-                self._url + path, data=form, timeout=self._timeout
-            ) as response:
-                status, body = response.status, await response.read()
+            status, body = await request(
+                self._session, "POST", self._url + path, timeout=self._timeout, data=form
+            )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise SourceDown(f"{self._url}: {type(error).__name__} {error}") from error
         if status != 200:
             raise SourceDown(f"HTTP {status}: {body[:200].decode(errors='replace')}")
         try:
             return _DECODER.decode(body).data.result
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise SourceDown(f"invalid response: {error}") from error
 
 

@@ -11,6 +11,7 @@ from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
+from services._kit.http import MALFORMED, request
 from services.collector.collect import Observed, SourceDown, SourceRestarted
 
 T = TypeVar("T")
@@ -74,10 +75,9 @@ class SimulatedSource:
     ) -> tuple[int, bytes]:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
-            async with self._session.get(
-                self._url + path, params=query, timeout=timeout
-            ) as response:
-                return response.status, await response.read()
+            return await request(
+                self._session, "GET", self._url + path, timeout=timeout, params=query
+            )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise SourceDown(f"{self._url}{path}: {type(error).__name__} {error}") from error
 
@@ -87,5 +87,5 @@ def _decoded(status: int, body: bytes, kind: type[T]) -> T:
         raise SourceDown(f"HTTP {status}: {body[:200].decode(errors='replace')}")
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise SourceDown(f"invalid response: {error}") from error

@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from schemas.capacity_requested import CapacityRequested
+from services._kit.http import MALFORMED
 from services.simcluster import exporter
 from services.simcluster.cluster import RequestRefused, UnknownDomain
 from services.simcluster.live import LiveCluster
@@ -236,7 +237,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         # An empty body is a write, too: it closes the tick without changes.
         return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise web.HTTPBadRequest(text=f"body: {error}") from None
 
 

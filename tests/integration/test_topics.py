@@ -128,6 +128,10 @@ def test_only_the_commander_writes_budgets_and_only_the_actuator_writes_applied(
         Permission("commander", "DENY WRITE", "topic", "hirl.budget-granted.v1"),
         Permission("forecaster", "WRITE", "transactional-id", "hirl-commander-cluster"),
         Permission("stranger", "ALL", "transactional-id", "h", "prefixed"),
+        # With it the offsets of the actuator can be moved past plans.
+        Permission("soldier", "READ", "group", "hirl-actuator"),
+        Permission("finance", "READ", "group", "*"),
+        Permission("finance", "READ", "group", "hirl-", "prefixed"),
     ],
 )
 def test_an_unexpected_permission_to_write_is_a_difference(surplus: Permission) -> None:
@@ -139,5 +143,6 @@ def test_an_unexpected_permission_to_write_is_a_difference(surplus: Permission) 
 def test_other_systems_may_subscribe() -> None:
     wanted = desired_permissions()
     subscriber = Permission("finance", "READ", "topic", "hirl.budget-granted.v1")
+    group = Permission("finance", "READ", "group", "hirl-finance", "prefixed")
     elsewhere = Permission("finance", "WRITE", "topic", "finance.bills")
-    assert list(permission_differences(wanted, [*wanted, subscriber, elsewhere])) == []
+    assert list(permission_differences(wanted, [*wanted, subscriber, group, elsewhere])) == []

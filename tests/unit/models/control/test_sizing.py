@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.plan import Reason
+from models.control.change_history import FirstSizes
 from models.control.projection import MEBIBYTES, MILLICORES
 from models.control.safety import Apps, Wishes, enforce_sizes
-from models.control.sizing import FirstSizes, keep_sizes, wish_sizes
+from models.control.sizing import keep_sizes, wish_sizes
 from models.features.table import APP
 
 APPS, DOMAINS = 12, 2

@@ -1,5 +1,6 @@
 """Probes are answered, whatever else is connected."""
 
+import gc
 import socket
 import threading
 import urllib.error
@@ -99,3 +100,16 @@ def test_any_request_is_answered_or_its_connection_closed(
             received = b""
         assert received == answer
         assert get(port, "/healthz") == (200, "alive\n")
+
+
+def test_connections_that_are_open_at_the_end_leave_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with ExitStack() as opened:
+        with serving(Telemetry("soldier", ManualClock()), "127.0.0.1", 0) as port:
+            idle = socket.create_connection(("127.0.0.1", port))
+            opened.enter_context(idle)
+            idle.sendall(b"GET /met")
+            assert get(port, "/healthz") == (200, "alive\n")
+        gc.collect()
+    assert caplog.records == []

@@ -231,3 +231,29 @@ def test_forged_parts_beyond_the_most_are_not_kept_and_go_with_the_next_save() -
         found.add(part_key("a", number), StateRecord(bytes(1000)))
     assert [len(record.value) for record in found._records["a"].values()] == [1000, 0, 0]
     assert found.parts() == {"a": frozenset({MOST_PARTS, MOST_PARTS + 1, 9999})}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_state_that_inflates_without_end_is_refused(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGEST_STATE_BYTES", 10**6)
+    monkeypatch.setattr(module, "LARGEST_RECORD_BYTES", 20_000 // parts)
+    data = noise(12_000, 0) + bytes(10**6 - 12_000)
+    fits = state_records(KEY, data)
+    assert len(fits) == parts
+    assert found_in(fits.items()).join(KEY) == data
+    monkeypatch.setattr(module, "LARGEST_STATE_BYTES", 10**6 - 1)
+    with pytest.raises(Refused, match="at most 999,999 bytes inflated"):
+        found_in(fits.items()).join(KEY)
+    # So nothing is saved that could not be loaded.
+    with pytest.raises(TooLarge, match=r"has 1,000,000 bytes, more than the 999,999"):
+        state_records(KEY, data)
+
+
+def test_a_deflated_state_without_its_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    ((key, record),) = state_records(KEY, b"alike" * 20_000).items()
+    cut = record._replace(value=record.value[:-10])
+    with pytest.raises(Refused, match="its end is missing"):
+        found_in([(key, cut)]).join(KEY)

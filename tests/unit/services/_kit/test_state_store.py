@@ -74,3 +74,17 @@ def test_dropping_a_state_removes_all_its_parts(bus: MemoryBus) -> None:
             bus.start(Example.name)
     bus.run()
     assert not [key for key in saved(bus) if not key.startswith("!failures")]
+
+
+@pytest.mark.parametrize(
+    "forged", [b"", b"\x91" * 10**6, b"\x81\xa1a" * 10**5, b"\x81\xa1\xff\x00", b"\xc1"]
+)
+def test_a_forged_state_starts_over_and_does_not_stop_the_service(
+    bus: MemoryBus, forged: bytes
+) -> None:
+    saved(bus)["a"] = state_records.StateRecord(forged)
+    bus.kill(Example.name)
+    bus.start(Example.name)
+    bus.publish(granted("a", 9), sampled("a", 9))
+    bus.run()
+    assert list(saved(bus)) == ["a"]

@@ -35,3 +35,11 @@ def test_an_order_needs_a_resettable_service_and_a_reason(service: str, reason: 
 def test_an_unknown_service_is_an_error_that_names_the_others() -> None:
     with pytest.raises(InputError, match="expected one of"):
         states.read_state({}, "nobody", "payments")
+
+
+@pytest.mark.parametrize(
+    "forged", [b"", b"\x91" * 10**6, b"\xc7\x01\x02x", b"\xc7\x02\x01\x93\xa1", b"\xff\xfe"]
+)
+def test_a_forged_state_is_one_line(forged: bytes) -> None:
+    with pytest.raises(InputError, match="wrong form"):
+        decoded(forged)

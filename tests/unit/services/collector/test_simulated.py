@@ -61,6 +61,9 @@ def test_every_tick_of_a_run_in_lock_step_is_collected() -> None:
         (500, b"oops", SourceDown),
         (200, b"{", SourceDown),
         (200, b'{"tick": "x"}', SourceDown),
+        (200, b'{"declared": [{"app": "\xff"}]}', SourceDown),
+        (200, b'{"x": ' + b"[" * 100_000, SourceDown),
+        (302, b'{"tick": 4}', SourceDown),
         (409, b"", SourceRestarted),
     ],
 )

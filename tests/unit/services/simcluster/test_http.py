@@ -22,6 +22,8 @@ from services.simcluster.target import Entry
 from tests.unit.services.simcluster.simcluster_helpers import DOMAINS, POOLS, request, simulated
 
 Client = TestClient[Any, Any]
+INVALID = '{"changes": [{"app": "\udcff"}]}'
+"""With a byte that is not UTF-8."""
 
 
 @asynccontextmanager
@@ -126,6 +128,8 @@ def test_writes_are_answered_by_app_read_back_and_journaled() -> None:
         ("GET", "/v1/observation?wait=x", "", 400, "wait: expected seconds, got 'x'"),
         ("PUT", "/v1/domains/data/ticks/7", "", 409, "tick 7 is in the future"),
         ("PUT", "/v1/domains/data/ticks/0", "{", 400, "body: Input data was truncated"),
+        ("PUT", "/v1/domains/data/ticks/0", INVALID, 400, "body: 'utf-8' codec can't"),
+        ("PUT", "/v1/domains/data/ticks/0", '{"a": ' + "[" * 10**5, 400, "body: maximum recursion"),
         ("PUT", "/v1/domains/data/ticks/0", '{"changes": [{}]}', 400, "missing required field"),
         ("PUT", "/v1/pools/data/request", "{}", 400, "missing required field"),
     ],
@@ -134,7 +138,8 @@ def test_an_error_is_a_problem_with_one_sentence(
     method: str, path: str, body: str, status: int, sentence: str
 ) -> None:
     async def test(_: LiveCluster, client: Client) -> None:
-        async with client.request(method, path, data=body) as answer:
+        data = body.encode(errors="surrogateescape")
+        async with client.request(method, path, data=data) as answer:
             assert answer.status == status
             assert answer.content_type == "application/problem+json"
             problem = await answer.json(content_type=None)

@@ -1,0 +1,108 @@
+"""A plan resizes pods within bounds around their first size, whoever made it."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from schemas.domain_observed import DomainObserved
+from schemas.fields import Event
+from schemas.scale_planned import ScalePlanned
+from services.actuator.target import Change, Read, Reading
+from tests.service_helpers import APPS, DOMAIN, granted, heartbeat, time_of
+from tests.unit.services.actuator.actuator_helpers import Alone, present
+
+FEW, MANY = 2, 45
+"""Pods of the first app and of the others: it stays below a tenth of the domain."""
+CPU, MEMORY = 1000, 2048
+LARGEST = 2**31 - 1
+WINDOW = 6
+"""Ticks of the blast radius."""
+
+
+class Resized(Alone):
+    """An actuator whose target makes each resize of the first app at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cpu, self.memory = CPU, MEMORY
+        self.take(granted(0))
+
+    def read(self, effect: Read) -> Reading:
+        apps = {app: present(replicas=MANY, ready=MANY) for app in APPS}
+        apps[APPS[0]] = present(
+            replicas=FEW, ready=FEW, cpu_request=self.cpu, memory_request=self.memory
+        )
+        return Reading(domain=effect.domain, tick=effect.tick, apps=apps)
+
+    def learn(self, event: Event) -> None:
+        self.handler.learn_recorded(event, self.clock.date(), self.clock)
+
+    def resize(self, tick: int, cpu: int, memory: int) -> list[Change]:
+        """What a plan of the tick changes."""
+        (write,) = self.take(self._frame(tick), self._plan(tick, cpu, memory))
+        for change in write.changes:
+            self.cpu, self.memory = change.cpu_request, change.memory_request
+        return write.changes
+
+    def _frame(self, tick: int) -> DomainObserved:
+        frame = self.frames[1]
+        pods = msgspec.structs.replace(
+            frame.pods,
+            replicas=_column(FEW, MANY),
+            ready=_column(FEW, MANY),
+            cpu_request=_column(self.cpu, CPU),
+            memory_request=_column(self.memory, MEMORY),
+        )
+        return msgspec.structs.replace(frame, tick=tick, time=time_of(tick), pods=pods)
+
+    def _plan(self, tick: int, cpu: int, memory: int) -> ScalePlanned:
+        return msgspec.structs.replace(
+            self.plans[1],
+            tick=tick,
+            time=time_of(tick),
+            decision_id=f"{DOMAIN}/{tick}/forged",
+            replicas=_column(FEW, MANY),
+            cpu_request=_column(cpu, CPU),
+            memory_request=_column(memory, MEMORY),
+            reasons=["resize"] * len(APPS),
+        )
+
+
+def _column(first: int, others: int) -> list[int]:
+    return [first, *[others] * (len(APPS) - 1)]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory"),
+    [
+        *[(cpu, MEMORY) for cpu in (0, 1, CPU - 1, 2 * CPU + 1, LARGEST)],
+        *[(CPU, memory) for memory in (0, 1, MEMORY - 1, 4 * MEMORY + 1, LARGEST)],
+        (1, 1),
+        (LARGEST, LARGEST),
+    ],
+)
+def test_sizes_that_no_soldier_would_plan_are_held(cpu: int, memory: int) -> None:
+    assert Resized().resize(1, cpu, memory) == []
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [(2 * CPU, MEMORY), (CPU, 4 * MEMORY)])
+def test_pods_grow_as_far_as_a_soldier_may_plan(cpu: int, memory: int) -> None:
+    (change,) = Resized().resize(1, cpu, memory)
+    assert (change.cpu_request, change.memory_request) == (cpu, memory)
+
+
+@pytest.mark.parametrize(
+    ("steps", "cpu"), [((1.5, 2.25, 3.0), 1.5), ((2.0, 2.5, 4.0), 2.0), ((2.0, 1.0, 0.5), 1.0)]
+)
+def test_many_small_steps_lead_no_further_than_one(steps: Sequence[float], cpu: float) -> None:
+    resized = Resized()
+    for tick in range(1, WINDOW * len(steps) + 1):
+        resized.learn(heartbeat(tick))
+        resized.take(granted(tick - 1))
+        # One step per window, so that the blast radius is no limit.
+        minute, rest = divmod(tick - 1, WINDOW)
+        wanted = resized.cpu if rest else int(steps[minute] * CPU)
+        resized.resize(tick, wanted, MEMORY)
+        resized.restart()
+    assert resized.cpu == cpu * CPU

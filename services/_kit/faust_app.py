@@ -193,6 +193,12 @@ def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust
             consumer._isolation_level = READ_COMMITTED  # noqa: SLF001
             return consumer
 
+        def verify_event_path(self, now: float, tp: TP) -> None:
+            """Skip Faust's check for stuck partitions: the liveness probe watches the polling.
+
+            It ends the process if a partition has no position yet, as right after `read_again`.
+            """
+
         async def seek_to_committed(self) -> Mapping[TP, int]:
             return cast(
                 Mapping[TP, int], await self.call_thread(read_again, self._ensure_consumer())

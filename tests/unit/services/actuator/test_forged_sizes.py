@@ -69,6 +69,14 @@ class Resized(Alone):
         )
 
 
+    def hold_reason(self, tick: int, cpu: int, memory: int) -> str:
+        """Why a plan's resize of the first app is held."""
+        self.take(self._frame(tick))
+        applied = self.decide(self._plan(tick, cpu, memory))
+        assert applied.outcomes == ["held"]
+        return applied.reasons[0]
+
+
 def _column(first: int, others: int) -> list[int]:
     return [first, *[others] * (len(APPS) - 1)]
 
@@ -84,6 +92,11 @@ def _column(first: int, others: int) -> list[int]:
 )
 def test_sizes_that_no_soldier_would_plan_are_held(cpu: int, memory: int) -> None:
     assert Resized().resize(1, cpu, memory) == []
+
+
+def test_a_held_resize_names_the_rule_that_holds_it() -> None:
+    # A breaker takes "resize" for a change that was tried and failed; enough of them open it.
+    assert Resized().hold_reason(1, CPU // 2, MEMORY) == "hold-size"
 
 
 @pytest.mark.parametrize(("cpu", "memory"), [(2 * CPU, MEMORY), (CPU, 4 * MEMORY)])

@@ -305,13 +305,14 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
         rules, first = self._rules.of(plan.domain, names), _first_sizes(case.present, names, state)
         ruling = rule(case, self._apps, self._permissions, rules, history, first)
-        resting = _resting(state, names, plan.tick)
+        resting, left = _resting(state, names, plan.tick), _left(state, names)
         state = replace(
             state,
             names=names,
             history=history,
             last_read=case.now,
             first=first,
+            left=left,
             resting=resting,
         )
         return self._request(plan, ruling, verdict.state, state)
@@ -385,7 +386,9 @@ def _first_sizes(present: I32, names: tuple[str, ...], state: ActuatorState) -> 
     """[2, A] sizes when the target was read first."""
     known = no_sizes(len(names))
     if state.first.shape[-1] == len(state.names):  # else saved by a release without first sizes
-        known = fit_apps(state.first, known, state.names, names)
+        known = fit_apps(state.first, known, state.names, names).copy()
+    for index, name in enumerate(names if state.left else ()):
+        known[:, index] = state.left.get(name, known[:, index])
     first: I32 = np.where(known > 0, known, present[1:]).astype(np.int32)
     return first
 
@@ -397,6 +400,23 @@ def _resting(state: ActuatorState, names: tuple[str, ...], tick: int) -> Mapping
     known = zip(state.names, state.history.rested[0].tolist(), strict=True)
     before, present = {**state.resting, **dict(known)}, frozenset(names)
     return {name: end for name, end in before.items() if end > tick and name not in present}
+
+
+def _left(state: ActuatorState, names: tuple[str, ...]) -> Mapping[str, tuple[int, int]]:
+    """First sizes of resized apps that are not among the names now."""
+    if names == state.names and not state.left:
+        return state.left
+    before = dict(state.left)
+    if state.first.shape[-1] == len(state.names):
+        # Decided or read: a resize takes ticks, and others may resize as well. Of an app that has
+        # its first size nothing is kept, or the state would grow with every app that ever was.
+        read = state.last_read[1:] if state.last_read.shape[-1] == len(state.names) else state.first
+        resized = ((state.history.sizing[0] != state.first) | (read != state.first)).any(axis=0)
+        for index in np.flatnonzero(resized).tolist():
+            cpu, memory = state.first[:, index].tolist()
+            before[state.names[index]] = (cpu, memory)
+    present = frozenset(names)
+    return {name: sizes for name, sizes in before.items() if name not in present}
 
 
 def _check_decision(plan: ScalePlanned) -> None:

@@ -37,7 +37,7 @@ from services._kit.handler import CLUSTER, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.orders import OrderedHandler
 from services._kit.plausible import Judged, Pace
-from services._kit.state_codec import copied, fit_apps, refit
+from services._kit.state_codec import check_form, copied, fit_apps, refit
 from services.actuator.answers import Pending, again, with_answers
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.ruling import Basis, Ruling, applied_of, case_of, hold_all, rule
@@ -117,6 +117,12 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
     def start(self, key: str) -> ActuatorState:
         """No apps, nothing changed yet."""
         return ActuatorState(key, self._rules.without_apps().start(1))
+
+    def accept(self, key: str, state: ActuatorState) -> ActuatorState:
+        """Refuse a history of other apps: kernels do not check their indices."""
+        state = super().accept(key, state)
+        check_form(state.history, self.start(key).history, "history", len(state.names))
+        return state
 
     def handle(self, event: Event, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
         """Take in a frame, a budget or a plan; apply the plan when all are there."""

@@ -74,7 +74,6 @@ class Resized(Alone):
             reasons=["resize"] * len(APPS),
         )
 
-
     def hold_reason(self, tick: int, cpu: int, memory: int) -> str:
         """Why a plan's resize of the first app is held."""
         self.take(self._frame(tick))

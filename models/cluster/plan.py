@@ -25,6 +25,7 @@ class Reason(IntEnum):
     HOLD_BUDGET = 8
     YIELD = 9
     RESIZE = 10
+    HOLD_SIZE = 11
 
 
 class Plan(NamedTuple):

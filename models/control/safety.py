@@ -53,6 +53,7 @@ _RESTING = int(Reason.HOLD_COOL_DOWN)
 _BLAST = int(Reason.HOLD_BLAST_RADIUS)
 _BUDGET = int(Reason.HOLD_BUDGET)
 _OUT, _YIELD, _RESIZE = int(Reason.SCALE_OUT), int(Reason.YIELD), int(Reason.RESIZE)
+_SIZE = int(Reason.HOLD_SIZE)
 
 
 class Bounds(NamedTuple):
@@ -325,12 +326,17 @@ def _keep_size_bounds(wishes: Wishes, apps: Apps, first_cpu: I32, first_memory: 
     """
     cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
     for app in range(wishes.cpu.size):
+        asked_cpu, asked_memory = wishes.cpu[app], wishes.memory[app]
         most = max(np.float64(cpu[app]), LARGEST_CPU * first_cpu[app])
         if not min(cpu[app], first_cpu[app]) <= wishes.cpu[app] <= most:
             wishes.cpu[app] = cpu[app]
         most = max(np.float64(memory[app]), LARGEST_MEMORY * first_memory[app])
         if not memory[app] <= wishes.memory[app] <= most:
             wishes.memory[app] = memory[app]
+        cut = wishes.cpu[app] != asked_cpu or wishes.memory[app] != asked_memory
+        # `enforce_sizes` gives the reason back to an app whose other size changes.
+        if cut and wishes.reason[app] == _RESIZE:
+            wishes.reason[app] = _SIZE
 
 
 @kernel
@@ -339,7 +345,8 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
 
     `room` [2, D] is left of the budgets, `blast` [D] millicores of what may be resized in this
     window. Both shrink by what is used; `spent` [D] records it for the following ticks. A resize
-    is the reason of a decision only where replicas stay: a change of replicas has its own.
+    is the reason of a decision only where replicas stay: a change of replicas has its own. A resize
+    that is held gets the reason of the hold: it was not tried, so it must not count as failed.
     """
     replicas, current = wishes.replicas, apps.status[rows.REPLICAS]
     cpu, memory = apps.status[rows.CPU_REQUEST], apps.status[rows.MEMORY_REQUEST]
@@ -351,6 +358,7 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
         # A resize touches every pod, so all of the app counts, not only the difference.
         amount = pods * cpu[app]
         valid = active[app] == 1 and apps.missing[app] == 0.0 and apps.held[app] == 0
+        why = _NO_METRICS if not valid else _BLAST if amount > blast[d] else _BUDGET
         # Counted per resource, so an app that changes both counts twice. This only allows less.
         more_cpu = (wishes.cpu[app] - cpu[app]) * pods
         if not (valid and amount <= blast[d] and more_cpu <= room[MILLICORES, d]):
@@ -367,8 +375,12 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
             blast[d] -= amount
             spent[d] += amount
         resized = wishes.cpu[app] != cpu[app] or wishes.memory[app] != memory[app]
-        if resized and replicas[app] == current[app]:
+        if replicas[app] != current[app]:
+            continue
+        if resized:
             wishes.reason[app] = _RESIZE
+        elif wishes.reason[app] == _RESIZE:
+            wishes.reason[app] = why
 
 
 @kernel

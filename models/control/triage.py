@@ -23,9 +23,9 @@ _LEAST_WORTH: Final = 1e-9
 _MOST_WORTH: Final = 1e12
 """Requests per second and millicore; the worth of every app is kept between these."""
 _STEPS: Final = 30
-"""Bisection steps on a logarithmic scale: worths that differ by less than one in ten million count
-as equal."""
-_NO_APP: Final = -1
+"""Bisection steps on a logarithmic scale."""
+_EQUAL: Final = 1.0 - 1e-7
+"""Factor on a worth down to which another counts as equal; the bisection is finer."""
 _MOST_PODS: Final = np.float32(1e9)
 """An absurd load must not overflow an integer."""
 # Kernels take integers, not enumerations.
@@ -41,10 +41,8 @@ class Triage(NamedTuple):
     """[D] worth from which more would be served than fits."""
     high: F64
     """[D] worth from which apps are served; 0 where nothing is scarce."""
-    following: I32
-    """[D] the app worth the most of those that are not served."""
-    enough: I32
-    """[D] replicas that this app needs to survive."""
+    following: F64
+    """[D] the highest worth of the apps that are not served."""
 
 
 class Candidates(NamedTuple):
@@ -70,8 +68,7 @@ def triage_scratch(domains: int) -> Triage:
         held=np.zeros((RESOURCES, domains)),
         low=np.zeros(domains),
         high=np.zeros(domains),
-        following=np.zeros(domains, np.int32),
-        enough=np.zeros(domains, np.int32),
+        following=np.zeros(domains),
     )
 
 
@@ -102,8 +99,8 @@ def serve_most_requests(
                 scratch.low[d] = middle
             elif scratch.high[d] > 0.0:
                 scratch.high[d] = middle
-    _serve(given, wishes.reason, scratch)
-    _give_rest(given, wishes.reason, limit, scratch)
+    _find_following(given, scratch)
+    _serve(given, wishes.reason, limit, scratch)
 
 
 @kernel
@@ -150,39 +147,48 @@ def _hold_served(given: Candidates, scratch: Triage) -> None:
 
 
 @kernel
-def _serve(given: Candidates, reason: I32, scratch: Triage) -> None:
-    """Raise the apps above the threshold, and find the next one of each domain."""
-    wanted, current, best = given.wanted, given.current, scratch.low
-    for d in range(best.size):
-        best[d], scratch.following[d] = 0.0, _NO_APP
+def _find_following(given: Candidates, scratch: Triage) -> None:
+    """Hold what is served at the threshold, and find the worth of the next apps."""
+    for d in range(scratch.high.size):
+        # The interval becomes a point, so that its middle is the threshold.
+        scratch.low[d], scratch.following[d] = scratch.high[d], 0.0
+    _hold_served(given, scratch)
+    for app in range(given.wanted.size):
+        d, more = given.domain[app], _survivable(given, app) - given.current[app]
+        if more > 0:
+            worth = _worth(given, app, more)
+            if worth < scratch.high[d]:
+                scratch.following[d] = max(scratch.following[d], worth)
+
+
+@kernel
+def _serve(given: Candidates, reason: I32, limit: F64, scratch: Triage) -> None:
+    """Raise the apps above the threshold, and the next ones as far as there is room.
+
+    Without the rest a large app that needs many pods would never start. Several apps share it if
+    they are worth the same, one after the other.
+    """
+    wanted, current, held = given.wanted, given.current, scratch.held
     for app in range(wanted.size):
         d = given.domain[app]
         if scratch.high[d] == 0.0 or wanted[app] <= current[app]:
             continue
-        enough = _survivable(given, app)
-        worth = _worth(given, app, max(1, enough - current[app]))
+        more = _survivable(given, app) - current[app]
+        worth = _worth(given, app, max(1, more))
         if worth < scratch.high[d]:
-            if enough > current[app] and worth > best[d]:
-                best[d], scratch.following[d], scratch.enough[d] = worth, app, enough
-            enough = current[app]
-        wanted[app] = enough
-        if enough <= current[app] and reason[app] == _OUT:
+            next_in_turn = worth >= scratch.following[d] * _EQUAL
+            more = _take_room(more, given.size[:, app], limit, held, d) if next_in_turn else 0
+        wanted[app] = current[app] + more
+        if more == 0 and reason[app] == _OUT:
             reason[app] = _BUDGET
 
 
 @kernel
-def _give_rest(given: Candidates, reason: I32, limit: F64, scratch: Triage) -> None:
-    """Give what is left to the next app, or a large one that needs many pods would never start."""
-    held, size = scratch.held, given.size
-    sum_held(given.wanted, size, given.domain, held)
-    for d in range(held.shape[1]):
-        app = scratch.following[d]
-        if app == _NO_APP:
-            continue
-        more = scratch.enough[d] - given.current[app]
-        for resource in range(RESOURCES):
-            room = max(0.0, limit[resource, d] - held[resource, d])
-            more = min(more, int(room / max(1, size[resource, app])))
-        if more > 0:
-            given.wanted[app] = given.current[app] + more
-            reason[app] = _OUT
+def _take_room(more: int, size: I32, limit: F64, held: F64, d: int) -> int:
+    """How many of `more` pods fit beside what the domain holds; adds them to it."""
+    for resource in range(RESOURCES):
+        room = max(0.0, limit[resource, d] - held[resource, d])
+        more = min(more, int(room / max(1, size[resource])))
+    for resource in range(RESOURCES):
+        held[resource, d] += np.float64(more) * size[resource]
+    return more

@@ -48,23 +48,24 @@ def parts_of(data: bytes) -> Any:
     return _DECODER.decode(data)
 
 
-def check_form(found: Any, expected: Any, name: str = "state") -> None:
+def check_form(found: Any, expected: Any, name: str = "state", apps: int | None = None) -> None:
     """Raise Refused unless arrays are shaped as in `expected`.
 
-    An axis of length 0 in `expected` may have any length: in the start state of a key the axes
-    of apps are empty. Parts that `expected` does not have (None) are not checked.
+    An axis of length 0 in `expected` has the length `apps`, or any if that is None: in the start
+    state of a key the axes of apps are empty. Parts that `expected` does not have (None) are not
+    checked.
     """
     # Without this check, kernels would read the state of another cluster or release as their own.
     if isinstance(expected, np.ndarray):
         fits = found.ndim == expected.ndim and all(
-            length in (0, actual)
+            length == actual or (length == 0 and apps in (None, actual))
             for length, actual in zip(expected.shape, found.shape, strict=True)
         )
         if not fits:
             raise Refused("form", f"`{name}`: expected {_shape(expected)}, got {_shape(found)}")
     elif _has_parts(expected) and found is not None:
         for part in _saved_names(type(expected)):
-            check_form(getattr(found, part), getattr(expected, part), part)
+            check_form(getattr(found, part), getattr(expected, part), part, apps)
 
 
 def saved_alike(one: Any, other: Any) -> bool:

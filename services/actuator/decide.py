@@ -37,7 +37,7 @@ from services._kit.handler import CLUSTER, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.orders import OrderedHandler
 from services._kit.plausible import Judged, Pace
-from services._kit.state_codec import copied, fit_apps, refit
+from services._kit.state_codec import check_form, copied, fit_apps, refit
 from services.actuator.answers import Pending, again, with_answers
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.ruling import Basis, Ruling, applied_of, case_of, hold_all, rule
@@ -117,6 +117,12 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
     def start(self, key: str) -> ActuatorState:
         """No apps, nothing changed yet."""
         return ActuatorState(key, self._rules.without_apps().start(1))
+
+    def accept(self, key: str, state: ActuatorState) -> ActuatorState:
+        """Refuse a history of other apps: kernels do not check their indices."""
+        state = super().accept(key, state)
+        check_form(state.history, self.start(key).history, "history", len(state.names))
+        return state
 
     def handle(self, event: Event, state: ActuatorState, clock: Clock) -> Step[ActuatorState]:
         """Take in a frame, a budget or a plan; apply the plan when all are there."""
@@ -305,13 +311,14 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
         rules, first = self._rules.of(plan.domain, names), _first_sizes(case.present, names, state)
         ruling = rule(case, self._apps, self._permissions, rules, history, first)
-        resting = _resting(state, names, plan.tick)
+        resting, left = _resting(state, names, plan.tick), _left(state, names)
         state = replace(
             state,
             names=names,
             history=history,
             last_read=case.now,
             first=first,
+            left=left,
             resting=resting,
         )
         return self._request(plan, ruling, verdict.state, state)
@@ -385,7 +392,9 @@ def _first_sizes(present: I32, names: tuple[str, ...], state: ActuatorState) -> 
     """[2, A] sizes when the target was read first."""
     known = no_sizes(len(names))
     if state.first.shape[-1] == len(state.names):  # else saved by a release without first sizes
-        known = fit_apps(state.first, known, state.names, names)
+        known = fit_apps(state.first, known, state.names, names).copy()
+    for index, name in enumerate(names if state.left else ()):
+        known[:, index] = state.left.get(name, known[:, index])
     first: I32 = np.where(known > 0, known, present[1:]).astype(np.int32)
     return first
 
@@ -397,6 +406,23 @@ def _resting(state: ActuatorState, names: tuple[str, ...], tick: int) -> Mapping
     known = zip(state.names, state.history.rested[0].tolist(), strict=True)
     before, present = {**state.resting, **dict(known)}, frozenset(names)
     return {name: end for name, end in before.items() if end > tick and name not in present}
+
+
+def _left(state: ActuatorState, names: tuple[str, ...]) -> Mapping[str, tuple[int, int]]:
+    """First sizes of resized apps that are not among the names now."""
+    if names == state.names and not state.left:
+        return state.left
+    before = dict(state.left)
+    if state.first.shape[-1] == len(state.names):
+        # Decided or read: a resize takes ticks, and others may resize as well. Of an app that has
+        # its first size nothing is kept, or the state would grow with every app that ever was.
+        read = state.last_read[1:] if state.last_read.shape[-1] == len(state.names) else state.first
+        resized = ((state.history.sizing[0] != state.first) | (read != state.first)).any(axis=0)
+        for index in np.flatnonzero(resized).tolist():
+            cpu, memory = state.first[:, index].tolist()
+            before[state.names[index]] = (cpu, memory)
+    present = frozenset(names)
+    return {name: sizes for name, sizes in before.items() if name not in present}
 
 
 def _check_decision(plan: ScalePlanned) -> None:

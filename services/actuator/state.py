@@ -50,6 +50,8 @@ class ActuatorState:
     """[3, A] what the target had of the `names` when it was read last."""
     first: I32 = field(default_factory=no_sizes)
     """[2, A] millicores and MiB per pod when the `names` were read first; 0 before that."""
+    left: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """First sizes of apps that are not among the names and were resized: see `resting`."""
     budgets: Budgets = ()
     plan: ScalePlanned | None = None
     """A plan that waits for its frame or its budget. Before the first frame its tick is not

@@ -35,7 +35,7 @@ from services._kit.clock import Clock
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache, ObservedPools
 from services._kit.plausible import Pace, Timeline
-from services._kit.state_codec import Transient, copied, fit_apps, refit
+from services._kit.state_codec import Transient, check_form, copied, fit_apps, refit
 from services.aggregator.samples import TickSamples, no_samples, with_batch
 
 _MISSING: Final = APP.at("missing")
@@ -127,6 +127,11 @@ class AggregatorHandler(Handler[AggregatorState]):
     def start(self, key: str) -> AggregatorState:
         """No apps, no samples yet."""
         return AggregatorState(key, self._estimators.without_apps().start(blank_observation(0)))
+
+    def accept(self, key: str, state: AggregatorState) -> AggregatorState:
+        """Refuse columns of other apps: kernels do not check their indices."""
+        check_form(state, self.start(key), apps=len(state.names))
+        return state
 
     def handle(self, event: Event, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
         """Add a batch of samples, then close the ticks that are complete."""

@@ -2,8 +2,8 @@
 
 The supervisor starts services in stages. It restarts a service that ends, after a pause that grows
 with quick deaths up to a ceiling: it never gives up on what an operator would restart. It kills a
-service that fails its liveness probe, as Kubernetes does. SIGTERM stops all services, then the
-supervisor.
+service that fails its liveness probe after its start, as Kubernetes does. SIGTERM stops all
+services, then the supervisor.
 """
 
 import logging
@@ -40,7 +40,7 @@ STOP_S: Final = 15.0
 LAST_STOP_S: Final = 3.0
 """A service that stops last has no work left to finish."""
 _CHECK_S: Final = 0.2
-# The liveness probe of infra/k8s/base/pod.yaml.
+# Period and failures of the liveness probe of infra/k8s/base/pod.yaml.
 PROBE_S: Final = 10.0
 MOST_FAILURES: Final = 6
 """Failed probes in a row after which a service is stuck."""
@@ -73,8 +73,10 @@ class SupervisedService:
         """Last start, by the same clock."""
         self._probed_at = 0.0
         """Last liveness probe or start, by the same clock."""
+        self._answered = False
+        """Whether the process answered a liveness probe since its start."""
         self._failures = 0
-        """Liveness probes that failed in a row."""
+        """Liveness probes that failed in a row since then."""
 
     @property
     def is_over(self) -> bool:
@@ -85,7 +87,7 @@ class SupervisedService:
         """Record that `child` runs now."""
         is_restart = self.status.state == "resting"
         self.child, self._started_at = child, clock.now()
-        self._probed_at, self._failures = self._started_at, 0
+        self._probed_at, self._answered, self._failures = self._started_at, False, 0
         self.status = msgspec.structs.replace(
             self.status,
             state="running",
@@ -123,7 +125,11 @@ class SupervisedService:
         if self.child is None or now - self._probed_at < PROBE_S:
             return
         self._probed_at = now
-        self._failures = 0 if is_alive(self.spec.url) else self._failures + 1
+        alive = is_alive(self.spec.url)
+        self._answered |= alive
+        # Before its first answer it starts, for however long: the simulated cluster compiles its
+        # kernels before it listens.
+        self._failures = 0 if alive or not self._answered else self._failures + 1
         if self._failures >= MOST_FAILURES:
             log.error("%s is stuck: %d failed probes in a row", self.spec.name, self._failures)
             self.child.kill()

@@ -46,7 +46,7 @@ from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.levels import Levels, versions_at
 from services._kit.plausible import Pace, Timeline
-from services._kit.state_codec import Transient, copied, refit
+from services._kit.state_codec import Transient, check_form, copied, refit
 from services._kit.ticks import POLICY, decision_id
 
 _PLANNED: Final = {
@@ -175,11 +175,13 @@ class SoldierHandler(Handler[SoldierState]):
         return self._proceed(state, clock)
 
     def accept(self, key: str, state: SoldierState) -> SoldierState:
-        """Take back an epoch that is newer than every budget.
+        """Take back an epoch that is newer than every budget, and refuse a memory of other apps.
 
         A release before this one saved validities as epochs, and no budget would be new to them.
         """
         state = super().accept(key, state)
+        # Kernels do not check their indices.
+        check_form(state.memory, self.start(key).memory, "memory", len(state.names))
         newest = max((budget.epoch for budget in state.budgets), default=-1)
         if int(state.memory.epoch[0]) <= newest:
             return state

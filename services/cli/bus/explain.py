@@ -37,6 +37,7 @@ _MEANINGS: Final = {
     "hold-blast-radius": "its domain has reached the limit of decreases and moves per window",
     "hold-budget": "its domain's budget has no room for an increase",
     "yield": "its domain releases capacity to domains with a higher need",
+    "hold-size": "its pods would become smaller than at first, or too large for that",
     "resize": "its pods get new CPU and memory requests",
     # Reasons of the actuator.
     "breaker-open": "the breaker is open and does not permit this change",

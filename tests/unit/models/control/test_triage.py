@@ -97,6 +97,12 @@ def test_what_is_left_goes_to_the_next_app_even_if_it_is_not_enough() -> None:
     assert replicas == [20, 15]
 
 
+def test_of_apps_that_are_worth_the_same_as_many_are_served_as_fit() -> None:
+    replicas, reasons = case_of([(10, 40, 17.0, 9000.0)] * 5).served(cores(75))
+    assert replicas == [20, 20, 15, 10, 10]
+    assert reasons == [Reason.SCALE_OUT] * 3 + [Reason.HOLD_BUDGET] * 2
+
+
 def test_a_domain_that_can_carry_all_of_its_apps_is_left_to_the_projection() -> None:
     case = case_of([(10, 40, 17.0, 9000.0), (10, 40, 17.0, 100.0)])
     # 20 pods each are enough to survive; what they want beyond is comfort.

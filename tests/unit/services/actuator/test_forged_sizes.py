@@ -1,6 +1,7 @@
 """A plan resizes pods within bounds around their first size, whoever made it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -45,6 +46,11 @@ class Resized(Alone):
             self.cpu, self.memory = change.cpu_request, change.memory_request
         return write.changes
 
+    def leave_out(self, tick: int) -> None:
+        """Take frame and plan of a tick that lack the first app."""
+        plan = self._plan(tick, CPU, MEMORY)
+        self.take(_without_first(self._frame(tick)), _without_first(plan))
+
     def _frame(self, tick: int) -> DomainObserved:
         frame = self.frames[1]
         pods = msgspec.structs.replace(
@@ -68,6 +74,34 @@ class Resized(Alone):
             reasons=["resize"] * len(APPS),
         )
 
+    def hold_reason(self, tick: int, cpu: int, memory: int) -> str:
+        """Why a plan's resize of the first app is held."""
+        self.take(self._frame(tick))
+        applied = self.decide(self._plan(tick, cpu, memory))
+        assert applied.outcomes == ["held"]
+        return applied.reasons[0]
+
+
+def _without_first(event: DomainObserved | ScalePlanned) -> Any:
+    """The same event, which leaves the first app out."""
+    if isinstance(event, ScalePlanned):
+        return _rest_of(event)
+    features = {name: values[1:] for name, values in event.features.items()}
+    return msgspec.structs.replace(
+        _rest_of(event), pods=_rest_of(event.pods), features=features, measured={}
+    )
+
+
+def _rest_of(columns: Any) -> Any:
+    """Every column without the first app."""
+    found = {name: getattr(columns, name) for name in columns.__struct_fields__}
+    rest = {
+        name: column[1:]
+        for name, column in found.items()
+        if isinstance(column, list) and len(column) == len(APPS)
+    }
+    return msgspec.structs.replace(columns, **rest)
+
 
 def _column(first: int, others: int) -> list[int]:
     return [first, *[others] * (len(APPS) - 1)]
@@ -84,6 +118,11 @@ def _column(first: int, others: int) -> list[int]:
 )
 def test_sizes_that_no_soldier_would_plan_are_held(cpu: int, memory: int) -> None:
     assert Resized().resize(1, cpu, memory) == []
+
+
+def test_a_held_resize_names_the_rule_that_holds_it() -> None:
+    # A breaker takes "resize" for a change that was tried and failed; enough of them open it.
+    assert Resized().hold_reason(1, CPU // 2, MEMORY) == "hold-size"
 
 
 @pytest.mark.parametrize(("cpu", "memory"), [(2 * CPU, MEMORY), (CPU, 4 * MEMORY)])
@@ -106,3 +145,21 @@ def test_many_small_steps_lead_no_further_than_one(steps: Sequence[float], cpu: 
         resized.resize(tick, wanted, MEMORY)
         resized.restart()
     assert resized.cpu == cpu * CPU
+
+
+def test_an_app_that_is_left_out_for_a_tick_keeps_its_first_size() -> None:
+    resized = Resized()
+    for tick in range(1, 3 * WINDOW):
+        resized.learn(heartbeat(tick))
+        resized.take(granted(tick - 1))
+        # Right after each resize: the target has not shown it yet.
+        if tick % WINDOW == 2:
+            resized.leave_out(tick)
+            assert APPS[0] not in resized.state.names
+        else:
+            wanted = 2 * resized.cpu if tick % WINDOW == 1 else resized.cpu
+            resized.resize(tick, wanted, MEMORY)
+        resized.restart()
+    assert resized.cpu == 2 * CPU
+    # What is remembered of it meanwhile is forgotten when it is back.
+    assert resized.state.left == {}

@@ -136,6 +136,7 @@ def test_a_service_that_was_stopped_from_outside_is_restarted() -> None:
 def test_a_service_that_is_stuck_is_killed_and_restarted() -> None:
     fixture = SupervisorFixture(spec("soldier"))
     fixture.check()
+    fixture.check(PROBE_S)
     fixture.stuck.add("http://soldier")
     for _ in range(MOST_FAILURES):
         assert len(fixture.children["soldier"]) == 1
@@ -144,6 +145,15 @@ def test_a_service_that_is_stuck_is_killed_and_restarted() -> None:
     fixture.check(LONGEST_PAUSE_S)
     fixture.check(LONGEST_PAUSE_S)
     assert fixture.state("soldier") == "running"
+
+
+def test_a_service_that_takes_minutes_to_start_is_not_stuck() -> None:
+    # The simulated cluster compiles its kernels before it listens, and is not restarted.
+    fixture = SupervisorFixture(spec("simcluster", restartable=False))
+    fixture.stuck.add("http://simcluster")
+    for _ in range(5 * MOST_FAILURES):
+        fixture.check(PROBE_S)
+    assert fixture.children["simcluster"][0].status is None
 
 
 def test_a_service_that_answers_again_in_time_lives_on() -> None:

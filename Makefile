@@ -46,13 +46,14 @@ $(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
 	@touch $@
 
 run: setup ## Kafka, every service and a simulated flash sale, live, then the table (BUS=memory: no Java)
-	@echo "run: a flash sale, 20 minutes early, on a simulated cluster that our services control over" \
-		"$(BUS); then the same under a calibrated HPA and the practitioner"
+	@echo "run: a flash sale, 20 minutes early, on a simulated cluster that our services"
+	@echo "control over $(BUS); then the same under a calibrated HPA and the practitioner"
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,practitioner
-	@echo "run: everything is stopped; next, for a system that stays up:" \
-		"$(BIN)/hirl up --apps 155 --speed 30 --detach, then $(BIN)/hirl status," \
-		"$(BIN)/hirl explain payments-0003, $(BIN)/hirl down (docs/guides/running.md)"
+	@echo "run: everything is stopped; next, leave a system running: its scenario lasts"
+	@echo "three minutes, its services stay until hirl down (docs/guides/running.md)"
+	@printf '  $(BIN)/hirl %s\n' "up --apps 155 --speed 30 --detach" status \
+		"explain payments-0003" down
 
 test: warm ## run all tests, those on a real Kafka and Prometheus included
 	@$(MAKE) -j2 test-pure test-real-aside

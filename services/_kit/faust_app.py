@@ -169,6 +169,16 @@ class _NoWeb(BootStrategy):
     enable_web = False
 
 
+class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    logger = _QUIET
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Skip Faust's check for stuck partitions: the liveness probe watches the polling.
+
+        It ends the process if a partition has no position yet, as right after `read_again`.
+        """
+
+
 class _NoTables(TableManager):
     logger = _QUIET
 
@@ -181,9 +191,7 @@ class _NoTables(TableManager):
 def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust.App]:
     """Faust is configured by subclasses where other libraries take arguments."""
 
-    class Thread(driver.AIOKafkaConsumerThread):
-        logger = _QUIET
-
+    class Thread(_ConsumerThread):
         def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
             consumer = super()._create_worker_consumer(transport)
             # Faust hard-wires round robin, which would separate the topics of a domain.
@@ -192,12 +200,6 @@ def _app_type(worker: Worker[S], safe: Callable[[TP], int | None]) -> type[faust
             # Faust knows it only together with its own transactions.
             consumer._isolation_level = READ_COMMITTED  # noqa: SLF001
             return consumer
-
-        def verify_event_path(self, now: float, tp: TP) -> None:
-            """Skip Faust's check for stuck partitions: the liveness probe watches the polling.
-
-            It ends the process if a partition has no position yet, as right after `read_again`.
-            """
 
         async def seek_to_committed(self) -> Mapping[TP, int]:
             return cast(

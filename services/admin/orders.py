@@ -172,7 +172,8 @@ def trails(orders: Sequence[OverrideIssued], applied: Sequence[ScaleApplied]) ->
         for app, outcome, order in zip(event.apps, event.outcomes, event.orders, strict=False):
             if order:
                 entries.setdefault(order, []).append((event.tick, app, outcome))
-    return [_trail(order, entries.get(order.order_id, [])) for order in orders]
+    # To the first order of an id: what lifts it has the same id, and changes nothing.
+    return [_trail(order, entries.pop(order.order_id, [])) for order in orders]
 
 
 def _trail(order: OverrideIssued, found: Sequence[tuple[int, str, str]]) -> Trail:

@@ -175,3 +175,9 @@ def test_each_order_is_tied_to_what_it_changed_and_held() -> None:
     assert (one.applied, one.held, one.apps, one.first_tick, one.last_tick) == (0, 3, 2, 5, 6)
     assert (two.applied, two.held) == (1, 0)
     assert (three.applied, three.held, three.first_tick) == (0, 0, None)
+
+
+def test_what_an_order_held_does_not_count_again_for_its_lift() -> None:
+    paused = OverrideIssued(scope="payments", kind="domain", order="pause", order_id="one")
+    trails = orders.trails([paused, paused], [applied(5, ["held"], ["one"])])
+    assert [one.held for one in trails] == [1, 0]

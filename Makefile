@@ -48,7 +48,7 @@ $(READY): pyproject.toml $(LOCKS)/bootstrap.txt $(LOCKS)/dev.txt
 run: setup ## Kafka, every service and a simulated flash sale, live, then the table (BUS=memory: no Java)
 	@echo "run: a flash sale, 20 minutes early, on a simulated cluster that our services"
 	@echo "control over $(BUS); then the same under a calibrated HPA and the practitioner"
-	@$(BIN)/hirl up --scenario flash-sale-20-min-early --apps 155 --lock-step --follow \
+	@$(BIN)/hirl up --scenario flash-sale-20-min-early --seed 10 --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,practitioner
 	@echo "run: everything is stopped; next, leave a system running: its scenario lasts"
 	@echo "three minutes, its services stay until hirl down (docs/guides/running.md)"

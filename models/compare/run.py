@@ -1,7 +1,8 @@
 """Run a world under a controller, from its first tick to its last."""
 
+import copy
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,18 @@ from models.forecaster.port import Forecast, Forecaster
 from models.sim.config.script import EXPORTER, OUTAGE_ZERO
 from models.sim.observe import outages_now
 from models.sim.results.summary import Decisions
-from models.sim.world import World
+from models.sim.world import World, WorldSnapshot
 
 S = TypeVar("S")
 Mask = NDArray[np.bool_]
+
+
+class RunSnapshot(NamedTuple):
+    """Everything that changes in a run; a restored run continues bit for bit."""
+
+    world: WorldSnapshot
+    decided: Any
+    """States of controller, forecaster and breakers, and the counts."""
 
 
 class Run(Generic[S]):
@@ -66,6 +75,23 @@ class Run(Generic[S]):
             missing = without_sample(world, observation, controller.pipeline)
             self._decreases += missing_data_decreases(observation, plan, missing)
         world.step(plan)
+
+    def save(self) -> RunSnapshot:
+        """An independent copy of everything that changes."""
+        decided = (
+            self._state, self._forecaster_state, self.breakers.state, self._decreases,
+            self._overruns_before,
+        )  # fmt: skip
+        return RunSnapshot(self._world.save(), copy.deepcopy(decided))
+
+    def restore(self, snapshot: RunSnapshot) -> None:
+        """Continue from a snapshot of this run."""
+        self._world.restore(snapshot.world)
+        # Copied again, because the states are updated in place.
+        (
+            self._state, self._forecaster_state, self.breakers.state, self._decreases,
+            self._overruns_before,
+        ) = copy.deepcopy(snapshot.decided)  # fmt: skip
 
     def decisions(self) -> Decisions:
         """Counts since the end of the warm-up."""

@@ -26,7 +26,9 @@ from models.control.parameters import Parameters
 from models.control.report import Report
 from models.control.residual import (
     Residual,
+    believe,
     neutral,
+    scale,
     scale_headroom,
     with_distress,
     with_urgency,
@@ -63,20 +65,24 @@ class Outlook(NamedTuple):
     """Load within the time that pods take to start, over load now."""
     headroom: F64
     """Share to add: relative distance from the median to the high quantile."""
+    ahead: F64
+    """[E, D, H] the median at each horizon over now. Only policies use the later horizons."""
 
 
 def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     """The forecast relative to now, never less than now."""
     if forecast is None:
-        return Outlook(np.ones_like(rps), np.zeros_like(rps))
+        ahead = np.ones((*rps.shape, len(HORIZONS_MIN)))
+        return Outlook(np.ones_like(rps), np.zeros_like(rps), ahead)
     usable = (tick <= forecast.valid_until_tick)[:, None]
     # One broken number discards the whole forecast of its domain.
     usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3))
     # An expired or broken forecast becomes zero, and less than now counts as now.
-    values = np.where(usable[:, :, None], forecast.domain[:, :, _SOON], 0.0)
-    median, high = values[..., MEDIAN], values[..., HIGH]
+    values = np.where(usable[:, :, None, None], forecast.domain, 0.0)
+    median, high = values[:, :, _SOON, MEDIAN], values[:, :, _SOON, HIGH]
     width = np.clip(high / np.maximum(median, _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
-    return Outlook(_growth(median, rps), width)
+    ahead = _growth(values[..., MEDIAN], rps[..., None])
+    return Outlook(ahead[..., _SOON], width, ahead)
 
 
 def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
@@ -129,24 +135,28 @@ class Commander:
         headroom = scale_headroom(outlook.headroom, residual.headroom)
         outlook = outlook._replace(headroom=headroom)
         report = with_distress(report, residual.urgency)
-        budget = self._make_budget(tick, pools, report, outlook.headroom, epoch)
+        comfort = scale(report.wanted, residual.comfort)
+        budget = self._make_budget(tick, pools, report, comfort, outlook.headroom, epoch)
+        spare = scale(np.full((tick.size, 1), self._parameters.node_spare), residual.spare)
         # The highest priority prepares pods for forecast load, the others a part of the nodes.
         believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
+        believed = believe(believed, outlook.ahead, residual.nodes, _MOST_GROWTH)
         coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
         # Pods don't move. Nodes for pods that have one are kept where these pods are, and only what
         # is missing is placed anew: counted in the preferred pools, they would be paid for twice.
-        occupied = self._occupied(pools)
+        occupied = self._occupied(pools, spare)
         missing = np.maximum(report.wanted, coming) - (report.held - report.pending)
         room = np.maximum(0.0, pools.quota - occupied)
-        extra = self._nodes_for(report, np.maximum(0.0, missing), room)
+        extra = self._nodes_for(report, np.maximum(0.0, missing), room, spare)
         nodes = np.minimum(occupied + extra.sum(axis=1), pools.quota)
         release = self._release(pools, report, budget)
         # Pods prepared for a campaign that was announced too large would take room from others for
         # nothing, so lower priorities follow their load.
         growth = np.where(self._highest, outlook.soon, 1.0)
+        growth = believe(growth, outlook.ahead, residual.pods, _MOST_GROWTH)
         return CommanderDecision(
             Directive(with_urgency(budget, residual.urgency), growth, release),
-            nodes=self._request_nodes(pools, report, nodes, extra),
+            nodes=self._request_nodes(pools, report, nodes, extra, spare),
             # Otherwise the provisioner would remove prepared nodes as idle before their load comes.
             keep=np.ceil(nodes - _LEAST).astype(np.int32),
         )
@@ -197,7 +207,13 @@ class Commander:
         return release
 
     def _make_budget(
-        self, tick: I32, pools: PoolReadings, report: Report, headroom: F64, epoch: I32
+        self,
+        tick: I32,
+        pools: PoolReadings,
+        report: Report,
+        comfort: F64,
+        headroom: F64,
+        epoch: I32,
     ) -> Budget:
         inventory = self._inventory
         # Ready nodes only: pods that were granted booting nodes queued before those in distress.
@@ -206,7 +222,7 @@ class Commander:
         floor = inventory.floor_share * total[:, None]
         essential = report.essential
         heavy = self._heaviness(report)
-        comfort = np.maximum(report.kept, report.wanted)
+        comfort = np.maximum(report.kept, comfort)
         claims = Claims(
             floor, essential * heavy, report.kept * heavy, comfort * heavy, report.held * heavy
         )
@@ -233,17 +249,17 @@ class Commander:
             headroom=headroom,
         )
 
-    def _nodes_for(self, report: Report, cores: F64, room: F64) -> F64:
+    def _nodes_for(self, report: Report, cores: F64, room: F64, spare: F64) -> F64:
         """[E, D, P] nodes that hold `cores` [E, D], as far as there is `room` [E, P].
 
         Assigned like pods: own pools before shared ones, the highest priority first. Reduces
-        `room` in place.
+        `room` in place. `spare` [E, 1] is the share of nodes to keep free.
         """
         nodes = np.zeros((*cores.shape, room.shape[1]))
         size = self._cores_of_node(report)
         # Stable, so that domains of one priority keep their declared order in every process.
         for domain in np.argsort(self._inventory.priority, kind="stable"):
-            rest = cores[:, domain] * (1.0 + self._parameters.node_spare)
+            rest = cores[:, domain] * (1.0 + spare[:, 0])
             for pool in self._inventory.domain_pools[domain]:
                 if pool >= 0:
                     fits = np.minimum(room[:, pool], rest / size[:, domain, pool])
@@ -252,15 +268,17 @@ class Commander:
                     rest -= fits * size[:, domain, pool]
         return nodes
 
-    def _occupied(self, pools: PoolReadings) -> F64:
+    def _occupied(self, pools: PoolReadings, spare: F64) -> F64:
         """[E, P] nodes that the bound pods would fill, with the spare ones that go with them."""
         cpu, memory = self._inventory.pool_cpu, self._inventory.pool_memory
         by_cpu = (pools.cpu - pools.free_cpu) / cpu
         by_memory = (pools.memory - pools.free_memory) / memory
-        nodes: F64 = np.maximum(by_cpu, by_memory) * (1.0 + self._parameters.node_spare)
+        nodes: F64 = np.maximum(by_cpu, by_memory) * (1.0 + spare)
         return nodes
 
-    def _request_nodes(self, pools: PoolReadings, report: Report, nodes: F64, extra: F64) -> I32:
+    def _request_nodes(
+        self, pools: PoolReadings, report: Report, nodes: F64, extra: F64, spare: F64
+    ) -> I32:
         """[E, P, 4] nodes to request, by urgency, up to `nodes` [E, P].
 
         `extra` [E, D, P] is the part of them that domains lack.
@@ -273,7 +291,7 @@ class Commander:
         highest = self._highest
         left = missing.copy()
         # Uses up `left`: what remains is comfort.
-        urgent = self._nodes_for(report, report.distress, left)
+        urgent = self._nodes_for(report, report.distress, left, spare)
         own = np.minimum(left, extra[:, highest].sum(axis=1))
         parts = (urgent[:, highest].sum(axis=1), urgent[:, ~highest].sum(axis=1), own, left - own)
         # Round the running sum: rounding up each part would request more than the quota.

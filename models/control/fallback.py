@@ -44,16 +44,22 @@ def no_fallback(environments: int, domains: int) -> I8:
 
 
 def usable_residual(residual: Residual, level: I8, domain: I32) -> Residual:
-    """A policy's factors, 1 in domains that do without it; `domain` [E, A] is each app's."""
+    """A policy's residual, neutral in domains that do without; `domain` [E, A] is each app's."""
     without = level >= _HEURISTIC
     if not without.any():
         return residual
     rows = np.arange(domain.shape[0])[:, None]
     need = _neutral_where(without[rows, domain], residual.need.astype(np.float64))
+    # Spare nodes are the whole cluster's: no policy lowers them for a domain that does without it.
+    any_without: Mask = without.max(axis=1, keepdims=True)
     return Residual(
-        _neutral_where(without, residual.headroom),
-        _neutral_where(without, residual.urgency),
-        need.astype(np.float32),
+        headroom=_neutral_where(without, residual.headroom),
+        urgency=_neutral_where(without, residual.urgency),
+        need=need.astype(np.float32),
+        comfort=_neutral_where(without, residual.comfort),
+        spare=_neutral_where(any_without, residual.spare),
+        pods=_unbelieved_where(without, residual.pods),
+        nodes=_unbelieved_where(without, residual.nodes),
     )
 
 
@@ -86,3 +92,7 @@ def usable_directive(directive: Directive, level: I8) -> Directive:
 def _neutral_where(without: Mask, factor: F64) -> F64:
     # A field without columns changes nothing anyway.
     return factor if factor.shape[1] == 0 else np.where(without, 1.0, factor)
+
+
+def _unbelieved_where(without: Mask, weight: F64) -> F64:
+    return weight if weight.shape[1] == 0 else np.where(without[..., None], 0.0, weight)

@@ -22,7 +22,7 @@ from models.control.fallback import (
     usable_residual,
 )
 from models.control.parameters import Parameters, Parts
-from models.control.residual import Residual, neutral
+from models.control.residual import Adviser, Residual, neutral
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast, ticks_per_minute
@@ -46,9 +46,15 @@ class Heuristic:
     pipeline = Pipeline.OURS
 
     def __init__(
-        self, inventory: Inventory, pools: int, parameters: Parameters, parts: Parts
+        self,
+        inventory: Inventory,
+        pools: int,
+        parameters: Parameters,
+        parts: Parts,
+        adviser: Adviser | None = None,
     ) -> None:
         self._inventory, self._pools, self._parts = inventory, pools, parts
+        self._adviser = adviser
         self.guarded = parts.breaker
         self._estimator = DemandEstimator(inventory, parameters, parts)
         self._soldiers = Soldiers(inventory, parameters, parts)
@@ -76,8 +82,8 @@ class Heuristic:
         """Soldiers decide each tick by the last directive, the Commander when a minute begins.
 
         Its node request takes effect at once, its directive from the next tick on. The Commander's
-        part of a policy's `residual` applies to the minute that begins. The level of the state
-        limits what both may use.
+        part of a policy's `residual` applies to the minute that begins; an adviser's replaces it.
+        The level of the state limits what both may use.
         """
         plan, decision, tick = self._plan_for(observation), state.decision, observation.tick
         level, apps = state.level, observation.status
@@ -94,6 +100,9 @@ class Heuristic:
         if begins:
             pools = PoolReadings(observation.pool, self._inventory)
             usable = usable_forecast(forecast, level)
+            if self._adviser is not None:
+                advice = self._adviser(tick, pools, report, usable)
+                residual = usable_residual(advice, level, apps[:, rows.DOMAIN])
             decision = self._commander.decide(tick, pools, report, usable, epoch, residual)
         if self._parts.coordination:
             # The request is for nodes beyond those coming: repeated, it would order them each tick.

@@ -1,20 +1,23 @@
-"""What a policy may change about the heuristic: factors on its intermediate results.
+"""What a policy may change about the heuristic: factors and weights on its intermediate results.
 
-Factors of 1 leave every decision as it is, bit for bit, so training starts at the heuristic. What
-protects the cluster (budgets, blast radius, missing data) is out of a policy's reach.
+Factors of 1 and weights of 0 leave every decision as it is, bit for bit, so training starts at the
+heuristic. What protects the cluster (budgets, blast radius, missing data) is out of a policy's
+reach.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from models.cluster.arrays import F32, F64
+from models.cluster.arrays import F32, F64, I32
 from models.control.budget import Budget
 from models.control.report import Report
+from models.features.pools import PoolReadings
+from models.forecaster.port import Forecast
 
 
 class Residual(NamedTuple):
-    """E environments, D domains, A apps. A field without columns changes nothing."""
+    """E environments, D domains, A apps, H horizons. A field without columns changes nothing."""
 
     headroom: F64
     """[E, D] on 1 + headroom: pods and nodes per unit of work."""
@@ -22,12 +25,38 @@ class Residual(NamedTuple):
     """[E, D] on the urgency, and on the distress that makes others give way."""
     need: F32
     """[E, A] on the pods that an app needs."""
+    comfort: F64
+    """[E, D] on what a domain's Soldier wants beyond its essential work, as a claim on capacity."""
+    spare: F64
+    """[E, 1] on the nodes kept free above those that pods fill."""
+    pods: F64
+    """[E, D, H] weights of the forecast growth at each horizon, added to what pods prepare for."""
+    nodes: F64
+    """[E, D, H] the same for what nodes are requested for."""
+
+
+class Adviser(Protocol):
+    """A Commander's policy: from what the Commander decides on to what it changes about it."""
+
+    def __call__(
+        self, tick: I32, pools: PoolReadings, report: Report, forecast: Forecast | None, /
+    ) -> Residual:
+        """The residual of the minute that begins."""
+        ...
 
 
 def neutral(environments: int) -> Residual:
     """Change nothing, at no cost: fields without columns."""
     nothing = np.ones((environments, 0))
-    return Residual(nothing, nothing, nothing.astype(np.float32))
+    return Residual(
+        headroom=nothing,
+        urgency=nothing,
+        need=nothing.astype(np.float32),
+        comfort=nothing,
+        spare=nothing,
+        pods=nothing[..., None],
+        nodes=nothing[..., None],
+    )
 
 
 def scale_headroom(headroom: F64, factor: F64) -> F64:
@@ -48,3 +77,19 @@ def with_urgency(budget: Budget, factor: F64) -> Budget:
     if factor.shape[1] == 0:
         return budget
     return budget._replace(urgency=np.minimum(budget.urgency * factor, 1.0))
+
+
+def scale(value: F64, factor: F64) -> F64:
+    """A value under a policy's factor."""
+    return value if factor.shape[1] == 0 else value * factor
+
+
+def believe(growth: F64, ahead: F64, weight: F64, most: float) -> F64:
+    """Growth [E, D] with a policy's weights on the growth at each horizon, `ahead` [E, D, H].
+
+    From 1 to `most`: a forecast never lowers below what is needed now.
+    """
+    if weight.shape[1] == 0:
+        return growth
+    believed: F64 = np.clip(growth + ((ahead - 1.0) * weight).sum(axis=2), 1.0, most)
+    return believed

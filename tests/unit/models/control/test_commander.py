@@ -46,11 +46,13 @@ def test_headroom_is_the_relative_width_of_the_forecast_up_to_a_tenth() -> None:
 def test_without_a_forecast_there_is_no_growth_and_no_headroom() -> None:
     found = look_ahead(TICK, NOW, None)
     assert (found.soon[0, 0], found.headroom[0, 0]) == (1.0, 0.0)
+    assert (found.ahead == 1.0).all()
 
 
 def headroom(of: list[float], spare: float) -> list[float]:
     """Of domains with 100 cores of work each."""
-    unsure = Outlook(np.ones((1, len(of))), np.array([of]))
+    now = np.ones((1, len(of)))
+    unsure = Outlook(now, np.array([of]), now[..., None])
     work = np.full((1, len(of)), 100.0)
     found: list[float] = affordable(unsure, work, np.array([spare])).headroom[0].tolist()
     return found

@@ -17,6 +17,7 @@ from models.control.fallback import (
     usable_residual,
 )
 from models.control.residual import Residual, neutral
+from models.forecaster.port import HORIZONS_MIN
 from tests.unit.models.control.control_helpers import (
     APPS,
     DOMAINS,
@@ -27,6 +28,7 @@ from tests.unit.models.control.control_helpers import (
 )
 
 FIRST = np.arange(DOMAINS) == 0
+HORIZONS = len(HORIZONS_MIN)
 DOMAIN = np.broadcast_to(INVENTORY.domain, (1, APPS)).astype(np.int32)
 
 
@@ -37,7 +39,13 @@ def at(level: Level) -> I8:
 
 def residual() -> Residual:
     return Residual(
-        np.full((1, DOMAINS), 1.5), np.full((1, DOMAINS), 2.0), np.full((1, APPS), 1.25, np.float32)
+        headroom=np.full((1, DOMAINS), 1.5),
+        urgency=np.full((1, DOMAINS), 2.0),
+        need=np.full((1, APPS), 1.25, np.float32),
+        comfort=np.full((1, DOMAINS), 1.5),
+        spare=np.full((1, 1), 0.5),
+        pods=np.full((1, DOMAINS, HORIZONS), 0.5),
+        nodes=np.full((1, DOMAINS, HORIZONS), 0.5),
     )
 
 
@@ -58,6 +66,11 @@ def test_below_policy_a_domain_ignores_a_policy_and_the_others_do_not(level: Lev
     assert found.urgency[0].tolist() == np.where(FIRST, 1.0, 2.0).tolist()
     assert found.need[0].tolist() == np.where(FIRST[INVENTORY.domain], 1.0, 1.25).tolist()
     assert found.need.dtype == np.float32
+    assert found.comfort[0].tolist() == np.where(FIRST, 1.0, 1.5).tolist()
+    for weights in (found.pods, found.nodes):
+        assert weights[0].max(axis=1).tolist() == np.where(FIRST, 0.0, 0.5).tolist()
+    # Spare nodes are the whole cluster's.
+    assert found.spare.tolist() == [[1.0]]
     # Fields without columns stay without.
     assert usable_residual(neutral(1), at(level), DOMAIN).need.shape == (1, 0)
 

@@ -180,6 +180,6 @@ locks: setup ## resolve infra/locks/*.txt from pyproject.toml
 		$(AGREED) -o $(LOCKS)/dev.txt
 
 clean: ## remove the environment, results and caches
-	rm -rf $${XDG_CACHE_HOME:-$$HOME/.cache}/hirl/kernels
+	rm -rf $${XDG_CACHE_HOME:-$$HOME/.cache}/hirl/kernels $${XDG_CACHE_HOME:-$$HOME/.cache}/hirl/bytecode
 	rm -rf .venv $(TRAIN) .hirl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find services schemas models tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,6 +28,10 @@ from services._kit.transactions import READ_COMMITTED, Lanes, Outgoing
 from services._kit.wire import tolerate
 
 _POLL_MS: Final = 500
+"""How long a broker holds back its answer while nothing new arrives."""
+_TO_END_MS: Final = 20
+"""The same while topics are read to their end. A connection answers requests in turn, so each
+request behind such a fetch waits for it: with half a second, a start waited for two seconds."""
 _REACH_S: Final = 5.0
 
 # Here, because every client of a service needs this module: no record may stop any of them.
@@ -247,20 +251,29 @@ class Reader:
         partitions = [part for name in topics for part in await self._partitions(name, numbers)]
         if not partitions:
             return
+        self._hold_back(_TO_END_MS)
         self._consumer.assign(partitions)
         await self._consumer.seek_to_beginning(*partitions)
         # Read the ends once: on a busy topic a moving end might never be reached.
         ends = await self._consumer.end_offsets(partitions)
         while not await self._reached(ends):
-            async for delivery in self.next():
+            # Behind the last record there may be the marker of its transaction only.
+            for delivery in await self._poll(_TO_END_MS):
                 yield delivery
 
     async def next(self) -> AsyncIterator[Delivery]:
         """Records since the last call; nothing, if none arrive within the poll timeout."""
-        found = await self._consumer.getmany(timeout_ms=_POLL_MS)
-        for records in found.values():
-            for record in records:
-                yield delivery_of(record)
+        self._hold_back(_POLL_MS)
+        for delivery in await self._poll(_POLL_MS):
+            yield delivery
+
+    async def _poll(self, timeout_ms: int) -> list[Delivery]:
+        found = await self._consumer.getmany(timeout_ms=timeout_ms)
+        return [delivery_of(record) for records in found.values() for record in records]
+
+    def _hold_back(self, milliseconds: int) -> None:
+        # aiokafka takes it at the start of a consumer only, and uses it in each request.
+        self._consumer._fetcher._fetch_max_wait_ms = milliseconds  # noqa: SLF001
 
     async def _partitions(
         self, topic: str, numbers: Collection[int] | None

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -228,3 +230,22 @@ def test_a_service_does_not_inherit_the_settings_of_the_shell(
         text = file.read()
     assert "HIRL_INSTANCE=1" in text
     assert "HIRL_REQUIRE_REAL" not in text
+
+
+@pytest.mark.parametrize("forbidden", ["", "1"])
+def test_a_service_keeps_its_bytecode_where_the_shell_forbids_it_beside_the_sources(
+    forbidden: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "module.py").write_text("")
+    for name, text in {
+        "PYTHONDONTWRITEBYTECODE": forbidden,
+        "PYTHONPATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    command = (sys.executable, "-c", "import module")
+    child = supervisor.start_service(spec("one", command=command, log=str(tmp_path / "log")))
+    assert child.wait(timeout=10) == 0
+    kept = tmp_path / "cache" if forbidden else tmp_path / "__pycache__"
+    assert [found.name for found in kept.rglob("module.*.pyc")]

@@ -6,8 +6,8 @@ from services._kit.settings import KitSettings
 from services.actuator.decide import ActuatorHandler
 from services.actuator.metrics import Metrics
 from services.actuator.settings import Settings
+from services.actuator.simulated import SimulatedTarget
 from services.actuator.state import ActuatorState
-from services.actuator.target import SimulatedTarget
 
 
 def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services._kit.handler import Executor
-from services.actuator import target as client
+from services.actuator import simulated as client
 from services.simcluster.http import AppState, Changes, DomainState, Written
 from services.simcluster.target import Entry, Numbers, Present, Target
 from tests.behaviour.protocol.turns import GIVEN_UP, LOST, REJECTED, Ask, Request

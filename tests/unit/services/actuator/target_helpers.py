@@ -9,12 +9,12 @@ from aiohttp.test_utils import TestServer
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
 from models.sim.world import World
+from services.actuator.simulated import SimulatedTarget
 from services.actuator.target import (
     Change,
     Effect,
     Numbers,
     Reading,
-    SimulatedTarget,
     Write,
     Written,
 )

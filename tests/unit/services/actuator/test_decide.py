@@ -15,7 +15,8 @@ from services._kit.handler import Service
 from services._kit.memory import Killed, MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
-from services.actuator.target import Change, Numbers, SimulatedTarget, Write, Written
+from services.actuator.simulated import SimulatedTarget
+from services.actuator.target import Change, Numbers, Write, Written
 from services.aggregator.decide import AggregatorHandler
 from tests.service_helpers import (
     APPS,

@@ -11,12 +11,12 @@ from aiohttp.test_utils import TestServer
 from schemas.scale_applied import ScaleApplied
 from services.actuator.answers import with_answers
 from services.actuator.ruling import COLUMNS
+from services.actuator.simulated import SimulatedTarget
 from services.actuator.target import (
     Numbers,
     Present,
     Read,
     Reading,
-    SimulatedTarget,
     Write,
     Written,
 )

@@ -6,7 +6,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.actuator.target import Reading, SimulatedTarget, Withdrawal, Write, Written
+from services.actuator.simulated import SimulatedTarget
+from services.actuator.target import Reading, Withdrawal, Write, Written
 from tests.service_helpers import DOMAIN
 from tests.unit.services.actuator.target_helpers import Flaky, Handle
 

@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm checks train-env test-train train-forecaster test-lock-step test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-real-aside warm lab-build checks train-env test-train train-forecaster test-lock-step test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -72,6 +72,9 @@ test-real-aside: setup
 	@echo "test-real: tests/integration and tests/e2e in parallel, log in .hirl/test-real.log"
 	@$(MAKE) test-real > .hirl/test-real.log 2>&1 || { cat .hirl/test-real.log; exit 1; }
 	@cat .hirl/test-real.log
+
+lab-build: setup ## build etcd and the Kubernetes API server into a cache (minutes the first time, then nothing)
+	@$(BIN)/hirl lab build
 
 # Compile kernels once before parallel runs, which would each compile them.
 warm: setup

@@ -2,6 +2,7 @@
 
 Read `handler.py` first. `engine.py` drives a handler on any bus; `worker.py` with `faust_app.py`
 (or `plain.py`) is Kafka, `memory.py` a bus in one process. `arrays.py`, `inventory.py` and
-`ticks.py` map events to model inputs. All services, tools and tests may import it. It imports
-`schemas` and `models`, but no service: nothing here may know what a service decides.
+`ticks.py` map events to model inputs; `kubernetes/` is a client of the Kubernetes API. All
+services, tools and tests may import it. It imports `schemas` and `models`, but no service: nothing
+here may know what a service decides.
 """

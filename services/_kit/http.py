@@ -3,7 +3,8 @@
 No answer leads to another host, fills the memory or stops the process.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import msgspec
@@ -19,6 +20,14 @@ def client_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
 
 
+class Exchange(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
 async def request(
     session: aiohttp.ClientSession,
     method: str,
@@ -27,7 +36,20 @@ async def request(
     timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  aiohttp's own
     **options: Any,
 ) -> tuple[int, bytes]:
-    """Status and body. Raises ClientError and TimeoutError; a redirect is an answer like others."""
+    """Status and body of an answer, see `exchange`."""
+    status, _, body = await exchange(session, method, url, timeout=timeout, **options)
+    return status, body
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    *,
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  aiohttp's own
+    **options: Any,
+) -> Exchange:
+    """The answer. Raises ClientError and TimeoutError; a redirect is an answer like others."""
     body = bytearray()
     async with session.request(
         method, url, timeout=timeout, allow_redirects=False, **options
@@ -36,4 +58,4 @@ async def request(
             body += chunk
             if len(body) > LARGEST_ANSWER:
                 raise aiohttp.ClientPayloadError(f"more than {LARGEST_ANSWER:,} bytes")
-    return response.status, bytes(body)
+    return Exchange(response.status, response.headers, bytes(body))

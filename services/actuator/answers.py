@@ -99,7 +99,8 @@ def with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
         if applied.outcomes[index] != "applied" or outcome == "applied":
             continue
         columns["outcomes"][index] = outcome
-        columns["reasons"][index] = _REFUSALS.get(answer) or detail or f"target-{answer}"
+        told = _public(result.reasons.get(app, "")) or detail
+        columns["reasons"][index] = _REFUSALS.get(answer) or told or f"target-{answer}"
         # Not applied: the event names the numbers that stay in force.
         for name in COLUMNS:
             columns[name][index] = getattr(applied, f"{name}_before")[index]

@@ -14,6 +14,7 @@ COUNTED: Final = frozenset(REASONS.values()) | {
     "paused", "not-declared", "no-bounds", "no-frame", "pods-unknown", "override",
     "sample-contradicts-target", "target-unreadable", "target-changed", "target-unknown",
     "target-refused", "target-silent", "order-floor", "order-ceiling", "rollback", "newer-plan",
+    "hold-unmanaged", "hold-paused", "hold-second-owner", "hold-no-resize", "hold-being-deleted",
 }  # fmt: skip
 """Reasons that are counted by name. Others are texts of a target or a plan, and their
 number has no bound."""
@@ -52,4 +53,6 @@ class Metrics:
         for outcome, reason in zip(event.outcomes, event.reasons, strict=True):
             self._changes.labels(event.domain, outcome).inc()
             if outcome == "held":
-                self._holds.labels(reason if reason in COUNTED else "other").inc()
+                # Behind the colon is who or why, in the words of the target.
+                name = reason.partition(":")[0]
+                self._holds.labels(name if name in COUNTED else "other").inc()

@@ -62,6 +62,8 @@ class Case:
     """[A] apps whose pods the frame has."""
     contradicted: Mask
     """[A] apps whose pods in the frame the target contradicts."""
+    target_holds: Mapping[int, str]
+    """Why the target would not change an app, by index."""
     budget: BudgetGranted | None
     verdict: Verdict
 
@@ -133,7 +135,9 @@ def case_of(
     reported: Mask = np.all(claimed[:2] > 0, axis=0)
     # Pods that were never reported contradict nothing; no plan changes such an app.
     claims = contradicted(claimed, now, earlier) & reported
-    return Case(plan, frame, now.astype(np.int32), status, reported, claims, budget, verdict)
+    holds = {index: one.hold for index, one in enumerate(found) if one is not None and one.hold}
+    now = now.astype(np.int32)
+    return Case(plan, frame, now, status, reported, claims, holds, budget, verdict)
 
 
 def rule(
@@ -283,6 +287,8 @@ class _Objections:
         plan = self.case.plan
         if self.case.now[0, index] == UNREAD:
             return "target-unknown"
+        if index in self.case.target_holds:
+            return self.case.target_holds[index]
         app, ordered = self.apps.find(plan.apps[index]), self.effects.get(index, NO_EFFECT)
         return self.permissions.objection(plan.domain, app, steps, ordered, self.case.verdict, why)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -29,8 +29,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
+    target_kind: Literal["simulated", "kubernetes"] = "simulated"
+    """What is written to: a simulated cluster, or a Kubernetes cluster through its API server."""
     target: str = "http://127.0.0.1:8700"
     """URL of the simulated cluster."""
+    kubeconfig: str = ""
+    """Path of a kubeconfig; empty: the pod's ServiceAccount. Kubernetes only."""
+    calls_per_second: Annotated[float, Meta(gt=0)] = 50.0
+    """Requests to the API server per second, with bursts of one second's worth. Kubernetes only."""
+    concurrency: Annotated[int, Meta(ge=1)] = 8
+    """Workloads that are written at the same time. Kubernetes only."""
     mode: Mode = "auto"
     """Mode of the whole cluster: off, preview, canary or auto."""
     preview_domains: str = ""
@@ -38,7 +46,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     canary_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
     """Share of the apps that canary mode changes."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
-    """Timeout of one HTTP request to the target."""
+    """Timeout of one HTTP request to the target. The API server gives up on a write after the same
+    time."""
     give_up_seconds: Annotated[float, Meta(gt=0)] = 5.0
     """Time for reading and writing a tick, with all retries. Reading gets at most half of it; then
     the changes are held. A write that was not answered by then is requested again, unless something

@@ -41,6 +41,8 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     ready: _Number
     starting: _Number
     pending: _Number
+    hold: str = ""
+    """Why the target would not change the app now; empty if it would."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     """Why changes were refused or withdrawn. It goes into the audit, which many may read: no
     addresses."""
+    reasons: dict[str, str] = {}
+    """Why changes were refused, by app; they win over `detail`."""
     answered: bool = True
     """False: it is unknown whether the changes were made, and they may still be made."""
 

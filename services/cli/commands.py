@@ -30,6 +30,7 @@ GROUPS: Final = {
     "hpa": "The Horizontal Pod Autoscaler and its exactness.",
     "schemas": "Contracts of the events on the bus.",
     "kafka": "A real Apache Kafka on this machine, under .hirl/kafka.",
+    "lab": "A real Kubernetes API server on this machine, under .hirl/lab.",
     "topics": "Topics, their settings and ACLs on a Kafka cluster.",
     "state": "Saved states of the services.",
 }
@@ -237,6 +238,18 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "kafka status": Command(
         "services.cli.bus.kafka:status", "Show what runs; exit 1 unless all brokers do."
+    ),
+    "lab build": Command(
+        "services.cli.system.lab:build",
+        "Build etcd and the API server from their Go modules, once, into a cache.",
+    ),
+    "lab up": Command(
+        "services.cli.system.lab:up",
+        "Start a real API server with etcd on loopback; a running one stays as it is.",
+    ),
+    "lab down": Command(
+        "services.cli.system.lab:down",
+        "Stop the processes that `up` started, and no other process.",
     ),
     "state show": Command(
         "services.cli.bus.state:show",

@@ -93,6 +93,9 @@ class SoldierState:
         return max(self.closed, self.timeline.tick)
 
 
+_ALL_PARTS: Final = Parts()
+
+
 class SoldierHandler(Handler[SoldierState]):
     """Spends the budgets of its domains."""
 
@@ -106,6 +109,7 @@ class SoldierHandler(Handler[SoldierState]):
         parameters: Parameters,
         grace_s: float | None,
         speed: float = 1.0,
+        parts: Parts = _ALL_PARTS,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
         self._levels = Levels(cluster.domain_names)
@@ -113,7 +117,7 @@ class SoldierHandler(Handler[SoldierState]):
         self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._soldiers = InventoryCache(
-            self._apps, lambda inventory: Soldiers(inventory, parameters, Parts())
+            self._apps, lambda inventory: Soldiers(inventory, parameters, parts)
         )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time

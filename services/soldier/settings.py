@@ -12,3 +12,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
+    vertical: bool = True
+    """Whether plans resize pods. Switch it off on Kubernetes: its target changes replicas
+    only."""

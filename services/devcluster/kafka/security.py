@@ -2,24 +2,19 @@
 
 import os
 import secrets
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from models.inputs.errors import InputError
 from services.admin.credentials import read_credentials
 from services.admin.desired import services
-from services.devcluster.processes import HOST
+from services.devcluster import certificates
 
 ADMIN: Final = "admin"
 """The super user, who creates topics and ACLs."""
 COMMON_NAME: Final = "hirl-broker"
 """Brokers recognise each other by this name in a certificate of our own authority."""
 MECHANISM: Final = "SCRAM-SHA-512"
-_DAYS: Final = "825"
-"""Validity of certificates. macOS refuses a server's certificate that is valid for longer."""
 _PRIVATE: Final = 0o600
 """Readable and writable by the owner only."""
 
@@ -96,42 +91,6 @@ def write_private(path: Path, text: str) -> None:
 def create_certificates(home: Path) -> None:
     """Create a private authority and one certificate for all brokers, which run on one machine."""
     folder = home / "tls"
-    folder.mkdir(parents=True, exist_ok=True)
-    # Private whatever mode openssl gives to the files of keys.
-    folder.chmod(0o700)
-    # Clients verify the address that they connect to. Both usages: a broker is a server to clients,
-    # and a client to the other brokers.
-    extensions = folder / "broker.ext"
-    extensions.write_text(
-        f"subjectAltName=IP:{HOST},DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n"
-    )
-    # Without a passphrase, because brokers start unattended; the folder is private.
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    _openssl(
-        *("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem"),
-        *("-days", _DAYS, "-subj", "/CN=hirl-private-authority"),
-        folder=folder,
-    )
-    _openssl(
-        *("req", *key, "-keyout", "broker.key", "-out", "broker.csr"),
-        *("-subj", f"/CN={COMMON_NAME}"),
-        folder=folder,
-    )
-    _openssl(
-        *("x509", "-req", "-in", "broker.csr", "-out", "broker.crt", "-days", _DAYS),
-        *("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", extensions.name),
-        folder=folder,
-    )
+    certificates.create(folder, "broker", COMMON_NAME)
     both = (folder / name for name in ("broker.key", "broker.crt"))
     write_private(folder / "broker.pem", "".join(file.read_text() for file in both))
-
-
-def _openssl(*arguments: str, folder: Path) -> None:
-    program = shutil.which("openssl")
-    if program is None:
-        raise InputError("--secure creates certificates with openssl: install openssl")
-    done = subprocess.run(  # noqa: S603  (our own command line)
-        [program, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise InputError(f"openssl {arguments[0]} failed: {done.stderr}")

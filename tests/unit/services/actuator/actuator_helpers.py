@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from models.control.tuned import tuned_parameters
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
@@ -45,7 +47,7 @@ GRACE_S, STALE_S, HOT = 2.0, 60.0, 0.79
 def present(**changes: int) -> Present:
     """What each app has, as `sampled` reports it."""
     each = {"replicas": REPLICAS, "cpu_request": 1000, "memory_request": 2048, "ready": REPLICAS}
-    return Present(**{**each, "starting": 0, "pending": 0, **changes})
+    return msgspec.convert({**each, "starting": 0, "pending": 0, **changes}, Present)
 
 
 class Target:

@@ -137,7 +137,8 @@ def targets(rng: Random, observed: Numbers) -> dict[str, Present]:
         factor = mostly(rng, 1, (1.1, 0.9, 30, 0.1))
         own = {column: int(values[index] * factor) for column, values in observed.items()}
         if rng.random() < 0.95:
-            found[name] = Present(**own, ready=own["replicas"], starting=0, pending=0)
+            pods = {"ready": own["replicas"], "starting": 0, "pending": 0}
+            found[name] = msgspec.convert({**own, **pods}, Present)
     return found
 
 

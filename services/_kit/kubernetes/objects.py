@@ -1,0 +1,200 @@
+"""The fields that we read of Kubernetes objects; all others are skipped while decoding."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from services._kit.kubernetes.quantities import mebibytes, millicores
+
+
+class _Object(msgspec.Struct, frozen=True, rename="camel"):
+    """Absent and null fields have their defaults, as the API server means them."""
+
+
+class FieldsV1(msgspec.Struct, frozen=True):
+    """What a manager owns, as far as we ask."""
+
+    spec: Mapping[str, Any] = field(default_factory=dict, name="f:spec")
+    metadata: Mapping[str, Any] = field(default_factory=dict, name="f:metadata")
+
+
+class ManagedFields(_Object, frozen=True):
+    """One manager and its fields."""
+
+    manager: str = ""
+    subresource: str = ""
+    time: str = ""
+    fields_v1: FieldsV1 = field(default_factory=FieldsV1)
+
+
+class OwnerReference(_Object, frozen=True):
+    """What an object belongs to."""
+
+    kind: str
+    name: str
+    controller: bool = False
+
+
+class ObjectMeta(_Object, frozen=True):
+    """Identity of an object."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    managed_fields: list[ManagedFields] = field(default_factory=list)
+    owner_references: list[OwnerReference] = field(default_factory=list)
+
+
+class Resources(_Object, frozen=True):
+    """Requests of a container or of a pod."""
+
+    requests: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Millicores and MiB."""
+        found = {name: str(value) for name, value in self.requests.items()}
+        return millicores(found.get("cpu", "0")), mebibytes(found.get("memory", "0"))
+
+
+class Container(_Object, frozen=True):
+    """One container."""
+
+    name: str = ""
+    resources: Resources = field(default_factory=Resources)
+    restart_policy: str = ""
+
+
+class PodSpec(_Object, frozen=True):
+    """What a pod asks for, and where it is."""
+
+    node_name: str = ""
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = field(default_factory=list)
+    resources: Resources | UnsetType = UNSET
+    overhead: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Millicores and MiB that the scheduler counts for a pod."""
+        if self.resources is not UNSET and self.resources.requests:
+            return self.resources.size
+        sidecars = [c for c in self.init_containers if c.restart_policy == "Always"]
+        running = [c.resources.size for c in (*self.containers, *sidecars)]
+        starting = [c.resources.size for c in self.init_containers]
+        extra = Resources(requests=self.overhead).size
+        # Init containers run one after another, before the others.
+        cpu, memory = (
+            max(sum(size[i] for size in running), *(size[i] for size in starting), 0) + extra[i]
+            for i in (0, 1)
+        )
+        return cpu, memory
+
+
+class PodTemplate(_Object, frozen=True):
+    """What new pods are like."""
+
+    spec: PodSpec = field(default_factory=PodSpec)
+
+
+class WorkloadSpec(_Object, frozen=True):
+    """Of a Deployment or a StatefulSet."""
+
+    replicas: int = 1
+    template: PodTemplate = field(default_factory=PodTemplate)
+
+
+class WorkloadStatus(_Object, frozen=True):
+    """Pods as the controller counts them."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+
+
+class WorkloadObject(_Object, frozen=True):
+    """A Deployment or a StatefulSet."""
+
+    metadata: ObjectMeta
+    spec: WorkloadSpec = field(default_factory=WorkloadSpec)
+    status: WorkloadStatus = field(default_factory=WorkloadStatus)
+
+
+class Condition(_Object, frozen=True):
+    """A condition of a pod or a node."""
+
+    type: str
+    status: str
+    reason: str = ""
+
+
+class ContainerStatus(_Object, frozen=True):
+    """How often a container was restarted."""
+
+    restart_count: int = 0
+
+
+class PodStatus(_Object, frozen=True):
+    """How far a pod is."""
+
+    phase: str = ""
+    conditions: list[Condition] = field(default_factory=list)
+    container_statuses: list[ContainerStatus] = field(default_factory=list)
+
+
+class Pod(_Object, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus = field(default_factory=PodStatus)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it serves."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended or is being deleted."""
+        return self.status.phase in {"Succeeded", "Failed"} or bool(
+            self.metadata.deletion_timestamp
+        )
+
+
+class TargetReference(_Object, frozen=True):
+    """What an autoscaler scales."""
+
+    name: str = ""
+    kind: str = "Deployment"
+
+
+class AutoscalerSpec(_Object, frozen=True):
+    """Of a HorizontalPodAutoscaler or a KEDA ScaledObject."""
+
+    scale_target_ref: TargetReference = field(default_factory=TargetReference)
+
+
+class Autoscaler(_Object, frozen=True):
+    """Another owner of replicas."""
+
+    metadata: ObjectMeta
+    spec: AutoscalerSpec = field(default_factory=AutoscalerSpec)
+
+
+class ScaleSpec(_Object, frozen=True):
+    """Replicas, which are left out at 0."""
+
+    replicas: int = 0
+
+
+class Scale(_Object, frozen=True):
+    """The scale subresource of a workload."""
+
+    spec: ScaleSpec = field(default_factory=ScaleSpec)

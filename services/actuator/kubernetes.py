@@ -1,0 +1,258 @@
+"""A Kubernetes cluster as a target: reads workloads, and writes their replicas through `/scale`.
+
+At most once: each patch carries the uid and the resource version of the workload as it was judged,
+so whatever changed the workload since then makes the patch fail. After an answer that leaves open
+whether a patch was made, the workload is read again, and its field manager says so
+(`workloads.py`).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, NamedTuple
+
+from services._kit.kubernetes.adoption import DOMAIN, app_name
+from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable, encoded
+from services._kit.kubernetes.objects import Autoscaler, Pod, WorkloadObject
+from services.actuator.target import (
+    Change,
+    Effect,
+    Limits,
+    Read,
+    Reading,
+    Withdrawal,
+    Write,
+    Written,
+    unanswered,
+    withdrawn,
+)
+from services.actuator.workloads import (
+    Again,
+    Owners,
+    Patch,
+    Settled,
+    Workload,
+    judge,
+    manager_of,
+    owners_of,
+    pending_by_owner,
+    settled,
+    workload_of,
+)
+
+log = logging.getLogger(__name__)
+
+KINDS: Final = {"deployments": "Deployment", "statefulsets": "StatefulSet"}
+"""What is scaled, by its name in paths."""
+_AUTOSCALERS: Final = {
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
+    "ScaledObject": "/apis/keda.sh/v1alpha1/scaledobjects",
+}
+_NO_NODE: Final = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
+_SHARED_S: Final = 2.0
+"""Age up to which domains that are read one after another share what is read of all."""
+_RETRY_S: Final = 0.2
+_MOST_PAUSE_S: Final = 2.0
+_PATCH: Final = "application/merge-patch+json"
+
+
+class _Shared(NamedTuple):
+    """What is read of the whole cluster at a time."""
+
+    at: float
+    owners: Owners
+    pending: Mapping[tuple[str, str, str], int]
+
+
+class KubernetesTarget:
+    """Reads and scales the Deployments and StatefulSets that have a domain's label."""
+
+    def __init__(
+        self, api: KubernetesApi, timeout_s: float, give_up_s: float, concurrency: int
+    ) -> None:
+        self._api, self._timeout = api, timeout_s
+        self._limits = Limits(give_up_s)
+        self._slots = asyncio.Semaphore(concurrency)
+        self._known: dict[str, tuple[int, dict[str, Workload]]] = {}
+        """By domain: the tick of the last read, and what it found."""
+        self._shared: _Shared | None = None
+        self._shared_lock = asyncio.Lock()
+        self._open_until: dict[str, float] = {}
+        """By domain: until when a request that was cut off may still be carried out."""
+        self._began: float | None = None
+
+    async def carry_out(self, effect: Effect) -> Reading | Written:
+        """The target's answer; when it never answers, nothing was read, or nothing is known."""
+        if self._began is None:
+            self._began = _now()
+        reason = "the API server does not answer"
+        try:
+            async with asyncio.timeout_at(self._limits.deadline(effect)):
+                async for _ in _attempts():
+                    try:
+                        return await self._attempt(effect)
+                    except Unreachable as error:
+                        reason = str(error)
+                    except Denied as error:
+                        # Our rights may be granted meanwhile; until then nothing is known.
+                        reason = str(error)
+        except TimeoutError:
+            pass  # `reason` is that of the last attempt
+        # A result, not an exception: an unreachable target must not stop the service.
+        log.warning("tick %d of %s: %s (%s)", effect.tick, effect.domain, reason, self._api.server)
+        self._limits.end(effect)
+        return unanswered(effect, reason)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._api.close()
+
+    async def _attempt(self, effect: Effect) -> Reading | Written:
+        match effect:
+            case Read():
+                found = await self._workloads(effect.domain)
+                self._known[effect.domain] = effect.tick, found
+                present = {app: one.present for app, one in found.items()}
+                return Reading(domain=effect.domain, tick=effect.tick, apps=present)
+            case Write():
+                return await self._write(effect)
+            case Withdrawal():
+                return await self._withdraw(effect)
+
+    async def _write(self, write: Write) -> Written:
+        if not write.changes:
+            return Written(domain=write.domain, tick=write.tick, answers={})
+        # What was read for this tick serves once: a write that comes again needs a new reading.
+        tick, known = self._known.pop(write.domain, (-1, {}))
+        if tick != write.tick:
+            known = await self._workloads(write.domain)
+        jobs = [self._change(write, change, known.get(change.app)) for change in write.changes]
+        ends = await asyncio.gather(*jobs)
+        found = dict(zip((change.app for change in write.changes), ends, strict=True))
+        return Written(
+            domain=write.domain,
+            tick=write.tick,
+            answers={app: end.answer for app, end in found.items()},
+            reasons={app: end.reason for app, end in found.items() if end.reason},
+        )
+
+    async def _change(self, write: Write, change: Change, known: Workload | None) -> Settled:
+        """Carry out one change, however often it takes."""
+        async with self._slots:
+            async for _ in _attempts():
+                step: Patch | Settled | Again = judge(write, change, known)
+                if isinstance(step, Patch):
+                    step = await self._patch(write, change, step)
+                if isinstance(step, Settled):
+                    return step
+                if step.after_s:
+                    await asyncio.sleep(step.after_s)
+                known = await self._reread(write.domain, change.app)
+        raise AssertionError("attempts never end")
+
+    async def _patch(self, write: Write, change: Change, patch: Patch) -> Settled | Again:
+        found = patch.workload
+        body = {
+            "metadata": {"uid": found.uid, "resourceVersion": found.version},
+            "spec": {"replicas": patch.replicas},
+        }
+        # The server gives up with us: after that, nothing of the request is carried out.
+        query = {"fieldManager": patch.manager, "timeout": f"{self._timeout:g}s"}
+        headers = {"Content-Type": _PATCH, "Audit-ID": change.decision_id}
+        self._open_until[write.domain] = _now() + 2 * self._timeout
+        try:
+            response = await self._api.request(
+                "PATCH", f"{found.path}/scale", query, encoded(body), headers
+            )
+        except Unreachable as error:
+            return Again(0.0, str(error))
+        return settled(response)
+
+    async def _reread(self, domain: str, app: str) -> Workload | None:
+        async for _ in _attempts():
+            try:
+                return await self._workload(domain, app)
+            except (Unreachable, Denied) as error:
+                log.debug("%s cannot be read again: %s", app, error)
+        raise AssertionError("attempts never end")
+
+    async def _withdraw(self, withdrawal: Withdrawal) -> Written:
+        # An earlier process may have sent a patch just before it died, or this one may have been
+        # cut off: what is read once the server has given up on those is final.
+        began = self._began or 0.0
+        until = max(began + 2 * self._timeout, self._open_until.get(withdrawal.domain, 0.0))
+        await asyncio.sleep(max(0.0, until - _now()))
+        found = await self._workloads(withdrawal.domain)
+        ids = {change.app: change.decision_id for change in withdrawal.write.changes}
+        made = {
+            app: id_
+            for app, id_ in ids.items()
+            if app in found and found[app].manager == manager_of(id_)
+        }
+        return withdrawn(withdrawal, made)
+
+    async def _workloads(self, domain: str) -> dict[str, Workload]:
+        """Every workload of a domain, by the name of its app."""
+        shared = await self._of_all()
+        query = {"labelSelector": f"{DOMAIN}={domain}"}
+        found: dict[str, Workload] = {}
+        for plural, kind in KINDS.items():
+            listing = await self._api.list(f"/apis/apps/v1/{plural}", WorkloadObject, query)
+            for one in listing.items:
+                workload = _workload(one, plural, kind, shared)
+                found[workload.app] = workload
+        return found
+
+    async def _workload(self, domain: str, app: str) -> Workload | None:
+        namespace, *middle, name = app.split("/")
+        plural = middle[0] if middle else "deployments"
+        if plural not in KINDS or app != app_name(plural, namespace, name):
+            return None
+        path = f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
+        found = await self._api.get(path, WorkloadObject)
+        # One that moved to another domain is that domain's business.
+        if found is None or found.metadata.labels.get(DOMAIN) != domain:
+            return None
+        return _workload(found, plural, KINDS[plural], await self._of_all())
+
+    async def _of_all(self) -> _Shared:
+        """Other owners, and pods without a node, of the whole cluster."""
+        async with self._shared_lock:
+            if self._shared is None or _now() - self._shared.at > _SHARED_S:
+                began = _now()
+                owners: dict[tuple[str, str, str], str] = {}
+                for kind, path in _AUTOSCALERS.items():
+                    owners |= owners_of(kind, await self._list_if_served(path))
+                pods = await self._api.list("/api/v1/pods", Pod, _NO_NODE)
+                self._shared = _Shared(began, owners, pending_by_owner(pods.items))
+            return self._shared
+
+    async def _list_if_served(self, path: str) -> list[Autoscaler]:
+        try:
+            found: list[Autoscaler] = (await self._api.list(path, Autoscaler)).items
+        except Denied as error:
+            if error.status != 404:
+                raise
+            return []
+        return found
+
+
+def _workload(found: WorkloadObject, plural: str, kind: str, shared: _Shared) -> Workload:
+    key = (kind, found.metadata.namespace, found.metadata.name)
+    return workload_of(found, plural, kind, shared.owners, shared.pending.get(key, 0))
+
+
+async def _attempts() -> AsyncIterator[int]:
+    """Attempts without end; from the second on after a growing pause with jitter."""
+    attempt = 0
+    while True:
+        yield attempt
+        attempt += 1
+        longest = min(_RETRY_S * 2 ** min(attempt - 1, 10), _MOST_PAUSE_S)
+        # Between half and all of it, so that writers that failed together do not come together.
+        await asyncio.sleep(longest * (0.5 + 0.5 * random.random()))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,246 @@
+"""What the API server says of a workload, whether we may scale it, and what a change of it needs.
+
+`/scale` stores no annotation, so a decision's id is kept in the name of our field manager. The API
+server records the manager of `spec.replicas` in the same write as the number itself: both are
+stored, or neither. Whoever scales the workload next replaces it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from http import HTTPStatus
+from typing import Final
+
+from services._kit.kubernetes.adoption import MANAGED, MANAGER, PAUSED, app_name
+from services._kit.kubernetes.client import Answer as Response
+from services._kit.kubernetes.objects import Autoscaler, ManagedFields, Pod, WorkloadObject
+from services.actuator.target import Answer, Change, Present, Write
+
+_LONGEST_MANAGER: Final = 128
+"""Characters that the API server takes for a field manager."""
+_SCALE: Final = "scale"
+_HANDS: Final = ("kubectl", "oc")
+"""How the managers of people's tools begin. A person may set a number; that is no second owner."""
+_WEBHOOK: Final = "failed calling webhook"
+"""In a 500 of the API server: the write was not made, and will not be."""
+
+UNMANAGED: Final = "hold-unmanaged"
+PAUSED_HERE: Final = "hold-paused"
+SECOND_OWNER: Final = "hold-second-owner"
+NO_RESIZE: Final = "hold-no-resize"
+DELETED: Final = "hold-being-deleted"
+
+Owners = Mapping[tuple[str, str, str], str]
+"""Autoscalers by kind, namespace and name of what they scale."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One workload as it was read."""
+
+    path: str
+    """Of the object at the API server."""
+    app: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    """Resource version: any change of the object changes it."""
+    present: Present
+    manager: str
+    """Who set the replicas last."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change that may be sent."""
+
+    workload: Workload
+    replicas: int
+    manager: str
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a change comes to."""
+
+    answer: Answer
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Again:
+    """Read the workload again, and judge the change anew."""
+
+    after_s: float
+    """What the server asks for; 0 if it asks for nothing."""
+    reason: str
+
+
+def workload_of(
+    found: WorkloadObject, plural: str, kind: str, owners: Owners, pending: int
+) -> Workload:
+    """A workload with its pods, of which `pending` have no node."""
+    meta, size = found.metadata, found.spec.template.spec.size
+    manager = replicas_manager(meta.managed_fields)
+    ready = min(found.status.ready_replicas, found.status.replicas)
+    waiting = min(pending, found.status.replicas - ready)
+    other = owners.get((kind, meta.namespace, meta.name), "")
+    return Workload(
+        path=f"/apis/apps/v1/namespaces/{meta.namespace}/{plural}/{meta.name}",
+        app=app_name(plural, meta.namespace, meta.name),
+        kind=kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
+        manager=manager,
+        present=Present(
+            replicas=found.spec.replicas,
+            cpu_request=size[0],
+            memory_request=size[1],
+            ready=ready,
+            starting=found.status.replicas - ready - waiting,
+            pending=waiting,
+            hold=_hold(found, other),
+        ),
+    )
+
+
+def _hold(found: WorkloadObject, other: str) -> str:
+    """Why we may not scale the workload; empty if we may."""
+    meta = found.metadata
+    if meta.deletion_timestamp:
+        return DELETED
+    if meta.annotations.get(MANAGED) != "true":
+        return UNMANAGED
+    if other:
+        return f"{SECOND_OWNER}: {other}"
+    rival = _rival(meta.managed_fields)
+    if rival:
+        return f"{SECOND_OWNER}: {rival}"
+    return PAUSED_HERE if meta.annotations.get(PAUSED) == "true" else ""
+
+
+def replicas_manager(fields: list[ManagedFields]) -> str:
+    """Who set the replicas last; the newest of several."""
+    owners = [one for one in fields if "f:replicas" in one.fields_v1.spec]
+    return max(owners, key=lambda one: one.time).manager if owners else ""
+
+
+def _rival(fields: list[ManagedFields]) -> str:
+    """A program that scaled the workload after it was adopted.
+
+    What scaled it before is history: adopting means taking over. Whoever removes a rival adopts
+    the workload once more.
+    """
+    adopted = max((one.time for one in fields if _has_adopted(one)), default="")
+    for one in fields:
+        ours = one.manager.startswith((MANAGER, *_HANDS))
+        scaled = one.subresource == _SCALE and "f:replicas" in one.fields_v1.spec
+        if scaled and not ours and one.time > adopted:
+            return one.manager
+    return ""
+
+
+def _has_adopted(one: ManagedFields) -> bool:
+    annotations = one.fields_v1.metadata.get("f:annotations", {})
+    return isinstance(annotations, dict) and f"f:{MANAGED}" in annotations
+
+
+def owners_of(kind_of_owner: str, found: list[Autoscaler]) -> Owners:
+    """What each autoscaler scales."""
+    return {
+        (
+            one.spec.scale_target_ref.kind or "Deployment",
+            one.metadata.namespace,
+            one.spec.scale_target_ref.name,
+        ): f"{kind_of_owner} {one.metadata.name}"
+        for one in found
+    }
+
+
+def pending_by_owner(pods: list[Pod]) -> dict[tuple[str, str, str], int]:
+    """Pods without a node, by kind, namespace and name of the workload that they belong to."""
+    found: dict[tuple[str, str, str], int] = {}
+    for pod in pods:
+        owner = workload_of_pod(pod)
+        if owner is not None and not pod.is_over:
+            found[owner] = found.get(owner, 0) + 1
+    return found
+
+
+def workload_of_pod(pod: Pod) -> tuple[str, str, str] | None:
+    """Kind, namespace and name of the workload of a pod."""
+    for owner in pod.metadata.owner_references:
+        if owner.controller and owner.kind == "ReplicaSet":
+            # A Deployment names its ReplicaSets NAME-HASH, and labels their pods with the hash.
+            suffix = f"-{pod.metadata.labels.get('pod-template-hash', '')}"
+            if owner.name.endswith(suffix):
+                return "Deployment", pod.metadata.namespace, owner.name.removesuffix(suffix)
+        elif owner.controller:
+            return owner.kind, pod.metadata.namespace, owner.name
+    return None
+
+
+def manager_of(decision_id: str) -> str:
+    """Name of our field manager for a decision; of a long id its end is a digest."""
+    name = MANAGER + decision_id
+    if len(name) <= _LONGEST_MANAGER and name.isprintable():
+        return name
+    digest = blake2b(decision_id.encode(), digest_size=16).hexdigest()
+    clean = "".join(c if c.isprintable() else "?" for c in name)
+    return f"{clean[: _LONGEST_MANAGER - len(digest) - 1]}#{digest}"
+
+
+def judge(write: Write, change: Change, found: Workload | None) -> Patch | Settled:
+    """What a change comes to with the workload as it is now."""
+    if found is None:
+        return Settled("unknown")
+    manager = manager_of(change.decision_id)
+    if found.manager == manager:
+        return Settled("repeat")
+    if _tick_of(found.manager, write.domain) > write.tick:
+        return Settled("superseded")
+    if found.present.hold:
+        return Settled("refused", found.present.hold)
+    return _objection(change, found.present) or Patch(found, change.replicas, manager)
+
+
+def _objection(change: Change, present: Present) -> Settled | None:
+    """What speaks against a change in its numbers."""
+    before = change.before
+    sizes = (present.cpu_request, present.memory_request)
+    if (present.replicas, *sizes) != (before.replicas, before.cpu_request, before.memory_request):
+        return Settled("conflict")
+    if sizes != (change.cpu_request, change.memory_request):
+        return Settled("refused", NO_RESIZE)
+    # Nothing would be stored then, not even who asked for it.
+    return Settled("conflict") if change.replicas == present.replicas else None
+
+
+def _tick_of(manager: str, domain: str) -> int:
+    """Tick of the decision of ours that a manager stands for; -1 if it is of someone else."""
+    prefix = f"{MANAGER}{domain}/"
+    tick = manager.removeprefix(prefix).partition("/")[0] if manager.startswith(prefix) else ""
+    return int(tick) if tick.isascii() and tick.isdigit() else -1
+
+
+def settled(response: Response) -> Settled | Again:
+    """What an answer to a patch means."""
+    status, words = response.status, response.message
+    if status == HTTPStatus.OK:
+        return Settled("applied")
+    if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
+        # Changed or deleted since it was read.
+        return Again(0.0, f"the API server answers {status}")
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR and _WEBHOOK in words:
+        return Settled("refused", f"target-refused: {words}")
+    if status >= 500 or status in {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }:
+        return Again(response.retry_after_s, f"the API server answers {status}")
+    return Settled("refused", f"target-refused: {words}")

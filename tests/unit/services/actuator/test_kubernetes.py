@@ -1,0 +1,237 @@
+"""Faults of an API server, and rights to a workload: nothing is written twice, or where it is not
+ours."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from services.actuator.kubernetes import KubernetesTarget
+from services.actuator.target import Read, Reading, Write, Written
+from services.actuator.workloads import manager_of
+from tests.kubernetes_helpers import (
+    NAMESPACE,
+    PlayedServer,
+    api_of,
+    autoscaler,
+    deployment,
+    losing_the_answer,
+    refusing,
+    running_loop,
+)
+from tests.target_suite import raising
+
+APP = f"{NAMESPACE}/web"
+
+
+class Player(NamedTuple):
+    """The played server, and a way to carry out effects on it."""
+
+    server: PlayedServer
+    target: KubernetesTarget
+    run: Callable[[Any], Any]
+    domain: str = "payments"
+    app: str = APP
+
+    def read(self, tick: int = 0) -> Reading:
+        found: Reading = self.run(self.target.carry_out(Read(domain=self.domain, tick=tick)))
+        return found
+
+    def write(self, by: int = 1, tick: int = 0) -> Write:
+        apps = self.read(tick).apps
+        assert apps is not None
+        return raising(self, apps[APP], tick, by)  # type: ignore[arg-type]  # as far as it is used
+
+    def answer(self, write: Write) -> tuple[str, str]:
+        found = self.run(self.target.carry_out(write))
+        assert isinstance(found, Written)
+        return found.answers.get(APP, "none"), found.reasons.get(APP, "")
+
+
+@pytest.fixture
+def player() -> Iterator[Player]:
+    with running_loop() as run:
+        server = PlayedServer()
+        server.create(deployment("web"))
+        served = TestServer(server.application())
+        run(served.start_server())
+        target = KubernetesTarget(api_of(str(served.make_url("")), "secret"), 0.5, 1.5, 4)
+        yield Player(server, target, run)
+        run(target.close())
+        run(served.close())
+
+
+def test_a_reading_has_numbers_sizes_and_pods(player: Player) -> None:
+    player.server.deployments["web"]["status"] = {"replicas": 4, "readyReplicas": 2}
+    owner = {"kind": "ReplicaSet", "name": "web-7f9c", "controller": True}
+    meta = {
+        "name": "web-7f9c-1",
+        "namespace": NAMESPACE,
+        "labels": {"pod-template-hash": "7f9c"},
+        "ownerReferences": [owner],
+    }
+    player.server.pods = [{"metadata": meta, "status": {"phase": "Pending"}}]
+    apps = player.read().apps
+    assert apps is not None
+    found = apps[APP]
+    assert (found.replicas, found.cpu_request, found.memory_request) == (4, 250, 512)
+    assert (found.ready, found.starting, found.pending) == (2, 1, 1)
+
+
+def test_a_workload_of_another_domain_is_not_read(player: Player) -> None:
+    player.server.create(deployment("ledger", domain="fraud"))
+    apps = player.read().apps
+    assert apps is not None
+    assert apps.keys() == {APP}
+
+
+def test_a_write_that_was_made_and_not_answered_is_not_made_again(player: Player) -> None:
+    write = player.write()
+    player.server.faults = [losing_the_answer]
+    assert player.answer(write) == ("repeat", "")
+    assert len(player.server.patched) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 504, 401, 408, 409])
+def test_a_fault_that_passes_is_retried(player: Player, status: int) -> None:
+    write = player.write()
+    player.server.faults = [refusing(status), refusing(status)]
+    assert player.answer(write) == ("applied", "")
+    assert player.server.replicas("web") == 5
+    assert len(player.server.patched) == 1
+
+
+def test_a_status_update_in_between_costs_a_second_reading_only(player: Player) -> None:
+    write = player.write()
+    player.server.before_patch = [lambda: player.server.touch("web")] * 2
+    assert player.answer(write) == ("applied", "")
+    assert len(player.server.patched) == 1
+
+
+def test_a_number_that_others_set_in_between_is_a_conflict(player: Player) -> None:
+    write = player.write()
+    player.server.before_patch = [lambda: player.server.scale("web", 9, "kubectl")]
+    assert player.answer(write) == ("conflict", "")
+    assert player.server.replicas("web") == 9
+
+
+def test_a_number_that_others_set_and_set_back_is_seen(player: Player) -> None:
+    """The patch is made for what is read again, never for what only looks the same."""
+
+    def there_and_back() -> None:
+        player.server.scale("web", 9, "kubectl")
+        player.server.scale("web", 4, "kubectl")
+
+    write = player.write()
+    player.server.before_patch = [there_and_back]
+    assert player.answer(write)[0] == "applied"
+    assert len(player.server.patched) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (403, "deployments.apps is forbidden"),
+        (422, "ValidatingAdmissionPolicy 'hirl-bounds' denied request"),
+        (500, "Internal error occurred: failed calling webhook a.b: refused"),
+    ],
+)
+def test_a_refusal_is_an_answer_with_its_reason(player: Player, status: int, message: str) -> None:
+    write = player.write()
+    player.server.faults = [refusing(status, message)]
+    assert player.answer(write) == ("refused", f"target-refused: {message}")
+    assert player.server.replicas("web") == 4
+
+
+def test_a_server_that_stays_down_leaves_the_write_unanswered(player: Player) -> None:
+    write = player.write()
+    player.server.faults = [refusing(503)] * 100
+    found = player.run(player.target.carry_out(write))
+    assert not found.answered
+    assert player.server.patched == []
+
+
+def test_a_deleted_workload_is_unknown(player: Player) -> None:
+    write = player.write()
+    del player.server.deployments["web"]
+    assert player.answer(write) == ("unknown", "")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda s: s.deployments["web"]["metadata"]["annotations"].clear(), "hold-unmanaged"),
+        (
+            lambda s: s.create(autoscaler("rival", "web")),
+            "hold-second-owner: HorizontalPodAutoscaler rival",
+        ),
+        (
+            lambda s: s.deployments["web"]["metadata"]["annotations"].update(
+                {"hirl.dev/paused": "true"}
+            ),
+            "hold-paused",
+        ),
+        (
+            lambda s: s.deployments["web"]["metadata"].update(deletionTimestamp="2026"),
+            "hold-being-deleted",
+        ),
+    ],
+)
+def test_a_workload_that_is_not_ours_to_scale_says_so_and_is_left_alone(
+    player: Player, prepare: Callable[[PlayedServer], None], reason: str
+) -> None:
+    prepare(player.server)
+    apps = player.read().apps
+    assert apps is not None
+    assert apps[APP].hold == reason
+    assert player.answer(player.write()) == ("refused", reason)
+    assert player.server.patched == []
+
+
+def test_a_program_that_scales_after_the_adoption_is_a_second_owner(player: Player) -> None:
+    meta = player.server.deployments["web"]["metadata"]
+    meta["managedFields"][0]["time"] = "2026-01-01T00:00:00Z"
+    player.server.scale("web", 7, "keda-operator")
+    apps = player.read().apps
+    assert apps is not None
+    assert apps[APP].hold == "hold-second-owner: keda-operator"
+
+
+def test_a_program_that_scaled_before_the_adoption_is_history(player: Player) -> None:
+    player.server.scale("web", 7, "kube-controller-manager")
+    meta = player.server.deployments["web"]["metadata"]
+    meta["managedFields"][0]["time"] = "2999-01-01T00:00:00Z"
+    apps = player.read().apps
+    assert apps is not None
+    assert apps[APP].hold == ""
+
+
+def test_a_person_who_scales_is_no_second_owner(player: Player) -> None:
+    meta = player.server.deployments["web"]["metadata"]
+    meta["managedFields"][0]["time"] = "2026-01-01T00:00:00Z"
+    player.server.scale("web", 7, "kubectl")
+    apps = player.read().apps
+    assert apps is not None
+    assert apps[APP].hold == ""
+
+
+def test_the_decision_of_an_older_tick_is_superseded(player: Player) -> None:
+    newer, older = player.write(tick=7), player.write(tick=6)
+    assert player.answer(newer)[0] == "applied"
+    assert player.answer(older) == ("superseded", "")
+    assert player.server.replicas("web") == 5
+
+
+def test_the_id_of_the_decision_is_the_id_in_the_audit(player: Player) -> None:
+    write = player.write()
+    player.answer(write)
+    assert player.server.patched == [(write.changes[0].decision_id, "web")]
+
+
+def test_the_manager_of_a_long_decision_fits_and_stays_distinct() -> None:
+    ids = [f"{'d' * 250}/{tick}/1/heuristic/2" for tick in range(100)]
+    managers = {manager_of(one) for one in ids}
+    assert len(managers) == len(ids)
+    assert max(map(len, managers)) <= 128
+    assert manager_of("payments/1/2/heuristic/2") == "hirl:payments/1/2/heuristic/2"

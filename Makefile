@@ -179,7 +179,7 @@ locks: setup ## resolve infra/locks/*.txt from pyproject.toml
 	@$(COMPILE) pyproject.toml --all-extras -o $(LOCKS)/training.txt
 	@$(COMPILE) pyproject.toml --extra serve $(AGREED) -o $(LOCKS)/serving.txt
 	@$(COMPILE) pyproject.toml --extra serve --extra report --extra fit --extra gym --extra peers \
-		--extra tune --extra dev \
+		--extra tune --extra stores --extra dev \
 		$(AGREED) -o $(LOCKS)/dev.txt
 
 clean: ## remove the environment, results and caches

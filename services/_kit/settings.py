@@ -81,6 +81,9 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Whether the simulated cluster waits for every tick to close; then nothing is ever late."""
     grace_seconds: float = 2.0
     """Wall time to wait for the missing events of a tick. Not used in lock-step."""
+    model_keys: str = ""
+    """Path of a public key, or of a folder with *.pub: who may sign models. Empty: nobody, and
+    only models that ship with this release are served."""
     speed: float = 1.0
     """Seconds of event time per wall second of a free-running simulated cluster."""
 

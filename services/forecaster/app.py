@@ -15,7 +15,7 @@ def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
         own.model,
         own.rule_minutes,
         kit.tick_grace_seconds,
-        own.learning,
+        own.learning(kit.model_keys),
         kit.speed,
     )
     return Service(handler, observe=Metrics)

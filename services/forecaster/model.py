@@ -43,6 +43,8 @@ class Learning(NamedTuple):
 
     folder: Path | None = None
     """None: the shipped one."""
+    keys: Path | None = None
+    """Public keys of those who may sign the model of a folder; None: nobody may."""
     settings: memory.Settings = memory.DEFAULTS
 
 
@@ -53,10 +55,18 @@ def open_network(learning: Learning) -> Model:
     """Load the network; raises InputError with what to do if there is none."""
     try:
         # Imported here because it loads onnxruntime, which the rules do not need.
-        from models.forecaster.learned.artefact import load_model  # noqa: PLC0415
+        from models.forecaster.learned.artefact import (  # noqa: PLC0415
+            load_artefact,
+            load_model,
+            model_of,
+        )
+        from models.registry.keys import Trust, trusted_keys  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"model: tft: {error}; install the extra `serve`") from error
-    return load_model() if learning.folder is None else load_model(learning.folder)
+    if learning.folder is None:
+        return load_model()
+    trust = Trust({} if learning.keys is None else trusted_keys(learning.keys))
+    return model_of(load_artefact(learning.folder, trust=trust))
 
 
 def compile_network_kernels() -> None:

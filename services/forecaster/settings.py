@@ -22,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rule_minutes: Annotated[int, Meta(ge=30, le=1440)] = 120
     """How long a rule is used before it is built again from the history around the time of day."""
     model_folder: str = ""
-    """Path of a folder with network.onnx and card.json; the shipped model when empty. For tft."""
+    """Path of the folder of a signed model; the shipped model when empty. For tft."""
     corrections: bool = True
     """Whether the corrector shipped with the model is used where it helps. For tft."""
     choice_window_minutes: Annotated[float, Meta(ge=10, le=10080)] = choice.DEFAULTS.window_min
@@ -45,11 +45,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 f"({self.choice_margin_share:g}), got {self.choice_hysteresis_share:g}"
             )
 
-    @property
-    def learning(self) -> Learning:
-        """How the trained network is served."""
+    def learning(self, keys: str) -> Learning:
+        """How the trained network is served; `keys` is the path of the public keys."""
         return Learning(
             folder=Path(self.model_folder) if self.model_folder else None,
+            keys=Path(keys) if keys else None,
             settings=memory.Settings(
                 choosing=choice.DEFAULTS._replace(
                     window_min=self.choice_window_minutes,

@@ -7,21 +7,24 @@ fits it.
 """
 
 import json
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
 from models.cluster.arrays import F64
 from models.forecaster.series import Mask
-from models.inputs.errors import input_error
+from models.inputs.errors import InputError, input_error
 
 ERRORS: Final = 12
 """Number of recent errors that are inputs, the newest first."""
 LARGEST: Final = 1.0
 """Limit of log errors; larger ones are outages and events, and would dominate the fit."""
 VERSION: Final = 1
+_LARGEST_BYTES: Final = 64 * 2**20
+_UNREADABLE: Final = "no corrector can be read: fit it anew"
 _ARRAYS: Final = ("mean", "spread", "weights", "rmse")
 
 
@@ -108,12 +111,28 @@ def save(corrector: Corrector, file: Path) -> None:
 def load(file: Path) -> Corrector:
     """Read what `save` wrote; raises InputError if the file is unreadable or of another version."""
     try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise input_error(file, "", _UNREADABLE) from error
+    return read(data, file)
+
+
+def read(data: bytes, where: Path | str) -> Corrector:
+    """The corrector in the content of a file."""
+    try:
+        # A few bytes of a zip file may stand for gigabytes.
+        with ZipFile(BytesIO(data)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > _LARGEST_BYTES:
+            raise input_error(where, "", f"expected at most {_LARGEST_BYTES >> 20} MiB inflated")
         # Without pickles, because loading one can run any code.
-        with file.open("rb") as data, np.load(data, allow_pickle=False) as found:
+        with np.load(BytesIO(data), allow_pickle=False) as found:
             card: dict[str, Any] = json.loads(str(found["card"]))
             arrays = {name: found[name] for name in _ARRAYS}
     except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise input_error(file, "", "no corrector can be read: fit it anew") from error
+        if isinstance(error, InputError):
+            raise
+        raise input_error(where, "", _UNREADABLE) from error
     if card.pop("version", None) != VERSION:
-        raise input_error(file, "version", f"expected {VERSION}: fit the corrector anew")
+        raise input_error(where, "version", f"expected {VERSION}: fit the corrector anew")
     return Corrector(**arrays, **card)

@@ -1,6 +1,7 @@
 """Produces a model folder from a corpus: pools, training, export, card and curves."""
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from models.forecaster.learned.artefact import (
     TrainedPart,
     expected_inputs,
     identity,
+    seal,
 )
 from models.forecaster.learned.inputs import AHEAD_MIN, FUTURE, PAST, PAST_WINDOWS, STATIC
 from models.forecaster.training.args import Args
@@ -78,6 +80,8 @@ def produce(parts: Iterable[Part], job: TrainingJob, watch: Watch, clock: Clock)
     card = msgspec.structs.replace(card, trained_until=_until(loaded), notes=notes)
     (job.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
     _draw(members, job.folder / CURVES)
+    # Last: the manifest has the digests of all other files.
+    seal(job.folder, version("hirl-scale"))
     return card
 
 
@@ -187,7 +191,7 @@ def _card(
     minutes: float,
 ) -> Card:
     return Card(
-        model=identity(job.folder / NETWORK),
+        model=identity((job.folder / NETWORK).read_bytes()),
         command=job.command,
         trained_until=SIMULATED,
         learned=learned,

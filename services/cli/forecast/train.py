@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,7 +14,7 @@ from rich.console import Console
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.data.load import load
 from models.forecaster.learned import corrector as correction
-from models.forecaster.learned.artefact import CORRECTOR, SHIPPED, Card, load_artefact
+from models.forecaster.learned.artefact import CORRECTOR, SHIPPED, Card, load_artefact, seal
 from models.forecaster.series import Series
 from models.forecaster.training.args import Args
 from models.forecaster.training.corpus import LEARNED_SHARE, RECORDED, Part, corpus
@@ -170,6 +171,7 @@ def corrector(
         advance(1)
     with writing(artefact / CORRECTOR):
         correction.save(made.corrector, artefact / CORRECTOR)
+        seal(artefact, version("hirl-scale"))
     _show_corrector(console, made, artefact / CORRECTOR)
 
 

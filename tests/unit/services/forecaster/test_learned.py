@@ -235,7 +235,7 @@ def test_invalid_settings_are_refused(given: dict[str, Any], complaint: str) -> 
 
 def test_settings_reach_the_model() -> None:
     own = Settings(choice_window_minutes=60, choice_margin_share=0.2, most_width_factor=3)
-    learning = own.learning
+    learning = own.learning("")
     assert learning.settings.choosing.window_min == 60
     assert learning.settings.choosing.margin == 0.2
     assert learning.settings.calibration.most_factor == 3

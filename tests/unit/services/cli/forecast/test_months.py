@@ -1,5 +1,6 @@
 """Simulated traffic as files, and a corrector fitted to recorded traffic."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from models.forecaster.data.axes import stamp
 from models.forecaster.data.load import load
 from models.forecaster.learned import corrector
-from models.forecaster.learned.artefact import CARD, CORRECTOR, NETWORK, SHIPPED
+from models.forecaster.learned.artefact import CORRECTOR, NETWORK, SHIPPED, load_artefact
 from models.forecaster.learned.inputs import NetworkInputs, to_log
 from models.forecaster.learned.serving import NetworkOutput
 from models.forecaster.training import corrector as correcting
@@ -68,12 +69,12 @@ def test_a_corrector_needs_steps_of_a_minute() -> None:
 
 @pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
 def test_the_command_writes_a_corrector_beside_the_model(tmp_path: Path) -> None:
-    for name in (CARD, NETWORK):
-        (tmp_path / name).write_bytes((SHIPPED / name).read_bytes())
+    model = shutil.copytree(SHIPPED, tmp_path / "model")
     file = tmp_path / "traffic.csv"
     stamps = np.datetime64("2024-01-01T00:00") + np.arange(4 * 1440)
     lines = [f"{stamp},{value:.3f}" for stamp, value in zip(stamps, days(4), strict=True)]
     file.write_text("\n".join(["timestamp,requests", *lines]) + "\n")
-    args = ["train", "corrector", "--series", str(file), "--artefact", str(tmp_path)]
+    args = ["train", "corrector", "--series", str(file), "--artefact", str(model)]
     assert run(args) == 0
-    assert corrector.load(tmp_path / CORRECTOR).trained_on == "traffic"
+    assert load_artefact(model).corrector is not None
+    assert corrector.load(model / CORRECTOR).trained_on == "traffic"

@@ -1,0 +1,136 @@
+"""Small networks made by hand, and artefacts of them, for tests of loading and serving."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from onnx import TensorProto, helper, numpy_helper
+
+from models.registry.contract import POLICY_OUTPUTS
+from models.registry.keys import Trust, key_id, sign
+from models.registry.load import Artefact, Samples, verified, write_samples
+from models.registry.manifest import (
+    MANIFEST,
+    MODEL,
+    SAMPLES,
+    SIGNATURE,
+    Kind,
+    Manifest,
+    Tensor,
+    canonical,
+    name_of,
+    sealed,
+)
+
+KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
+TRUST: Final = Trust({key_id(KEY.public_key()): KEY.public_key()})
+FEATURES: Final = 4
+
+
+def node(operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
+    return helper.make_node(operator, list(inputs), [output], **attributes)
+
+
+def weights(name: str, values: Any, dtype: Any = np.float32) -> Any:
+    return numpy_helper.from_array(np.asarray(values, dtype), name)
+
+
+def port(name: str, shape: Sequence[int | str]) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+
+def model(
+    nodes: Sequence[Any],
+    initial: Sequence[Any] = (),
+    outputs: Sequence[str] = ("headroom", "urgency"),
+    opset: int = 20,
+    domain: str = "",
+    features: int = FEATURES,
+) -> bytes:
+    """A network with one input, `features` of each domain, and outputs of each domain."""
+    graph = helper.make_graph(
+        list(nodes),
+        "planted",
+        [port("features", ["rows", "domains", features])],
+        [port(name, ["rows", "domains"]) for name in outputs],
+        list(initial),
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    if domain:
+        opsets.append(helper.make_opsetid(domain, 1))
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def linear_policy(
+    headroom: float = 1.0, urgency: float = 1.0, slope: float = 0.0, features: int = FEATURES
+) -> bytes:
+    """Each output is a constant, plus the sum of the features times the slope."""
+    axis = weights("axis", [2], np.int64)
+    nodes, initial = [], [axis]
+    for name, value in (("headroom", headroom), ("urgency", urgency)):
+        initial += [
+            weights(f"{name}_w", np.full((features, 1), slope)), weights(f"{name}_b", [value])
+        ]  # fmt: skip
+        nodes += [
+            node("MatMul", ["features", f"{name}_w"], f"{name}_m"),
+            node("Add", [f"{name}_m", f"{name}_b"], f"{name}_a"),
+            node("Squeeze", [f"{name}_a", "axis"], name),
+        ]
+    return model(nodes, initial, features=features)
+
+
+def manifest_of(
+    network: bytes, kind: Kind = "commander-policy", features: int = FEATURES, **more: Any
+) -> Manifest:
+    outputs = [
+        Tensor(name=name, shape=["rows", "domains"], unit=one.unit, low=one.low, high=one.high)
+        for name, one in POLICY_OUTPUTS[kind].items()
+        if name in ("headroom", "urgency")
+    ]
+    return Manifest(
+        kind=kind,
+        name=name_of(kind.partition("-")[0], network),
+        inputs=[Tensor(name="features", shape=["rows", "domains", features])],
+        **{
+            "outputs": outputs,
+            "features_sha256": "0" * 64,
+            "files": {},
+            "command": "planted",
+        }
+        | more,
+    )
+
+
+def files_of(
+    network: bytes,
+    manifest: Manifest | None = None,
+    key: Ed25519PrivateKey | None = KEY,
+    extra: Mapping[str, bytes] = {},
+) -> dict[str, bytes]:
+    """All files of an artefact, signed unless the key is None."""
+    files = {MODEL: network, **extra}
+    made = sealed(manifest or manifest_of(network), files)
+    signed = {} if key is None else {SIGNATURE: sign(made.version, key)}
+    return {**files, MANIFEST: canonical(made), **signed}
+
+
+def artefact_of(network: bytes, **more: Any) -> Artefact:
+    return verified(files_of(network, manifest_of(network, **more)), TRUST, "planted")
+
+
+def samples_of(expected: float, features: int = FEATURES) -> dict[str, bytes]:
+    """Samples of a constant policy."""
+    states = np.random.default_rng(0).normal(size=(10, 3, features)).astype(np.float32)
+    constant = np.full((10, 3), expected, np.float32)
+    outputs = {"headroom": constant, "urgency": constant}
+    return {SAMPLES: write_samples(Samples({"features": states}, outputs))}
+
+
+def reparsed(data: bytes) -> Any:
+    """The model of some bytes, to be changed."""
+    return onnx.load_model_from_string(data)

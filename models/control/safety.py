@@ -199,6 +199,7 @@ def enforce(
     slot = decreased[apps.tick % decreased.shape[0]]
     _keep_size_bounds(wishes, apps, first.cpu[e], first.memory[e])
     enforce_sizes(wishes, apps, work.room, work.blast, slot)
+    _keep_reason_of_no_room(wishes, apps, bounds)
     # Remember the sizes that were decided: until the status shows them, they count as held.
     copy_row(wishes.cpu, history.sizing[e, MILLICORES])
     copy_row(wishes.memory, history.sizing[e, MEBIBYTES])
@@ -242,8 +243,8 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
             continue
         asked_to_shrink = wanted[app] < current[app]
         least = bounds.least[app]
-        # These rules found no room for its minimum before, and may have resized it instead. Raised
-        # again, it would take what the others were cut to.
+        # These rules found no room for its minimum before (`_keep_reason_of_no_room`). Raised again,
+        # it would take what the others were cut to.
         if (reason[app] == _BUDGET or reason[app] == _RESIZE) and not asked_to_shrink:
             least = min(least, wanted[app])
         wanted[app] = min(max(wanted[app], least), bounds.most[app])
@@ -381,6 +382,22 @@ def enforce_sizes(wishes: Wishes, apps: Apps, room: F64, blast: F64, spent: F64)
             wishes.reason[app] = _RESIZE
         elif wishes.reason[app] == _RESIZE:
             wishes.reason[app] = why
+
+
+@kernel
+def _keep_reason_of_no_room(wishes: Wishes, apps: Apps, bounds: Bounds) -> None:
+    """Name the lack of room where an app stays below its minimum, unless it was resized instead.
+
+    A finished plan carries nothing but its reasons. By these two `_keep_bounds` recognizes such an
+    app when the rules are applied again; the hold of a refused resize would hide it.
+    """
+    wanted, reason = wishes.replicas, wishes.reason
+    current, active = apps.status[rows.REPLICAS], apps.status[rows.ACTIVE]
+    for app in range(wanted.size):
+        least = min(bounds.least[app], bounds.most[app])
+        below = 0 < current[app] <= wanted[app] < least
+        if below and active[app] == 1 and apps.held[app] == 0 and reason[app] != _RESIZE:
+            reason[app] = _BUDGET
 
 
 @kernel

@@ -127,6 +127,9 @@ def same(one: Plan | ChangeHistory, other: Plan | ChangeHistory) -> bool:
 # Apps below their minimum, whose domain has no room to raise them all.
 @example(random_moment(18060))
 @example(random_moment(5571))
+# And whose resize is refused as well.
+@example(random_moment(671))
+@example(random_moment(891))
 @often
 @given(moments)
 def test_enforcing_a_plan_again_with_an_equal_history_changes_nothing(moment: Moment) -> None:

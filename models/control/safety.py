@@ -243,8 +243,8 @@ def _keep_bounds(wishes: Wishes, apps: Apps, bounds: Bounds, rested: I32) -> Non
             continue
         asked_to_shrink = wanted[app] < current[app]
         least = bounds.least[app]
-        # These rules found no room for its minimum before (`_keep_reason_of_no_room`). Raised again,
-        # it would take what the others were cut to.
+        # These rules found no room for its minimum before (`_keep_reason_of_no_room`). Raised
+        # again, it would take what the others were cut to.
         if (reason[app] == _BUDGET or reason[app] == _RESIZE) and not asked_to_shrink:
             least = min(least, wanted[app])
         wanted[app] = min(max(wanted[app], least), bounds.most[app])

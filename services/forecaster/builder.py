@@ -67,7 +67,7 @@ class ModelBuilder:
         self.apps = DeclaredApps(cluster)
         self._events: dict[str, EventScheduled] = {}
         self._calendar = 0
-        """Version of the calendar: rises with each change."""
+        """Version of the calendar and of the set of histories: rises with each change."""
         self._history: dict[str, DemandBackfilled] = {}
 
     @property
@@ -87,6 +87,9 @@ class ModelBuilder:
                 self._events[event.name] = event
                 self._calendar += 1
             case DemandBackfilled():
+                # Without its history a domain looks as if it never had traffic: don't wait for the
+                # end of the stretch.
+                self._calendar += event.domain not in self._history
                 self._history[event.domain] = event
             case _:
                 pass
@@ -133,14 +136,8 @@ class ModelBuilder:
         progress: Progress | None,
         running: Running | None,
         recent: RecentMinutes,
-    ) -> tuple[Progress, Running] | None:
-        """The running model, built again where its stretch is over or the calendar changed.
-
-        None without a recorded history.
-        """
-        # One model serves all domains, so it needs the history of each.
-        if any(domain not in self._history for domain in self.apps.domains):
-            return None
+    ) -> tuple[Progress, Running]:
+        """The running model, built again where its stretch is over or the calendar changed."""
         # Stretches begin with a minute: the model's minutes are those of the events.
         origin = tick - tick % self._per_minute
         if progress is None:
@@ -211,8 +208,11 @@ class ModelBuilder:
         return table
 
     def recorded(self, domain: str, axis: Axis) -> Recorded:
-        """The recorded history of a domain."""
-        return recorded(self._history[domain], axis, self._per_minute)
+        """The recorded history of a domain; without one, observations count."""
+        history = self._history.get(domain)
+        if history is None:
+            return Recorded((), 0, "no history of the domain was recorded")
+        return recorded(history, axis, self._per_minute)
 
     # Their input.
 

@@ -1,8 +1,9 @@
 """The forecaster: frames of all domains in, one forecast per domain and minute out.
 
 A rule is built from the recorded history for a stretch of time, and built again when the stretch
-ends or the calendar changes. The trained network continues from stretch to stretch. Without a
-recorded history there is no forecast: the Commander then goes by what it observes.
+ends or the calendar changes. The trained network continues from stretch to stretch. A domain
+without a recorded history has no forecast before a model is built from minutes that were observed:
+until then the Commander goes by what it observes.
 """
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ class ForecasterState:
     """Frames of incomplete ticks, by domain."""
     timeline: Timeline = field(default_factory=Timeline)
     progress: Progress | None = None
-    """None before the first tick, or without a recorded history."""
+    """None before the first tick."""
     running: Transient[Running | None] = None
     """None after a restart too, until inventory and calendar are there to build the model."""
 
@@ -160,10 +161,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         """Step the model; publish forecasts at ticks that complete a minute (6n: minute n-1)."""
         first = next(iter(frames.values()))
         axis = axis_of(tick, first.time, self._tick_s)
-        found = self._builder.running(tick, axis, state.progress, state.running, state.recent)
-        if found is None:
-            return state, []
-        progress, running = found
+        progress, running = self._builder.running(
+            tick, axis, state.progress, state.running, state.recent
+        )
         origin, names = progress.origin, self._builder.app_names()
         # The model counts ticks from its origin.
         observed = self._builder.observation(tick - origin, frames)
@@ -189,6 +189,10 @@ class ForecasterHandler(Handler[ForecasterState]):
         forecasts = list[Event]()
         for index, (domain, history) in enumerate(zip(self._domains, histories, strict=True)):
             event = forecast_event(domain, index, first, forecast, origin)
+            # Zeros of a model that has nothing to go by are no forecast: judged as one, they would
+            # make the domain fall back.
+            if not history.rps and not any(map(any, event.rps)):
+                continue
             observed_rps = float(np.nanmax(recent.rps[index], initial=0.0))
             forecasts.append(believable(event, history, observed_rps, self._largest_factor))
         return replace(state, recent=recent), forecasts

@@ -27,16 +27,18 @@ from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, d
 PAST_MIN = 20_160
 
 
-def build(name: str = "calendar") -> MemoryBus:
+def build(name: str = "calendar", rule_minutes: int = 120) -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
-    bus.add(lambda: Service(ForecasterHandler(CLUSTER, name, 120, GRACE_S)))
+    bus.add(lambda: Service(ForecasterHandler(CLUSTER, name, rule_minutes, GRACE_S)))
     declare_apps(bus)
     return bus
 
 
-def backfill(bus: MemoryBus, rps: float = 100.0, until_tick: int = 0) -> None:
+def backfill(
+    bus: MemoryBus, rps: float = 100.0, until_tick: int = 0, without: str = ""
+) -> None:
     until = time_of(until_tick)
-    for domain in CLUSTER.domain_names:
+    for domain in (name for name in CLUSTER.domain_names if name != without):
         minutes: list[float | None] = [rps] * PAST_MIN
         bus.publish(
             DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=minutes)
@@ -84,6 +86,34 @@ def test_without_a_recorded_history_there_is_no_forecast() -> None:
     bus = build()
     play(bus, 0, 12)
     assert forecasts(bus) == []
+
+
+def test_a_domain_without_a_recorded_history_takes_no_forecast_from_the_others() -> None:
+    bus = build()
+    backfill(bus, without="payments")
+    play(bus, 0, 12)
+    assert forecasts(bus) == []
+    assert [event.tick for event in forecasts(bus, "fraud")] == [0, 6, 12]
+    assert forecasts(bus, "fraud")[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+
+
+def test_a_domain_without_a_recorded_history_is_forecast_from_observed_minutes_later() -> None:
+    bus = build(rule_minutes=30)
+    backfill(bus, without="payments")
+    play(bus, 0, 6 * 40)
+    newest = forecasts(bus)[-1]
+    assert (newest.tick, newest.rps[0][1]) == (6 * 40, pytest.approx(100, rel=0.05))
+    assert "no history" in newest.review_reason
+
+
+def test_a_history_that_arrives_late_counts_from_the_next_minute() -> None:
+    bus = build()
+    backfill(bus, without="payments")
+    play(bus, 0, 12)
+    backfill(bus)
+    play(bus, 13, 18)
+    assert forecasts(bus)[-1].rps[0][1] == pytest.approx(100, rel=0.05)
+    assert forecasts(bus)[-1].review_reason == ""
 
 
 def test_an_announced_event_raises_the_forecast() -> None:

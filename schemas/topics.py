@@ -50,7 +50,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     and `trainer` are planned, `operator` is people and their tools, `provisioner` is the simulated
     cluster."""
     consumers: tuple[str, ...]
-    """Principals that may read; ACLs are made from this. No service reads ModelPromoted yet."""
+    """Principals that may read; ACLs are made from this. `operator` reads everything, for
+    `hirl tail` and `hirl explain`. No service reads ModelPromoted yet."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS
@@ -82,7 +83,7 @@ TOPICS: Final = (
         key="name",
         about="The calendar: announced campaigns and batches.",
         producers=("collector", "operator"),
-        consumers=("forecaster",),
+        consumers=("forecaster", "operator"),
         partitions=1,
         cleanup="compact",
     ),
@@ -92,7 +93,7 @@ TOPICS: Final = (
         key="domain",
         about="Traffic before the first tick, for forecasters.",
         producers=("collector",),
-        consumers=("forecaster",),
+        consumers=("forecaster", "operator"),
         partitions=1,
         cleanup="compact",
     ),
@@ -102,7 +103,7 @@ TOPICS: Final = (
         key="domain",
         about="Raw samples of apps or pods.",
         producers=("collector",),
-        consumers=("aggregator",),
+        consumers=("aggregator", "operator"),
         retention_ms=6 * HOUR_MS,
     ),
     Topic(
@@ -111,7 +112,7 @@ TOPICS: Final = (
         key="domain",
         about="Raw samples of pods from agents, signed with the key of their domain.",
         producers=("agent",),
-        consumers=("aggregator",),
+        consumers=("aggregator", "operator"),
         retention_ms=6 * HOUR_MS,
     ),
     Topic(
@@ -120,7 +121,7 @@ TOPICS: Final = (
         key="pool",
         about="Nodes, free capacity and cost of each pool.",
         producers=("collector",),
-        consumers=("aggregator", "commander", "breaker"),
+        consumers=("aggregator", "commander", "breaker", "operator"),
         partitions=1,
         cleanup="compact",
     ),
@@ -130,7 +131,7 @@ TOPICS: Final = (
         key="domain",
         about="The frame of a domain: everything observed of it in a tick.",
         producers=("aggregator",),
-        consumers=("forecaster", "soldier", "actuator", "breaker"),
+        consumers=("forecaster", "soldier", "actuator", "breaker", "operator"),
     ),
     Topic(
         name="hirl.demand-forecast.v1",
@@ -138,7 +139,7 @@ TOPICS: Final = (
         key="domain",
         about="Traffic forecasts.",
         producers=("forecaster",),
-        consumers=("commander", "breaker"),
+        consumers=("commander", "breaker", "operator"),
     ),
     Topic(
         name="hirl.budget-granted.v1",
@@ -146,7 +147,7 @@ TOPICS: Final = (
         key="domain",
         about="Capacity per domain: the contract other systems subscribe to.",
         producers=("commander",),
-        consumers=("soldier", "actuator", "breaker"),
+        consumers=("soldier", "actuator", "breaker", "operator"),
         cleanup="compact",
     ),
     Topic(
@@ -155,7 +156,7 @@ TOPICS: Final = (
         key="pool",
         about="One coordinated node request per pool.",
         producers=("commander",),
-        consumers=("provisioner",),
+        consumers=("provisioner", "operator"),
         partitions=1,
     ),
     Topic(
@@ -164,7 +165,7 @@ TOPICS: Final = (
         key="domain",
         about="The plan of a Soldier for a tick, and the sums it reports to the Commander.",
         producers=("soldier",),
-        consumers=("commander", "actuator"),
+        consumers=("commander", "actuator", "operator"),
     ),
     Topic(
         name="hirl.scale-applied.v1",
@@ -205,7 +206,15 @@ TOPICS: Final = (
         key="state",
         about="Orders of operators to drop a saved state.",
         producers=("operator",),
-        consumers=("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker"),
+        consumers=(
+            "aggregator",
+            "forecaster",
+            "commander",
+            "soldier",
+            "actuator",
+            "breaker",
+            "operator",
+        ),
         partitions=1,
         cleanup="compact",
     ),
@@ -215,7 +224,7 @@ TOPICS: Final = (
         key="model",
         about="Model versions that services switch to.",
         producers=("registry",),
-        consumers=("forecaster", "commander", "soldier"),
+        consumers=("forecaster", "commander", "soldier", "operator"),
         partitions=1,
         cleanup="compact",
     ),
@@ -225,7 +234,7 @@ TOPICS: Final = (
         key="agent",
         about="Transitions of the Commander and the Soldiers, for retraining.",
         producers=("commander", "soldier"),
-        consumers=("trainer",),
+        consumers=("trainer", "operator"),
         retention_ms=7 * DAY_MS,
     ),
     Topic(

@@ -39,7 +39,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Requests to the API server per second, with bursts of one second's worth. Kubernetes only."""
     concurrency: Annotated[int, Meta(ge=1)] = 8
     """Workloads that are written at the same time. Kubernetes only."""
-    mode: Mode = "auto"
+    # A forgotten variable must not switch writing on.
+    mode: Mode = "preview"
     """Mode of the whole cluster: off, preview, canary or auto."""
     preview_domains: str = ""
     """Domains in preview mode, separated by commas: planned, but not changed."""

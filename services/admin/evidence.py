@@ -13,6 +13,7 @@ from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import key_of
+from services._kit.handler import CLUSTER
 from services.admin.reader import TopicReader
 
 
@@ -24,9 +25,11 @@ class Evidence(NamedTuple):
     frame: DomainObserved | None
     budget: BudgetGranted | None
     forecast: DemandForecast | None
-    """The forecast that the budget was based on."""
+    """The newest one that the budget could go by."""
     applied: ScaleApplied | None
     breaker: BreakerChanged | None
+    cluster_breaker: BreakerChanged | None
+    """That of the whole cluster: the actuator obeys both."""
     overrides: tuple[OverrideIssued, ...]
 
 
@@ -60,7 +63,7 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
     # The budget in force was made before the plan, from a forecast no newer than itself.
     budget_tick = budget.tick if budget else tick - 1
     tier = f"{domain}/{declared.tier}"
-    scopes = (("app", declared.app), ("tier", tier), ("domain", domain), ("cluster", "cluster"))
+    scopes = (("app", declared.app), ("tier", tier), ("domain", domain), ("cluster", CLUSTER))
     # The newest of each order, lifted or not: the topic keeps older records for a while.
     newest = {key_of(one): one for one in reader.read_all(OverrideIssued)}
     overrides = [one for one in newest.values() if (one.kind, one.scope) in scopes]
@@ -72,6 +75,7 @@ def _collect(reader: TopicReader, declared: AppDeclared, plan: ScalePlanned) -> 
         forecast=reader.find_newest(DemandForecast, domain, lambda one: one.tick <= budget_tick),
         applied=reader.find_newest(ScaleApplied, domain, lambda one: one.tick == tick),
         breaker=reader.find_newest(BreakerChanged, domain, lambda one: one.tick <= tick),
+        cluster_breaker=reader.find_newest(BreakerChanged, CLUSTER, lambda one: one.tick <= tick),
         overrides=tuple(one for one in overrides if not one.lifted),
     )
 

@@ -7,6 +7,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.scale_applied import ScaleApplied
@@ -162,7 +163,7 @@ def explain_decision(found: "Evidence") -> Explanation:
             Section("need", [_need(found)]),
             Section("planned", list(_planned(found))),
             Section("done", list(_done(found))),
-            Section("breaker", [_breaker(found)]),
+            Section("breaker", list(_breakers(found))),
             *(Section("override", [summary(override)]) for override in found.overrides),
         ],
     )
@@ -326,20 +327,28 @@ def _done(found: "Evidence") -> Iterator[str]:
         index = applied.apps.index(app)
         yield f"{applied.outcomes[index]}: {_numbers(applied, index)}"
         yield f"{applied.reasons[index]}: {meaning_of(applied.reasons[index])}"
+        if applied.orders and applied.orders[index]:
+            yield f"by order {applied.orders[index]}"
         yield f"mode {applied.mode}, breaker {applied.breaker}, epoch {applied.epoch}"
 
 
-def _breaker(found: "Evidence") -> str:
+def _breakers(found: "Evidence") -> Iterator[str]:
+    """The domain's breaker, and the cluster's where it is one that matters."""
     if found.breaker is not None:
-        state, why = found.breaker.state, found.breaker.reason
-        reason = f" ({why})" if why else ""
-        level = found.breaker.level
-        limit = "" if level == "policy" else f"; {_LEVELS[level]}"
-        action = found.breaker.action
-        permits = _BY_STATE[state] if action is None else _BY_ACTION[action]
-        return f"{state} since tick {found.breaker.since_tick}{reason}: {permits}{limit}"
-    # Its topic is compacted, but the actuator records the state that it used.
-    return f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
+        yield _breaker(found.breaker)
+    else:
+        # Its topic is compacted, but the actuator records the state that it used.
+        yield f"{found.applied.breaker}; {_GONE}" if found.applied else "not reported"
+    cluster = found.cluster_breaker
+    if cluster is not None and (cluster.state, cluster.level) != ("closed", "policy"):
+        yield f"of the cluster: {_breaker(cluster)}"
+
+
+def _breaker(event: BreakerChanged) -> str:
+    reason = f" ({event.reason})" if event.reason else ""
+    limit = "" if event.level == "policy" else f"; {_LEVELS[event.level]}"
+    permits = _BY_STATE[event.state] if event.action is None else _BY_ACTION[event.action]
+    return f"{event.state} since tick {event.since_tick}{reason}: {permits}{limit}"
 
 
 def _outcome(found: "Evidence") -> str:

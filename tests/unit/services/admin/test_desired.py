@@ -71,3 +71,8 @@ def test_no_principal_may_move_the_offsets_of_another(owner: str) -> None:
 def test_nobody_may_create_change_or_delete_anything() -> None:
     assert {one.operation for one in PERMISSIONS} == {"READ", "WRITE", "IDEMPOTENT_WRITE"}
     assert not [one for one in PERMISSIONS if one.resource == "topic" and one.pattern == "prefixed"]
+
+
+@pytest.mark.parametrize("topic", [topic.name for topic in TOPICS])
+def test_an_operator_reads_what_tail_and_explain_show(topic: str) -> None:
+    assert "operator" in holders("READ", "topic", topic)

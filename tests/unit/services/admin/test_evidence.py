@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.app_declared import AppDeclared
+from schemas.breaker_changed import BreakerChanged
 from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_planned import ScalePlanned
@@ -38,3 +39,15 @@ def test_a_lifted_override_is_no_evidence(lifted: bool) -> None:
     reader = cast(TopicReader, RecordedEvents(issued, replace(issued, lifted=lifted)))
     found = evidence._collect(reader, declared, plan)
     assert bool(found.overrides) is not lifted
+
+
+def test_a_decision_is_explained_by_the_breakers_of_its_domain_and_of_the_cluster() -> None:
+    plan = example(ScalePlanned)
+    declared = replace(example(AppDeclared), app=plan.apps[0], domain=plan.domain)
+    own, other, whole = (
+        replace(example(BreakerChanged), scope=scope, tick=plan.tick)
+        for scope in (plan.domain, "elsewhere", "cluster")
+    )
+    reader = cast(TopicReader, RecordedEvents(own, other, whole))
+    found = evidence._collect(reader, declared, plan)
+    assert (found.breaker, found.cluster_breaker) == (own, whole)

@@ -36,6 +36,7 @@ def evidence(app: str) -> Evidence:
         forecast=example(DemandForecast),
         applied=example(ScaleApplied),
         breaker=example(BreakerChanged),
+        cluster_breaker=None,
         overrides=(),
     )
 
@@ -87,6 +88,26 @@ def test_a_hold_is_explained() -> None:
     explanation = explain_decision(found._replace(applied=held))
     assert explanation.outcome == "held"
     assert "the breaker is open and does not permit this change" in section(explanation, "done")
+
+
+def test_the_breaker_of_the_cluster_is_named_where_it_is_not_closed() -> None:
+    found = evidence(CHANGED)
+    calm = replace(example(BreakerChanged), scope="cluster", state="closed", action="none")
+    assert "cluster" not in section(
+        explain_decision(found._replace(cluster_breaker=calm)), "breaker"
+    )
+    tripped = replace(calm, state="open", action="freeze", reason="cost above the cap")
+    text = section(explain_decision(found._replace(cluster_breaker=tripped)), "breaker")
+    assert "of the cluster: open" in text
+    assert "(cost above the cap): nothing is changed" in text
+
+
+def test_the_order_behind_a_change_is_named() -> None:
+    found = evidence(CHANGED)
+    assert found.applied is not None
+    orders = ["o-17" if app == CHANGED else "" for app in found.applied.apps]
+    explanation = explain_decision(found._replace(applied=replace(found.applied, orders=orders)))
+    assert "by order o-17" in section(explanation, "done")
 
 
 def test_missing_records_are_named() -> None:

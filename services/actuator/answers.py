@@ -56,7 +56,11 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 def again(
     pending: Pending, verdict: Verdict, apps: DeclaredApps, permissions: Permissions
 ) -> Write | Withdrawal:
-    """The write again, or its withdrawal if one of its changes is no longer permitted."""
+    """The write again, or its withdrawal if one of its changes is no longer permitted.
+
+    What only a read shows is not checked again: the target refuses a change whose numbers before
+    are not those that it has, or whose workload it must leave alone.
+    """
     applied, write = pending.applied, pending.write
     reasons = dict(zip(applied.apps, applied.reasons, strict=True))
     for change in write.changes:

@@ -1,23 +1,11 @@
 """Metrics of the actuator: outcomes of changes, holds by reason, and orders that wait."""
 
-from typing import Final
-
 from prometheus_client import Counter, Gauge
 
 from schemas.fields import Event
+from schemas.reasons import MEANINGS
 from schemas.scale_applied import ScaleApplied
-from services._kit.arrays import REASONS
 from services._kit.telemetry import Telemetry
-
-COUNTED: Final = frozenset(REASONS.values()) | {
-    "breaker-open", "breaker-half-open", "breaker-stale", "off", "preview", "not-in-canary",
-    "paused", "not-declared", "no-bounds", "no-frame", "pods-unknown", "override",
-    "sample-contradicts-target", "target-unreadable", "target-changed", "target-unknown",
-    "target-refused", "target-silent", "order-floor", "order-ceiling", "rollback", "newer-plan",
-    "hold-unmanaged", "hold-paused", "hold-second-owner", "hold-no-resize", "hold-being-deleted",
-}  # fmt: skip
-"""Reasons that are counted by name. Others are texts of a target or a plan, and their
-number has no bound."""
 
 
 class Metrics:
@@ -53,6 +41,7 @@ class Metrics:
         for outcome, reason in zip(event.outcomes, event.reasons, strict=True):
             self._changes.labels(event.domain, outcome).inc()
             if outcome == "held":
-                # Behind the colon is who or why, in the words of the target.
+                # Behind the colon is who or why, in the words of the target. Other texts are those
+                # of a target or a plan, and their number has no bound.
                 name = reason.partition(":")[0]
-                self._holds.labels(name if name in COUNTED else "other").inc()
+                self._holds.labels(name if name in MEANINGS else "other").inc()

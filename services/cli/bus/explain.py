@@ -10,6 +10,7 @@ from rich.console import Console
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
+from schemas.reasons import MEANINGS
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from services.cli.bus.event_lines import summary
@@ -26,46 +27,6 @@ _LABEL: Final = 10
 _WRONG: Final = 0.1
 """Relative error from which a declared saturation is mentioned."""
 _GONE: Final = "the record is no longer kept"
-_MEANINGS: Final = {
-    # Reasons of a plan.
-    "hold-in-tolerance": "replicas are within tolerance of the need",
-    "scale-out": "it needs more replicas than it has",
-    "scale-in": "it has needed fewer replicas for long enough",
-    "hold-stabilising": "it needs fewer replicas, but not for long enough yet",
-    "hold-no-metrics": "metrics are missing, and missing data never lowers anything",
-    "hold-not-due": "it is not due in this tick",
-    "hold-cool-down": "it was changed recently and is cooling down",
-    "hold-blast-radius": "its domain has reached the limit of decreases and moves per window",
-    "hold-budget": "its domain's budget has no room for an increase",
-    "yield": "its domain releases capacity to domains with a higher need",
-    "hold-size": "its pods would become smaller than at first, or too large for that",
-    "resize": "its pods get new CPU and memory requests",
-    # Reasons of the actuator.
-    "breaker-open": "the breaker is open and does not permit this change",
-    "breaker-stale": "the breaker's heartbeat has stopped, which counts as an open breaker",
-    "breaker-half-open": "the breaker is half-open: nothing is decreased",
-    "off": "its mode is off",
-    "preview": "its mode is preview: decided and published, nothing is changed",
-    "not-in-canary": "only canaries are changed, and it is not one of them",
-    "paused": "it is paused for changes of this kind",
-    "not-declared": "it is no longer in the inventory of this domain",
-    "no-bounds": "its owner declared no maximum of replicas, or one below the minimum",
-    "pods-unknown": "its pods were not reported, or it has none",
-    "sample-contradicts-target": "its reported pods contradict what the cluster has",
-    "no-frame": "the frame of this tick did not arrive in time",
-    "newer-plan": "the next plan arrived before this one was applied",
-    "override": "an operator's override",
-    "order-floor": "an operator's floor raises it",
-    "order-ceiling": "an operator's ceiling lowers it",
-    "rollback": "the breaker takes it back to its last good replicas",
-    "target-unknown": "the cluster does not have this app in the domain",
-    "target-unreadable": "the cluster did not say what it has",
-    "target-changed": "the cluster has changed since the plan was made",
-    "target-silent": "the cluster did not confirm whether it applied the change",
-    "target-refused": "the cluster does not have this app",
-    "target-superseded": "the cluster has received a newer change",
-}
-"""By reason code of a plan or of the actuator."""
 _BY_STATE: Final = {
     "closed": "changes pass",
     "half-open": "increases pass, nothing is decreased",
@@ -360,4 +321,7 @@ def _outcome(found: "Evidence") -> str:
 
 def meaning_of(reason: str) -> str:
     """What a reason code means; any other text is returned unchanged."""
-    return _MEANINGS.get(reason, reason)
+    code, _, detail = reason.partition(": ")
+    if code not in MEANINGS:
+        return reason
+    return f"{MEANINGS[code]} ({detail})" if detail else MEANINGS[code]

@@ -34,9 +34,7 @@ def build(name: str = "calendar", rule_minutes: int = 120) -> MemoryBus:
     return bus
 
 
-def backfill(
-    bus: MemoryBus, rps: float = 100.0, until_tick: int = 0, without: str = ""
-) -> None:
+def backfill(bus: MemoryBus, rps: float = 100.0, until_tick: int = 0, without: str = "") -> None:
     until = time_of(until_tick)
     for domain in (name for name in CLUSTER.domain_names if name != without):
         minutes: list[float | None] = [rps] * PAST_MIN

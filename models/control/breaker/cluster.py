@@ -42,14 +42,15 @@ class ClusterThresholds(NamedTuple):
 
 
 class ClusterReadings(NamedTuple):
-    """[E] what the rules judge by."""
+    """[E] what the rules judge by; NaN blocks closing."""
 
     domains: F64
     """Share of the domains that tripped."""
     cost: F64
-    """Price per hour over the spend cap; NaN if unknown."""
+    """Price per hour over the spend cap; 0 before a pool is observed. Not NaN: where nobody reports
+    pools, a breaker that opened for another reason could never close."""
     silence: F64
-    """Ticks since the newest budget; NaN before the first."""
+    """Ticks since the newest budget; 0 before the first, since nothing is planned without one."""
     budgets: F64
     """1 where budgets are implausible."""
 
